@@ -1,0 +1,1 @@
+"""Plumbline's harness: it plans, builds, runs and judges; harness/README.md is the map."""

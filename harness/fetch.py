@@ -1,0 +1,221 @@
+"""Gets source archives from package registries by package name, checks them by hash, and unpacks them into the store.
+
+It refuses a file whose SHA-256 is not the pinned one (it is never kept), and refuses to take another version silently.
+Which host a registry is, is the machine's own configuration: no address stands here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tarfile
+from typing import TYPE_CHECKING
+
+from unearth import PackageFinder
+
+from harness import process, source
+from harness.errors import InfrastructureError, PlumblineError
+from harness.store import Store, disk_errors, sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.console import Progress
+    from harness.model import Place, Server, SourceTree
+
+DOWNLOAD_SECONDS = 900
+
+
+class Fetcher:
+    """Archives and trees, from the store or, unless offline, from their places."""
+
+    def __init__(self, store: Store, progress: Progress, *, offline: bool = False) -> None:
+        self.store = store
+        self.progress = progress
+        self.offline = offline
+
+    def server(self, server: Server) -> SourceTree:
+        """The unpacked tree of a pinned release."""
+        tree = self.tree(server.name, server.sha256, server.places, server.folder)
+        return source.open_tree(tree, name=server.name, digest=server.sha256)
+
+    def tree(self, name: str, sha256: str, places: Sequence[Place], folder: str = "") -> Path:
+        """An archive's tree, unpacked once. Raises InfrastructureError when no place has the pinned file."""
+
+        def unpack(into: Path) -> None:
+            archive = self.archive(name, sha256, places)
+            with self.progress.stage("fetch", f"unpacking {name}"):
+                extract(archive, into, folder)
+
+        return self.store.folder("sources", f"{name}-{sha256[:12]}", unpack)
+
+    def archive(self, name: str, sha256: str, places: Sequence[Place]) -> Path:
+        """The verified archive file."""
+
+        def download(into: Path) -> None:
+            if self.offline:
+                raise InfrastructureError(
+                    f"the cache lacks the source of {name}",
+                    where=str(self.store.root),
+                    because="--offline allows no download",
+                    remedy=f"plumb fetch --server {name}",
+                )
+            self._download(name, sha256, places, into)
+
+        folder = self.store.folder("archives", f"{name}-{sha256[:12]}", download)
+        file = next(folder.iterdir())
+        if sha256_of(file) != sha256:
+            shutil.rmtree(folder)
+            raise InfrastructureError(
+                f"the cached source of {name} was damaged, and has been removed", where=str(file), remedy="run again"
+            )
+        return file
+
+    def _download(self, name: str, sha256: str, places: Sequence[Place], into: Path) -> None:
+        failures: list[str] = []
+        for place in places:
+            with self.progress.stage("fetch", f"fetching {name} ({place.registry} {place.package} {place.suite}{place.version})"):
+                try:
+                    file = self._from_debian(place, into) if place.registry == "debian" else _from_pypi(place, into)
+                except PlumblineError as error:
+                    failures.append(f"{place.registry} {place.package}: {error.what}: {error.because}")
+                    continue
+            found = sha256_of(file)
+            if found == sha256:
+                for other in into.iterdir():
+                    if other != file:
+                        other.unlink()
+                return
+            file.unlink()
+            failures.append(f"{place.registry} {place.package}: SHA-256 is {found}, pinned is {sha256}; refused")
+        raise InfrastructureError(
+            f"no place has the pinned source of {name}",
+            because="\n".join(failures),
+            remedy="--server PATH takes any source tree that you have",
+        )
+
+    def _from_debian(self, place: Place, into: Path) -> Path:
+        with self.store.lock(f"apt-{place.suite}"):
+            root = self.store.path("apt", place.suite)
+            options = _private_apt_root(root, place.suite)
+            command = ["apt-get", *options, "-qq", "source", "--download-only", "--tar-only", place.package]
+            for attempt in ("listed", "updated"):
+                if attempt == "updated" or not any((root / "lists").glob("*_Sources*")):
+                    updated = process.run(
+                        ["apt-get", *options, "-qq", "update"],
+                        deadline_seconds=DOWNLOAD_SECONDS,
+                        environment=process.environment_with(LC_ALL="C"),
+                    )
+                    if updated.code != 0:
+                        raise InfrastructureError(f"the index of {place.suite} cannot be read", because=updated.text.strip())
+                result = process.run(
+                    command,
+                    deadline_seconds=DOWNLOAD_SECONDS,
+                    folder=into,
+                    environment=process.environment_with(LC_ALL="C"),
+                )
+                if (into / place.file).is_file():
+                    return into / place.file
+                others = sorted(file.name for file in into.iterdir())
+                for other in others:
+                    (into / other).unlink()
+        superseded = f"{place.suite} has {', '.join(others)} now" if others else result.text.strip()
+        raise InfrastructureError(f"{place.file} is gone", because=superseded)
+
+
+def _private_apt_root(root: Path, suite: str) -> list[str]:
+    """Options that make apt use its own lists, cache and sources: one suite's sources index, nothing of /etc touched."""
+    for folder in ("lists/partial", "cache/archives/partial"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    address, signed_by = _debian_archive()
+    keyring = f" [signed-by={signed_by}]" if signed_by else ""
+    (root / "sources.list").write_text(f"deb-src{keyring} {address} {suite} main\n")
+    settings = {
+        "Dir::Etc::sourcelist": root / "sources.list",
+        "Dir::Etc::sourceparts": "-",
+        "Dir::State::lists": root / "lists",
+        "Dir::Cache": root / "cache",
+        "Acquire::Languages": "none",
+        "Acquire::Retries": 3,
+        # Without it root's apt warns that _apt cannot write here.
+        "APT::Sandbox::User": "root",
+    }
+    return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+
+
+def _debian_archive() -> tuple[str, str]:
+    """Address and keyring of the Debian archive that this machine is configured for."""
+    result = process.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)|$(CODENAME)|$(COMPONENT)|$(SIGNED_BY)"],
+        deadline_seconds=60,
+        environment=process.environment_with(LC_ALL="C"),
+    )
+    for line in result.text.splitlines():
+        fields = line.split("|")
+        if len(fields) == 4 and fields[2] == "main" and "-" not in fields[1] and "debian" in fields[0]:
+            signed_by = fields[3] if "/" in fields[3] else ""
+            return fields[0], signed_by
+    raise InfrastructureError(
+        "this machine's apt knows no Debian archive",
+        because=result.text.strip() or "apt-get indextargets lists none",
+        remedy="--server PATH takes any source tree that you have",
+    )
+
+
+def _pypi_index() -> str:
+    """The index that this machine's pip uses, pip's own default included."""
+    if address := os.environ.get("PIP_INDEX_URL"):
+        return address
+    configured = process.run(
+        [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
+        deadline_seconds=60,
+        environment=process.environment_with(),
+    )
+    if configured.code == 0:
+        return configured.text.strip()
+    from pip._internal.models.index import PyPI  # noqa: PLC0415 - the one place where pip tells its default
+
+    return str(PyPI.simple_url)
+
+
+def _from_pypi(place: Place, into: Path) -> Path:
+    """Download a release's source distribution without running anything of it (pip would run its build)."""
+    finder = PackageFinder(index_urls=[_pypi_index()], no_binary=[place.package])
+    try:
+        found = finder.find_best_match(f"{place.package}=={place.version}").best
+        if found is None or found.link.filename != place.file:
+            raise InfrastructureError(f"{place.file} is gone", because=f"the index has {found}")
+        content = finder.session.get(found.link.normalized)
+        content.raise_for_status()
+    except InfrastructureError:
+        raise
+    except Exception as error:
+        raise InfrastructureError(f"{place.file} cannot be fetched", because=f"{type(error).__name__}: {error}") from error
+    file = into / place.file
+    with disk_errors(file):
+        file.write_bytes(content.content)
+    return file
+
+
+def extract(archive: Path, into: Path, folder: str) -> None:
+    """Unpack what lies below the archive's single top folder (and `folder` in it). Nothing can land outside `into`."""
+    strip = 1 + len([part for part in folder.split("/") if part])
+    prefix = re.compile(rf"[^/]+/{re.escape(folder)}/" if folder else r"[^/]+/")
+    try:
+        with disk_errors(into), tarfile.open(archive) as tar:
+            for member in tar:
+                name = member.name.removeprefix("./")
+                if not prefix.match(name):
+                    continue
+                member.name = "/".join(name.split("/")[strip:])
+                if member.islnk():
+                    member.linkname = "/".join(member.linkname.removeprefix("./").split("/")[strip:])
+                if member.name:
+                    tar.extract(member, into, filter="data")
+    except tarfile.TarError as error:
+        raise InfrastructureError("the archive cannot be unpacked", where=str(archive), because=str(error)) from error
+
+

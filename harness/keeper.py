@@ -1,0 +1,32 @@
+"""The keeper: a process that outlives the harness by a moment, and kills what it left behind.
+
+It reads `+PGID` and `-PGID` lines on standard input. When the pipe closes, however the harness ended (SIGKILL included),
+it kills every process group that is still registered, and exits. It refuses everything else by ignoring it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    """Register and deregister process groups until the harness is gone."""
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    groups: set[int] = set()
+    for line in sys.stdin:
+        number = int(line[1:])
+        if line[0] == "+":
+            groups.add(number)
+        else:
+            groups.discard(number)
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Reads the catalog: targets, toolchains, servers, suites. Strict: an unknown key, type or name is a usage error.
+
+It refuses inheritance and defaults from elsewhere: what a TOML file says is all there is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+import tomllib
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from harness.errors import NothingSelectedError, UsageError
+from harness.model import Server, Suite, Target, Toolchain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The checkout: targets, toolchains and suites lie beside the package."""
+
+DEFAULT_SERVER = "redis-7.0.15"
+DEFAULT_TARGETS = ("required",)
+
+_Loaded = TypeVar("_Loaded", bound=msgspec.Struct)
+
+
+def read_toml(path: Path, kind: type[_Loaded], **given: Any) -> _Loaded:
+    """Decode one file as one noun; `given` are the fields that the file's place tells.
+
+    Raises UsageError naming the file, the key and the nearest known key.
+    """
+    try:
+        raw: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError("not valid TOML", where=str(path), because=str(error)) from error
+    clash = sorted(set(raw) & set(given))
+    if clash:
+        raise UsageError(f"key '{clash[0]}' is told by the file's name", where=str(path), remedy="remove the key")
+    try:
+        return msgspec.convert({**raw, **given}, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"not a valid {kind.__name__.lower()}",
+            where=str(path),
+            because=str(error),
+            remedy=_nearest_key(str(error), kind),
+        ) from error
+
+
+def _nearest_key(message: str, kind: type[msgspec.Struct]) -> str:
+    unknown = re.search(r"unknown field `(\w+)`", message)
+    if unknown is None:
+        return ""
+    known = _field_names(kind)
+    near = difflib.get_close_matches(unknown[1], known, n=1, cutoff=0.0)
+    return f"'{near[0]}' is the nearest known key; all of them: {', '.join(known)}"
+
+
+def _field_names(kind: type[msgspec.Struct]) -> list[str]:
+    names: list[str] = []
+    for field in msgspec.structs.fields(kind):
+        names.append(field.name)
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            names += _field_names(field.type)
+    return sorted(set(names))
+
+
+class Catalog:
+    """Everything that can be selected, by name. Read on first use."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self.root = root
+
+    @cached_property
+    def targets(self) -> dict[str, Target]:
+        """targets/*.toml."""
+        found = {path.stem: read_toml(path, Target, name=path.stem) for path in _tomls(self.root / "targets")}
+        for target in found.values():
+            if target.toolchain not in self.toolchains:
+                raise UsageError(
+                    f"unknown toolchain '{target.toolchain}'",
+                    where=f"targets/{target.name}.toml",
+                    remedy=_suggest(target.toolchain, self.toolchains),
+                )
+        return found
+
+    @cached_property
+    def toolchains(self) -> dict[str, Toolchain]:
+        """toolchains/*.toml."""
+        return {path.stem: read_toml(path, Toolchain, name=path.stem) for path in _tomls(self.root / "toolchains")}
+
+    @cached_property
+    def servers(self) -> dict[str, Server]:
+        """harness/servers/*.toml."""
+        return {path.stem: read_toml(path, Server, name=path.stem) for path in _tomls(self.root / "harness" / "servers")}
+
+    @cached_property
+    def suites(self) -> dict[str, Suite]:
+        """suites/*/suite.toml."""
+        paths = sorted((self.root / "suites").glob("*/suite.toml"))
+        return {path.parent.name: read_toml(path, Suite, name=path.parent.name, path=path.parent) for path in paths}
+
+    def toolchain_of(self, target: Target) -> Toolchain:
+        """How to compile for a target."""
+        return self.toolchains[target.toolchain]
+
+
+def _tomls(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.toml"))
+
+
+def select(kind: str, patterns: Sequence[str], names: Iterable[str], groups: dict[str, list[str]] | None = None) -> list[str]:
+    """Names that match any glob or group, in catalog order, once each.
+
+    Raises UsageError for a plain word that names nothing, NothingSelectedError for a glob that matches nothing.
+    """
+    known = list(names)
+    chosen: set[str] = set()
+    for pattern in patterns:
+        matched = (groups or {}).get(pattern) or fnmatch.filter(known, pattern)
+        if not matched and not re.search(r"[*?\[]", pattern):
+            choices = [*known, *(groups or {})]
+            raise UsageError(f"unknown {kind} '{pattern}'", where=f"--{kind}", remedy=_suggest(pattern, choices))
+        chosen.update(matched)
+    if not chosen:
+        raise NothingSelectedError(f"no {kind} matches {' '.join(patterns)}", where=f"--{kind}", remedy="plumb list")
+    return [name for name in known if name in chosen]
+
+
+def target_groups(targets: dict[str, Target]) -> dict[str, list[str]]:
+    """Group name -> target names; `all` is every one."""
+    groups: dict[str, list[str]] = {"all": list(targets)}
+    for target in targets.values():
+        for group in target.groups:
+            groups.setdefault(group, []).append(target.name)
+    return groups
+
+
+def _suggest(word: str, names: Iterable[str]) -> str:
+    known = list(names)
+    near = difflib.get_close_matches(word, known, n=1)
+    return (f"did you mean '{near[0]}'? " if near else "") + "known: " + ", ".join(known)

@@ -1,0 +1,190 @@
+"""The only module that starts processes. Each runs in a group of its own, with a deadline, and dies with the harness.
+
+It refuses shell text: a command is a list. The keeper (harness.keeper) covers every way the harness itself can die.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from harness.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+PLAIN_ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.environ.get("PATH", os.defpath)}
+"""What a server or compiler under test sees: results must not depend on the caller's locale (servers.md)."""
+
+
+class Keeper:
+    """This process' side of harness.keeper; started with the first process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pipe: IO[bytes] | None = None
+        self._groups: set[int] = set()
+
+    def register(self, group: int) -> None:
+        """Have a process group killed when this process ends."""
+        with self._lock:
+            if self._pipe is None:
+                self._pipe = self._start()
+            self._groups.add(group)
+            self._write(f"+{group}\n")
+
+    def release(self, group: int) -> None:
+        """The group has ended; its number may be used again by a stranger."""
+        with self._lock:
+            self._groups.discard(group)
+            self._write(f"-{group}\n")
+
+    def groups(self) -> set[int]:
+        """Process groups that have not been released."""
+        with self._lock:
+            return set(self._groups)
+
+    def _write(self, line: str) -> None:
+        if self._pipe is not None:
+            self._pipe.write(line.encode())
+            self._pipe.flush()
+
+    @staticmethod
+    def _start() -> IO[bytes]:
+        script = Path(__file__).with_name("keeper.py")
+        keeper = subprocess.Popen(
+            [sys.executable, "-S", "-E", str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+        assert keeper.stdin is not None
+        return keeper.stdin
+
+
+_KEEPER = Keeper()
+
+
+def kill_group(process: subprocess.Popen[bytes], *, grace_seconds: float = 0.0) -> None:
+    """End a process and its whole group: SIGTERM, then after the grace SIGKILL. Returns when the leader is reaped."""
+    with contextlib.suppress(ProcessLookupError):
+        if grace_seconds and process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(grace_seconds)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    _KEEPER.release(process.pid)
+
+
+def kill_everything() -> None:
+    """Kill every group of ours that still lives: for the way out."""
+    for group in _KEEPER.groups():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+
+
+atexit.register(kill_everything)
+
+
+def start(
+    command: Sequence[str | Path],
+    *,
+    output: IO[bytes] | int = subprocess.DEVNULL,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a process in its own group, both outputs into one place. The caller must end it with `kill_group`.
+
+    Raises InfrastructureError when the program cannot be started at all.
+    """
+    words = [str(word) for word in command]
+    try:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT if output != subprocess.DEVNULL else subprocess.DEVNULL,
+            cwd=folder,
+            env=dict(PLAIN_ENVIRONMENT if environment is None else environment),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise InfrastructureError(
+            f"cannot start {words[0]}", because=f"{error.strerror}: {error.filename}", remedy="plumb doctor"
+        ) from error
+    _KEEPER.register(process.pid)
+    return process
+
+
+def environment_with(**extra: str) -> dict[str, str]:
+    """The caller's whole environment plus some; for clients of registries, which the user may have configured by it."""
+    return {**os.environ, **extra}
+
+
+class Result:
+    """How a finished command ended."""
+
+    def __init__(self, command: Sequence[str], code: int, output: bytes, *, expired: bool, seconds: float) -> None:
+        self.command = list(command)
+        self.code = code
+        """Exit status; negative: minus the signal that ended it."""
+        self.output = output
+        self.expired = expired
+        """True: the deadline passed, and the group was killed."""
+        self.seconds = seconds
+
+    @property
+    def text(self) -> str:
+        """The output as text; bytes that are no UTF-8 are escaped."""
+        return self.output.decode("utf-8", "backslashreplace")
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    deadline_seconds: float,
+    log: Path | None = None,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Result:
+    """Run to the end or to the deadline. Output is returned, and also kept in `log`, headed by the command, if given.
+
+    Raises InfrastructureError when the program cannot be started; a non-zero exit is the caller's to judge.
+    """
+    words = [str(word) for word in command]
+    started = time.monotonic()
+    with _output_file(log) as stream:
+        if log is not None:
+            stream.write(f"$ {shlex.join(words)}\n".encode())
+            stream.flush()
+        offset = stream.tell()
+        process = start(words, output=stream, folder=folder, environment=environment)
+        expired = False
+        try:
+            process.wait(deadline_seconds)
+        except subprocess.TimeoutExpired:
+            expired = True
+        finally:
+            kill_group(process)
+        stream.seek(offset)
+        output = stream.read()
+    return Result(words, process.returncode, output, expired=expired, seconds=time.monotonic() - started)
+
+
+@contextlib.contextmanager
+def _output_file(log: Path | None) -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile() if log is None else log.open("a+b") as stream:
+        yield stream

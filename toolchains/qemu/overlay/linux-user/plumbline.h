@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef LINUX_USER_PLUMBLINE_H
+#define LINUX_USER_PLUMBLINE_H
+
+/* The -alignment and -fault-log options. Both refuse bad input by exiting. */
+void plumbline_set_alignment(const char *policy);
+void plumbline_set_fault_log(const char *path);
+
+/* Append one JSON line about a synchronous signal that is about to be delivered. */
+void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
+                         const char *access, bool handled);
+
+#endif
