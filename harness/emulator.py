@@ -1,0 +1,176 @@
+"""Emulators: builds the pinned QEMU, and says (purely) which command line runs a program under which policy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from harness import process
+from harness.errors import InfrastructureError
+from harness.load import ROOT, read_toml
+from harness.model import EmulatorSpec, Noun, Place, Policy, Target, Toolchain
+from harness.store import Store, key_of, sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.console import Progress
+    from harness.fetch import Fetcher
+
+BUILD_SECONDS = 3600
+QEMU_FOLDER = ROOT / "toolchains" / "qemu"
+
+RULES = {Policy.SIGNAL: "arch", Policy.FIXUP: "fixup", Policy.STRICT: "trap"}
+"""Policy -> rule of our `-alignment` option (toolchains/qemu/overlay/linux-user/plumbline.c)."""
+
+Flavour = Literal["pinned", "distro"]
+
+
+class Qemu(Noun):
+    """toolchains/qemu/qemu.toml."""
+
+    version: str
+    sha256: str
+    python_packages: list[str]
+    packages: list[str]
+    configure: list[str]
+    places: list[Place]
+
+
+class Runner(msgspec.Struct, frozen=True, kw_only=True):
+    """How to run a target's programs: what precedes the program on the command line."""
+
+    target: Target
+    policy: Policy
+    program: Path | None
+    """The emulator; None: the host runs it."""
+    options: list[str]
+    records_faults: bool
+    """False for a distribution's QEMU: it has no fault log, so a signal has no place."""
+
+    def command(self, program: Path, arguments: Sequence[str], fault_log: Path | None = None) -> list[str]:
+        """The whole command line."""
+        if self.program is None:
+            return [str(program), *arguments]
+        log = ["-fault-log", str(fault_log)] if fault_log and self.records_faults else []
+        return [str(self.program), *self.options, *log, str(program), *arguments]
+
+
+class Emulators:
+    """The emulators of this machine, built on demand and kept in the store."""
+
+    def __init__(self, store: Store, fetcher: Fetcher, progress: Progress, *, flavour: Flavour = "pinned") -> None:
+        self.store = store
+        self.fetcher = fetcher
+        self.progress = progress
+        self.flavour = flavour
+
+    def prepare(self, specs: Sequence[EmulatorSpec]) -> dict[str, Path]:
+        """QEMU name -> emulator program, for every user-mode emulator among the specs."""
+        names = sorted({spec.qemu for spec in specs if spec.kind == "user"})
+        if self.flavour == "distro":
+            return {name: _distribution_qemu(name) for name in names}
+        qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
+        key = qemu_key(qemu)
+        absent = [name for name in names if not self.store.path("emulators", f"{key}-{name}").is_dir()]
+        if absent:
+            with self.store.lock(f"qemu-{key}"):
+                self._build(qemu, key, absent)
+        return {name: self.store.path("emulators", f"{key}-{name}") / f"qemu-{name}" for name in names}
+
+    def _build(self, qemu: Qemu, key: str, names: list[str]) -> None:
+        """Build several in one build folder, because what they have in common is most of the work."""
+        log = self.store.root / "logs" / f"qemu-{key}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.unlink(missing_ok=True)
+        source = self.fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+        work = self.store.path("work", f"qemu-{key}-{key_of(names)}")
+        shutil.rmtree(work, ignore_errors=True)
+        with self.progress.stage("emulator", f"building QEMU {qemu.version} for {', '.join(names)}"):
+            try:
+                shutil.copytree(source, work / "source", symlinks=True)
+                for number, command in enumerate(_build_commands(qemu, work, names)):
+                    folder = work / "source" if number == 0 else work / "build"
+                    folder.mkdir(exist_ok=True)
+                    result = process.run(
+                        command,
+                        deadline_seconds=BUILD_SECONDS,
+                        log=log,
+                        folder=folder,
+                        environment=process.environment_with(LC_ALL="C"),
+                    )
+                    if result.code != 0:
+                        raise InfrastructureError(
+                            "QEMU does not build here",
+                            because="\n".join(result.text.strip().splitlines()[-5:]),
+                            log=str(log),
+                            remedy="plumb doctor; or --emulator distro (weaker: its canaries will say so)",
+                        )
+                for name in names:
+                    built = work / "build" / f"qemu-{name}"
+                    self.store.folder("emulators", f"{key}-{name}", lambda into, built=built: shutil.copy2(built, into) and None)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+
+    def runner(self, target: Target, toolchain: Toolchain, policy: Policy, programs: dict[str, Path]) -> Runner:
+        """How to run a target's programs under a policy. Makes the guest's root folder of links if it is not there."""
+        spec = target.emulator
+        if spec.kind == "native":
+            return Runner(target=target, policy=policy, program=None, options=[], records_faults=False)
+        options = ["-L", str(self._guest_root(toolchain))]
+        if spec.cpu:
+            options = ["-cpu", spec.cpu, *options]
+        if self.flavour == "pinned":
+            options += ["-alignment", RULES[policy]]
+        return Runner(
+            target=target,
+            policy=policy,
+            program=programs[spec.qemu],
+            options=options,
+            records_faults=self.flavour == "pinned",
+        )
+
+    def _guest_root(self, toolchain: Toolchain) -> Path:
+        """A folder whose entries are links to the cross libraries, at the places where the guest looks for them."""
+
+        def link(into: Path) -> None:
+            for inside, outside in toolchain.sysroot.items():
+                (into / inside).symlink_to(outside)
+
+        pairs = [f"{inside}={outside}" for inside, outside in sorted(toolchain.sysroot.items())]
+        return self.store.folder("guest-roots", f"{toolchain.name}-{key_of(pairs)}", link)
+
+
+def qemu_key(qemu: Qemu) -> str:
+    """Content address of the emulators: source, our changes, options."""
+    changes = [sha256_of(path) for path in sorted(QEMU_FOLDER.rglob("*")) if path.suffix in {".c", ".h", ".patch"}]
+    return key_of([qemu.sha256, *qemu.configure, *qemu.python_packages, *changes])
+
+
+def _build_commands(qemu: Qemu, work: Path, names: list[str]) -> list[list[str]]:
+    """patch; then in the build folder: tools, configure, compile."""
+    python = str(work / "python" / "bin" / "python")
+    targets = ",".join(f"{name}-linux-user" for name in names)
+    overlay = str(QEMU_FOLDER / "overlay") + "/."
+    jobs = str(os.cpu_count() or 1)
+    return [
+        ["patch", "--strip=1", "--fuzz=0", f"--input={QEMU_FOLDER / 'hooks.patch'}"],
+        ["cp", "--recursive", overlay, str(work / "source")],
+        ["python3", "-m", "venv", str(work / "python")],
+        [python, "-m", "pip", "install", "--quiet", *qemu.python_packages],
+        [str(work / "source" / "configure"), f"--python={python}", f"--target-list={targets}", *qemu.configure],
+        ["ninja", "-j", jobs, *[f"qemu-{name}" for name in names]],
+    ]
+
+
+def _distribution_qemu(name: str) -> Path:
+    found = shutil.which(f"qemu-{name}-static") or shutil.which(f"qemu-{name}")
+    if found is None:
+        raise InfrastructureError(
+            f"no qemu-{name} of the distribution", remedy="apt-get install --yes --no-install-recommends qemu-user-static"
+        )
+    return Path(found)

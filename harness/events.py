@@ -1,0 +1,154 @@
+"""The run folder: what is written while a check runs, and how it is read again. One JSON object a line.
+
+Evidence only: nothing here judges. Writers append whole lines, so a run that was killed is readable to its last line.
+
+    RUN/run.json                          what was run: RunRecord
+    RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests
+    RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's), transcript.jsonl
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
+from typing import Literal
+
+import msgspec
+
+from harness.model import Noun, Policy
+
+
+class CellRecord(Noun):
+    """How a cell's process ended."""
+
+    target: str
+    suite: str
+    seconds: float
+    problem: str = ""
+    """Why it has no results of its own: a build that failed, a deadline, a missing tool."""
+    problem_kind: Literal["", "build", "deadline", "crash", "canary"] = ""
+
+
+class RunRecord(Noun):
+    """RUN/run.json: what was asked, and what it ran on."""
+
+    server: str
+    family: str
+    policy: Policy
+    optimisation: str
+    emulator: str
+    seed: int
+    targets: list[str]
+    suites: list[str]
+    replay_options: list[str]
+    """Options that `plumb replay` needs to get the same build."""
+    binaries: dict[str, str]
+    """Target -> server binary, for symbols."""
+    triples: dict[str, str]
+    """Target -> prefix of its binary tools."""
+    machines: dict[str, str]
+    """Target -> QEMU name."""
+    stages: dict[str, float]
+    cells: list[CellRecord]
+
+
+class TestEvent(Noun, tag="test"):
+    """One test's outcome."""
+
+    name: str
+    outcome: Literal["passed", "failed", "skipped"]
+    seconds: float
+    message: str = ""
+    guest: str = ""
+    """Name of the guest folder it ran against, or empty."""
+    fault_from: int = 0
+    fault_to: int = 0
+    """Lines of the guest's fault log that this test added: [from, to)."""
+    command: str = ""
+    """The first request that got no reply, as a person reads it."""
+
+
+class GuestEvent(Noun, tag="guest"):
+    """How a guest ended."""
+
+    name: str
+    end: Literal["stopped", "signal", "exit", "hang", "start-failed"]
+    detail: str = ""
+    test: str = ""
+    """The test during which it ended, or empty."""
+
+
+Event = TestEvent | GuestEvent
+
+
+class MapRecord(Noun):
+    """A file-backed mapping of the guest."""
+
+    start: int
+    end: int
+    offset: int
+    path: str
+
+
+class Fault(Noun):
+    """One line of the emulator's fault log: toolchains/qemu/overlay/linux-user/plumbline.c writes it."""
+
+    event: str
+    pid: int
+    tid: int
+    signal: int
+    """The host's number."""
+    code: int
+    address: int
+    access: Literal["load", "store", ""]
+    handled: bool
+    """The program had installed a handler."""
+    pc: int
+    instruction: str
+    registers: list[str]
+    """In the order of QEMU's gdb stub, each in the guest's byte order; empty where there is none of that number."""
+    stack_address: int
+    stack: str
+    maps: list[MapRecord]
+
+
+def append(path: Path, event: Event) -> None:
+    """Add one line."""
+    with path.open("ab") as stream:
+        stream.write(msgspec.json.encode(event) + b"\n")
+
+
+def read_events(path: Path) -> list[Event]:
+    """All whole lines of a cell's event file; none when the cell wrote none."""
+    decoder = msgspec.json.Decoder(Event)
+    return [decoder.decode(line) for line in _whole_lines(path)]
+
+
+def read_faults(path: Path) -> list[Fault]:
+    """All whole lines of a fault log. A path with an escape that JSON lacks (an octal one) is read as it stands."""
+    decoder = msgspec.json.Decoder(Fault)
+    return [decoder.decode(re.sub(rb"\\([0-7]{3})", rb"\\\\\1", line)) for line in _whole_lines(path)]
+
+
+def count_faults(path: Path) -> int:
+    """How many whole records a fault log has."""
+    return len(_whole_lines(path))
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    if not path.is_file():
+        return []
+    content = path.read_bytes()
+    return [line for line in content[: content.rfind(b"\n") + 1].splitlines() if line]
+
+
+def write_run(folder: Path, record: RunRecord) -> None:
+    """Write RUN/run.json, replacing it whole."""
+    unfinished = folder / ".run.json"
+    unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(record)))
+    unfinished.rename(folder / "run.json")
+
+
+def read_run(folder: Path) -> RunRecord:
+    """Read RUN/run.json."""
+    return msgspec.json.decode((folder / "run.json").read_bytes(), type=RunRecord)

@@ -1,0 +1,169 @@
+"""A guest: a build running under an emulator, on a Unix socket, behind a recording proxy on loopback.
+
+A context manager: whatever happens, its process group is killed and its socket folder removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+from harness import events, process
+from harness.transcript import Recorder
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from harness.emulator import Runner
+    from harness.model import Build
+
+START_SECONDS = 10.0
+STOP_SECONDS = 2.0
+REPLY_SECONDS = 5.0
+POLL_SECONDS = 0.02
+
+End = Literal["stopped", "signal", "exit", "hang", "start-failed"]
+
+
+class StartError(Exception):
+    """The guest ended, or did not answer PING, before it was ready."""
+
+    def __init__(self, end: End, detail: str) -> None:
+        super().__init__(f"the server did not start: {detail}")
+        self.end = end
+        self.detail = detail
+
+
+class Guest:
+    """One running server. `folder` keeps its log and fault log."""
+
+    def __init__(self, build: Build, runner: Runner, folder: Path, *, version: tuple[int, ...] = ()) -> None:
+        self.build = build
+        self.runner = runner
+        self.folder = folder
+        self.version = version
+        self.fault_log = folder / "faults.jsonl"
+        self.end: End | None = None
+        self.detail = ""
+        self.recorder: Recorder | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        # A Unix socket's path has at most 107 bytes (unix(7)), and run folders can be deep.
+        self._socket_folder = Path()
+
+    @property
+    def name(self) -> str:
+        """Its folder's name: `guest-1`."""
+        return self.folder.name
+
+    @property
+    def deadline_seconds(self) -> float:
+        """How long a reply may take on this target."""
+        return REPLY_SECONDS * self.runner.target.slowdown
+
+    @property
+    def endpoint(self) -> tuple[str, int]:
+        """Where clients connect: the recording proxy on loopback."""
+        assert self.recorder is not None
+        return "127.0.0.1", self.recorder.port
+
+    def __enter__(self) -> Self:
+        """Start, and wait until it answers PING. Raises StartError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._socket_folder = Path(tempfile.mkdtemp(prefix="plumbline-"))
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop it if it still runs, classify its end, leave nothing behind."""
+        if self._process is not None:
+            if self.alive():
+                self.end = "stopped"
+            process.kill_group(self._process, grace_seconds=STOP_SECONDS)
+        if self.recorder is not None:
+            self.recorder.close()
+        shutil.rmtree(self._socket_folder, ignore_errors=True)
+
+    def alive(self) -> bool:
+        """True while it runs; when it has ended, `end` and `detail` say how."""
+        assert self._process is not None
+        code = self._process.poll()
+        if code is None:
+            return True
+        if self.end is None:
+            self.end, self.detail = describe_exit(code)
+        return False
+
+    def settle(self) -> bool:
+        """After a lost connection or a recorded fault: wait (bounded) for the process to be gone. True if it lives on."""
+        deadline = time.monotonic() + 1.0 * self.runner.target.slowdown
+        while self.alive() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        return self.alive()
+
+    def hung(self) -> None:
+        """Mark it as hanging, and kill it."""
+        if self.alive():
+            self.end, self.detail = "hang", f"no reply within {self.deadline_seconds:.0f} s"
+            assert self._process is not None
+            process.kill_group(self._process)
+
+    def faults(self) -> int:
+        """How many faults the emulator has recorded so far."""
+        return events.count_faults(self.fault_log)
+
+    def log_tail(self, lines: int = 5) -> str:
+        """The last lines of the server's log."""
+        log = self.folder / "log"
+        return "\n".join(log.read_text("utf-8", "replace").splitlines()[-lines:]) if log.is_file() else ""
+
+    def _start(self) -> None:
+        socket_path = self._socket_folder / "s"
+        command = self.runner.command(self.build.server_binary, self._arguments(socket_path), self.fault_log)
+        with (self.folder / "log").open("wb") as log:
+            self._process = process.start(command, output=log, folder=self.folder)
+        deadline = time.monotonic() + START_SECONDS * max(1.0, self.runner.target.slowdown / 3)
+        while not _answers_ping(socket_path):
+            if not self.alive():
+                raise StartError("start-failed", f"{self.detail}; {self.log_tail(1)}")
+            if time.monotonic() > deadline:
+                self.end, self.detail = "hang", "no PONG before the deadline"
+                raise StartError("hang", self.detail)
+            time.sleep(POLL_SECONDS)
+        self.recorder = Recorder(socket_path)
+
+    def _arguments(self, socket_path: Path) -> list[str]:
+        arguments = ["--port", "0", "--unixsocket", str(socket_path), "--save", "", "--dir", str(self.folder)]
+        if self.runner.target.machine == "aarch64" and self.version >= (6, 2):
+            # The kernel bug that the self test looks for is the host's affair, and the emulator makes it misread.
+            arguments += ["--ignore-warnings", "ARM64-COW-BUG"]
+        return arguments
+
+
+def describe_exit(code: int) -> tuple[End, str]:
+    """How a process ended, from its exit status; negative, or above 128 for a shell's habit, is a signal."""
+    number = -code if code < 0 else code - 128
+    with contextlib.suppress(ValueError):
+        if number > 0:
+            return "signal", f"killed by {signal.Signals(number).name}"
+    return "exit", f"exit status {code}"
+
+
+def _answers_ping(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(1.0)
+        try:
+            client.connect(str(path))
+            client.sendall(b"*1\r\n$4\r\nPING\r\n")
+            return client.recv(64).startswith(b"+PONG")
+        except OSError:
+            return False

@@ -1,0 +1,75 @@
+"""A small RESP client for the Python suites: hiredis packs and parses, a plain socket carries.
+
+It exists beside redis-py because tests need the bytes themselves, every release since 2.8 and no set-up commands.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Self
+
+import hiredis
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Argument = bytes | str | int | float
+Reply = bytes | int | float | bool | list["Reply"] | dict["Reply", "Reply"] | Exception | None
+
+
+class ServerGoneError(ConnectionError):
+    """The server closed the connection in the middle of a conversation: as a rule, it died."""
+
+
+class Client:
+    """One connection. A reply that does not come within the deadline raises TimeoutError."""
+
+    def __init__(self, host: str, port: int, *, deadline_seconds: float) -> None:
+        self._socket = socket.create_connection((host, port), timeout=deadline_seconds)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = hiredis.Reader()
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._socket.close()
+
+    def command(self, *arguments: Argument) -> Reply:
+        """One request, one reply; raises the server's error reply as hiredis.ReplyError."""
+        reply = self.pipeline([arguments])[0]
+        if isinstance(reply, hiredis.ReplyError):
+            raise reply
+        return reply
+
+    def pipeline(self, requests: Sequence[Sequence[Argument]]) -> list[Reply]:
+        """All requests at once, then all replies; error replies are returned in place."""
+        self.send(b"".join(hiredis.pack_command(tuple(request)) for request in requests))
+        return [self.receive() for _ in requests]
+
+    def send(self, content: bytes) -> None:
+        """Raw bytes."""
+        try:
+            self._socket.sendall(content)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise ServerGoneError("connection closed by the server while sending") from error
+
+    def receive(self) -> Reply:
+        """The next reply."""
+        while True:
+            reply = self._reader.gets()
+            if reply is not False:
+                return reply  # type: ignore[no-any-return]
+            try:
+                content = self._socket.recv(65536)
+            except ConnectionResetError as error:
+                raise ServerGoneError("connection reset by the server while waiting for a reply") from error
+            if not content:
+                raise ServerGoneError("connection closed by the server while waiting for a reply")
+            self._reader.feed(content)

@@ -1,0 +1,171 @@
+"""Names for addresses: function, file, line and origin by the target's addr2line; instructions by capstone.
+
+It refuses to guess: what the debug information does not tell is `??`, line 0, origin unknown.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+
+import capstone
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from harness import process, unwind
+from harness.events import Fault, MapRecord
+from harness.model import Access, Frame
+
+_BIG, _LITTLE = capstone.CS_MODE_BIG_ENDIAN, capstone.CS_MODE_LITTLE_ENDIAN
+_DISASSEMBLERS: dict[str, tuple[int, int]] = {
+    "arm": (capstone.CS_ARCH_ARM, capstone.CS_MODE_ARM | _LITTLE),
+    "thumb": (capstone.CS_ARCH_ARM, capstone.CS_MODE_THUMB | _LITTLE),
+    "aarch64": (capstone.CS_ARCH_ARM64, _LITTLE),
+    "sparc64": (capstone.CS_ARCH_SPARC, capstone.CS_MODE_V9 | _BIG),
+    "sparc32plus": (capstone.CS_ARCH_SPARC, capstone.CS_MODE_V9 | _BIG),
+}
+_ARM_CPSR, _THUMB_BIT = 25, 1 << 5
+
+# Mnemonic -> size in bytes of the unit whose alignment counts (ARM DDI 0100 and 0487, SPARC V9 manual).
+_SIZES: dict[str, list[tuple[str, int]]] = {
+    "arm": [
+        (r"(ldr|str)(s?h)", 2),
+        (r"(ldr|str)d", 8),
+        (r"(ldm|stm|push|pop|vldm|vstm|vpush|vpop)", 4),
+        (r"(vldr|vstr)", 4),
+        (r"(ldrex|strex)h", 2),
+        (r"(ldrex|strex)d", 8),
+        (r"(ldrex|strex|swp|ldr|str)", 4),
+    ],
+    "aarch64": [(r"\w+h$", 2), (r"\w+sw$", 4)],
+    "sparc": [
+        (r"(lds?h|lduh|sth)", 2),
+        (r"(ldx|stx|ldd|std|casx)", 8),
+        (r"(ldsw|lduw|ld|st|cas|swap)", 4),
+    ],
+}
+
+
+def disassemble(fault: Fault, machine: str) -> str:
+    """The faulting instruction as text; its bytes when capstone does not know it."""
+    kind = machine
+    if machine == "arm" and len(fault.registers) > _ARM_CPSR and fault.registers[_ARM_CPSR]:
+        cpsr = int.from_bytes(bytes.fromhex(fault.registers[_ARM_CPSR]), "little")
+        kind = "thumb" if cpsr & _THUMB_BIT else "arm"
+    code = bytes.fromhex(fault.instruction)
+    if kind in _DISASSEMBLERS:
+        architecture, mode = _DISASSEMBLERS[kind]
+        for instruction in capstone.Cs(architecture, mode).disasm(code, fault.pc, 1):
+            return f"{instruction.mnemonic} {instruction.op_str}".strip()
+    return f".inst {code[:4].hex()}"
+
+
+def access_of(fault: Fault, instruction: str, machine: str) -> Access:
+    """Direction, size and misalignment of what the instruction tried."""
+    size = _size_of(instruction, machine)
+    return Access(direction=fault.access, size_bytes=size, modulo=fault.address % (size or 16))
+
+
+def _size_of(instruction: str, machine: str) -> int:
+    family = "sparc" if machine.startswith("sparc") else machine
+    mnemonic = instruction.split(" ")[0].split(".")[0]
+    for pattern, size in _SIZES.get(family, []):
+        if re.match(pattern, mnemonic):
+            return size
+    if family == "aarch64":
+        register = re.search(r"\b([wxbhsdq])\d+|\b([wx])zr", instruction)
+        letter = (register[1] or register[2]) if register else ""
+        return {"b": 1, "h": 2, "w": 4, "s": 4, "x": 8, "d": 8, "q": 16}.get(letter, 0)
+    return 0
+
+
+class Symbols:
+    """Frames for guest addresses, with one target's binary tools."""
+
+    def __init__(self, triple: str, server_binary: str) -> None:
+        self.triple = triple
+        self.server_binary = server_binary
+
+    def frames(self, maps: list[MapRecord], pc: int) -> list[Frame]:
+        """The frame at an address and those it was inlined into, innermost first; exactly one when nothing is known."""
+        place = unwind.locate(maps, pc)
+        if place is None:
+            return [Frame(function="??", file="??", line=0, origin="unknown", pc=pc)]
+        record, address = place
+        ours = Path(record.path).resolve() == Path(self.server_binary).resolve()
+        found = _addr2line(self.triple, record.path, address)
+        frames = []
+        for number, (function, file, line) in enumerate(found):
+            name = function if function != "??" else _nearest_symbol(record.path, address)
+            path, origin = _relative(file) if ours else (file if file != "??" else Path(record.path).name, "libc")
+            frames.append(
+                Frame(
+                    function=name,
+                    file=path,
+                    line=line,
+                    origin="server" if origin == "server" else "bundled" if origin == "bundled" else "libc" if origin == "libc" else "unknown",
+                    pc=pc,
+                    inlined=number < len(found) - 1,
+                )
+            )
+        return frames
+
+    def backtrace(self, fault: Fault, machine: str) -> list[Frame]:
+        """The whole stack of a fault, innermost first."""
+        frames = self.frames(fault.maps, fault.pc)
+        for caller in unwind.call_chain(fault, machine):
+            frames += self.frames(fault.maps, caller)
+        return frames
+
+
+def _relative(file: str) -> tuple[str, str]:
+    """A source path relative to the server's tree, and whose code it is."""
+    match = re.search(r"/(?:tree|source)/(src|deps|modules)/(.*)$", _collapse(file))
+    if match is None:
+        return file, "unknown" if file == "??" else "libc"
+    return f"{match[1]}/{match[2]}", "bundled" if match[1] == "deps" else "server"
+
+
+def _collapse(path: str) -> str:
+    """`a/../b` is `b`; the compiler wrote the path, and the file need not exist any more."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and parts and parts[-1]:
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts)
+
+
+@cache
+def _addr2line(triple: str, path: str, address: int) -> list[tuple[str, str, int]]:
+    command = f"{triple}-addr2line" if triple else "addr2line"
+    unknown = [("??", "??", 0)]
+    if shutil.which(command) is None or not Path(path).is_file():
+        return unknown
+    result = process.run([command, "-f", "-i", "-C", "-e", path, hex(address)], deadline_seconds=120)
+    lines = [line for line in result.text.splitlines() if line]
+    found = []
+    for function, place in zip(lines[::2], lines[1::2], strict=False):
+        file, _, line = place.split(" (discriminator")[0].rpartition(":")
+        found.append((function, file, int(line) if line.isdigit() else 0))
+    return found or unknown
+
+
+@cache
+def _nearest_symbol(path: str, address: int) -> str:
+    """The exported function that holds an address of a stripped library."""
+    try:
+        with Path(path).open("rb") as stream:
+            elf = ELFFile(stream)
+            for name in (".symtab", ".dynsym"):
+                table = elf.get_section_by_name(name)
+                for symbol in table.iter_symbols() if table is not None else []:
+                    start, size = symbol["st_value"], symbol["st_size"]
+                    if symbol["st_info"]["type"] == "STT_FUNC" and start & ~1 <= address < (start & ~1) + size:
+                        return str(symbol.name)
+    except (OSError, ELFError):
+        return "??"
+    return "??"

@@ -1,0 +1,209 @@
+"""The recording proxy: every client of a guest, in whatever language, is recorded without its knowing.
+
+It listens on loopback at a port of the kernel's choice and forwards, byte for byte and chunk for chunk, to the guest's
+Unix socket. What it recorded can be read as requests, saved, and sent again.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import socket
+import threading
+import time
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
+from typing import Literal
+
+import hiredis
+import msgspec
+
+from harness.model import Noun
+
+CHUNK_BYTES = 65536
+SHOWN_BYTES = 60
+
+
+class Chunk(Noun):
+    """Bytes that crossed the proxy, in order."""
+
+    connection: int
+    direction: Literal["request", "reply"]
+    data: str
+    """Base 64."""
+
+    @property
+    def content(self) -> bytes:
+        """The bytes."""
+        return base64.b64decode(self.data)
+
+
+class Recorder:
+    """A proxy in front of one guest, until it is closed."""
+
+    def __init__(self, guest_socket: Path) -> None:
+        self._guest_socket = guest_socket
+        self._lock = threading.Lock()
+        self._chunks: list[Chunk] = []
+        self._connections = 0
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def begin(self) -> None:
+        """Forget what was recorded: a new test starts, and a reproducer needs only its own requests."""
+        with self._lock:
+            self._chunks.clear()
+
+    def chunks(self) -> list[Chunk]:
+        """What was recorded since `begin`."""
+        with self._lock:
+            return list(self._chunks)
+
+    def close(self) -> None:
+        """Stop listening and drop every connection."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            sockets = list(self._open)
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            guest = socket.socket(socket.AF_UNIX)
+            try:
+                guest.connect(str(self._guest_socket))
+            except OSError:
+                # The guest is gone: the client sees its connection closed, as it would without a proxy.
+                client.close()
+                guest.close()
+                continue
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._lock:
+                self._connections += 1
+                number = self._connections
+                self._open |= {client, guest}
+            threading.Thread(target=self._pump, args=(number, "request", client, guest), daemon=True).start()
+            threading.Thread(target=self._pump, args=(number, "reply", guest, client), daemon=True).start()
+
+    def _pump(
+        self, number: int, direction: Literal["request", "reply"], source: socket.socket, sink: socket.socket
+    ) -> None:
+        try:
+            while content := source.recv(CHUNK_BYTES):
+                chunk = Chunk(connection=number, direction=direction, data=base64.b64encode(content).decode())
+                with self._lock:
+                    self._chunks.append(chunk)
+                sink.sendall(content)
+        except OSError:
+            pass
+        # Half-closes are passed on: a client that only shuts its sending side still gets its replies.
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+        if direction == "reply":
+            for each in (source, sink):
+                with contextlib.suppress(OSError):
+                    each.close()
+            with self._lock:
+                self._open -= {source, sink}
+
+
+def save(path: Path, chunks: list[Chunk]) -> None:
+    """Write chunks, one JSON object a line."""
+    path.write_bytes(b"".join(msgspec.json.encode(chunk) + b"\n" for chunk in chunks))
+
+
+def load(path: Path) -> list[Chunk]:
+    """Read what `save` wrote."""
+    return [msgspec.json.decode(line, type=Chunk) for line in path.read_bytes().splitlines()]
+
+
+def unanswered(chunks: list[Chunk]) -> str:
+    """The first request that got no reply, as a person reads it; empty when all were answered or none was whole.
+
+    Of several connections the one that spoke last counts.
+    """
+    last = next((chunk.connection for chunk in reversed(chunks) if chunk.direction == "request"), None)
+    if last is None:
+        return ""
+    requests = _parse(b"".join(c.content for c in chunks if c.connection == last and c.direction == "request"))
+    replies = _parse(b"".join(c.content for c in chunks if c.connection == last and c.direction == "reply"))
+    return _readable(requests[len(replies)]) if len(replies) < len(requests) else ""
+
+
+def _parse(stream: bytes) -> list[object]:
+    reader = hiredis.Reader()
+    reader.feed(stream)
+    parsed: list[object] = []
+    try:
+        while (one := reader.gets()) is not False:
+            parsed.append(one)
+    except hiredis.ProtocolError:
+        # A malformed or inline request ends what can be told apart.
+        pass
+    return parsed
+
+
+def _readable(request: object) -> str:
+    if not isinstance(request, list):
+        return repr(request)
+    return " ".join(_word(argument) for argument in request)
+
+
+def _word(argument: object) -> str:
+    text = repr(argument)[2:-1] if isinstance(argument, bytes) else str(argument)
+    length = len(argument) if isinstance(argument, bytes) else 0
+    if len(text) > SHOWN_BYTES:
+        return f'"{text[: SHOWN_BYTES - 20]}"…({length} bytes)'
+    return text if text and " " not in text and "\\" not in text else f'"{text}"'
+
+
+def send_again(port: int, chunks: list[Chunk], *, reply_seconds: float) -> None:
+    """Send the recorded requests to an endpoint on loopback, in order, each after the replies that preceded it.
+
+    A reply is waited for by its recorded length; when it does not come in time, the sending goes on.
+    Ends early, without an error, when the endpoint closes a connection: that is what a crash looks like.
+    """
+    sockets: dict[int, socket.socket] = {}
+    try:
+        for chunk in chunks:
+            if chunk.connection not in sockets:
+                sockets[chunk.connection] = socket.create_connection(("127.0.0.1", port), timeout=reply_seconds)
+                sockets[chunk.connection].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer = sockets[chunk.connection]
+            if chunk.direction == "request":
+                peer.sendall(chunk.content)
+            elif not _receive(peer, len(chunk.content)):
+                return
+        # The last request may be the deadly one: give it time to be.
+        for peer in sockets.values():
+            peer.settimeout(reply_seconds / 4)
+            with contextlib.suppress(TimeoutError):
+                peer.recv(CHUNK_BYTES)
+    except OSError:
+        return
+    finally:
+        for peer in sockets.values():
+            peer.close()
+
+
+def _receive(peer: socket.socket, length: int) -> bool:
+    deadline = time.monotonic() + (peer.gettimeout() or 0)
+    received = 0
+    while received < length and time.monotonic() < deadline:
+        try:
+            content = peer.recv(length - received)
+        except TimeoutError:
+            return True
+        if not content:
+            return False
+        received += len(content)
+    return True

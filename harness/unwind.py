@@ -1,0 +1,218 @@
+"""Who called: walks a recorded stack. Pure: it works on a fault record and the binaries' unwind tables, nothing runs.
+
+AArch64 and ARM code built with -g carry call-frame information (DWARF 5, section 6.4). SPARC needs none: every register
+window is spilled at a fixed place, saved %fp and %i7 at 14 and 15 words above the stack pointer (SPARC ABI, "The Stack Frame").
+It stops, without guessing, where a binary has no table (Debian's 32-bit ARM libc) or the recorded slice of stack ends.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from elftools.common.exceptions import DWARFError, ELFError
+from elftools.dwarf.callframe import FDE
+from elftools.elf.elffile import ELFFile
+
+if TYPE_CHECKING:
+    from harness.events import Fault, MapRecord
+
+DEEPEST = 64
+
+
+class Stack:
+    """A fault's registers and stack slice, as numbers."""
+
+    def __init__(self, fault: Fault, *, word_bytes: int, big_endian: bool) -> None:
+        self.word_bytes = word_bytes
+        self._order = "big" if big_endian else "little"
+        self._start = fault.stack_address
+        self._bytes = bytes.fromhex(fault.stack)
+        self._registers = fault.registers
+
+    def register(self, number: int) -> int:
+        """A register by its number in the gdb stub."""
+        return int.from_bytes(bytes.fromhex(self._registers[number]), self._order)  # type: ignore[arg-type]
+
+    def word(self, address: int) -> int | None:
+        """A word of the recorded slice; None outside it."""
+        offset = address - self._start
+        if offset < 0 or offset + self.word_bytes > len(self._bytes):
+            return None
+        return int.from_bytes(self._bytes[offset : offset + self.word_bytes], self._order)  # type: ignore[arg-type]
+
+
+def call_chain(fault: Fault, machine: str) -> list[int]:
+    """Program counters of the callers, innermost first, the fault's own not included.
+
+    Each is inside the call instruction (the return address less one where that is what is known), so that it
+    belongs to the line of the call. `machine` is QEMU's name of the emulator.
+    """
+    if machine in {"sparc64", "sparc32plus", "sparc"}:
+        return _sparc(fault, word_bytes=8 if machine == "sparc64" else 4)
+    if machine == "arm":
+        stack = Stack(fault, word_bytes=4, big_endian=False)
+        registers: dict[int, int | None] = {number: stack.register(number) for number in range(16)}
+        return _by_table(fault, stack, registers, return_register=14, stack_register=13)
+    if machine == "aarch64":
+        stack = Stack(fault, word_bytes=8, big_endian=False)
+        registers = {number: stack.register(number) for number in range(32)}
+        return _by_table(fault, stack, registers, return_register=30, stack_register=31)
+    return []
+
+
+def _sparc(fault: Fault, *, word_bytes: int) -> list[int]:
+    """%i6 (30) is the frame pointer, %i7 (31) the address of the call; 64-bit stacks are biased by 2047 (SPARC V9 ABI)."""
+    stack = Stack(fault, word_bytes=word_bytes, big_endian=True)
+    bias = 2047 if word_bytes == 8 else 0
+    frame_pointer, call = stack.register(30), stack.register(31)
+    chain: list[int] = []
+    while call and len(chain) < DEEPEST:
+        chain.append(call)
+        window = frame_pointer + bias
+        next_frame, next_call = stack.word(window + 14 * word_bytes), stack.word(window + 15 * word_bytes)
+        if next_frame is None or next_call is None or next_frame <= frame_pointer:
+            break
+        frame_pointer, call = next_frame, next_call
+    # In a leaf routine %i7 is the caller's; %o7 (15) then holds the call into the leaf.
+    leaf_call = stack.register(15)
+    return [leaf_call, *chain] if _is_leaf(fault, leaf_call) else chain
+
+
+def _is_leaf(fault: Fault, leaf_call: int) -> bool:
+    """A leaf keeps its caller's window: true when %o7 points at a call whose function is the one that faulted."""
+    place = locate(fault.maps, fault.pc)
+    caller = locate(fault.maps, leaf_call)
+    if place is None or caller is None:
+        return False
+    instruction = _code_word(*caller)
+    if instruction is None or instruction >> 30 != 1:
+        return False
+    displacement = (instruction & 0x3FFFFFFF) << 2
+    callee = (leaf_call + displacement) & 0xFFFFFFFF if displacement < 0x80000000 else leaf_call + displacement - 0x100000000
+    bounds = _function_bounds(Path(place[0].path), place[1])
+    entry = locate(fault.maps, callee)
+    return bounds is not None and entry is not None and entry[1] == bounds[0]
+
+
+def locate(maps: list[MapRecord], pc: int) -> tuple[MapRecord, int] | None:
+    """The mapping that holds a guest address, and the address as the file's own symbols have it."""
+    for record in maps:
+        if record.start <= pc < record.end:
+            return record, _link_address(record.path, record.offset + (pc - record.start))
+    return None
+
+
+def _link_address(path: str, file_offset: int) -> int:
+    for start, size, address in _segments(path):
+        if start <= file_offset < start + size:
+            return file_offset - start + address
+    return file_offset
+
+
+@cache
+def _segments(path: str) -> list[tuple[int, int, int]]:
+    try:
+        with Path(path).open("rb") as stream:
+            elf = ELFFile(stream)
+            page = 0x1000
+            found = []
+            for segment in elf.iter_segments("PT_LOAD"):
+                # A mapping starts at the page that holds the segment's first byte.
+                slack = segment["p_offset"] % page
+                found.append((segment["p_offset"] - slack, segment["p_filesz"] + slack, segment["p_vaddr"] - slack))
+            return found
+    except (OSError, ELFError):
+        return []
+
+
+def _code_word(record: MapRecord, link_address: int) -> int | None:
+    for start, size, address in _segments(record.path):
+        if address <= link_address < address + size:
+            with Path(record.path).open("rb") as stream:
+                stream.seek(link_address - address + start)
+                return int.from_bytes(stream.read(4), "big")
+    return None
+
+
+@cache
+def _functions(path: Path) -> list[tuple[int, int]]:
+    with path.open("rb") as stream:
+        elf = ELFFile(stream)
+        table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
+        if table is None:
+            return []
+        symbols = [s.entry for s in table.iter_symbols() if s.entry["st_info"]["type"] == "STT_FUNC"]
+        return sorted((entry["st_value"], entry["st_value"] + entry["st_size"]) for entry in symbols)
+
+
+def _function_bounds(path: Path, address: int) -> tuple[int, int] | None:
+    return next((bounds for bounds in _functions(path) if bounds[0] <= address < bounds[1]), None)
+
+
+@cache
+def _frame_entries(path: str) -> list[Any]:
+    """Call-frame entries of a file, .debug_frame and .eh_frame together."""
+    try:
+        with Path(path).open("rb") as stream:
+            elf = ELFFile(stream)
+            if not elf.has_dwarf_info():
+                return []
+            information = elf.get_dwarf_info(relocate_dwarf_sections=False)
+            entries: list[Any] = []
+            if information.has_CFI():
+                entries += [entry for entry in information.CFI_entries() if isinstance(entry, FDE)]
+            if information.has_EH_CFI():
+                entries += [entry for entry in information.EH_CFI_entries() if isinstance(entry, FDE)]
+            for entry in entries:
+                entry.get_decoded()
+            return entries
+    except (OSError, ELFError, DWARFError, KeyError):
+        return []
+
+
+def _by_table(
+    fault: Fault, stack: Stack, registers: dict[int, int | None], *, return_register: int, stack_register: int
+) -> list[int]:
+    chain: list[int] = []
+    pc = fault.pc
+    while len(chain) < DEEPEST:
+        place = locate(fault.maps, pc)
+        row = _row(place[0].path, place[1]) if place else None
+        if row is None or registers.get(row["cfa"].reg) is None:
+            # Without a table only the innermost frame's caller is known, by the link register.
+            link = registers.get(return_register)
+            if not chain and link:
+                chain.append((link & ~1) - 1)
+            return chain
+        base = registers[row["cfa"].reg]
+        assert base is not None
+        frame_address = base + row["cfa"].offset
+        before = dict(registers)
+        for number, rule in row.items():
+            if isinstance(number, int) and rule.type == "OFFSET":
+                registers[number] = stack.word(frame_address + rule.arg)
+            elif isinstance(number, int) and rule.type == "UNDEFINED":
+                registers[number] = None
+        registers[stack_register] = frame_address
+        link = registers.get(return_register)
+        if not link or (link == before.get(return_register) and chain and frame_address == before[stack_register]):
+            return chain
+        pc = (link & ~1) - 1
+        chain.append(pc)
+    return chain
+
+
+def _row(path: str, address: int) -> dict[Any, Any] | None:
+    """The unwind rules in force at an address."""
+    for entry in _frame_entries(path):
+        start = entry["initial_location"]
+        if start <= address < start + entry["address_range"]:
+            found = None
+            for row in entry.get_decoded().table:
+                if row["pc"] > address:
+                    break
+                found = row
+            return found if found is not None and found["cfa"].reg is not None else None
+    return None
