@@ -40,8 +40,6 @@ class RunRecord(Noun):
     seed: int
     targets: list[str]
     suites: list[str]
-    replay_options: list[str]
-    """Options that `plumb replay` needs to get the same build."""
     binaries: dict[str, str]
     """Target -> server binary, for symbols."""
     triples: dict[str, str]
@@ -66,6 +64,8 @@ class TestEvent(Noun, tag="test"):
     """Lines of the guest's fault log that this test added: [from, to)."""
     command: str = ""
     """The first request that got no reply, as a person reads it."""
+    transcript: str = ""
+    """The test's requests and replies, a file in the guest folder; kept when something went wrong."""
 
 
 class GuestEvent(Noun, tag="guest"):

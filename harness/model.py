@@ -194,6 +194,21 @@ class Frame(Noun):
     inlined: bool = False
 
 
+class Witness(Noun):
+    """One target's evidence for a finding."""
+
+    target: str
+    suite: str
+    file: str
+    line: int
+    instruction: str
+    access: str
+    test: str
+    evidence: str
+    """Path in the run folder."""
+    backtrace: list[Frame]
+
+
 class Finding(Noun):
     """One judged misbehaviour, across all the targets that show it."""
 
@@ -213,7 +228,5 @@ class Finding(Noun):
     """The shell command that shows it again."""
     known: str
     """Reason from the known list, or empty."""
-    backtrace: list[Frame]
-    evidence: list[str]
-    """Run-folder paths."""
+    witnesses: list[Witness]
     occurrences: int

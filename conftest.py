@@ -1,0 +1,3 @@
+"""Loads the harness' pytest plugin, nothing else."""
+
+pytest_plugins = ["harness.pytest_plugin"]

@@ -1,0 +1,38 @@
+"""What a cell's test process is told: everything it needs, in one file, so that a cell can be run again by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
+from typing import Literal
+
+import msgspec
+
+from harness.emulator import Runner  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.model import Build, Noun
+
+Tier = Literal["quick", "full", "thorough"]
+
+
+class CellSpec(Noun):
+    """One cell, prepared: builds made, emulator there."""
+
+    suite: str
+    folder: Path
+    runner: Runner
+    version: tuple[int, ...]
+    build: Build | None
+    oracle: Build | None
+    """The native build of the same source."""
+    canary: Path | None
+    seed: int
+    tier: Tier
+
+
+def write_cell(path: Path, cell: CellSpec) -> None:
+    """Write it as JSON."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(cell)))
+
+
+def read_cell(path: Path) -> CellSpec:
+    """Read what `write_cell` wrote."""
+    return msgspec.json.decode(path.read_bytes(), type=CellSpec)

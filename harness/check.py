@@ -1,0 +1,284 @@
+"""The main job: prepare (set-up, fetch, emulators, builds), run every cell, judge. Evidence first, judgement last."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import shutil
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import canary, doctor, events, known, process, source
+from harness.build import Builder, BuildFailedError
+from harness.cell import CellSpec, Tier, write_cell
+from harness.emulator import Emulators, Flavour, Runner
+from harness.errors import ExitCode
+from harness.events import CellRecord, RunRecord
+from harness.fetch import Fetcher
+from harness.judge import CellVerdict, Judgement, judge
+from harness.load import ROOT, select
+from harness.model import Finding, Noun, Policy, Verdict
+from harness.plan import Plan, make_plan
+
+if TYPE_CHECKING:
+    from harness.console import Progress
+    from harness.load import Catalog
+    from harness.model import Build, SourceTree, Target
+    from harness.store import Store
+
+CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0}
+"""Deadline of a cell, by tier: a target that faults for ever is ended, not waited for."""
+
+
+class Request(Noun):
+    """What the user asked for."""
+
+    targets: list[str]
+    server: str
+    suites: list[str]
+    tier: Tier
+    policy: Policy
+    optimisation: str
+    emulator: Flavour
+    jobs: int
+    seed: int
+    offline: bool
+    install: bool
+    known: Path
+    run: Path
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """A target with all that its cells need, or why it has none."""
+
+    target: Target
+    runner: Runner
+    build: Build | None
+    problem: str = ""
+
+
+class Check:
+    """One run of the main job."""
+
+    def __init__(self, catalog: Catalog, store: Store, progress: Progress, request: Request) -> None:
+        self.catalog = catalog
+        self.progress = progress
+        self.request = request
+        self.store = store
+        self.fetcher = Fetcher(store, progress, offline=request.offline)
+        self.builder = Builder(store, progress)
+        self._stopping = threading.Event()
+
+    def run(self) -> tuple[Judgement, ExitCode]:
+        """Everything, from plan to judgement. Raises PlumblineError for what is not the server's fault."""
+        plan = make_plan(
+            self.catalog, targets=self.request.targets, server=self.request.server, suites=self.request.suites
+        )
+        diagnosis = doctor.diagnose(self.catalog, plan.targets, emulator=self.request.emulator)
+        doctor.mend(diagnosis, self.progress, install=self.request.install)
+        tree = open_server(self.catalog, self.fetcher, self.request.server)
+        prepared = self._prepare(plan, tree)
+        oracle = self._oracle(tree)
+        self.request.run.mkdir(parents=True, exist_ok=True)
+        with self.progress.stage("suites", f"running {len(plan.cells)} cells, {self.request.jobs} targets at a time"):
+            records = self._run_cells(plan, tree, prepared, oracle)
+        events.write_run(self.request.run, self._record(plan, tree, prepared, records))
+        return conclude(self.request.run, self.request.known, self.progress)
+
+    def _prepare(self, plan: Plan, tree: SourceTree) -> dict[str, Prepared]:
+        emulators = Emulators(self.store, self.fetcher, self.progress, flavour=self.request.emulator)
+        targets = [self.catalog.targets[name] for name in plan.targets]
+        programs = emulators.prepare([target.emulator for target in targets])
+
+        def prepare(target: Target) -> Prepared:
+            tools = self.catalog.toolchain_of(target)
+            runner = emulators.runner(target, tools, self.request.policy, programs)
+            try:
+                build = self.builder.build(tree, target, tools, self.request.optimisation)
+            except BuildFailedError as error:
+                self.progress.say(str(error))
+                return Prepared(target=target, runner=runner, build=None, problem=f"{error.what}: {error.because}")
+            return Prepared(target=target, runner=runner, build=build)
+
+        with ThreadPoolExecutor(self.request.jobs) as pool:
+            return {one.target.name: one for one in pool.map(prepare, targets)}
+
+    def _oracle(self, tree: SourceTree) -> Build | None:
+        native = self.catalog.targets["native"]
+        try:
+            return self.builder.build(tree, native, self.catalog.toolchain_of(native), self.request.optimisation)
+        except BuildFailedError as error:
+            self.progress.say(str(error))
+            return None
+
+    def _run_cells(
+        self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], oracle: Build | None
+    ) -> list[CellRecord]:
+        def run_target(name: str) -> list[CellRecord]:
+            return [self._run_cell(prepared[name], suite, tree, oracle) for suite in plan.suites]
+
+        with ThreadPoolExecutor(self.request.jobs) as pool:
+            try:
+                return [record for records in pool.map(run_target, plan.targets) for record in records]
+            except BaseException:
+                self._stopping.set()
+                process.kill_everything()
+                raise
+
+    def _run_cell(self, prepared: Prepared, suite: str, tree: SourceTree, oracle: Build | None) -> CellRecord:
+        target = prepared.target.name
+        needs_server = self.catalog.suites[suite].needs_server
+        if self._stopping.is_set():
+            return CellRecord(target=target, suite=suite, seconds=0, problem="the run was stopped", problem_kind="crash")
+        if needs_server and prepared.build is None:
+            return CellRecord(target=target, suite=suite, seconds=0, problem=prepared.problem, problem_kind="build")
+        if needs_server and oracle is None:
+            why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"
+            return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="crash")
+        folder = self.request.run / target / suite
+        folder.mkdir(parents=True)
+        tools = self.catalog.toolchain_of(prepared.target)
+        spec = CellSpec(
+            suite=suite,
+            folder=folder,
+            runner=prepared.runner,
+            version=tree.version,
+            build=prepared.build,
+            oracle=oracle,
+            canary=None if needs_server else canary.compile_canary(self.store, prepared.target, tools),
+            seed=self.request.seed,
+            tier=self.request.tier,
+        )
+        write_cell(folder / "cell.json", spec)
+        result = process.run(
+            pytest_command(suite, folder / "cell.json"),
+            deadline_seconds=CELL_SECONDS[self.request.tier],
+            log=folder / "pytest.log",
+            folder=ROOT,
+            environment=process.environment_with(LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1"),
+        )
+        problem = _cell_problem(result)
+        self.progress.say(f"{target}/{suite}: {_last_line(result.text)}")
+        return CellRecord(
+            target=target,
+            suite=suite,
+            seconds=round(result.seconds, 2),
+            problem=problem,
+            problem_kind="deadline" if result.expired else "crash" if problem else "",
+        )
+
+    def _record(
+        self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], records: list[CellRecord]
+    ) -> RunRecord:
+        ready = list(prepared.values())
+        return RunRecord(
+            server=self.request.server,
+            family=tree.family,
+            policy=self.request.policy,
+            optimisation=self.request.optimisation,
+            emulator=self.request.emulator,
+            seed=self.request.seed,
+            targets=plan.targets,
+            suites=plan.suites,
+            binaries={one.target.name: str(one.build.server_binary) for one in ready if one.build},
+            triples={one.target.name: self.catalog.toolchain_of(one.target).triple for one in ready},
+            machines={one.target.name: one.target.emulator.qemu for one in ready},
+            stages=self.progress.stages,
+            cells=records,
+        )
+
+
+def pytest_command(suite: str, cell: Path) -> list[str | Path]:
+    """The command that runs one cell; a person may type it as well."""
+    options = ["-q", "--tb=short", "--no-header", "-p", "no:cacheprovider", "--import-mode=prepend"]
+    return [sys.executable, "-m", "pytest", ROOT / "suites" / suite, "--plumb-cell", cell, *options]
+
+
+def _cell_problem(result: process.Result) -> str:
+    """Why a cell's process gives no trustworthy end; empty when pytest said passed (0) or failed (1)."""
+    if result.expired:
+        return f"it did not end within {result.seconds:.0f} s"
+    if result.code in {0, 1}:
+        return ""
+    return f"its test process ended with status {result.code}: {_last_line(result.text)}"
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return re.sub(r"^=+ | =+$", "", lines[-1]) if lines else "no output"
+
+
+def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
+    """A release by name, or any tree by path. Raises UsageError for what is neither."""
+    path = Path(name).expanduser()
+    if name not in catalog.servers and (path.exists() or os.sep in name):
+        return source.open_tree(path)
+    return fetcher.server(catalog.servers[select("server", [name], catalog.servers)[0]])
+
+
+def conclude(folder: Path, known_file: Path, progress: Progress) -> tuple[Judgement, ExitCode]:
+    """Judge a run folder and write the report's data. The same for a run just made and for a stored one."""
+    with progress.stage("judge", "judging"):
+        findings, cells = judge(folder)
+    run = events.read_run(folder)
+    listed = known.load_known(known_file)
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    marked = [_with_known(finding, listed, run.server, today) for finding in findings]
+    judged = [_excuse(cell, marked) for cell in cells]
+    verdict = Verdict.merge([Verdict[cell.verdict] for cell in judged])
+    judgement = Judgement(
+        schema=1,
+        verdict=verdict.name,
+        server=run.server,
+        seed=run.seed,
+        run=str(folder),
+        policy=run.policy.value,
+        optimisation=run.optimisation,
+        cells=judged,
+        findings=marked,
+        remarks=known.remarks(listed, [finding.id for finding in marked], run.server, run.targets, today),
+        stages=run.stages,
+    )
+    exit_code = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}.get(verdict, ExitCode.PASS)
+    return judgement, exit_code
+
+
+def _with_known(finding: Finding, listed: known.KnownList, server: str, today: datetime.date) -> Finding:
+    entry = known.match(listed, finding.id, server, finding.targets, today)
+    return msgspec.structs.replace(finding, known=entry.reason) if entry else finding
+
+
+def _excuse(cell: CellVerdict, findings: list[Finding]) -> CellVerdict:
+    """A cell whose every finding is known is an expected failure."""
+    here = [f for f in findings if any(w.target == cell.target and w.suite == cell.suite for w in f.witnesses)]
+    if cell.verdict == Verdict.FAIL.name and here and all(finding.known for finding in here):
+        return msgspec.structs.replace(cell, verdict=Verdict.XFAIL.name, reason=f"known: {here[0].known}")
+    return cell
+
+
+def new_run_folder(parent: Path) -> Path:
+    """A fresh folder's name, by the time: runs sort by age."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    number = 0
+    while True:
+        folder = parent / (stamp if not number else f"{stamp}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+            continue
+        return folder.resolve()
+
+
+def forget_runs(parent: Path, *, keep: int) -> None:
+    """Remove all but the newest runs."""
+    runs = sorted(path for path in parent.iterdir() if (path / "run.json").is_file())
+    for old in runs[:-keep]:
+        shutil.rmtree(old)

@@ -1,0 +1,295 @@
+"""The command line: reads it, calls one function, prints what it returns, exits with the documented code."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.console import Console
+
+from harness import check as checking
+from harness import doctor as doctoring
+from harness import emulator as emulating
+from harness import known as knowing
+from harness import replay as replaying
+from harness import report as reporting
+from harness.console import Progress
+from harness.errors import ExitCode, PlumblineError
+from harness.load import DEFAULT_SERVER, DEFAULT_TARGETS, Catalog, select, target_groups
+from harness.model import Policy
+from harness.plan import make_plan
+from harness.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RUNS = Path("runs")
+KEPT_RUNS = 20
+
+_target = click.option(
+    "--target", "targets", multiple=True, default=DEFAULT_TARGETS, show_default=True, help="Target, glob or group; repeat for more."
+)
+_server = click.option("--server", default=DEFAULT_SERVER, show_default=True, help="A release's name, or the path of a source tree.")
+_suite = click.option("--suite", "suites", multiple=True, default=("*",), show_default=True, help="Suite or glob; repeat for more.")
+_offline = click.option("--offline", is_flag=True, help="Use the cache alone; say what it lacks.")
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+_known = click.option(
+    "--known", type=click.Path(path_type=Path), default=knowing.DEFAULT, help="The known-findings file.", show_default="ci/known.toml"
+)
+_emulator = click.option(
+    "--emulator",
+    type=click.Choice(["pinned", "distro"]),
+    default="pinned",
+    show_default=True,
+    help="Our QEMU, or the distribution's (weaker: its canaries say so).",
+)
+_policy = click.option("--policy", type=click.Choice([p.value for p in Policy]), default="signal", show_default=True, help="What a misaligned access does.")
+_optimisation = click.option(
+    "--optimisation", type=click.Choice(["O0", "O1", "O2", "O3", "Os"]), default="O2", show_default=True, help="Compiler's level."
+)
+_install = click.option("--install/--no-install", default=None, help="Install missing packages (the default for root).")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
+@click.version_option(package_name="plumbline", prog_name="plumb")
+def plumb(debug: bool) -> None:
+    """Find alignment and byte-order faults in Redis and Valkey, before hardware does."""
+    del debug  # read by main(), which owns how errors are shown
+
+
+@plumb.command()
+@_target
+@_emulator
+@_json
+@click.option("--install", is_flag=True, help="Install what is missing.")
+def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool) -> ExitCode:
+    """Tell what this machine lacks for the selected targets, and the command that mends it."""
+    catalog = Catalog()
+    chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    diagnosis = doctoring.diagnose(catalog, chosen, emulator=emulator)
+    if as_json:
+        _print_json(diagnosis)
+    if install:
+        doctoring.mend(diagnosis, Progress(), install=True)
+        return ExitCode.PASS
+    if not as_json:
+        click.echo(f"missing: {' '.join(diagnosis.packages)}\n{diagnosis.command}" if diagnosis.packages else "nothing is missing")
+    return ExitCode.INFRASTRUCTURE if diagnosis.packages else ExitCode.PASS
+
+
+@plumb.command("list")
+@click.argument("what", type=click.Choice(["targets", "toolchains", "servers", "suites"]))
+@_json
+def list_(what: str, as_json: bool) -> ExitCode:
+    """List targets, toolchains, servers or suites."""
+    catalog = Catalog()
+    nouns: dict[str, Any] = getattr(catalog, what)
+    if as_json:
+        _print_json(list(nouns.values()))
+        return ExitCode.PASS
+    for name, noun in nouns.items():
+        about = getattr(noun, "title", "") or getattr(noun, "note", "") or getattr(noun, "triple", "")
+        groups = f"  [{', '.join(noun.groups)}]" if hasattr(noun, "groups") else ""
+        click.echo(f"{name:<28} {about}{groups}")
+    return ExitCode.PASS
+
+
+@plumb.command()
+@_target
+@_server
+@_suite
+@_json
+def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], as_json: bool) -> ExitCode:
+    """Show the cells that a check would run."""
+    planned = make_plan(Catalog(), targets=targets, server=server, suites=suites)
+    if as_json:
+        _print_json(planned)
+    else:
+        click.echo("\n".join(cell.identity for cell in planned.cells))
+    return ExitCode.PASS
+
+
+@plumb.command()
+@_server
+@_offline
+def fetch(server: str, offline: bool) -> ExitCode:
+    """Fetch a server's source and QEMU's into the cache, checked by hash."""
+    catalog, progress = Catalog(), Progress()
+    fetcher = checking.Fetcher(Store.default(), progress, offline=offline)
+    tree = checking.open_server(catalog, fetcher, server)
+    qemu = emulating.read_toml(emulating.QEMU_FOLDER / "qemu.toml", emulating.Qemu)
+    fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+    click.echo(f"{tree.name}: {tree.path}")
+    return ExitCode.PASS
+
+
+@plumb.command()
+@_target
+@_server
+@_optimisation
+@_emulator
+@_offline
+@_install
+def build(targets: tuple[str, ...], server: str, optimisation: str, emulator: str, offline: bool, install: bool | None) -> ExitCode:
+    """Build the emulators and the server for the selected targets."""
+    catalog, progress, store = Catalog(), Progress(), Store.default()
+    chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    doctoring.mend(doctoring.diagnose(catalog, chosen, emulator=emulator), progress, install=_may_install(install))
+    fetcher = checking.Fetcher(store, progress, offline=offline)
+    flavour: emulating.Flavour = "distro" if emulator == "distro" else "pinned"
+    emulating.Emulators(store, fetcher, progress, flavour=flavour).prepare([catalog.targets[name].emulator for name in chosen])
+    tree = checking.open_server(catalog, fetcher, server)
+    for name in chosen:
+        target = catalog.targets[name]
+        made = checking.Builder(store, progress).build(tree, target, catalog.toolchain_of(target), optimisation)
+        click.echo(f"{name}: {made.server_binary}")
+    return ExitCode.PASS
+
+
+@plumb.command()
+@_target
+@_server
+@_suite
+@click.option("--tier", type=click.Choice(["quick", "full", "thorough"]), default="quick", show_default=True, help="How much to run.")
+@_policy
+@_optimisation
+@_emulator
+@click.option("--jobs", type=click.IntRange(1, 64), default=os.cpu_count() or 1, show_default="processors", help="Targets at a time.")
+@click.option("--seed", type=int, default=None, help="Seed of everything random; printed when drawn.")
+@_offline
+@_install
+@_known
+@click.option("--run", "run_folder", type=click.Path(path_type=Path), default=None, help="The run folder.  [default: runs/TIME]")
+@click.option("--keep", type=click.IntRange(1), default=KEPT_RUNS, show_default=True, help="How many runs to keep under runs/.")
+@_json
+def check(
+    targets: tuple[str, ...],
+    server: str,
+    suites: tuple[str, ...],
+    run_folder: Path | None,
+    install: bool | None,
+    seed: int | None,
+    keep: int,
+    as_json: bool,
+    **options: Any,
+) -> ExitCode:
+    """Build, run and judge: the main job."""
+    progress = Progress()
+    make_plan(Catalog(), targets=targets, server=server, suites=suites)
+    folder = run_folder.resolve() if run_folder else checking.new_run_folder(RUNS)
+    request = msgspec.convert(
+        {
+            **options,
+            "targets": list(targets),
+            "suites": list(suites),
+            "server": server,
+            "seed": random.randrange(2**32) if seed is None else seed,
+            "install": _may_install(install),
+            "run": folder,
+        },
+        checking.Request,
+    )
+    try:
+        judgement, code = checking.Check(Catalog(), Store.default(), progress, request).run()
+    finally:
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    reporting.write(folder, judgement)
+    _show(judgement, as_json=as_json)
+    if run_folder is None:
+        checking.forget_runs(RUNS, keep=keep)
+    return code
+
+
+@plumb.command()
+@click.argument("reproducer")
+@click.option("--server", default="", help="Another release or tree than the recorded one.")
+@_offline
+def replay(reproducer: str, server: str, offline: bool) -> ExitCode:
+    """Show a finding again. Exit 1: it is still there; 0: it is gone (as `git bisect run` wants it)."""
+    read = replaying.read_reproducer(reproducer)
+    seen = replaying.replay(Catalog(), Store.default(), Progress(), read, server=server, offline=offline)
+    click.echo(seen.text)
+    click.echo(f"{'reproduced' if seen.reproduced else 'not reproduced'}: {read.finding}")
+    return ExitCode.FINDINGS if seen.reproduced else ExitCode.PASS
+
+
+@plumb.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@_known
+@_json
+def judge(run: Path, known: Path, as_json: bool) -> ExitCode:
+    """Judge a stored run again, and write its report anew."""
+    judgement, code = checking.conclude(run, known, Progress())
+    reporting.write(run, judgement)
+    _show(judgement, as_json=as_json)
+    return code
+
+
+@plumb.command()
+@click.option("--yes", is_flag=True, help="Remove it; without it only sizes are shown.")
+def clean(yes: bool) -> ExitCode:
+    """Show what the cache holds, or remove it."""
+    root = Store.default().root
+    for entry in sorted(root.iterdir()) if root.is_dir() else []:
+        size = sum(f.stat().st_size for f in entry.rglob("*") if f.is_file() and not f.is_symlink())
+        click.echo(f"{size / 2**20:8.0f} MiB  {entry}")
+        if yes:
+            shutil.rmtree(entry)
+    return ExitCode.PASS
+
+
+def _may_install(asked: bool | None) -> bool:
+    return os.geteuid() == 0 if asked is None else asked
+
+
+def _print_json(value: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
+
+
+def _show(judgement: Any, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(judgement)
+    else:
+        console = Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 140)
+        reporting.show(console, judgement)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The console script."""
+    words = sys.argv[1:] if arguments is None else arguments
+    sys.exit(_guarded(lambda: plumb.main(args=words, prog_name="plumb", standalone_mode=False), debug="--debug" in words))
+
+
+def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
+    """Run a command; turn whatever it raises into a message and the documented exit code."""
+    try:
+        return int(call() or 0)
+    except PlumblineError as error:
+        if debug:
+            raise
+        click.echo(str(error), err=True)
+        return int(error.exit_code)
+    except click.ClickException as error:
+        click.echo(f"error: {error.format_message()}", err=True)
+        click.echo("  try: plumb --help", err=True)
+        return int(ExitCode.USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted; everything of ours has been stopped", err=True)
+        return int(ExitCode.INTERRUPTED)
+    except Exception as error:
+        if debug:
+            raise
+        click.echo(f"error: a bug in Plumbline: {type(error).__name__}: {error}\n  try: the same with --debug first: plumb --debug …", err=True)
+        return int(ExitCode.HARNESS_BUG)
+
+
+if __name__ == "__main__":
+    main()

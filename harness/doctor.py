@@ -1,0 +1,75 @@
+"""What this machine has and lacks for a selection of targets, and the command that mends it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from typing import TYPE_CHECKING
+
+from harness import process, toolchain
+from harness.emulator import QEMU_FOLDER, Qemu
+from harness.errors import InfrastructureError
+from harness.load import read_toml
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.console import Progress
+    from harness.load import Catalog
+
+SUITE_PACKAGES = ["ccache", "make", "tcl"]
+INSTALL_SECONDS = 1800
+
+
+class Diagnosis(Noun):
+    """What is missing."""
+
+    packages: list[str]
+    command: str
+    """What installs them; empty when nothing is missing."""
+
+
+def needed_packages(catalog: Catalog, targets: Sequence[str], *, emulator: str) -> list[str]:
+    """Debian packages for these targets alone: compilers, what QEMU builds with, what the suites run with."""
+    packages = set(SUITE_PACKAGES)
+    for name in [*targets, "native"]:
+        packages.update(catalog.toolchain_of(catalog.targets[name]).packages)
+    if any(catalog.targets[name].emulator.kind == "user" for name in targets):
+        qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
+        packages.update(qemu.packages if emulator == "pinned" else ["qemu-user-static"])
+    return sorted(packages)
+
+
+def diagnose(catalog: Catalog, targets: Sequence[str], *, emulator: str) -> Diagnosis:
+    """Compare with what is installed. On a machine without dpkg nothing can be told, and the tools speak for themselves."""
+    if shutil.which("dpkg-query") is None:
+        return Diagnosis(packages=[], command="")
+    missing = toolchain.missing_packages(tuple(needed_packages(catalog, targets, emulator=emulator)))
+    sudo = "" if os.geteuid() == 0 else "sudo "
+    command = f"{sudo}apt-get update && {sudo}{toolchain.install_command(missing)}" if missing else ""
+    return Diagnosis(packages=missing, command=command)
+
+
+def mend(diagnosis: Diagnosis, progress: Progress, *, install: bool) -> None:
+    """Install what is missing if we may; raises InfrastructureError with the exact command otherwise."""
+    if not diagnosis.packages:
+        return
+    if not install:
+        raise InfrastructureError(
+            f"{len(diagnosis.packages)} packages are missing: {' '.join(diagnosis.packages)}", remedy=diagnosis.command
+        )
+    prefix = [] if os.geteuid() == 0 else ["sudo"]
+    environment = process.environment_with(DEBIAN_FRONTEND="noninteractive", LC_ALL="C")
+    install_line = shlex.split(toolchain.install_command(diagnosis.packages))
+    with progress.stage("set-up", f"installing {len(diagnosis.packages)} packages"):
+        process.run([*prefix, "apt-get", "update"], deadline_seconds=INSTALL_SECONDS, environment=environment)
+        for attempt in (1, 2):
+            result = process.run([*prefix, *install_line], deadline_seconds=INSTALL_SECONDS, environment=environment)
+            if result.code == 0:
+                break
+            if attempt == 2:
+                last = "\n".join(result.text.strip().splitlines()[-4:])
+                raise InfrastructureError("the packages cannot be installed", because=last, remedy=diagnosis.command)
+    toolchain.missing_packages.cache_clear()

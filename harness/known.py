@@ -1,0 +1,68 @@
+"""The known list: findings that are expected for now. Each has a reason and a last day; none is forgotten silently."""
+
+from __future__ import annotations
+
+import datetime
+import fnmatch
+from typing import TYPE_CHECKING
+
+from harness.load import ROOT, read_toml
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+DEFAULT = ROOT / "ci" / "known.toml"
+
+
+class KnownFinding(Noun):
+    """One entry."""
+
+    id: str
+    """The finding's id; globs allowed."""
+    server: str
+    """Server name; globs allowed."""
+    targets: list[str]
+    """Target names; globs allowed."""
+    reason: str
+    expires: datetime.date
+    """The last day on which the entry counts."""
+
+
+class KnownList(Noun):
+    """A known-findings file."""
+
+    findings: list[KnownFinding]
+
+
+def load_known(path: Path = DEFAULT) -> KnownList:
+    """Read a known-findings file; raises UsageError when it is not valid."""
+    return read_toml(path, KnownList)
+
+
+def match(known: KnownList, finding: str, server: str, targets: Sequence[str], today: datetime.date) -> KnownFinding | None:
+    """The unexpired entry that covers a finding on all the targets that show it, or None."""
+    for entry in known.findings:
+        if (
+            entry.expires >= today
+            and fnmatch.fnmatch(finding, entry.id)
+            and fnmatch.fnmatch(server, entry.server)
+            and all(any(fnmatch.fnmatch(target, pattern) for pattern in entry.targets) for target in targets)
+        ):
+            return entry
+    return None
+
+
+def remarks(known: KnownList, found: Sequence[str], server: str, targets: Sequence[str], today: datetime.date) -> list[str]:
+    """What a reader should mend in the list: expired entries, and entries for this run that matched nothing."""
+    said = []
+    for entry in known.findings:
+        concerned = fnmatch.fnmatch(server, entry.server) and any(
+            fnmatch.fnmatch(target, pattern) for target in targets for pattern in entry.targets
+        )
+        if concerned and entry.expires < today:
+            said.append(f"known finding {entry.id} ({entry.server}) expired on {entry.expires}: {entry.reason}")
+        elif concerned and not any(fnmatch.fnmatch(name, entry.id) for name in found):
+            said.append(f"known finding {entry.id} ({entry.server}) was not seen in this run")
+    return said

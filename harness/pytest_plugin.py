@@ -1,0 +1,243 @@
+"""Runs one cell inside pytest: gives tests their guest and oracle, collects Tcl suites, writes evidence.
+
+It judges nothing. Without --plumb-cell only tests that need no guest can run.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import events
+from harness.cell import CellSpec, read_cell
+from harness.emulator import Runner
+from harness.guest import Guest, StartError
+from harness.load import Catalog
+from harness.model import Policy
+from harness.tclsuite import TclFile
+from harness.transcript import save, unanswered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.model import Build
+
+_CELL = pytest.StashKey["CellRun"]()
+
+
+class CellRun:
+    """The state of one cell: its guest, its oracle, and the evidence so far."""
+
+    def __init__(self, cell: CellSpec) -> None:
+        self.cell = cell
+        self.events = cell.folder / "events.jsonl"
+        self._guest: Guest | None = None
+        self._oracle: Guest | None = None
+        self._started = 0
+        self._failure: StartError | None = None
+        self.test = ""
+        self.faults_before = 0
+
+    def guest(self) -> Guest:
+        """A live guest: the one there is, or a fresh one. Raises StartError, at once if the server could not start before."""
+        if self._guest is not None and self._guest.alive():
+            return self._guest
+        if self._failure is not None:
+            raise self._failure
+        self.retire()
+        assert self.cell.build is not None
+        self._started += 1
+        guest = self._new(self.cell.build, self.cell.runner, f"guest-{self._started}")
+        self._guest, self.faults_before = guest, 0
+        try:
+            guest.__enter__()
+        except StartError as error:
+            self._failure = error
+            raise
+        return guest
+
+    def oracle(self) -> Guest:
+        """The native build of the same source, started once and again if it died."""
+        if self._oracle is None or not self._oracle.alive():
+            assert self.cell.oracle is not None
+            catalog = Catalog()
+            runner = Runner(
+                target=catalog.targets["native"], policy=Policy.SIGNAL, program=None, options=[], records_faults=False
+            )
+            self._oracle = self._new(self.cell.oracle, runner, "oracle").__enter__()
+        return self._oracle
+
+    def _new(self, build: Build, runner: Runner, name: str) -> Guest:
+        return Guest(build, runner, self.cell.folder / name, version=self.cell.version)
+
+    def begin(self, name: str) -> None:
+        """A test starts."""
+        self.test = name
+        if self._guest is not None:
+            self.faults_before = self._guest.faults()
+            if self._guest.recorder is not None:
+                self._guest.recorder.begin()
+
+    def finish(self, outcome: str, message: str, seconds: float) -> None:
+        """A test has ended: write what it left behind, and how the guest is."""
+        guest, faults, command, transcript = self._guest, 0, "", ""
+        if guest is not None:
+            faults = guest.faults()
+            if outcome == "failed" or faults > self.faults_before:
+                command, transcript = self._explain(guest, message)
+                faults = guest.faults()
+        events.append(
+            self.events,
+            events.TestEvent(
+                name=self.test,
+                outcome="failed" if outcome == "failed" else "skipped" if outcome == "skipped" else "passed",
+                seconds=round(seconds, 3),
+                message=message,
+                guest=guest.name if guest else "",
+                fault_from=self.faults_before,
+                fault_to=faults,
+                command=command,
+                transcript=transcript,
+            ),
+        )
+        if guest is not None:
+            self.faults_before = faults
+
+    def _explain(self, guest: Guest, message: str) -> tuple[str, str]:
+        """Let a crash finish, end a hang, and keep the transcript."""
+        gone = guest.faults() > self.faults_before or "closed by" in message or "reset by" in message
+        if gone:
+            guest.settle()
+        if guest.alive() and ("TimeoutError" in message or "timed out" in message or guest.faults() > self.faults_before):
+            guest.hung()
+        command, transcript = "", ""
+        if guest.recorder is not None:
+            chunks = guest.recorder.chunks()
+            command = unanswered(chunks)
+            transcript = f"transcript-{len(list(guest.folder.glob('transcript-*')))}.jsonl"
+            save(guest.folder / transcript, chunks)
+        if not guest.alive():
+            self.retire()
+        return command, transcript
+
+    def retire(self) -> None:
+        """Put the present guest away, and record how it ended."""
+        guest, self._guest = self._guest, None
+        if guest is None:
+            return
+        guest.__exit__()
+        event = events.GuestEvent(name=guest.name, end=guest.end or "stopped", detail=guest.detail, test=self.test)
+        if self._failure is not None:
+            event = events.GuestEvent(name=guest.name, end=self._failure.end, detail=self._failure.detail)
+        events.append(self.events, event)
+
+    def close(self) -> None:
+        """End both servers."""
+        self.test = ""
+        self.retire()
+        if self._oracle is not None:
+            self._oracle.__exit__()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--plumb-cell FILE: written by `plumb check` for every cell (RUN/TARGET/SUITE/cell.json)."""
+    parser.addoption("--plumb-cell", metavar="FILE", default=None, help="the cell to run: cell.json of a run folder")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Open the cell."""
+    path = config.getoption("--plumb-cell")
+    if path is not None:
+        config.stash[_CELL] = CellRun(read_cell(Path(path)))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Close the cell: nothing is left running."""
+    run = config.stash.get(_CELL, None)
+    if run is not None:
+        run.close()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrise canary tests by the cell's target and policy."""
+    run = metafunc.config.stash.get(_CELL, None)
+    if "canary_case" in metafunc.fixturenames:
+        from harness.canary import expectations  # noqa: PLC0415 - only the canary suite needs it
+
+        cases = expectations(run.cell.runner.target, run.cell.runner.policy) if run else []
+        metafunc.parametrize("canary_case", cases, ids=[f"{name}-{'traps' if trap else 'passes'}" for name, trap in cases])
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """A .testsuite file is a Tcl suite."""
+    if file_path.suffix == ".testsuite":
+        return TclFile.from_parent(parent, path=file_path)
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Bracket every test with evidence."""
+    run = item.config.stash.get(_CELL, None)
+    if run is None:
+        return (yield)
+    run.begin(item.nodeid.removeprefix("suites/"))
+    item.stash[_REPORTS] = []
+    started = time.monotonic()
+    result = yield
+    reports = item.stash[_REPORTS]
+    outcome = "failed" if any(r.failed for r in reports) else "skipped" if any(r.skipped for r in reports) else "passed"
+    message = next((_message(report) for report in reports if not report.passed), "")
+    run.finish(outcome, message, time.monotonic() - started)
+    return result
+
+
+_REPORTS = pytest.StashKey[list[pytest.TestReport]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
+    """Keep the reports for the evidence."""
+    report = yield
+    if _REPORTS in item.stash:
+        item.stash[_REPORTS].append(report)
+    return report
+
+
+def _message(report: pytest.TestReport) -> str:
+    if report.skipped and isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2])
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message) if crash else str(report.longrepr)
+
+
+def _cell_run(request: pytest.FixtureRequest) -> CellRun:
+    run = request.config.stash.get(_CELL, None)
+    if run is None:
+        pytest.fail(f"this test needs a guest; type: plumb check --suite {request.path.parent.name}", pytrace=False)
+    return run
+
+
+@pytest.fixture
+def guest(request: pytest.FixtureRequest) -> Guest:
+    """A live server on the target; a fresh one if a test before killed it."""
+    run = _cell_run(request)
+    try:
+        return run.guest()
+    except StartError as error:
+        pytest.fail(f"{error}", pytrace=False)
+
+
+@pytest.fixture
+def oracle(request: pytest.FixtureRequest) -> Guest:
+    """A live native server of the same source."""
+    return _cell_run(request).oracle()
+
+
+@pytest.fixture(scope="session")
+def cell(request: pytest.FixtureRequest) -> CellSpec:
+    """The cell that is run."""
+    return _cell_run(request).cell

@@ -1,0 +1,84 @@
+"""Shows a finding again: the same build, a fresh guest, the recorded requests."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import check, events, symbols, transcript
+from harness.build import Builder
+from harness.emulator import Emulators
+from harness.errors import UsageError
+from harness.fetch import Fetcher
+from harness.guest import Guest, StartError
+from harness.judge import Reproducer
+from harness.load import select
+from harness.model import Noun, Policy
+
+if TYPE_CHECKING:
+    from harness.console import Progress
+    from harness.load import Catalog
+    from harness.store import Store
+
+
+class Replay(Noun):
+    """What a replay saw."""
+
+    reproduced: bool
+    text: str
+    """What happened, for the reader."""
+
+
+def read_reproducer(name: str) -> Reproducer:
+    """Read RUN/reproducers/ID.json. Raises UsageError when there is none."""
+    path = Path(name)
+    if not path.is_file():
+        raise UsageError(
+            "no such reproducer", where=name, remedy="the report's `replay` line names it: RUN/reproducers/ID.json"
+        )
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Reproducer)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise UsageError("not a reproducer", where=name, because=str(error)) from error
+
+
+def replay(
+    catalog: Catalog, store: Store, progress: Progress, reproducer: Reproducer, *, server: str, offline: bool
+) -> Replay:
+    """Build (or take from the cache), start, send, and tell what came of it. `server` replaces the recorded one if given."""
+    fetcher = Fetcher(store, progress, offline=offline)
+    target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
+    tools = catalog.toolchain_of(target)
+    tree = check.open_server(catalog, fetcher, server or reproducer.server)
+    emulators = Emulators(
+        store, fetcher, progress, flavour="distro" if reproducer.emulator == "distro" else "pinned"
+    )
+    runner = emulators.runner(target, tools, Policy(reproducer.policy), emulators.prepare([target.emulator]))
+    build = Builder(store, progress).build(tree, target, tools, reproducer.optimisation)
+    with tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder:
+        guest = Guest(build, runner, Path(folder) / "guest-1", version=tree.version)
+        try:
+            with guest:
+                transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=guest.deadline_seconds)
+                if guest.faults():
+                    guest.settle()
+                alive = guest.alive()
+                end = "it answered every request and lives on" if alive else guest.detail
+        except StartError as error:
+            alive, end = False, str(error)
+        faults = events.read_faults(guest.fault_log)
+        lines = [f"{tree.name} on {target.name}, -{build.optimisation}, policy {reproducer.policy}: {end}"]
+        table = symbols.Symbols(tools.triple, str(build.server_binary))
+        functions = set()
+        for fault in faults:
+            instruction = symbols.disassemble(fault, target.emulator.qemu)
+            frames = table.backtrace(fault, target.emulator.qemu)
+            functions.add(frames[0].function)
+            access = symbols.access_of(fault, instruction, target.emulator.qemu)
+            lines.append(f"signal {fault.signal}: {instruction}  {access}")
+            lines += [f"    {frame.function} ({frame.file}:{frame.line}) [{frame.origin}]" for frame in frames]
+    reproduced = reproducer.function in functions if reproducer.function else not alive
+    return Replay(reproduced=reproduced, text="\n".join(lines))

@@ -1,0 +1,115 @@
+"""The judgement as people and programs read it: a terminal table, findings.json, summary.md, junit.xml."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import msgspec
+from rich.table import Table
+
+from harness.model import Verdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from harness.judge import CellVerdict, Judgement
+    from harness.model import Finding
+
+_COLOURS = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "XFAIL": "cyan", "SKIP": "dim"}
+SHOWN_FRAMES = 12
+
+
+def write(folder: Path, judgement: Judgement) -> None:
+    """All the files of a report, beside the evidence."""
+    (folder / "findings.json").write_bytes(msgspec.json.format(msgspec.json.encode(judgement)) + b"\n")
+    (folder / "summary.md").write_text(markdown(judgement))
+    _junit(judgement).write(folder / "junit.xml", encoding="utf-8", xml_declaration=True)
+
+
+def show(console: Console, judgement: Judgement) -> None:
+    """The table of targets by suites, the findings under it, the verdict last."""
+    suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
+    table = Table(title=f"{judgement.server}  -{judgement.optimisation}  policy {judgement.policy}", title_justify="left")
+    table.add_column("target")
+    for suite in suites:
+        table.add_column(suite)
+    for target in dict.fromkeys(cell.target for cell in judgement.cells):
+        row = {cell.suite: _cell_text(cell) for cell in judgement.cells if cell.target == target}
+        table.add_row(target, *[row.get(suite, "") for suite in suites])
+    console.print(table)
+    for cell in judgement.cells:
+        if cell.verdict == Verdict.UNKNOWN.name:
+            console.print(f"[yellow]UNKNOWN[/yellow] {cell.target}/{cell.suite}: {cell.reason}", markup=True)
+    for finding in judgement.findings:
+        _show_finding(console, finding)
+    for remark in judgement.remarks:
+        console.print(f"note: {remark}", markup=False)
+    colour = _COLOURS[judgement.verdict]
+    console.print(
+        f"\n[{colour}]{judgement.verdict}[/{colour}]  {len(judgement.findings)} findings, seed {judgement.seed}, run {judgement.run}"
+    )
+
+
+def _cell_text(cell: CellVerdict) -> str:
+    colour = _COLOURS[cell.verdict]
+    counts = f"{cell.passed}✓" + (f" {cell.failed}✗" if cell.failed else "") + (f" {cell.skipped}–" if cell.skipped else "")
+    return f"[{colour}]{cell.verdict}[/{colour}] {counts} [dim]{cell.seconds:.0f}s[/dim]"
+
+
+def _show_finding(console: Console, finding: Finding) -> None:
+    console.print()
+    console.print(f"[bold red]{finding.id}[/bold red]  {'known: ' + finding.known if finding.known else ''}")
+    console.print(f"  {finding.title}  ({finding.occurrences}×)", markup=False)
+    for witness in finding.witnesses:
+        place = f"{witness.file}:{witness.line}" if witness.file else witness.test
+        detail = "  ".join(part for part in (witness.instruction, witness.access) if part)
+        console.print(f"    {witness.target:<12} {place}  {detail}", markup=False)
+    first = finding.witnesses[0]
+    if len(first.backtrace) > 1:
+        chain = [f"{frame.function} ({frame.file}:{frame.line})" for frame in first.backtrace[:SHOWN_FRAMES]]
+        console.print("    stack        " + " ← ".join(chain), markup=False)
+    console.print(f"    origin       {finding.origin}", markup=False)
+    if finding.command:
+        console.print(f"    command      {finding.command}", markup=False)
+    console.print(f"    replay       {finding.replay}", markup=False)
+
+
+def markdown(judgement: Judgement) -> str:
+    """The same for a job summary."""
+    suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
+    lines = [f"# {judgement.server}: {judgement.verdict}", "", f"| target | {' | '.join(suites)} |"]
+    lines.append("|---|" + "---|" * len(suites))
+    for target in dict.fromkeys(cell.target for cell in judgement.cells):
+        row = {cell.suite: cell.verdict for cell in judgement.cells if cell.target == target}
+        lines.append(f"| {target} | {' | '.join(row.get(suite, '') for suite in suites)} |")
+    for finding in judgement.findings:
+        lines += ["", f"## {finding.id}", "", finding.title, ""]
+        lines += [
+            f"- {witness.target}: `{witness.file}:{witness.line}` `{witness.instruction}` {witness.access}"
+            for witness in finding.witnesses
+        ]
+        lines += [f"- origin: {finding.origin}", f"- command: `{finding.command}`", f"- replay: `{finding.replay}`"]
+    return "\n".join([*lines, ""])
+
+
+def _junit(judgement: Judgement) -> ET.ElementTree[ET.Element]:
+    suites = ET.Element("testsuites", name=judgement.server)
+    for cell in judgement.cells:
+        suite = ET.SubElement(
+            suites,
+            "testsuite",
+            name=f"{cell.target}/{cell.suite}",
+            tests="1",
+            failures=str(int(cell.verdict == "FAIL")),
+            errors=str(int(cell.verdict == "UNKNOWN")),
+            time=str(cell.seconds),
+        )
+        case = ET.SubElement(suite, "testcase", classname=cell.target, name=cell.suite, time=str(cell.seconds))
+        if cell.verdict in {"FAIL", "UNKNOWN"}:
+            texts = [f"{f.id}: {f.title}\n{f.replay}" for f in judgement.findings if cell.target in f.targets]
+            kind = "failure" if cell.verdict == "FAIL" else "error"
+            ET.SubElement(case, kind, message=cell.reason).text = "\n\n".join(texts)
+    return ET.ElementTree(suites)

@@ -1,0 +1,96 @@
+"""Tcl suites as pytest tests: one item a tcltest test, each in a tclsh of its own, judged by its printed summary.
+
+tcltest exits 0 when tests fail, so its summary line is what counts, and a missing summary is a failure.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness import process
+from harness.errors import InfrastructureError
+from harness.load import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RUNNER = ROOT / "suites" / "protocol" / "runner.tcl"
+LIST_SECONDS = 60.0
+TEST_REPLIES = 24
+"""A Tcl test has as long as this many replies may take: many are pipelines of hundreds of requests."""
+
+
+class TclFile(pytest.File):
+    """One .testsuite file."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Ask the runner for the file's tests; nothing connects."""
+        result = process.run(["tclsh", str(RUNNER), "--list", str(self.path)], deadline_seconds=LIST_SECONDS)
+        if result.code != 0:
+            raise InfrastructureError("the Tcl suite cannot be listed", where=str(self.path), because=result.text.strip())
+        for line in result.text.splitlines():
+            name, _, description = line.partition("\t")
+            yield TclItem.from_parent(self, name=name, description=description)
+
+
+class TclFailedError(Exception):
+    """A tcltest test failed; the text is its output."""
+
+
+class TclItem(pytest.Function):
+    """One tcltest test. A Function, so that it gets the guest as any test does."""
+
+    def __init__(self, *, name: str, parent: TclFile, description: str, **more: Any) -> None:
+        file = parent.path
+
+        def run_one(guest: Any, cell: Any) -> None:
+            _run(file, name, guest, cell.seed)
+
+        super().__init__(name=name, parent=parent, callobj=run_one, **more)
+        self.description = description
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
+        """Tcl's own words, without a Python traceback."""
+        if isinstance(excinfo.value, TclFailedError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Any, int | None, str]:
+        """Where it stands, for the reader."""
+        return self.path, 0, f"{self.path.name}::{self.name}"
+
+
+def _run(file: Any, name: str, guest: Any, seed: int) -> None:
+    host, port = guest.endpoint
+    if shutil.which("tclsh") is None:
+        raise InfrastructureError("no tclsh", remedy="plumb doctor --install")
+    command = ["tclsh", str(RUNNER), "--endpoint", f"{host}:{port}", "--seed", str(seed)]
+    command += ["--deadline-seconds", f"{guest.deadline_seconds:.0f}", "--match", name, str(file)]
+    result = process.run(command, deadline_seconds=guest.deadline_seconds * TEST_REPLIES)
+    verdict(result.text, expired=result.expired)
+
+
+def verdict(output: str, *, expired: bool) -> None:
+    """Pass silently, skip with the constraint's name, or raise TclFailedError, by tcltest's summary."""
+    if expired:
+        raise TclFailedError(f"timed out\n{output}")
+    summary = re.search(r"Total\s+(\d+)\s+Passed\s+(\d+)\s+Skipped\s+(\d+)\s+Failed\s+(\d+)", output)
+    if summary is None:
+        raise TclFailedError(f"tcltest printed no summary\n{output}")
+    passed, failed = int(summary[2]), int(summary[4])
+    if failed or passed > 1:
+        raise TclFailedError(_first_failure(output))
+    if not passed:
+        reason = re.search(r"^\+\+\+\+ \S+ SKIPPED: (.*)$", output, re.MULTILINE)
+        if reason is None:
+            raise TclFailedError(f"no test ran and none was skipped\n{output}")
+        pytest.skip(reason[1])
+
+
+def _first_failure(output: str) -> str:
+    start = output.find("====")
+    return output[start:].strip() if start >= 0 else output.strip()
