@@ -11,9 +11,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from harness import process, toolchain
+from harness import codec, process, toolchain
 from harness.errors import PlumblineError
 from harness.model import Build
 from harness.source import copy_tree
@@ -59,7 +57,7 @@ class Builder:
                 self._compile(tree, target, tools, flags, self.store.path("work", place), into, optimisation)
 
         folder = self.store.folder("builds", key, compile_into)
-        recorded = msgspec.json.decode((folder / "build.json").read_bytes(), type=dict[str, list[str]])
+        recorded = codec.decode((folder / "build.json").read_bytes(), dict[str, list[str]])
         return Build(
             key=key,
             target=target.name,
@@ -71,7 +69,14 @@ class Builder:
         )
 
     def _compile(
-        self, tree: SourceTree, target: Target, tools: Toolchain, flags: list[str], work: Path, into: Path, optimisation: str
+        self,
+        tree: SourceTree,
+        target: Target,
+        tools: Toolchain,
+        flags: list[str],
+        work: Path,
+        into: Path,
+        optimisation: str,
     ) -> None:
         shutil.rmtree(work, ignore_errors=True)
         log = self.store.root / "logs" / f"build-{work.name}.log"
@@ -84,7 +89,11 @@ class Builder:
                     toolchain.write_wrapper(work / name, toolchain.tool(tools, name), flags, ["-latomic"])
             command = _make_command(tree, target, tools, work, optimisation)
             result = process.run(
-                command, deadline_seconds=BUILD_SECONDS, log=log, folder=work / "tree", environment=self._environment(work)
+                command,
+                deadline_seconds=BUILD_SECONDS,
+                log=log,
+                folder=work / "tree",
+                environment=self._environment(work),
             )
             binary = work / "tree" / "src" / f"{tree.family}-server"
             if result.code != 0 or not binary.is_file():
@@ -96,9 +105,7 @@ class Builder:
                 )
             with disk_errors(into):
                 shutil.copy2(binary, into)
-                (into / "build.json").write_bytes(
-                    msgspec.json.encode({"command_line": command, "tree": [str(work / "tree")]})
-                )
+                (into / "build.json").write_bytes(codec.pretty({"command_line": command}))
         finally:
             shutil.rmtree(work, ignore_errors=True)
 

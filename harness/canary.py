@@ -1,4 +1,4 @@
-"""Canaries: programs that must fault, and their aligned twins that must not. They tell whether a target's silence counts."""
+"""Canaries: accesses that must fault, and aligned twins that must not. They tell if a target's silence counts."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import Literal
 
-import msgspec
-
+from harness import codec
 from harness.emulator import Runner  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.model import Build, Noun
 
@@ -30,9 +29,9 @@ class CellSpec(Noun):
 
 def write_cell(path: Path, cell: CellSpec) -> None:
     """Write it as JSON."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(cell)))
+    path.write_bytes(codec.pretty(cell))
 
 
 def read_cell(path: Path) -> CellSpec:
     """Read what `write_cell` wrote."""
-    return msgspec.json.decode(path.read_bytes(), type=CellSpec)
+    return codec.decode(path.read_bytes(), CellSpec)

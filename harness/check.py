@@ -136,7 +136,9 @@ class Check:
         target = prepared.target.name
         needs_server = self.catalog.suites[suite].needs_server
         if self._stopping.is_set():
-            return CellRecord(target=target, suite=suite, seconds=0, problem="the run was stopped", problem_kind="crash")
+            return CellRecord(
+                target=target, suite=suite, seconds=0, problem="the run was stopped", problem_kind="crash"
+            )
         if needs_server and prepared.build is None:
             return CellRecord(target=target, suite=suite, seconds=0, problem=prepared.problem, problem_kind="build")
         if needs_server and oracle is None:

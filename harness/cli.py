@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 from rich.console import Console
 
 from harness import check as checking
+from harness import codec
 from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness import known as knowing
@@ -33,14 +33,27 @@ RUNS = Path("runs")
 KEPT_RUNS = 20
 
 _target = click.option(
-    "--target", "targets", multiple=True, default=DEFAULT_TARGETS, show_default=True, help="Target, glob or group; repeat for more."
+    "--target",
+    "targets",
+    multiple=True,
+    default=DEFAULT_TARGETS,
+    show_default=True,
+    help="Target, glob or group; repeat for more.",
 )
-_server = click.option("--server", default=DEFAULT_SERVER, show_default=True, help="A release's name, or the path of a source tree.")
-_suite = click.option("--suite", "suites", multiple=True, default=("*",), show_default=True, help="Suite or glob; repeat for more.")
+_server = click.option(
+    "--server", default=DEFAULT_SERVER, show_default=True, help="A release's name, or the path of a source tree."
+)
+_suite = click.option(
+    "--suite", "suites", multiple=True, default=("*",), show_default=True, help="Suite or glob; repeat for more."
+)
 _offline = click.option("--offline", is_flag=True, help="Use the cache alone; say what it lacks.")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 _known = click.option(
-    "--known", type=click.Path(path_type=Path), default=knowing.DEFAULT, help="The known-findings file.", show_default="ci/known.toml"
+    "--known",
+    type=click.Path(path_type=Path),
+    default=knowing.DEFAULT,
+    help="The known-findings file.",
+    show_default="ci/known.toml",
 )
 _emulator = click.option(
     "--emulator",
@@ -49,9 +62,19 @@ _emulator = click.option(
     show_default=True,
     help="Our QEMU, or the distribution's (weaker: its canaries say so).",
 )
-_policy = click.option("--policy", type=click.Choice([p.value for p in Policy]), default="signal", show_default=True, help="What a misaligned access does.")
+_policy = click.option(
+    "--policy",
+    type=click.Choice([p.value for p in Policy]),
+    default="signal",
+    show_default=True,
+    help="What a misaligned access does.",
+)
 _optimisation = click.option(
-    "--optimisation", type=click.Choice(["O0", "O1", "O2", "O3", "Os"]), default="O2", show_default=True, help="Compiler's level."
+    "--optimisation",
+    type=click.Choice(["O0", "O1", "O2", "O3", "Os"]),
+    default="O2",
+    show_default=True,
+    help="Compiler's level.",
 )
 _install = click.option("--install/--no-install", default=None, help="Install missing packages (the default for root).")
 
@@ -80,7 +103,11 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
         doctoring.mend(diagnosis, Progress(), install=True)
         return ExitCode.PASS
     if not as_json:
-        click.echo(f"missing: {' '.join(diagnosis.packages)}\n{diagnosis.command}" if diagnosis.packages else "nothing is missing")
+        click.echo(
+            f"missing: {' '.join(diagnosis.packages)}\n{diagnosis.command}"
+            if diagnosis.packages
+            else "nothing is missing"
+        )
     return ExitCode.INFRASTRUCTURE if diagnosis.packages else ExitCode.PASS
 
 
@@ -137,14 +164,18 @@ def fetch(server: str, offline: bool) -> ExitCode:
 @_emulator
 @_offline
 @_install
-def build(targets: tuple[str, ...], server: str, optimisation: str, emulator: str, offline: bool, install: bool | None) -> ExitCode:
+def build(
+    targets: tuple[str, ...], server: str, optimisation: str, emulator: str, offline: bool, install: bool | None
+) -> ExitCode:
     """Build the emulators and the server for the selected targets."""
     catalog, progress, store = Catalog(), Progress(), Store.default()
     chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
     doctoring.mend(doctoring.diagnose(catalog, chosen, emulator=emulator), progress, install=_may_install(install))
     fetcher = checking.Fetcher(store, progress, offline=offline)
     flavour: emulating.Flavour = "distro" if emulator == "distro" else "pinned"
-    emulating.Emulators(store, fetcher, progress, flavour=flavour).prepare([catalog.targets[name].emulator for name in chosen])
+    emulating.Emulators(store, fetcher, progress, flavour=flavour).prepare(
+        [catalog.targets[name].emulator for name in chosen]
+    )
     tree = checking.open_server(catalog, fetcher, server)
     for name in chosen:
         target = catalog.targets[name]
@@ -157,17 +188,33 @@ def build(targets: tuple[str, ...], server: str, optimisation: str, emulator: st
 @_target
 @_server
 @_suite
-@click.option("--tier", type=click.Choice(["quick", "full", "thorough"]), default="quick", show_default=True, help="How much to run.")
+@click.option(
+    "--tier",
+    type=click.Choice(["quick", "full", "thorough"]),
+    default="quick",
+    show_default=True,
+    help="How much to run.",
+)
 @_policy
 @_optimisation
 @_emulator
-@click.option("--jobs", type=click.IntRange(1, 64), default=os.cpu_count() or 1, show_default="processors", help="Targets at a time.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=os.cpu_count() or 1,
+    show_default="processors",
+    help="Targets at a time.",
+)
 @click.option("--seed", type=int, default=None, help="Seed of everything random; printed when drawn.")
 @_offline
 @_install
 @_known
-@click.option("--run", "run_folder", type=click.Path(path_type=Path), default=None, help="The run folder.  [default: runs/TIME]")
-@click.option("--keep", type=click.IntRange(1), default=KEPT_RUNS, show_default=True, help="How many runs to keep under runs/.")
+@click.option(
+    "--run", "run_folder", type=click.Path(path_type=Path), default=None, help="The run folder.  [default: runs/TIME]"
+)
+@click.option(
+    "--keep", type=click.IntRange(1), default=KEPT_RUNS, show_default=True, help="How many runs to keep under runs/."
+)
 @_json
 def check(
     targets: tuple[str, ...],
@@ -184,7 +231,7 @@ def check(
     progress = Progress()
     make_plan(Catalog(), targets=targets, server=server, suites=suites)
     folder = run_folder.resolve() if run_folder else checking.new_run_folder(RUNS)
-    request = msgspec.convert(
+    request = codec.convert(
         {
             **options,
             "targets": list(targets),
@@ -251,21 +298,25 @@ def _may_install(asked: bool | None) -> bool:
 
 
 def _print_json(value: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
+    click.echo(codec.pretty(value).decode(), nl=False)
 
 
 def _show(judgement: Any, *, as_json: bool) -> None:
     if as_json:
         _print_json(judgement)
     else:
-        console = Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 140)
+        console = Console(
+            highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 140
+        )
         reporting.show(console, judgement)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The console script."""
     words = sys.argv[1:] if arguments is None else arguments
-    sys.exit(_guarded(lambda: plumb.main(args=words, prog_name="plumb", standalone_mode=False), debug="--debug" in words))
+    sys.exit(
+        _guarded(lambda: plumb.main(args=words, prog_name="plumb", standalone_mode=False), debug="--debug" in words)
+    )
 
 
 def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
@@ -287,7 +338,8 @@ def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
     except Exception as error:
         if debug:
             raise
-        click.echo(f"error: a bug in Plumbline: {type(error).__name__}: {error}\n  try: the same with --debug first: plumb --debug …", err=True)
+        click.echo(f"error: a bug in Plumbline: {type(error).__name__}: {error}", err=True)
+        click.echo("  try: the same with --debug first: plumb --debug …", err=True)
         return int(ExitCode.HARNESS_BUG)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.console import Progress
     from harness.load import Catalog
 
-SUITE_PACKAGES = ["ccache", "make", "tcl"]
+SUITE_PACKAGES = ["ccache", "make", "shellcheck", "tcl"]
 INSTALL_SECONDS = 1800
 
 
@@ -43,7 +43,7 @@ def needed_packages(catalog: Catalog, targets: Sequence[str], *, emulator: str) 
 
 
 def diagnose(catalog: Catalog, targets: Sequence[str], *, emulator: str) -> Diagnosis:
-    """Compare with what is installed. On a machine without dpkg nothing can be told, and the tools speak for themselves."""
+    """Compare with what is installed. Without dpkg nothing can be told, and the tools speak for themselves."""
     if shutil.which("dpkg-query") is None:
         return Diagnosis(packages=[], command="")
     missing = toolchain.missing_packages(tuple(needed_packages(catalog, targets, emulator=emulator)))

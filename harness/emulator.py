@@ -112,7 +112,9 @@ class Emulators:
                         )
                 for name in names:
                     built = work / "build" / f"qemu-{name}"
-                    self.store.folder("emulators", f"{key}-{name}", lambda into, built=built: shutil.copy2(built, into) and None)
+                    self.store.folder(
+                        "emulators", f"{key}-{name}", lambda into, built=built: shutil.copy2(built, into) and None
+                    )
             finally:
                 shutil.rmtree(work, ignore_errors=True)
 
@@ -171,6 +173,7 @@ def _distribution_qemu(name: str) -> Path:
     found = shutil.which(f"qemu-{name}-static") or shutil.which(f"qemu-{name}")
     if found is None:
         raise InfrastructureError(
-            f"no qemu-{name} of the distribution", remedy="apt-get install --yes --no-install-recommends qemu-user-static"
+            f"no qemu-{name} of the distribution",
+            remedy="apt-get install --yes --no-install-recommends qemu-user-static",
         )
     return Path(found)

@@ -6,7 +6,8 @@ PlumblineError                       exit
 ├── InfrastructureError              7   this machine lacks something: a tool, the network, disk space
 └── HarnessBugError                  3   Plumbline itself is wrong
 
-A fault of the server under test is never an error: it is evidence, judged into a finding (exit 1) or an UNKNOWN (exit 6).
+A fault of the server under test is never an error: it is evidence, judged into a finding
+(exit 1) or an UNKNOWN (exit 6).
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ import re
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import Literal
 
-import msgspec
-
+from harness import codec
 from harness.model import Noun, Policy
 
 
@@ -115,19 +114,17 @@ class Fault(Noun):
 def append(path: Path, event: Event) -> None:
     """Add one line."""
     with path.open("ab") as stream:
-        stream.write(msgspec.json.encode(event) + b"\n")
+        stream.write(codec.encode(event) + b"\n")
 
 
 def read_events(path: Path) -> list[Event]:
     """All whole lines of a cell's event file; none when the cell wrote none."""
-    decoder = msgspec.json.Decoder(Event)
-    return [decoder.decode(line) for line in _whole_lines(path)]
+    return [codec.decode(line, Event) for line in _whole_lines(path)]  # type: ignore[arg-type]
 
 
 def read_faults(path: Path) -> list[Fault]:
     """All whole lines of a fault log. A path with an escape that JSON lacks (an octal one) is read as it stands."""
-    decoder = msgspec.json.Decoder(Fault)
-    return [decoder.decode(re.sub(rb"\\([0-7]{3})", rb"\\\\\1", line)) for line in _whole_lines(path)]
+    return [codec.decode(re.sub(rb"\\([0-7]{3})", rb"\\\\\1", line), Fault) for line in _whole_lines(path)]
 
 
 def count_faults(path: Path) -> int:
@@ -145,10 +142,10 @@ def _whole_lines(path: Path) -> list[bytes]:
 def write_run(folder: Path, record: RunRecord) -> None:
     """Write RUN/run.json, replacing it whole."""
     unfinished = folder / ".run.json"
-    unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(record)))
+    unfinished.write_bytes(codec.pretty(record))
     unfinished.rename(folder / "run.json")
 
 
 def read_run(folder: Path) -> RunRecord:
     """Read RUN/run.json."""
-    return msgspec.json.decode((folder / "run.json").read_bytes(), type=RunRecord)
+    return codec.decode((folder / "run.json").read_bytes(), RunRecord)

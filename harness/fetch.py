@@ -77,7 +77,9 @@ class Fetcher:
     def _download(self, name: str, sha256: str, places: Sequence[Place], into: Path) -> None:
         failures: list[str] = []
         for place in places:
-            with self.progress.stage("fetch", f"fetching {name} ({place.registry} {place.package} {place.suite}{place.version})"):
+            with self.progress.stage(
+                "fetch", f"fetching {name} ({place.registry} {place.package} {place.suite}{place.version})"
+            ):
                 try:
                     file = self._from_debian(place, into) if place.registry == "debian" else _from_pypi(place, into)
                 except PlumblineError as error:
@@ -110,7 +112,9 @@ class Fetcher:
                         environment=process.environment_with(LC_ALL="C"),
                     )
                     if updated.code != 0:
-                        raise InfrastructureError(f"the index of {place.suite} cannot be read", because=updated.text.strip())
+                        raise InfrastructureError(
+                            f"the index of {place.suite} cannot be read", because=updated.text.strip()
+                        )
                 result = process.run(
                     command,
                     deadline_seconds=DOWNLOAD_SECONDS,
@@ -127,7 +131,7 @@ class Fetcher:
 
 
 def _private_apt_root(root: Path, suite: str) -> list[str]:
-    """Options that make apt use its own lists, cache and sources: one suite's sources index, nothing of /etc touched."""
+    """Options that make apt use its own lists, cache and sources: one suite's index, nothing of /etc touched."""
     for folder in ("lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     address, signed_by = _debian_archive()
@@ -186,17 +190,18 @@ def _from_pypi(place: Place, into: Path) -> Path:
     finder = PackageFinder(index_urls=[_pypi_index()], no_binary=[place.package])
     try:
         found = finder.find_best_match(f"{place.package}=={place.version}").best
-        if found is None or found.link.filename != place.file:
-            raise InfrastructureError(f"{place.file} is gone", because=f"the index has {found}")
-        content = finder.session.get(found.link.normalized)
-        content.raise_for_status()
-    except InfrastructureError:
-        raise
+        links = [found.link] if found is not None and found.link.filename == place.file else []
+        responses = [finder.session.get(link.normalized) for link in links]
+        for response in responses:
+            response.raise_for_status()
     except Exception as error:
-        raise InfrastructureError(f"{place.file} cannot be fetched", because=f"{type(error).__name__}: {error}") from error
+        why = f"{type(error).__name__}: {error}"
+        raise InfrastructureError(f"{place.file} cannot be fetched", because=why) from error
+    if not responses:
+        raise InfrastructureError(f"{place.file} is gone", because=f"the index has {found}")
     file = into / place.file
     with disk_errors(file):
-        file.write_bytes(content.content)
+        file.write_bytes(responses[0].content)
     return file
 
 
@@ -217,5 +222,3 @@ def extract(archive: Path, into: Path, folder: str) -> None:
                     tar.extract(member, into, filter="data")
     except tarfile.TarError as error:
         raise InfrastructureError("the archive cannot be unpacked", where=str(archive), because=str(error)) from error
-
-

@@ -104,7 +104,7 @@ class Guest:
         return False
 
     def settle(self) -> bool:
-        """After a lost connection or a recorded fault: wait (bounded) for the process to be gone. True if it lives on."""
+        """After a lost connection or a fault: wait (bounded) for the process to be gone. True if it lives on."""
         deadline = time.monotonic() + 1.0 * self.runner.target.slowdown
         while self.alive() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Turns a run folder's evidence into findings and verdicts. Starts nothing but symbol tools; can be run again at any time."""
+"""Turns a run folder's evidence into findings and verdicts, again at any time. Starts nothing but symbol tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events, symbols
+from harness import codec, events, symbols
 from harness.errors import UsageError
 from harness.model import Finding, Noun, Verdict, Witness
 from harness.transcript import Chunk, load
@@ -294,7 +294,9 @@ def _groups(sightings: list[Sighting]) -> list[list[Sighting]]:
 
 def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
     # The shortest transcript that we have makes the best reproducer.
-    best = min(group, key=lambda one: (one.transcript.stat().st_size if one.transcript and one.transcript.is_file() else 0))
+    best = min(
+        group, key=lambda one: one.transcript.stat().st_size if one.transcript and one.transcript.is_file() else 0
+    )
     place = best.frames[0] if best.frames else None
     reproducer = _write_reproducer(folder, run, best)
     witnesses = []
@@ -353,5 +355,5 @@ def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
     )
     path = folder / "reproducers" / f"{best.identity}.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(msgspec.json.encode(reproducer))
+    path.write_bytes(codec.encode(reproducer))
     return f"plumb replay {shlex.quote(str(path))}"

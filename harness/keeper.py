@@ -1,7 +1,7 @@
 """The keeper: a process that outlives the harness by a moment, and kills what it left behind.
 
-It reads `+PGID` and `-PGID` lines on standard input. When the pipe closes, however the harness ended (SIGKILL included),
-it kills every process group that is still registered, and exits. It refuses everything else by ignoring it.
+It reads `+PGID` and `-PGID` lines on standard input. When the pipe closes, however the harness ended (SIGKILL
+included), it kills every process group that is still registered, and exits. It refuses everything else by ignoring it.
 """
 
 from __future__ import annotations

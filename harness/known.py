@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime  # noqa: TC003 - msgspec reads the annotations when it decodes
 import fnmatch
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,9 @@ def load_known(path: Path = DEFAULT) -> KnownList:
     return read_toml(path, KnownList)
 
 
-def match(known: KnownList, finding: str, server: str, targets: Sequence[str], today: datetime.date) -> KnownFinding | None:
+def match(
+    known: KnownList, finding: str, server: str, targets: Sequence[str], today: datetime.date
+) -> KnownFinding | None:
     """The unexpired entry that covers a finding on all the targets that show it, or None."""
     for entry in known.findings:
         if (
@@ -54,7 +56,9 @@ def match(known: KnownList, finding: str, server: str, targets: Sequence[str], t
     return None
 
 
-def remarks(known: KnownList, found: Sequence[str], server: str, targets: Sequence[str], today: datetime.date) -> list[str]:
+def remarks(
+    known: KnownList, found: Sequence[str], server: str, targets: Sequence[str], today: datetime.date
+) -> list[str]:
     """What a reader should mend in the list: expired entries, and entries for this run that matched nothing."""
     said = []
     for entry in known.findings:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from harness import codec
 from harness.errors import NothingSelectedError, UsageError
 from harness.model import Server, Suite, Target, Toolchain
 
@@ -30,7 +31,7 @@ DEFAULT_TARGETS = ("required",)
 _Loaded = TypeVar("_Loaded", bound=msgspec.Struct)
 
 
-def read_toml(path: Path, kind: type[_Loaded], **given: Any) -> _Loaded:
+def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
     """Decode one file as one noun; `given` are the fields that the file's place tells.
 
     Raises UsageError naming the file, the key and the nearest known key.
@@ -43,7 +44,7 @@ def read_toml(path: Path, kind: type[_Loaded], **given: Any) -> _Loaded:
     if clash:
         raise UsageError(f"key '{clash[0]}' is told by the file's name", where=str(path), remedy="remove the key")
     try:
-        return msgspec.convert({**raw, **given}, kind)
+        return codec.convert({**raw, **given}, kind)
     except msgspec.ValidationError as error:
         raise UsageError(
             f"not a valid {kind.__name__.lower()}",
@@ -98,7 +99,9 @@ class Catalog:
     @cached_property
     def servers(self) -> dict[str, Server]:
         """harness/servers/*.toml."""
-        return {path.stem: read_toml(path, Server, name=path.stem) for path in _tomls(self.root / "harness" / "servers")}
+        return {
+            path.stem: read_toml(path, Server, name=path.stem) for path in _tomls(self.root / "harness" / "servers")
+        }
 
     @cached_property
     def suites(self) -> dict[str, Suite]:
@@ -115,7 +118,9 @@ def _tomls(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.toml"))
 
 
-def select(kind: str, patterns: Sequence[str], names: Iterable[str], groups: dict[str, list[str]] | None = None) -> list[str]:
+def select(
+    kind: str, patterns: Sequence[str], names: Iterable[str], groups: dict[str, list[str]] | None = None
+) -> list[str]:
     """Names that match any glob or group, in catalog order, once each.
 
     Raises UsageError for a plain word that names nothing, NothingSelectedError for a glob that matches nothing.

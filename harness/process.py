@@ -28,7 +28,7 @@ PLAIN_ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.environ.get("PATH", 
 
 
 class Keeper:
-    """This process' side of harness.keeper; started with the first process."""
+    """The harness' side of harness.keeper; started with the first process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

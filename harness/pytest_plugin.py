@@ -42,7 +42,7 @@ class CellRun:
         self.faults_before = 0
 
     def guest(self) -> Guest:
-        """A live guest: the one there is, or a fresh one. Raises StartError, at once if the server could not start before."""
+        """A live guest: the one there is, or a fresh one. Raises StartError, at once if it could not start before."""
         if self._guest is not None and self._guest.alive():
             return self._guest
         if self._failure is not None:
@@ -111,7 +111,9 @@ class CellRun:
         gone = guest.faults() > self.faults_before or "closed by" in message or "reset by" in message
         if gone:
             guest.settle()
-        if guest.alive() and ("TimeoutError" in message or "timed out" in message or guest.faults() > self.faults_before):
+        if guest.alive() and (
+            "TimeoutError" in message or "timed out" in message or guest.faults() > self.faults_before
+        ):
             guest.hung()
         command, transcript = "", ""
         if guest.recorder is not None:
@@ -168,7 +170,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         from harness.canary import expectations  # noqa: PLC0415 - only the canary suite needs it
 
         cases = expectations(run.cell.runner.target, run.cell.runner.policy) if run else []
-        metafunc.parametrize("canary_case", cases, ids=[f"{name}-{'traps' if trap else 'passes'}" for name, trap in cases])
+        metafunc.parametrize(
+            "canary_case", cases, ids=[f"{name}-{'traps' if trap else 'passes'}" for name, trap in cases]
+        )
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import check, events, symbols, transcript
+from harness import check, codec, events, symbols, transcript
 from harness.build import Builder
 from harness.emulator import Emulators
 from harness.errors import UsageError
@@ -40,7 +40,7 @@ def read_reproducer(name: str) -> Reproducer:
             "no such reproducer", where=name, remedy="the report's `replay` line names it: RUN/reproducers/ID.json"
         )
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Reproducer)
+        return codec.decode(path.read_bytes(), Reproducer)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise UsageError("not a reproducer", where=name, because=str(error)) from error
 
@@ -48,14 +48,12 @@ def read_reproducer(name: str) -> Reproducer:
 def replay(
     catalog: Catalog, store: Store, progress: Progress, reproducer: Reproducer, *, server: str, offline: bool
 ) -> Replay:
-    """Build (or take from the cache), start, send, and tell what came of it. `server` replaces the recorded one if given."""
+    """Build (or take from the cache), start, send, and tell what came of it. `server` replaces the recorded."""
     fetcher = Fetcher(store, progress, offline=offline)
     target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
     tools = catalog.toolchain_of(target)
     tree = check.open_server(catalog, fetcher, server or reproducer.server)
-    emulators = Emulators(
-        store, fetcher, progress, flavour="distro" if reproducer.emulator == "distro" else "pinned"
-    )
+    emulators = Emulators(store, fetcher, progress, flavour="distro" if reproducer.emulator == "distro" else "pinned")
     runner = emulators.runner(target, tools, Policy(reproducer.policy), emulators.prepare([target.emulator]))
     build = Builder(store, progress).build(tree, target, tools, reproducer.optimisation)
     with tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder:

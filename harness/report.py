@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-import msgspec
 from rich.table import Table
 
+from harness import codec
 from harness.model import Verdict
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ SHOWN_FRAMES = 12
 
 def write(folder: Path, judgement: Judgement) -> None:
     """All the files of a report, beside the evidence."""
-    (folder / "findings.json").write_bytes(msgspec.json.format(msgspec.json.encode(judgement)) + b"\n")
+    (folder / "findings.json").write_bytes(codec.pretty(judgement))
     (folder / "summary.md").write_text(markdown(judgement))
     _junit(judgement).write(folder / "junit.xml", encoding="utf-8", xml_declaration=True)
 
@@ -32,7 +32,9 @@ def write(folder: Path, judgement: Judgement) -> None:
 def show(console: Console, judgement: Judgement) -> None:
     """The table of targets by suites, the findings under it, the verdict last."""
     suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
-    table = Table(title=f"{judgement.server}  -{judgement.optimisation}  policy {judgement.policy}", title_justify="left")
+    table = Table(
+        title=f"{judgement.server}  -{judgement.optimisation}  policy {judgement.policy}", title_justify="left"
+    )
     table.add_column("target")
     for suite in suites:
         table.add_column(suite)
@@ -48,14 +50,15 @@ def show(console: Console, judgement: Judgement) -> None:
     for remark in judgement.remarks:
         console.print(f"note: {remark}", markup=False)
     colour = _COLOURS[judgement.verdict]
-    console.print(
-        f"\n[{colour}]{judgement.verdict}[/{colour}]  {len(judgement.findings)} findings, seed {judgement.seed}, run {judgement.run}"
-    )
+    found = f"{len(judgement.findings)} finding{'' if len(judgement.findings) == 1 else 's'}"
+    console.print(f"\n[{colour}]{judgement.verdict}[/{colour}]  {found}, seed {judgement.seed}, run {judgement.run}")
 
 
 def _cell_text(cell: CellVerdict) -> str:
     colour = _COLOURS[cell.verdict]
-    counts = f"{cell.passed}✓" + (f" {cell.failed}✗" if cell.failed else "") + (f" {cell.skipped}–" if cell.skipped else "")
+    counts = (
+        f"{cell.passed}✓" + (f" {cell.failed}✗" if cell.failed else "") + (f" {cell.skipped}–" if cell.skipped else "")
+    )
     return f"[{colour}]{cell.verdict}[/{colour}] {counts} [dim]{cell.seconds:.0f}s[/dim]"
 
 

@@ -78,7 +78,7 @@ def digest_of(path: Path) -> str:
     """SHA-256 over the names and contents of the tree's source files: uncommitted changes count."""
     digest = hashlib.sha256()
     for file in source_files(path):
-        content = os.readlink(file).encode() if file.is_symlink() else file.read_bytes()
+        content = str(file.readlink()).encode() if file.is_symlink() else file.read_bytes()
         digest.update(f"{file.relative_to(path)}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()

@@ -9,14 +9,17 @@ import re
 import shutil
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import capstone
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from harness import process, unwind
-from harness.events import Fault, MapRecord
 from harness.model import Access, Frame
+
+if TYPE_CHECKING:
+    from harness.events import Fault, MapRecord
 
 _BIG, _LITTLE = capstone.CS_MODE_BIG_ENDIAN, capstone.CS_MODE_LITTLE_ENDIAN
 _DISASSEMBLERS: dict[str, tuple[int, int]] = {
@@ -70,7 +73,7 @@ def access_of(fault: Fault, instruction: str, machine: str) -> Access:
 
 def _size_of(instruction: str, machine: str) -> int:
     family = "sparc" if machine.startswith("sparc") else machine
-    mnemonic = instruction.split(" ")[0].split(".")[0]
+    mnemonic = instruction.partition(" ")[0].partition(".")[0]
     for pattern, size in _SIZES.get(family, []):
         if re.match(pattern, mnemonic):
             return size
@@ -105,7 +108,13 @@ class Symbols:
                     function=name,
                     file=path,
                     line=line,
-                    origin="server" if origin == "server" else "bundled" if origin == "bundled" else "libc" if origin == "libc" else "unknown",
+                    origin="server"
+                    if origin == "server"
+                    else "bundled"
+                    if origin == "bundled"
+                    else "libc"
+                    if origin == "libc"
+                    else "unknown",
                     pc=pc,
                     inlined=number < len(found) - 1,
                 )

@@ -31,7 +31,9 @@ class TclFile(pytest.File):
         """Ask the runner for the file's tests; nothing connects."""
         result = process.run(["tclsh", str(RUNNER), "--list", str(self.path)], deadline_seconds=LIST_SECONDS)
         if result.code != 0:
-            raise InfrastructureError("the Tcl suite cannot be listed", where=str(self.path), because=result.text.strip())
+            raise InfrastructureError(
+                "the Tcl suite cannot be listed", where=str(self.path), because=result.text.strip()
+            )
         for line in result.text.splitlines():
             name, _, description = line.partition("\t")
             yield TclItem.from_parent(self, name=name, description=description)

@@ -1,4 +1,4 @@
-"""Compilers as they are on this machine: which packages are missing, what version a compiler is, the wrapper that calls it."""
+"""Compilers as they are on this machine: what is missing, which version it is, the wrapper that calls it."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it 
 from typing import Literal
 
 import hiredis
-import msgspec
 
+from harness import codec
 from harness.model import Noun
 
 CHUNK_BYTES = 65536
@@ -118,12 +118,12 @@ class Recorder:
 
 def save(path: Path, chunks: list[Chunk]) -> None:
     """Write chunks, one JSON object a line."""
-    path.write_bytes(b"".join(msgspec.json.encode(chunk) + b"\n" for chunk in chunks))
+    path.write_bytes(b"".join(codec.encode(chunk) + b"\n" for chunk in chunks))
 
 
 def load(path: Path) -> list[Chunk]:
     """Read what `save` wrote."""
-    return [msgspec.json.decode(line, type=Chunk) for line in path.read_bytes().splitlines()]
+    return [codec.decode(line, Chunk) for line in path.read_bytes().splitlines()]
 
 
 def unanswered(chunks: list[Chunk]) -> str:

@@ -1,7 +1,7 @@
 """Who called: walks a recorded stack. Pure: it works on a fault record and the binaries' unwind tables, nothing runs.
 
-AArch64 and ARM code built with -g carry call-frame information (DWARF 5, section 6.4). SPARC needs none: every register
-window is spilled at a fixed place, saved %fp and %i7 at 14 and 15 words above the stack pointer (SPARC ABI, "The Stack Frame").
+AArch64 and ARM code built with -g carry call-frame information (DWARF 5, section 6.4). SPARC needs none: every
+register window is spilled at a fixed place, %fp and %i7 at 14 and 15 words above the stack pointer (SPARC ABI).
 It stops, without guessing, where a binary has no table (Debian's 32-bit ARM libc) or the recorded slice of stack ends.
 """
 
@@ -63,7 +63,7 @@ def call_chain(fault: Fault, machine: str) -> list[int]:
 
 
 def _sparc(fault: Fault, *, word_bytes: int) -> list[int]:
-    """%i6 (30) is the frame pointer, %i7 (31) the address of the call; 64-bit stacks are biased by 2047 (SPARC V9 ABI)."""
+    """%i6 (30) is the frame pointer, %i7 (31) the call's address; 64-bit stacks are biased by 2047 (V9 ABI)."""
     stack = Stack(fault, word_bytes=word_bytes, big_endian=True)
     bias = 2047 if word_bytes == 8 else 0
     frame_pointer, call = stack.register(30), stack.register(31)
@@ -90,7 +90,9 @@ def _is_leaf(fault: Fault, leaf_call: int) -> bool:
     if instruction is None or instruction >> 30 != 1:
         return False
     displacement = (instruction & 0x3FFFFFFF) << 2
-    callee = (leaf_call + displacement) & 0xFFFFFFFF if displacement < 0x80000000 else leaf_call + displacement - 0x100000000
+    callee = (
+        (leaf_call + displacement) & 0xFFFFFFFF if displacement < 0x80000000 else leaf_call + displacement - 0x100000000
+    )
     bounds = _function_bounds(Path(place[0].path), place[1])
     entry = locate(fault.maps, callee)
     return bounds is not None and entry is not None and entry[1] == bounds[0]

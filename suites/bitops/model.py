@@ -27,8 +27,8 @@ def bitop(operation: str, operands: Sequence[bytes]) -> bytes:
 def byte_range(length: int, start: int, end: int) -> tuple[int, int]:
     """Resolve negative indexes (from the end) and clamp, as [first, last]; first > last means empty."""
     first = max(0, start + length) if start < 0 else start
-    last = end + length if end < 0 else min(end, length - 1)
-    return first, last
+    last = max(0, end + length) if end < 0 else end
+    return first, min(last, length - 1)
 
 
 def bitcount(text: bytes, start: int = 0, end: int = -1) -> int:
@@ -40,10 +40,8 @@ def bitcount(text: bytes, start: int = 0, end: int = -1) -> int:
 def bitpos(text: bytes, bit: int, start: int = 0, end: int | None = None) -> int:
     """Position of the first bit of that value in bytes start..end; -1 if none.
 
-    Looking for 0 without an end, the string counts as followed by zeros. A missing string is all zeros.
+    Looking for 0 without an end, the string counts as followed by zeros; but an empty one that exists has no bits.
     """
-    if not text:
-        return -1 if bit else 0
     first, last = byte_range(len(text), start, -1 if end is None else end)
     if first > last:
         return -1

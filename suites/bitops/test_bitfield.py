@@ -1,12 +1,12 @@
-"""BITFIELD GET, SET and INCRBY at every width and at offsets that cross bytes and words, against model and native build."""
+"""BITFIELD GET, SET and INCRBY at every width, across bytes and words, against the model and the native build."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import model
 import pytest
 
-import model
 from conftest import EDGE_LENGTHS
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ def test_get_reads_any_width_at_any_offset(both: Both, signed: bool) -> None:
             for offset in offsets:
                 request += ["GET", _kind(signed=signed, width=width), offset]
             expected = [model.field_get(text, signed=signed, width=width, offset=offset) for offset in offsets]
-            assert both.ask([request]) == [expected], f"{_kind(signed=signed, width=width)} at {offsets} of {length} bytes"
+            assert both.ask([request]) == [expected], (
+                f"{_kind(signed=signed, width=width)} at {offsets} of {length} bytes"
+            )
 
 
 @pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
@@ -49,7 +51,9 @@ def test_set_replaces_just_those_bits(both: Both, signed: bool) -> None:
         for width in (width for width in WIDTHS if signed or width < 64):
             offset = both.random.randrange(length * 8 + 16)
             value = model.wrap(both.random.getrandbits(width), signed=signed, width=width)
-            replies = both.ask([["BITFIELD", "k", "SET", _kind(signed=signed, width=width), offset, value], ["GET", "k"]])
+            replies = both.ask(
+                [["BITFIELD", "k", "SET", _kind(signed=signed, width=width), offset, value], ["GET", "k"]]
+            )
             old = model.field_get(text, signed=signed, width=width, offset=offset)
             text = model.field_set(text, value, width=width, offset=offset)
             assert replies == [[old], text], f"{_kind(signed=signed, width=width)} at {offset} of {length} bytes"

@@ -1,12 +1,12 @@
-"""BITOP, BITCOUNT, BITPOS, SETBIT and GETBIT over every edge of header and word, against the model and the native build."""
+"""BITOP, BITCOUNT, BITPOS, SETBIT and GETBIT at every edge of header and word, against model and native build."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import model
 import pytest
 
-import model
 from conftest import EDGE_LENGTHS, HEADER_LENGTHS
 
 if TYPE_CHECKING:
@@ -49,7 +49,11 @@ def test_bitop_not_agrees_with_the_model(both: Both) -> None:
 def test_bitcount_of_every_range_agrees_with_the_model(both: Both, key: str) -> None:
     for length in LENGTHS:
         text = both.bytes(length)
-        ranges = [(0, -1), *((start, -1) for start in range(min(length, 17))), *((0, -end) for end in range(1, min(length, 17)))]
+        ranges = [
+            (0, -1),
+            *((start, -1) for start in range(min(length, 17))),
+            *((0, -end) for end in range(1, min(length, 17))),
+        ]
         requests = [["SET", key, text], ["BITCOUNT", key], *(["BITCOUNT", key, first, last] for first, last in ranges)]
         replies = both.ask(requests)
         expected = [model.bitcount(text), *(model.bitcount(text, first, last) for first, last in ranges)]
