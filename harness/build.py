@@ -12,7 +12,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from harness import codec, process, toolchain
-from harness.errors import PlumblineError
+from harness.errors import ExitCode, PlumblineError
 from harness.model import Build
 from harness.source import copy_tree
 from harness.store import Store, disk_errors, key_of
@@ -31,7 +31,7 @@ RECIPE = "1"
 class BuildFailedError(PlumblineError):
     """The server's tree does not compile for the target. The check judges it; on its own it is a finding."""
 
-    exit_code = 1
+    exit_code = ExitCode.FINDINGS
 
 
 class Builder:

@@ -12,7 +12,7 @@ from harness.model import Build, Noun
 Tier = Literal["quick", "full", "thorough"]
 
 
-class CellSpec(Noun):
+class CellSpec(Noun, frozen=True):
     """One cell, prepared: builds made, emulator there."""
 
     suite: str

@@ -37,7 +37,7 @@ CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0}
 """Deadline of a cell, by tier: a target that faults for ever is ended, not waited for."""
 
 
-class Request(Noun):
+class Request(Noun, frozen=True):
     """What the user asked for."""
 
     targets: list[str]
@@ -199,7 +199,7 @@ class Check:
 
 def pytest_command(suite: str, cell: Path) -> list[str | Path]:
     """The command that runs one cell; a person may type it as well."""
-    options = ["-q", "--tb=short", "--no-header", "-p", "no:cacheprovider", "--import-mode=prepend"]
+    options = ["-q", "--tb=short", "--no-header", "-p", "no:cacheprovider", "--import-mode=importlib"]
     return [sys.executable, "-m", "pytest", ROOT / "suites" / suite, "--plumb-cell", cell, *options]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import shutil
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from harness import bench as benchmarking
 from harness import check as checking
 from harness import codec
 from harness import doctor as doctoring
@@ -19,9 +21,11 @@ from harness import emulator as emulating
 from harness import known as knowing
 from harness import replay as replaying
 from harness import report as reporting
+from harness.build import Builder
 from harness.console import Progress
 from harness.errors import ExitCode, PlumblineError
-from harness.load import DEFAULT_SERVER, DEFAULT_TARGETS, Catalog, select, target_groups
+from harness.fetch import Fetcher
+from harness.load import DEFAULT_SERVER, DEFAULT_TARGETS, Catalog, read_toml, select, target_groups
 from harness.model import Policy
 from harness.plan import make_plan
 from harness.store import Store
@@ -149,9 +153,9 @@ def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], as_json
 def fetch(server: str, offline: bool) -> ExitCode:
     """Fetch a server's source and QEMU's into the cache, checked by hash."""
     catalog, progress = Catalog(), Progress()
-    fetcher = checking.Fetcher(Store.default(), progress, offline=offline)
+    fetcher = Fetcher(Store.default(), progress, offline=offline)
     tree = checking.open_server(catalog, fetcher, server)
-    qemu = emulating.read_toml(emulating.QEMU_FOLDER / "qemu.toml", emulating.Qemu)
+    qemu = read_toml(emulating.QEMU_FOLDER / "qemu.toml", emulating.Qemu)
     fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
     click.echo(f"{tree.name}: {tree.path}")
     return ExitCode.PASS
@@ -171,7 +175,7 @@ def build(
     catalog, progress, store = Catalog(), Progress(), Store.default()
     chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
     doctoring.mend(doctoring.diagnose(catalog, chosen, emulator=emulator), progress, install=_may_install(install))
-    fetcher = checking.Fetcher(store, progress, offline=offline)
+    fetcher = Fetcher(store, progress, offline=offline)
     flavour: emulating.Flavour = "distro" if emulator == "distro" else "pinned"
     emulating.Emulators(store, fetcher, progress, flavour=flavour).prepare(
         [catalog.targets[name].emulator for name in chosen]
@@ -179,7 +183,7 @@ def build(
     tree = checking.open_server(catalog, fetcher, server)
     for name in chosen:
         target = catalog.targets[name]
-        made = checking.Builder(store, progress).build(tree, target, catalog.toolchain_of(target), optimisation)
+        made = Builder(store, progress).build(tree, target, catalog.toolchain_of(target), optimisation)
         click.echo(f"{name}: {made.server_binary}")
     return ExitCode.PASS
 
@@ -278,6 +282,35 @@ def judge(run: Path, known: Path, as_json: bool) -> ExitCode:
     reporting.write(run, judgement)
     _show(judgement, as_json=as_json)
     return code
+
+
+@plumb.command()
+@_target
+@_server
+@click.option(
+    "--rounds", type=click.IntRange(1), default=5, show_default=True, help="Interleaved rounds; the median counts."
+)
+@_json
+def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> ExitCode:
+    """Measure what enforcement costs: throughput with checks over the same QEMU without."""
+    catalog, progress, store = Catalog(), Progress(), Store.default()
+    fetcher = Fetcher(store, progress)
+    emulators = emulating.Emulators(store, fetcher, progress)
+    tree = checking.open_server(catalog, fetcher, server)
+    chosen = [catalog.targets[n] for n in select("target", targets, catalog.targets, target_groups(catalog.targets))]
+    programs = emulators.prepare([target.emulator for target in chosen])
+    ratios: list[benchmarking.Ratio] = []
+    for target in chosen:
+        tools = catalog.toolchain_of(target)
+        made = Builder(store, progress).build(tree, target, tools, "O2")
+        runner_for = functools.partial(emulators.runner, target, tools, programs=programs)
+        ratios += benchmarking.measure(made, runner_for, tree.version, progress, rounds=rounds)
+    if as_json:
+        _print_json(ratios)
+    for one in [] if as_json else ratios:
+        rates = f"{one.enforced_per_second:>8.0f} / {one.unchecked_per_second:>8.0f} per second"
+        click.echo(f"{one.target:<12} {one.workload}  {rates} = {one.ratio:.3f}")
+    return ExitCode.PASS
 
 
 @plumb.command()

@@ -23,7 +23,7 @@ SUITE_PACKAGES = ["ccache", "make", "shellcheck", "tcl"]
 INSTALL_SECONDS = 1800
 
 
-class Diagnosis(Noun):
+class Diagnosis(Noun, frozen=True):
     """What is missing."""
 
     packages: list[str]

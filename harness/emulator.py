@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -30,7 +31,7 @@ RULES = {Policy.SIGNAL: "arch", Policy.FIXUP: "fixup", Policy.STRICT: "trap"}
 Flavour = Literal["pinned", "distro"]
 
 
-class Qemu(Noun):
+class Qemu(Noun, frozen=True):
     """toolchains/qemu/qemu.toml."""
 
     version: str
@@ -112,9 +113,7 @@ class Emulators:
                         )
                 for name in names:
                     built = work / "build" / f"qemu-{name}"
-                    self.store.folder(
-                        "emulators", f"{key}-{name}", lambda into, built=built: shutil.copy2(built, into) and None
-                    )
+                    self.store.folder("emulators", f"{key}-{name}", partial(_publish, built))
             finally:
                 shutil.rmtree(work, ignore_errors=True)
 
@@ -145,6 +144,10 @@ class Emulators:
 
         pairs = [f"{inside}={outside}" for inside, outside in sorted(toolchain.sysroot.items())]
         return self.store.folder("guest-roots", f"{toolchain.name}-{key_of(pairs)}", link)
+
+
+def _publish(program: Path, into: Path) -> None:
+    shutil.copy2(program, into)
 
 
 def qemu_key(qemu: Qemu) -> str:

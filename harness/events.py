@@ -17,7 +17,7 @@ from harness import codec
 from harness.model import Noun, Policy
 
 
-class CellRecord(Noun):
+class CellRecord(Noun, frozen=True):
     """How a cell's process ended."""
 
     target: str
@@ -28,7 +28,7 @@ class CellRecord(Noun):
     problem_kind: Literal["", "build", "deadline", "crash", "canary"] = ""
 
 
-class RunRecord(Noun):
+class RunRecord(Noun, frozen=True):
     """RUN/run.json: what was asked, and what it ran on."""
 
     server: str
@@ -49,7 +49,7 @@ class RunRecord(Noun):
     cells: list[CellRecord]
 
 
-class TestEvent(Noun, tag="test"):
+class TestEvent(Noun, frozen=True, tag="test"):
     """One test's outcome."""
 
     name: str
@@ -67,7 +67,7 @@ class TestEvent(Noun, tag="test"):
     """The test's requests and replies, a file in the guest folder; kept when something went wrong."""
 
 
-class GuestEvent(Noun, tag="guest"):
+class GuestEvent(Noun, frozen=True, tag="guest"):
     """How a guest ended."""
 
     name: str
@@ -80,7 +80,7 @@ class GuestEvent(Noun, tag="guest"):
 Event = TestEvent | GuestEvent
 
 
-class MapRecord(Noun):
+class MapRecord(Noun, frozen=True):
     """A file-backed mapping of the guest."""
 
     start: int
@@ -89,7 +89,7 @@ class MapRecord(Noun):
     path: str
 
 
-class Fault(Noun):
+class Fault(Noun, frozen=True):
     """One line of the emulator's fault log: toolchains/qemu/overlay/linux-user/plumbline.c writes it."""
 
     event: str

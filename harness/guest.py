@@ -67,6 +67,11 @@ class Guest:
         return REPLY_SECONDS * self.runner.target.slowdown
 
     @property
+    def socket_path(self) -> Path:
+        """The server's own Unix socket, which nothing records."""
+        return self._socket_folder / "s"
+
+    @property
     def endpoint(self) -> tuple[str, int]:
         """Where clients connect: the recording proxy on loopback."""
         assert self.recorder is not None
@@ -127,22 +132,21 @@ class Guest:
         return "\n".join(log.read_text("utf-8", "replace").splitlines()[-lines:]) if log.is_file() else ""
 
     def _start(self) -> None:
-        socket_path = self._socket_folder / "s"
-        command = self.runner.command(self.build.server_binary, self._arguments(socket_path), self.fault_log)
+        command = self.runner.command(self.build.server_binary, self._arguments(), self.fault_log)
         with (self.folder / "log").open("wb") as log:
             self._process = process.start(command, output=log, folder=self.folder)
         deadline = time.monotonic() + START_SECONDS * max(1.0, self.runner.target.slowdown / 3)
-        while not _answers_ping(socket_path):
+        while not _answers_ping(self.socket_path):
             if not self.alive():
                 raise StartError("start-failed", f"{self.detail}; {self.log_tail(1)}")
             if time.monotonic() > deadline:
                 self.end, self.detail = "hang", "no PONG before the deadline"
                 raise StartError("hang", self.detail)
             time.sleep(POLL_SECONDS)
-        self.recorder = Recorder(socket_path)
+        self.recorder = Recorder(self.socket_path)
 
-    def _arguments(self, socket_path: Path) -> list[str]:
-        arguments = ["--port", "0", "--unixsocket", str(socket_path), "--save", "", "--dir", str(self.folder)]
+    def _arguments(self) -> list[str]:
+        arguments = ["--port", "0", "--unixsocket", str(self.socket_path), "--save", "", "--dir", str(self.folder)]
         if self.runner.target.machine == "aarch64" and self.version >= (6, 2):
             # The kernel bug that the self test looks for is the host's affair, and the emulator makes it misread.
             arguments += ["--ignore-warnings", "ARM64-COW-BUG"]

@@ -24,7 +24,7 @@ BUS_ADRALN = 1
 """si_code of SIGBUS for a misaligned address (Linux, asm-generic/siginfo.h)."""
 
 
-class CellVerdict(Noun):
+class CellVerdict(Noun, frozen=True):
     """A cell's row in the report."""
 
     target: str
@@ -37,7 +37,7 @@ class CellVerdict(Noun):
     skipped: int
 
 
-class Judgement(Noun):
+class Judgement(Noun, frozen=True):
     """The run folder's findings.json, and what `check --json` prints."""
 
     schema: int
@@ -53,7 +53,7 @@ class Judgement(Noun):
     stages: dict[str, float]
 
 
-class Reproducer(Noun):
+class Reproducer(Noun, frozen=True):
     """RUN/reproducers/ID.json: what `plumb replay` needs to show a finding again."""
 
     finding: str

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DEFAULT = ROOT / "ci" / "known.toml"
 
 
-class KnownFinding(Noun):
+class KnownFinding(Noun, frozen=True):
     """One entry."""
 
     id: str
@@ -30,7 +30,7 @@ class KnownFinding(Noun):
     """The last day on which the entry counts."""
 
 
-class KnownList(Noun):
+class KnownList(Noun, frozen=True):
     """A known-findings file."""
 
     findings: list[KnownFinding]

@@ -46,7 +46,7 @@ class Endianness(StrEnum):
     BIG = "big"
 
 
-class EmulatorSpec(Noun):
+class EmulatorSpec(Noun, frozen=True):
     """What runs a target's programs."""
 
     kind: Literal["user", "native"]
@@ -56,14 +56,14 @@ class EmulatorSpec(Noun):
     """QEMU's name of the CPU model; empty for the emulator's default."""
 
 
-class CanarySpec(Noun):
+class CanarySpec(Noun, frozen=True):
     """Accesses by name and offset from a 16-byte boundary, as `load-word@1`, under the signal policy."""
 
     trap: list[str]
     allowed: list[str]
 
 
-class Target(Noun):
+class Target(Noun, frozen=True):
     """A machine to imitate."""
 
     name: str
@@ -84,7 +84,7 @@ class Target(Noun):
     canaries: CanarySpec
 
 
-class Toolchain(Noun):
+class Toolchain(Noun, frozen=True):
     """How to compile for a target."""
 
     name: str
@@ -96,7 +96,7 @@ class Toolchain(Noun):
     """Folder inside the guest's root -> folder on the host; empty for native programs."""
 
 
-class Place(Noun):
+class Place(Noun, frozen=True):
     """Where a source archive can be had."""
 
     registry: Literal["debian", "pypi"]
@@ -108,7 +108,7 @@ class Place(Noun):
     """PyPI only: the release."""
 
 
-class Server(Noun):
+class Server(Noun, frozen=True):
     """A source tree of the server under test: a release pinned by hash."""
 
     name: str
@@ -121,7 +121,7 @@ class Server(Noun):
     """Folder of the tree inside the archive, below its single top folder; empty for the top folder itself."""
 
 
-class SourceTree(Noun):
+class SourceTree(Noun, frozen=True):
     """An unpacked, readable tree of a server."""
 
     name: str
@@ -132,7 +132,7 @@ class SourceTree(Noun):
     """SHA-256 of what the compiler can see: of the archive for a release, of the files for a path."""
 
 
-class Suite(Noun):
+class Suite(Noun, frozen=True):
     """A folder of tests."""
 
     name: str
@@ -141,7 +141,7 @@ class Suite(Noun):
     needs_server: bool
 
 
-class Cell(Noun):
+class Cell(Noun, frozen=True):
     """Target x Server x Suite: the unit of planning, CI and reporting."""
 
     target: str
@@ -154,7 +154,7 @@ class Cell(Noun):
         return f"{self.target}/{self.server}/{self.suite}"
 
 
-class Build(Noun):
+class Build(Noun, frozen=True):
     """Compiled binaries of a server for a target, in the cache."""
 
     key: str
@@ -167,7 +167,7 @@ class Build(Noun):
     """The make command, for the record."""
 
 
-class Access(Noun):
+class Access(Noun, frozen=True):
     """The shape of a misaligned access."""
 
     direction: Literal["load", "store", ""]
@@ -183,7 +183,7 @@ class Access(Noun):
         return f"{self.direction} of {size} at {self.modulo} mod {self.size_bytes or 16}"
 
 
-class Frame(Noun):
+class Frame(Noun, frozen=True):
     """One level of a stack: innermost first; inlined functions are frames of their own."""
 
     function: str
@@ -194,7 +194,7 @@ class Frame(Noun):
     inlined: bool = False
 
 
-class Witness(Noun):
+class Witness(Noun, frozen=True):
     """One target's evidence for a finding."""
 
     target: str
@@ -209,7 +209,7 @@ class Witness(Noun):
     backtrace: list[Frame]
 
 
-class Finding(Noun):
+class Finding(Noun, frozen=True):
     """One judged misbehaviour, across all the targets that show it."""
 
     id: str

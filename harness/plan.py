@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.load import Catalog
 
 
-class Plan(Noun):
+class Plan(Noun, frozen=True):
     """What will run, in order: by target, canary first."""
 
     cells: list[Cell]

@@ -21,7 +21,7 @@ from harness.tclsuite import TclFile
 from harness.transcript import save, unanswered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from harness.model import Build
 
@@ -183,7 +183,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Bracket every test with evidence."""
     run = item.config.stash.get(_CELL, None)
     if run is None:
@@ -203,7 +203,7 @@ _REPORTS = pytest.StashKey[list[pytest.TestReport]]()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Keep the reports for the evidence."""
     report = yield
     if _REPORTS in item.stash:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.store import Store
 
 
-class Replay(Noun):
+class Replay(Noun, frozen=True):
     """What a replay saw."""
 
     reproduced: bool

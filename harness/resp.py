@@ -6,12 +6,13 @@ It exists beside redis-py because tests need the bytes themselves, every release
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import hiredis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 Argument = bytes | str | int | float
 Reply = bytes | int | float | bool | list["Reply"] | dict["Reply", "Reply"] | Exception | None
@@ -24,10 +25,24 @@ class ServerGoneError(ConnectionError):
 class Client:
     """One connection. A reply that does not come within the deadline raises TimeoutError."""
 
-    def __init__(self, host: str, port: int, *, deadline_seconds: float) -> None:
-        self._socket = socket.create_connection((host, port), timeout=deadline_seconds)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
         self._reader = hiredis.Reader()
+
+    @classmethod
+    def at(cls, host: str, port: int, *, deadline_seconds: float) -> Self:
+        """Connect by TCP."""
+        connected = socket.create_connection((host, port), timeout=deadline_seconds)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cls(connected)
+
+    @classmethod
+    def at_socket(cls, path: Path, *, deadline_seconds: float) -> Self:
+        """Connect to a Unix socket."""
+        connected = socket.socket(socket.AF_UNIX)
+        connected.settimeout(deadline_seconds)
+        connected.connect(str(path))
+        return cls(connected)
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -48,7 +63,7 @@ class Client:
             raise reply
         return reply
 
-    def pipeline(self, requests: Sequence[Sequence[Argument]]) -> list[Reply]:
+    def pipeline(self, requests: Sequence[Sequence[Any]]) -> list[Reply]:
         """All requests at once, then all replies; error replies are returned in place."""
         self.send(b"".join(hiredis.pack_command(tuple(request)) for request in requests))
         return [self.receive() for _ in requests]

@@ -9,7 +9,7 @@ import re
 import shutil
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import capstone
 from elftools.common.exceptions import ELFError
@@ -170,7 +170,7 @@ def _nearest_symbol(path: str, address: int) -> str:
         with Path(path).open("rb") as stream:
             elf = ELFFile(stream)
             for name in (".symtab", ".dynsym"):
-                table = elf.get_section_by_name(name)
+                table: Any = elf.get_section_by_name(name)
                 for symbol in table.iter_symbols() if table is not None else []:
                     start, size = symbol["st_value"], symbol["st_size"]
                     if symbol["st_info"]["type"] == "STT_FUNC" and start & ~1 <= address < (start & ~1) + size:

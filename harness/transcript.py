@@ -23,7 +23,7 @@ CHUNK_BYTES = 65536
 SHOWN_BYTES = 60
 
 
-class Chunk(Noun):
+class Chunk(Noun, frozen=True):
     """Bytes that crossed the proxy, in order."""
 
     connection: int

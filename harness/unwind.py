@@ -142,7 +142,7 @@ def _code_word(record: MapRecord, link_address: int) -> int | None:
 def _functions(path: Path) -> list[tuple[int, int]]:
     with path.open("rb") as stream:
         elf = ELFFile(stream)
-        table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
+        table: Any = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
         if table is None:
             return []
         symbols = [s.entry for s in table.iter_symbols() if s.entry["st_info"]["type"] == "STT_FUNC"]

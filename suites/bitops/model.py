@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _FOLDS = {"AND": and_, "OR": or_, "XOR": xor}
+_INVERTED = bytes(255 - byte for byte in range(256))
 
 
 def bitop(operation: str, operands: Sequence[bytes]) -> bytes:
@@ -34,7 +35,7 @@ def byte_range(length: int, start: int, end: int) -> tuple[int, int]:
 def bitcount(text: bytes, start: int = 0, end: int = -1) -> int:
     """Set bits in bytes start..end, both included."""
     first, last = byte_range(len(text), start, end)
-    return sum(byte.bit_count() for byte in text[first : last + 1]) if first <= last else 0
+    return int.from_bytes(text[first : last + 1]).bit_count()
 
 
 def bitpos(text: bytes, bit: int, start: int = 0, end: int | None = None) -> int:
@@ -43,12 +44,13 @@ def bitpos(text: bytes, bit: int, start: int = 0, end: int | None = None) -> int
     Looking for 0 without an end, the string counts as followed by zeros; but an empty one that exists has no bits.
     """
     first, last = byte_range(len(text), start, -1 if end is None else end)
-    if first > last:
-        return -1
-    for position in range(first * 8, (last + 1) * 8):
-        if getbit(text, position) == bit:
-            return position
-    return (last + 1) * 8 if bit == 0 and end is None else -1
+    wanted = text[first : last + 1]
+    if bit == 0:
+        wanted = wanted.translate(_INVERTED)
+    found = wanted.lstrip(b"\0")
+    if found:
+        return (first + len(wanted) - len(found)) * 8 + 8 - found[0].bit_length()
+    return (last + 1) * 8 if bit == 0 and end is None and wanted else -1
 
 
 def getbit(text: bytes, offset: int) -> int:

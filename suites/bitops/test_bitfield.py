@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import model
 import pytest
 
-from conftest import EDGE_LENGTHS
+from suites.bitops import model
+from suites.bitops.both import EDGE_LENGTHS
 
 if TYPE_CHECKING:
-    from conftest import Both
     from harness.resp import Argument
+    from suites.bitops.both import Both
 
 WIDTHS = [1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 47, 48, 63, 64]
 
@@ -30,7 +30,7 @@ def _needs_bitfield(both: Both) -> None:
 def test_get_reads_any_width_at_any_offset(both: Both, signed: bool) -> None:
     widths = [width for width in WIDTHS if signed or width < 64]
     for length in EDGE_LENGTHS[1:20]:
-        text = both.bytes(length)
+        text = both.some_bytes(length)
         both.ask([["SET", "k", text]])
         for width in widths:
             offsets = [both.random.randrange(length * 8 + 16) for _ in range(6)]
@@ -46,7 +46,7 @@ def test_get_reads_any_width_at_any_offset(both: Both, signed: bool) -> None:
 @pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
 def test_set_replaces_just_those_bits(both: Both, signed: bool) -> None:
     for length in EDGE_LENGTHS[:20]:
-        text = both.bytes(length)
+        text = both.some_bytes(length)
         both.ask([["SET", "k", text] if text else ["DEL", "k"]])
         for width in (width for width in WIDTHS if signed or width < 64):
             offset = both.random.randrange(length * 8 + 16)
@@ -62,7 +62,7 @@ def test_set_replaces_just_those_bits(both: Both, signed: bool) -> None:
 @pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
 def test_incrby_wraps_as_twos_complement(both: Both, signed: bool) -> None:
     for width in (width for width in WIDTHS if signed or width < 64):
-        text = both.bytes(24)
+        text = both.some_bytes(24)
         both.ask([["SET", "k", text]])
         for _ in range(4):
             offset = both.random.randrange(24 * 8 - width + 1)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import model
 import pytest
 
-from conftest import EDGE_LENGTHS, HEADER_LENGTHS
+from suites.bitops import model
+from suites.bitops.both import EDGE_LENGTHS, HEADER_LENGTHS
 
 if TYPE_CHECKING:
-    from conftest import Both
+    from suites.bitops.both import Both
 
 LENGTHS = EDGE_LENGTHS + HEADER_LENGTHS
 # Keys of several lengths: in old releases a key's bytes shift what follows them in the query buffer.
@@ -21,7 +21,7 @@ KEYS = ["k", "key", "a-key-of-32-bytes-so-that-header3", "x" * 45]
 @pytest.mark.parametrize("operation", ["AND", "OR", "XOR"])
 def test_bitop_of_equal_lengths_agrees_with_the_model(both: Both, operation: str, operands: int) -> None:
     for length in LENGTHS:
-        texts = [both.bytes(length) for _ in range(operands)]
+        texts = [both.some_bytes(length) for _ in range(operands)]
         names = [f"source:{number}" for number in range(operands)]
         stores = [["SET", name, text] for name, text in zip(names, texts, strict=True)]
         replies = both.ask([*stores, ["BITOP", operation, "target", *names], ["GET", "target"]])
@@ -32,7 +32,11 @@ def test_bitop_of_equal_lengths_agrees_with_the_model(both: Both, operation: str
 @pytest.mark.parametrize("operation", ["AND", "OR", "XOR"])
 def test_bitop_of_different_lengths_pads_with_zeros(both: Both, operation: str) -> None:
     for length in EDGE_LENGTHS[1:]:
-        texts = [both.bytes(length), both.bytes(both.random.randrange(1, length + 1)), both.bytes(length + 32)]
+        texts = [
+            both.some_bytes(length),
+            both.some_bytes(both.random.randrange(1, length + 1)),
+            both.some_bytes(length + 32),
+        ]
         stores = [["SET", key, text] for key, text in zip(KEYS, texts, strict=False)]
         replies = both.ask([*stores, ["BITOP", operation, "target", *KEYS[:3]], ["GET", "target"]])
         assert replies[-1] == model.bitop(operation, texts), f"{operation} of {[len(text) for text in texts]} bytes"
@@ -40,7 +44,7 @@ def test_bitop_of_different_lengths_pads_with_zeros(both: Both, operation: str) 
 
 def test_bitop_not_agrees_with_the_model(both: Both) -> None:
     for length in LENGTHS[1:]:
-        text = both.bytes(length)
+        text = both.some_bytes(length)
         replies = both.ask([["SET", "k", text], ["BITOP", "NOT", "target", "k"], ["GET", "target"]])
         assert replies[-1] == model.bitop("NOT", [text]), f"NOT of {length} bytes"
 
@@ -48,13 +52,17 @@ def test_bitop_not_agrees_with_the_model(both: Both) -> None:
 @pytest.mark.parametrize("key", KEYS, ids=[f"key-of-{len(key)}-bytes" for key in KEYS])
 def test_bitcount_of_every_range_agrees_with_the_model(both: Both, key: str) -> None:
     for length in LENGTHS:
-        text = both.bytes(length)
+        text = both.some_bytes(length)
         ranges = [
             (0, -1),
             *((start, -1) for start in range(min(length, 17))),
             *((0, -end) for end in range(1, min(length, 17))),
         ]
-        requests = [["SET", key, text], ["BITCOUNT", key], *(["BITCOUNT", key, first, last] for first, last in ranges)]
+        requests: list[list[Any]] = [
+            ["SET", key, text],
+            ["BITCOUNT", key],
+            *(["BITCOUNT", key, first, last] for first, last in ranges),
+        ]
         replies = both.ask(requests)
         expected = [model.bitcount(text), *(model.bitcount(text, first, last) for first, last in ranges)]
         assert replies[1:] == expected, f"{length} bytes"
@@ -66,7 +74,7 @@ def test_bitpos_finds_the_one_different_bit(both: Both, key: str, bit: int) -> N
     for length in LENGTHS:
         text = both.sparse(length, 0x00 if bit else 0xFF)
         starts = range(min(length, 17))
-        requests = [["SET", key, text], ["BITPOS", key, bit]]
+        requests: list[list[Any]] = [["SET", key, text], ["BITPOS", key, bit]]
         requests += [["BITPOS", key, bit, start] for start in starts]
         requests += [["BITPOS", key, bit, start, -2] for start in starts]
         expected = [model.bitpos(text, bit), *(model.bitpos(text, bit, start) for start in starts)]
@@ -85,9 +93,9 @@ def test_bitpos_of_a_uniform_string_tells_what_lies_beyond(both: Both, bit: int)
 
 def test_setbit_grows_the_string_and_returns_the_old_bit(both: Both) -> None:
     for length in EDGE_LENGTHS:
-        text = both.bytes(length)
+        text = both.some_bytes(length)
         offsets = [both.random.randrange(length * 8 + 80) for _ in range(12)]
-        requests: list[list[bytes | str | int]] = [["SET", "k", text]]
+        requests: list[list[Any]] = [["SET", "k", text]]
         expected: list[bytes | int] = [b"OK"]
         for offset in offsets:
             bit = both.random.randrange(2)
@@ -100,7 +108,7 @@ def test_setbit_grows_the_string_and_returns_the_old_bit(both: Both) -> None:
 
 def test_getbit_reads_every_bit_of_every_short_string(both: Both) -> None:
     for length in EDGE_LENGTHS[:16]:
-        text = both.bytes(length)
+        text = both.some_bytes(length)
         offsets = range(length * 8 + 9)
         replies = both.ask([["SET", "k", text], *(["GETBIT", "k", offset] for offset in offsets)])
         assert replies[1:] == [model.getbit(text, offset) for offset in offsets]
@@ -109,7 +117,7 @@ def test_getbit_reads_every_bit_of_every_short_string(both: Both) -> None:
 def test_bit_commands_after_append_and_setrange_moved_the_string(both: Both) -> None:
     """Growth changes the header, and with it where the bytes begin."""
     for length in (30, 31, 32, 43, 44, 45, 254, 255, 256):
-        text, more = both.bytes(length), both.bytes(3)
+        text, more = both.some_bytes(length), both.some_bytes(3)
         replies = both.ask(
             [
                 ["SET", "k", text],

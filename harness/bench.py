@@ -1,0 +1,86 @@
+"""What enforcement costs: throughput under the signal policy over the same QEMU without alignment checks, in one run.
+
+Rounds are interleaved, so that a noisy machine disturbs both sides alike; the median of the rounds' ratios counts.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+
+from harness.guest import Guest
+from harness.model import Noun, Policy
+from harness.resp import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.console import Progress
+    from harness.emulator import Runner
+    from harness.model import Build
+
+PIPELINE = 8
+REQUESTS = 16_000
+PAYLOAD = b"x" * 64
+
+
+class Ratio(Noun, frozen=True):
+    """One target's, one workload's result."""
+
+    target: str
+    workload: str
+    enforced_per_second: float
+    unchecked_per_second: float
+    ratio: float
+    """Median over the rounds of enforced / unchecked: 1.0 is free."""
+
+
+def measure(
+    build: Build, runner_for: Callable[[Policy], Runner], version: tuple[int, ...], progress: Progress, *, rounds: int
+) -> list[Ratio]:
+    """SET and GET, pipelined by 8, on two guests of one build: signal (checks on) and fixup (no checks)."""
+    with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as folder:
+        enforced = Guest(build, runner_for(Policy.SIGNAL), Path(folder) / "enforced", version=version)
+        unchecked = Guest(build, runner_for(Policy.FIXUP), Path(folder) / "unchecked", version=version)
+        with enforced, unchecked:
+            rates: dict[tuple[str, str], list[float]] = {}
+            for number in range(rounds + 1):
+                for workload in ("SET", "GET"):
+                    for name, guest in (("enforced", enforced), ("unchecked", unchecked)):
+                        rate = _throughput(guest, workload)
+                        if number:  # the first round warms the translation cache
+                            rates.setdefault((workload, name), []).append(rate)
+                progress.say(f"{build.target}: round {number} of {rounds}")
+    return [_ratio(build.target, workload, rates) for workload in ("SET", "GET")]
+
+
+def _ratio(target: str, workload: str, rates: dict[tuple[str, str], list[float]]) -> Ratio:
+    enforced, unchecked = rates[workload, "enforced"], rates[workload, "unchecked"]
+    return Ratio(
+        target=target,
+        workload=workload,
+        enforced_per_second=round(statistics.median(enforced)),
+        unchecked_per_second=round(statistics.median(unchecked)),
+        ratio=round(statistics.median(a / b for a, b in zip(enforced, unchecked, strict=True)), 3),
+    )
+
+
+def _throughput(guest: Guest, workload: str) -> float:
+    """Requests a second; past the recording proxy, which would be what is measured."""
+    keys = [f"key:{number % 1000:04}" for number in range(PIPELINE)]
+    requests: list[tuple[str | bytes, ...]] = [
+        ("SET", key, PAYLOAD) if workload == "SET" else ("GET", key) for key in keys
+    ]
+    batch = b"".join(hiredis.pack_command(request) for request in requests)
+    with Client.at_socket(guest.socket_path, deadline_seconds=guest.deadline_seconds) as client:
+        started = time.perf_counter()
+        for _ in range(REQUESTS // PIPELINE):
+            client.send(batch)
+            for _ in requests:
+                client.receive()
+        return REQUESTS / (time.perf_counter() - started)

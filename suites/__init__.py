@@ -1,0 +1,1 @@
+"""Suites: what must hold of a server on every target."""
