@@ -215,11 +215,23 @@ def _from_fault(
         target=record.target,
         suite=record.suite,
         test=test.name if test else "",
-        command=test.command if test else "",
+        command=_trigger(test, frames) if test else "",
         evidence=f"{record.target}/{record.suite}/{guest.name}/faults.jsonl",
         transcript=guest / test.transcript if test and test.transcript else None,
         identity="-".join(part for part in (kind, function, direction) if part),
     )
+
+
+def _trigger(test: TestEvent, frames: list[Frame]) -> str:
+    """Which of the unanswered requests did it: one whose command is on the stack, else the first.
+
+    Both families call the function that serves BITPOS `bitposCommand`, and so on.
+    """
+    on_stack = {frame.function.lower() for frame in frames}
+    named = [line for line in test.unanswered if f"{line.partition(' ')[0].lower()}command" in on_stack]
+    candidates = named or test.unanswered
+    more = f"  (one of {len(candidates)} in a pipeline)" if len(candidates) > 1 else ""
+    return candidates[0] + more if candidates else ""
 
 
 def _from_end(record: CellRecord, cell: Path, event: GuestEvent, test: TestEvent | None) -> Sighting:
@@ -268,7 +280,7 @@ def _plain(
         target=record.target,
         suite=record.suite,
         test=test.name if test else "",
-        command=test.command if test else "",
+        command=_trigger(test, []) if test else "",
         evidence=evidence,
         transcript=transcript,
         identity=f"{kind}-{re.sub(r'[^A-Za-z0-9_.]+', '_', subject).strip('_')}",

@@ -83,11 +83,13 @@ class CellRun:
 
     def finish(self, outcome: str, message: str, seconds: float) -> None:
         """A test has ended: write what it left behind, and how the guest is."""
-        guest, faults, command, transcript = self._guest, 0, "", ""
+        guest, faults = self._guest, 0
+        requests: list[str] = []
+        transcript = ""
         if guest is not None:
             faults = guest.faults()
             if outcome == "failed" or faults > self.faults_before:
-                command, transcript = self._explain(guest, message)
+                requests, transcript = self._explain(guest, message)
                 faults = guest.faults()
         events.append(
             self.events,
@@ -99,14 +101,14 @@ class CellRun:
                 guest=guest.name if guest else "",
                 fault_from=self.faults_before,
                 fault_to=faults,
-                command=command,
+                unanswered=requests,
                 transcript=transcript,
             ),
         )
         if guest is not None:
             self.faults_before = faults
 
-    def _explain(self, guest: Guest, message: str) -> tuple[str, str]:
+    def _explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
         """Let a crash finish, end a hang, and keep the transcript."""
         gone = guest.faults() > self.faults_before or "closed by" in message or "reset by" in message
         if gone:
@@ -115,15 +117,16 @@ class CellRun:
             "TimeoutError" in message or "timed out" in message or guest.faults() > self.faults_before
         ):
             guest.hung()
-        command, transcript = "", ""
+        requests: list[str] = []
+        transcript = ""
         if guest.recorder is not None:
             chunks = guest.recorder.chunks()
-            command = unanswered(chunks)
+            requests = unanswered(chunks)
             transcript = f"transcript-{len(list(guest.folder.glob('transcript-*')))}.jsonl"
             save(guest.folder / transcript, chunks)
         if not guest.alive():
             self.retire()
-        return command, transcript
+        return requests, transcript
 
     def retire(self) -> None:
         """Put the present guest away, and record how it ended."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -20,7 +21,7 @@ from harness import codec
 from harness.model import Noun
 
 CHUNK_BYTES = 65536
-SHOWN_BYTES = 60
+UNANSWERED_SHOWN = 200
 
 
 class Chunk(Noun, frozen=True):
@@ -126,17 +127,18 @@ def load(path: Path) -> list[Chunk]:
     return [codec.decode(line, Chunk) for line in path.read_bytes().splitlines()]
 
 
-def unanswered(chunks: list[Chunk]) -> str:
-    """The first request that got no reply, as a person reads it; empty when all were answered or none was whole.
+def unanswered(chunks: list[Chunk]) -> list[str]:
+    """The requests that got no reply, in order, as a person reads them; at most UNANSWERED_SHOWN.
 
-    Of several connections the one that spoke last counts.
+    Of several connections the one that spoke last counts. A server writes the replies of a pipeline together, so with a
+    pipeline the deadly request is among these, and not always the first.
     """
     last = next((chunk.connection for chunk in reversed(chunks) if chunk.direction == "request"), None)
     if last is None:
-        return ""
+        return []
     requests = _parse(b"".join(c.content for c in chunks if c.connection == last and c.direction == "request"))
     replies = _parse(b"".join(c.content for c in chunks if c.connection == last and c.direction == "reply"))
-    return _readable(requests[len(replies)]) if len(replies) < len(requests) else ""
+    return [_readable(request) for request in requests[len(replies) :][:UNANSWERED_SHOWN]]
 
 
 def _parse(stream: bytes) -> list[object]:
@@ -159,11 +161,14 @@ def _readable(request: object) -> str:
 
 
 def _word(argument: object) -> str:
-    text = repr(argument)[2:-1] if isinstance(argument, bytes) else str(argument)
-    length = len(argument) if isinstance(argument, bytes) else 0
-    if len(text) > SHOWN_BYTES:
-        return f'"{text[: SHOWN_BYTES - 20]}"…({length} bytes)'
-    return text if text and " " not in text and "\\" not in text else f'"{text}"'
+    if not isinstance(argument, bytes):
+        return str(argument)
+    if re.fullmatch(rb"[!#-&(-~]{1,40}", argument):
+        return argument.decode()
+    shown = "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\x{byte:02x}" for byte in argument[:16]
+    )
+    return f'"{shown}"' if len(argument) <= 16 else f'"{shown}"…({len(argument)} bytes)'
 
 
 def send_again(port: int, chunks: list[Chunk], *, reply_seconds: float) -> None:

@@ -64,6 +64,13 @@ class Both:
             assert ours == theirs, f"{request!r:.200}: guest {ours!r:.200}, native {theirs!r:.200}"
         return actual
 
+    def expect(self, requests: Sequence[Sequence[Any]], expected: Sequence[Reply], what: str) -> None:
+        """Ask, and compare the last replies with the model's answers: as many as there are."""
+        actual = self.ask(requests)[len(requests) - len(expected) :]
+        for request, ours, models in zip(requests[len(requests) - len(expected) :], actual, expected, strict=True):
+            message = f"{what}: {request!r:.120}: got {ours!r:.120}, the model says {models!r:.120}"
+            assert ours == models, f"{message}; the native build answers as the guest does"
+
     def some_bytes(self, length: int) -> bytes:
         """Seeded bytes, all values."""
         return self.random.randbytes(length)

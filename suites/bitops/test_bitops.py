@@ -24,9 +24,9 @@ def test_bitop_of_equal_lengths_agrees_with_the_model(both: Both, operation: str
         texts = [both.some_bytes(length) for _ in range(operands)]
         names = [f"source:{number}" for number in range(operands)]
         stores = [["SET", name, text] for name, text in zip(names, texts, strict=True)]
-        replies = both.ask([*stores, ["BITOP", operation, "target", *names], ["GET", "target"]])
-        expected = model.bitop(operation, texts) if length else None
-        assert replies[-2:] == [length, expected], f"{operation} of {operands} strings of {length} bytes"
+        requests = [*stores, ["BITOP", operation, "target", *names], ["GET", "target"]]
+        result = model.bitop(operation, texts) if length else None
+        both.expect(requests, [length, result], f"{operation} of {operands} strings of {length} bytes")
 
 
 @pytest.mark.parametrize("operation", ["AND", "OR", "XOR"])
@@ -38,15 +38,15 @@ def test_bitop_of_different_lengths_pads_with_zeros(both: Both, operation: str) 
             both.some_bytes(length + 32),
         ]
         stores = [["SET", key, text] for key, text in zip(KEYS, texts, strict=False)]
-        replies = both.ask([*stores, ["BITOP", operation, "target", *KEYS[:3]], ["GET", "target"]])
-        assert replies[-1] == model.bitop(operation, texts), f"{operation} of {[len(text) for text in texts]} bytes"
+        requests = [*stores, ["BITOP", operation, "target", *KEYS[:3]], ["GET", "target"]]
+        both.expect(requests, [model.bitop(operation, texts)], f"{operation} of {[len(text) for text in texts]} bytes")
 
 
 def test_bitop_not_agrees_with_the_model(both: Both) -> None:
     for length in LENGTHS[1:]:
         text = both.some_bytes(length)
-        replies = both.ask([["SET", "k", text], ["BITOP", "NOT", "target", "k"], ["GET", "target"]])
-        assert replies[-1] == model.bitop("NOT", [text]), f"NOT of {length} bytes"
+        requests = [["SET", "k", text], ["BITOP", "NOT", "target", "k"], ["GET", "target"]]
+        both.expect(requests, [model.bitop("NOT", [text])], f"NOT of {length} bytes")
 
 
 @pytest.mark.parametrize("key", KEYS, ids=[f"key-of-{len(key)}-bytes" for key in KEYS])
@@ -63,9 +63,8 @@ def test_bitcount_of_every_range_agrees_with_the_model(both: Both, key: str) -> 
             ["BITCOUNT", key],
             *(["BITCOUNT", key, first, last] for first, last in ranges),
         ]
-        replies = both.ask(requests)
         expected = [model.bitcount(text), *(model.bitcount(text, first, last) for first, last in ranges)]
-        assert replies[1:] == expected, f"{length} bytes"
+        both.expect(requests, expected, f"{length} bytes")
 
 
 @pytest.mark.parametrize("bit", [0, 1])
@@ -79,16 +78,15 @@ def test_bitpos_finds_the_one_different_bit(both: Both, key: str, bit: int) -> N
         requests += [["BITPOS", key, bit, start, -2] for start in starts]
         expected = [model.bitpos(text, bit), *(model.bitpos(text, bit, start) for start in starts)]
         expected += [model.bitpos(text, bit, start, -2) for start in starts]
-        replies = both.ask(requests)
-        assert replies[1:] == expected, f"bit {bit} in {length} bytes"
+        both.expect(requests, expected, f"bit {bit} in {length} bytes")
 
 
 @pytest.mark.parametrize("bit", [0, 1])
 def test_bitpos_of_a_uniform_string_tells_what_lies_beyond(both: Both, bit: int) -> None:
     for length in LENGTHS[1:]:
         text = bytes([0x00 if bit else 0xFF]) * length
-        replies = both.ask([["SET", "k", text], ["BITPOS", "k", bit], ["BITPOS", "k", bit, 0, -1]])
-        assert replies[1:] == [model.bitpos(text, bit), model.bitpos(text, bit, 0, -1)], f"{length} bytes"
+        requests = [["SET", "k", text], ["BITPOS", "k", bit], ["BITPOS", "k", bit, 0, -1]]
+        both.expect(requests, [model.bitpos(text, bit), model.bitpos(text, bit, 0, -1)], f"{length} bytes")
 
 
 def test_setbit_grows_the_string_and_returns_the_old_bit(both: Both) -> None:
@@ -102,35 +100,33 @@ def test_setbit_grows_the_string_and_returns_the_old_bit(both: Both) -> None:
             requests += [["SETBIT", "k", offset, bit], ["GETBIT", "k", offset]]
             expected += [model.getbit(text, offset), bit]
             text = model.setbit(text, offset, bit)
-        replies = both.ask([*requests, ["GET", "k"]])
-        assert replies == [*expected, text], f"from {length} bytes at {offsets}"
+        both.expect([*requests, ["GET", "k"]], [*expected, text], f"from {length} bytes")
 
 
 def test_getbit_reads_every_bit_of_every_short_string(both: Both) -> None:
     for length in EDGE_LENGTHS[:16]:
         text = both.some_bytes(length)
         offsets = range(length * 8 + 9)
-        replies = both.ask([["SET", "k", text], *(["GETBIT", "k", offset] for offset in offsets)])
-        assert replies[1:] == [model.getbit(text, offset) for offset in offsets]
+        requests: list[list[Any]] = [["SET", "k", text], *(["GETBIT", "k", offset] for offset in offsets)]
+        both.expect(requests, [model.getbit(text, offset) for offset in offsets], f"{length} bytes")
 
 
 def test_bit_commands_after_append_and_setrange_moved_the_string(both: Both) -> None:
     """Growth changes the header, and with it where the bytes begin."""
     for length in (30, 31, 32, 43, 44, 45, 254, 255, 256):
         text, more = both.some_bytes(length), both.some_bytes(3)
-        replies = both.ask(
-            [
-                ["SET", "k", text],
-                ["APPEND", "k", more],
-                ["BITCOUNT", "k", 1, -1],
-                ["SETRANGE", "k", length + 5, more],
-                ["BITCOUNT", "k"],
-                ["BITPOS", "k", 1, 1],
-                ["BITOP", "NOT", "target", "k"],
-                ["GET", "target"],
-            ]
-        )
+        requests = [
+            ["SET", "k", text],
+            ["APPEND", "k", more],
+            ["BITCOUNT", "k", 1, -1],
+            ["SETRANGE", "k", length + 5, more],
+            ["BITCOUNT", "k"],
+            ["BITPOS", "k", 1, 1],
+            ["BITOP", "NOT", "target", "k"],
+            ["GET", "target"],
+        ]
         appended = text + more
         ranged = appended + b"\0\0" + more
         expected = [b"OK", length + 3, model.bitcount(appended, 1, -1), length + 8, model.bitcount(ranged)]
-        assert replies == [*expected, model.bitpos(ranged, 1, 1), length + 8, model.bitop("NOT", [ranged])]
+        expected += [model.bitpos(ranged, 1, 1), length + 8, model.bitop("NOT", [ranged])]
+        both.expect(requests, expected, f"{length} bytes")
