@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hiredis
-
 from harness.guest import Guest
 from harness.model import Noun, Policy
 from harness.resp import Client
@@ -73,10 +71,8 @@ def _ratio(target: str, workload: str, rates: dict[tuple[str, str], list[float]]
 def _throughput(guest: Guest, workload: str) -> float:
     """Requests a second; past the recording proxy, which would be what is measured."""
     keys = [f"key:{number % 1000:04}" for number in range(PIPELINE)]
-    requests: list[tuple[str | bytes, ...]] = [
-        ("SET", key, PAYLOAD) if workload == "SET" else ("GET", key) for key in keys
-    ]
-    batch = b"".join(hiredis.pack_command(request) for request in requests)
+    requests = [("SET", key, PAYLOAD) if workload == "SET" else ("GET", key) for key in keys]
+    batch = Client.pack(requests)
     with Client.at_socket(guest.socket_path, deadline_seconds=guest.deadline_seconds) as client:
         started = time.perf_counter()
         for _ in range(REQUESTS // PIPELINE):

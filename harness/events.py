@@ -61,7 +61,7 @@ class TestEvent(Noun, frozen=True, tag="test"):
     fault_from: int = 0
     fault_to: int = 0
     """Lines of the guest's fault log that this test added: [from, to)."""
-    unanswered: list[str] = []
+    unanswered: tuple[str, ...] = ()
     """The requests that got no reply, as a person reads them."""
     transcript: str = ""
     """The test's requests and replies, a file in the guest folder; kept when something went wrong."""

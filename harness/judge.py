@@ -229,7 +229,7 @@ def _trigger(test: TestEvent, frames: list[Frame]) -> str:
     """
     on_stack = {frame.function.lower() for frame in frames}
     named = [line for line in test.unanswered if f"{line.partition(' ')[0].lower()}command" in on_stack]
-    candidates = named or test.unanswered
+    candidates = named or list(test.unanswered)
     more = f"  (one of {len(candidates)} in a pipeline)" if len(candidates) > 1 else ""
     return candidates[0] + more if candidates else ""
 

@@ -101,7 +101,7 @@ class CellRun:
                 guest=guest.name if guest else "",
                 fault_from=self.faults_before,
                 fault_to=faults,
-                unanswered=requests,
+                unanswered=tuple(requests),
                 transcript=transcript,
             ),
         )

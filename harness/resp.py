@@ -63,10 +63,15 @@ class Client:
             raise reply
         return reply
 
-    def pipeline(self, requests: Sequence[Sequence[Any]]) -> list[Reply]:
+    def pipeline(self, requests: Sequence[Any]) -> list[Reply]:
         """All requests at once, then all replies; error replies are returned in place."""
-        self.send(b"".join(hiredis.pack_command(tuple(request)) for request in requests))
+        self.send(self.pack(requests))
         return [self.receive() for _ in requests]
+
+    @staticmethod
+    def pack(requests: Sequence[Any]) -> bytes:
+        """Requests as arrays of bulk strings."""
+        return b"".join(hiredis.pack_command(tuple(request)) for request in requests)
 
     def send(self, content: bytes) -> None:
         """Raw bytes."""

@@ -56,7 +56,7 @@ class Both:
         self.oracle = oracle
         self.random = random.Random(seed)
 
-    def ask(self, requests: Sequence[Sequence[Any]]) -> list[Reply]:
+    def ask(self, requests: Sequence[Any]) -> list[Reply]:
         """The guest's replies to a pipeline, after comparing them with the native build's."""
         expected = [_comparable(reply) for reply in self.oracle.pipeline(requests)]
         actual = [_comparable(reply) for reply in self.guest.pipeline(requests)]
@@ -64,7 +64,7 @@ class Both:
             assert ours == theirs, f"{request!r:.200}: guest {ours!r:.200}, native {theirs!r:.200}"
         return actual
 
-    def expect(self, requests: Sequence[Sequence[Any]], expected: Sequence[Reply], what: str) -> None:
+    def expect(self, requests: Sequence[Any], expected: Sequence[Any], what: str) -> None:
         """Ask, and compare the last replies with the model's answers: as many as there are."""
         actual = self.ask(requests)[len(requests) - len(expected) :]
         for request, ours, models in zip(requests[len(requests) - len(expected) :], actual, expected, strict=True):
