@@ -43,8 +43,11 @@ def measure(
 ) -> list[Ratio]:
     """SET and GET, pipelined by 8, on two guests of one build: signal (checks on) and fixup (no checks)."""
     with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as folder:
-        enforced = Guest(build, runner_for(Policy.SIGNAL), Path(folder) / "enforced", version=version)
-        unchecked = Guest(build, runner_for(Policy.FIXUP), Path(folder) / "unchecked", version=version)
+        home = Path(folder)
+        enforced, unchecked = (
+            Guest(build, runner_for(policy), home / policy, sockets=home, version=version)
+            for policy in (Policy.SIGNAL, Policy.FIXUP)
+        )
         with enforced, unchecked:
             rates: dict[tuple[str, str], list[float]] = {}
             for number in range(rounds + 1):

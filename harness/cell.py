@@ -17,6 +17,8 @@ class CellSpec(Noun, frozen=True):
 
     suite: str
     folder: Path
+    sockets: Path
+    """A folder with a short name: a Unix socket's path has at most 107 bytes (unix(7)), and run folders can be deep."""
     runner: Runner
     version: tuple[int, ...]
     build: Build | None

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-import threading
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -74,7 +74,6 @@ class Check:
         self.store = store
         self.fetcher = Fetcher(store, progress, offline=request.offline)
         self.builder = Builder(store, progress)
-        self._stopping = threading.Event()
 
     def run(self) -> tuple[Judgement, ExitCode]:
         """Everything, from plan to judgement. Raises PlumblineError for what is not the server's fault."""
@@ -87,8 +86,11 @@ class Check:
         prepared = self._prepare(plan, tree)
         oracle = self._oracle(tree)
         self.request.run.mkdir(parents=True, exist_ok=True)
-        with self.progress.stage("suites", f"running {len(plan.cells)} cells, {self.request.jobs} targets at a time"):
-            records = self._run_cells(plan, tree, prepared, oracle)
+        with (
+            self.progress.stage("suites", f"running {len(plan.cells)} cells, {self.request.jobs} targets at a time"),
+            tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
+        ):
+            records = self._run_cells(plan, tree, prepared, oracle, Path(sockets))
         events.write_run(self.request.run, self._record(plan, tree, prepared, records))
         return conclude(self.request.run, self.request.known, self.progress)
 
@@ -119,26 +121,19 @@ class Check:
             return None
 
     def _run_cells(
-        self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], oracle: Build | None
+        self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], oracle: Build | None, sockets: Path
     ) -> list[CellRecord]:
         def run_target(name: str) -> list[CellRecord]:
-            return [self._run_cell(prepared[name], suite, tree, oracle) for suite in plan.suites]
+            return [self._run_cell(prepared[name], suite, tree, oracle, sockets) for suite in plan.suites]
 
         with ThreadPoolExecutor(self.request.jobs) as pool:
-            try:
-                return [record for records in pool.map(run_target, plan.targets) for record in records]
-            except BaseException:
-                self._stopping.set()
-                process.kill_everything()
-                raise
+            return [record for records in pool.map(run_target, plan.targets) for record in records]
 
-    def _run_cell(self, prepared: Prepared, suite: str, tree: SourceTree, oracle: Build | None) -> CellRecord:
+    def _run_cell(
+        self, prepared: Prepared, suite: str, tree: SourceTree, oracle: Build | None, sockets: Path
+    ) -> CellRecord:
         target = prepared.target.name
         needs_server = self.catalog.suites[suite].needs_server
-        if self._stopping.is_set():
-            return CellRecord(
-                target=target, suite=suite, seconds=0, problem="the run was stopped", problem_kind="crash"
-            )
         if needs_server and prepared.build is None:
             return CellRecord(target=target, suite=suite, seconds=0, problem=prepared.problem, problem_kind="build")
         if needs_server and oracle is None:
@@ -150,6 +145,7 @@ class Check:
         spec = CellSpec(
             suite=suite,
             folder=folder,
+            sockets=sockets,
             runner=prepared.runner,
             version=tree.version,
             build=prepared.build,

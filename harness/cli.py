@@ -15,7 +15,7 @@ from rich.console import Console
 
 from harness import bench as benchmarking
 from harness import check as checking
-from harness import codec
+from harness import codec, process
 from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness import known as knowing
@@ -346,6 +346,7 @@ def _show(judgement: Any, *, as_json: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """The console script."""
+    process.stop_on_signals()
     words = sys.argv[1:] if arguments is None else arguments
     sys.exit(
         _guarded(lambda: plumb.main(args=words, prog_name="plumb", standalone_mode=False), debug="--debug" in words)
@@ -365,7 +366,7 @@ def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
         click.echo(f"error: {error.format_message()}", err=True)
         click.echo("  try: plumb --help", err=True)
         return int(ExitCode.USAGE)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort, process.StoppedError):
         click.echo("interrupted; everything of ours has been stopped", err=True)
         return int(ExitCode.INTERRUPTED)
     except Exception as error:

@@ -41,9 +41,9 @@ class StartError(Exception):
 
 
 class Guest:
-    """One running server. `folder` keeps its log and fault log."""
+    """One running server. `folder` keeps its log and fault log, `sockets` (a short path) its Unix socket."""
 
-    def __init__(self, build: Build, runner: Runner, folder: Path, *, version: tuple[int, ...] = ()) -> None:
+    def __init__(self, build: Build, runner: Runner, folder: Path, *, sockets: Path, version: tuple[int, ...]) -> None:
         self.build = build
         self.runner = runner
         self.folder = folder
@@ -53,8 +53,8 @@ class Guest:
         self.detail = ""
         self.recorder: Recorder | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        # A Unix socket's path has at most 107 bytes (unix(7)), and run folders can be deep.
-        self._socket_folder = Path()
+        self._sockets = sockets
+        self._socket_folder = sockets
 
     @property
     def name(self) -> str:
@@ -80,7 +80,7 @@ class Guest:
     def __enter__(self) -> Self:
         """Start, and wait until it answers PING. Raises StartError."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._socket_folder = Path(tempfile.mkdtemp(prefix="plumbline-"))
+        self._socket_folder = Path(tempfile.mkdtemp(dir=self._sockets))
         try:
             self._start()
         except BaseException:

@@ -136,11 +136,14 @@ def _judge_canary(record: CellRecord, recorded: list[Event]) -> CellVerdict:
 def _judge_cell(record: CellRecord, recorded: list[Event], seen: list[Sighting], *, trusted: bool) -> CellVerdict:
     counts = _counts(recorded)
     verdict, reason = Verdict.PASS, ""
+    killed = [event for event in recorded if _killed_from_outside(event)]
     if seen:
         verdict = Verdict.FAIL
         reason = f"{len({sighting.identity for sighting in seen})} findings in {counts['failed']} failed tests"
     elif record.problem:
         verdict, reason = Verdict.UNKNOWN, record.problem
+    elif killed:
+        verdict, reason = Verdict.UNKNOWN, "a guest was killed from outside (out of memory, or by hand)"
     elif counts["failed"]:
         verdict, reason = Verdict.FAIL, f"{counts['failed']} tests failed"
     elif not counts["passed"]:
@@ -161,7 +164,9 @@ def _cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: 
     tests = [event for event in recorded if isinstance(event, events.TestEvent)]
     guests = [event for event in recorded if isinstance(event, events.GuestEvent)]
     sightings: list[Sighting] = []
-    explained: set[str] = set()
+    # Nobody in a guest sends it SIGKILL: what failed with it says nothing about the server.
+    explained = {event.test for event in guests if _killed_from_outside(event)}
+    explained |= {event.name for event in guests if _killed_from_outside(event)}
     for guest in sorted(path for path in cell.glob("guest-*") if path.is_dir()):
         for number, fault in enumerate(events.read_faults(guest / "faults.jsonl")):
             test = next((t for t in tests if t.guest == guest.name and t.fault_from <= number < t.fault_to), None)
@@ -177,6 +182,10 @@ def _cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: 
             explained |= {event.test, event.name}
     sightings += [_from_failure(record, cell, test) for test in tests if _unexplained(test, explained)]
     return sightings
+
+
+def _killed_from_outside(event: Event) -> bool:
+    return isinstance(event, events.GuestEvent) and event.end == "signal" and "SIGKILL" in event.detail
 
 
 def _unexplained(test: TestEvent, explained: set[str]) -> bool:

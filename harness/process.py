@@ -89,14 +89,36 @@ def kill_group(process: subprocess.Popen[bytes], *, grace_seconds: float = 0.0) 
     _KEEPER.release(process.pid)
 
 
-def kill_everything() -> None:
-    """Kill every group of ours that still lives: for the way out."""
+class StoppedError(Exception):
+    """`stop` was called: nothing new is started."""
+
+
+_STOPPED = threading.Event()
+
+
+def stop() -> None:
+    """Kill every group of ours that still lives, and start nothing any more: for the way out, from any thread."""
+    _STOPPED.set()
     for group in _KEEPER.groups():
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
 
 
-atexit.register(kill_everything)
+def stop_on_signals() -> None:
+    """Make SIGINT, SIGTERM and SIGHUP stop everything, then raise KeyboardInterrupt in the main thread.
+
+    Without it, worker threads would go on waiting for compilers that the terminal's Ctrl-C does not reach.
+    """
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        stop()
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+
+
+atexit.register(stop)
 
 
 def start(
@@ -108,8 +130,10 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a process in its own group, both outputs into one place. The caller must end it with `kill_group`.
 
-    Raises InfrastructureError when the program cannot be started at all.
+    Raises InfrastructureError when the program cannot be started at all, StoppedError after `stop`.
     """
+    if _STOPPED.is_set():
+        raise StoppedError
     words = [str(word) for word in command]
     try:
         process = subprocess.Popen(
@@ -126,6 +150,10 @@ def start(
             f"cannot start {words[0]}", because=f"{error.strerror}: {error.filename}", remedy="plumb doctor"
         ) from error
     _KEEPER.register(process.pid)
+    if _STOPPED.is_set():
+        # It slipped in between: `stop` may not have seen it.
+        kill_group(process)
+        raise StoppedError
     return process
 
 

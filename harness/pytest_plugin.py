@@ -71,7 +71,7 @@ class CellRun:
         return self._oracle
 
     def _new(self, build: Build, runner: Runner, name: str) -> Guest:
-        return Guest(build, runner, self.cell.folder / name, version=self.cell.version)
+        return Guest(build, runner, self.cell.folder / name, sockets=self.cell.sockets, version=self.cell.version)
 
     def begin(self, name: str) -> None:
         """A test starts."""

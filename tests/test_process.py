@@ -1,0 +1,245 @@
+"""One module starts processes; each ends at its deadline with its whole group, or with the harness."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from harness import process
+from harness.errors import InfrastructureError
+from harness.load import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WAIT_SECONDS = 10.0
+SLEEP = "86399"
+"""Seconds that nothing else on a machine sleeps, so that a survivor is ours."""
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    """True as soon as the condition holds; False when it did not before the deadline."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def pids_in(path: Path, count: int) -> list[int]:
+    assert eventually(lambda: path.is_file() and len(path.read_text("utf-8").split()) == count), (
+        f"{path} does not list {count} processes"
+    )
+    return [int(word) for word in path.read_text("utf-8").split()]
+
+
+def test_output_of_both_streams_is_returned_with_the_exit_status() -> None:
+    result = process.run(["sh", "-c", "echo out; echo err >&2; exit 3"], deadline_seconds=10)
+    assert (result.code, result.text, result.expired) == (3, "out\nerr\n", False)
+
+
+def test_output_that_is_no_text_is_escaped_not_lost() -> None:
+    result = process.run(["printf", "a\\377b"], deadline_seconds=10)
+    assert (result.output, result.text) == (b"a\xffb", "a\\xffb")
+
+
+def test_a_command_is_a_list_and_no_shell_reads_it() -> None:
+    assert "$(id) ; *\n" == process.run(["echo", "$(id) ; *"], deadline_seconds=10).text  # noqa: SIM300
+
+
+def test_a_program_ended_by_a_signal_has_its_negative_number() -> None:
+    assert process.run(["sh", "-c", "kill -SEGV $$"], deadline_seconds=10).code == -signal.SIGSEGV
+
+
+def test_the_log_is_headed_by_the_command_and_keeps_the_output_of_every_command(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    first = process.run(["echo", "two words"], deadline_seconds=10, log=log)
+    second = process.run(["echo", "again"], deadline_seconds=10, log=log)
+    assert log.read_text("utf-8") == "$ echo 'two words'\ntwo words\n$ echo again\nagain\n"
+    assert (first.text, second.text) == ("two words\n", "again\n")
+
+
+def test_a_program_under_test_does_not_see_the_callers_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
+    monkeypatch.setenv("REDIS_SECRET", "1")
+    text = process.run(["env"], deadline_seconds=10).text
+    assert "LC_ALL=C\n" in text
+    assert "REDIS_SECRET" not in text
+
+
+def test_a_program_that_is_not_there_is_an_infrastructure_error_that_names_it() -> None:
+    with pytest.raises(InfrastructureError) as caught:
+        process.run(["plumbline-no-such-program"], deadline_seconds=1)
+    assert "cannot start plumbline-no-such-program" in str(caught.value)
+    assert "try: " in str(caught.value)
+
+
+def test_the_deadline_kills_the_whole_group_grandchildren_included(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"(sleep {SLEEP} & echo $! >>{pids}; exec sleep {SLEEP}) & echo $! >>{pids}; echo before; wait"
+    started = time.monotonic()
+    result = process.run(["sh", "-c", script], deadline_seconds=0.5)
+    assert (result.expired, result.text) == (True, "before\n")
+    assert time.monotonic() - started < WAIT_SECONDS
+    for pid in pids_in(pids, 2):
+        assert eventually(lambda pid=pid: not lives(pid)), f"process {pid} outlived the deadline"  # type: ignore[misc]
+
+
+def test_what_a_command_left_in_the_background_is_killed_when_it_ends(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    process.run(["sh", "-c", f"sleep {SLEEP} & echo $! >{pids}"], deadline_seconds=10)
+    (pid,) = pids_in(pids, 1)
+    assert eventually(lambda: not lives(pid)), f"process {pid} outlived its command"
+
+
+def test_kill_group_lets_a_program_end_by_itself_within_the_grace() -> None:
+    started = process.start(["sh", "-c", f"trap 'exit 5' TERM; while :; do sleep 0.05; done # {SLEEP}"])
+    time.sleep(0.2)
+    process.kill_group(started, grace_seconds=WAIT_SECONDS)
+    assert started.returncode == 5
+
+
+def test_kill_group_kills_what_ignores_the_request() -> None:
+    started = process.start(["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"])
+    time.sleep(0.2)
+    process.kill_group(started, grace_seconds=0.2)
+    assert started.returncode == -signal.SIGKILL
+
+
+HARNESS = """
+import os, sys, time
+from harness import process
+started = process.start(["sh", "-c", "sleep {sleep} & echo $! >{pids}; echo $$ >>{pids}; wait"])
+{then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "death"),
+    [
+        ("time.sleep(60)", signal.SIGKILL),
+        ("time.sleep(60)", signal.SIGTERM),
+        ("time.sleep(60)", signal.SIGINT),
+        ("time.sleep(0.5); os._exit(1)", None),
+        ("time.sleep(0.5); raise SystemExit(1)", None),
+    ],
+    ids=["SIGKILL", "SIGTERM", "SIGINT", "os._exit", "exit"],
+)
+def test_however_the_harness_dies_nothing_it_started_survives(
+    tmp_path: Path, then: str, death: signal.Signals | None
+) -> None:
+    pids = tmp_path / "pids"
+    code = HARNESS.format(sleep=SLEEP, pids=pids, then=then)
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL) as harness:
+        try:
+            ours = pids_in(pids, 2)
+            if death is not None:
+                assert all(lives(pid) for pid in ours)
+                harness.send_signal(death)
+            harness.wait(WAIT_SECONDS)
+            for pid in ours:
+                assert eventually(lambda pid=pid: not lives(pid)), f"process {pid} outlived the harness"  # type: ignore[misc]
+        finally:
+            harness.kill()
+
+
+def test_the_keeper_ignores_what_it_does_not_understand_and_still_keeps() -> None:
+    with subprocess.Popen(["sleep", SLEEP], start_new_session=True) as kept:
+        try:
+            subprocess.run(
+                [sys.executable, str(ROOT / "harness" / "keeper.py")],
+                input=f"+{kept.pid}\nnonsense\n\n+\n".encode(),
+                stderr=subprocess.DEVNULL,
+                timeout=WAIT_SECONDS,
+                check=False,
+            )
+            assert eventually(lambda: kept.poll() is not None), "a line of nonsense made the keeper forget its duty"
+        finally:
+            kept.kill()
+
+
+def test_the_keeper_spares_a_group_that_was_released() -> None:
+    with subprocess.Popen(["sleep", SLEEP], start_new_session=True) as kept:
+        try:
+            subprocess.run(
+                [sys.executable, str(ROOT / "harness" / "keeper.py")],
+                input=f"+{kept.pid}\n-{kept.pid}\n".encode(),
+                timeout=WAIT_SECONDS,
+                check=True,
+            )
+            assert kept.poll() is None
+        finally:
+            kept.kill()
+
+
+SPAWNING_MODULES = {"subprocess", "multiprocessing", "pty"}
+SPAWNING_CALLS = {"fork", "forkpty", "system", "popen", "posix_spawn", "posix_spawnp"}
+SPAWNERS = {"process.py", "keeper.py"}
+
+
+def spawning(path: Path) -> list[str]:
+    """Where a module could start a process by itself. Imports for annotations alone are allowed."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            node.body = []
+    found = []
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name.split(".")[0] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [(node.module or "").split(".")[0]]
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "os"
+            and (node.attr in SPAWNING_CALLS or node.attr.startswith(("exec", "spawn")))
+        ):
+            found.append(f"{path}:{node.lineno}: os.{node.attr}")
+        elif isinstance(node, ast.Call) and any(k.arg == "shell" for k in node.keywords):
+            found.append(f"{path}:{node.lineno}: shell=")
+        found += [f"{path}:{node.lineno}: {name}" for name in names if name in SPAWNING_MODULES]  # type: ignore[attr-defined]
+    return found
+
+
+def test_only_one_module_starts_processes() -> None:
+    files = [*(ROOT / "harness").rglob("*.py"), *(ROOT / "suites").rglob("*.py"), ROOT / "conftest.py"]
+    assert len(files) > 20
+    guilty = [where for path in sorted(files) if path.name not in SPAWNERS for where in spawning(path)]
+    assert guilty == []
+
+
+@pytest.mark.parametrize(
+    "text", ["import subprocess", "from subprocess import run", "import os\nos.fork()", "import os\nos.execv('a', [])"]
+)
+def test_the_search_for_spawning_finds_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(text, "utf-8")
+    assert len(spawning(path)) == 1
+
+
+def test_this_process_is_not_in_the_group_of_what_it_starts() -> None:
+    started = process.start(["sleep", SLEEP])
+    try:
+        assert started.pid == os.getpgid(started.pid)
+        assert os.getpgid(0) != started.pid
+    finally:
+        process.kill_group(started)
