@@ -150,7 +150,7 @@ def _make_command(tree: SourceTree, target: Target, tools: Toolchain, work: Path
 
 def _first_error(output: str) -> str:
     """The compiler's or linker's first error with its source line, or the last lines when none is recognised."""
-    lines = output.splitlines()
+    lines = re.sub(r"\x1b\[[0-9;]*[mK]", "", output).splitlines()
     for number, line in enumerate(lines):
         if re.search(r"(:\d+:(\d+:)? (fatal )?error: |undefined reference to|: \*\*\* )", line):
             return "\n".join(lines[number : number + 3])

@@ -56,6 +56,8 @@ class TestEvent(Noun, frozen=True, tag="test"):
     outcome: Literal["passed", "failed", "skipped"]
     seconds: float
     message: str = ""
+    blocked: bool = False
+    """It could not run because the server does not start: a consequence, not an observation."""
     guest: str = ""
     """Name of the guest folder it ran against, or empty."""
     fault_from: int = 0

@@ -160,7 +160,15 @@ def _cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: 
     """Everything that a cell shows to be wrong."""
     cell = folder / record.target / record.suite
     if record.problem_kind == "build":
-        return [_plain(record, kind="build", subject="does not compile", title=record.problem, evidence="run.json")]
+        return [
+            _plain(
+                record,
+                kind="build",
+                subject="does not compile",
+                title=record.problem.splitlines()[0],
+                evidence="run.json",
+            )
+        ]
     tests = [event for event in recorded if isinstance(event, events.TestEvent)]
     guests = [event for event in recorded if isinstance(event, events.GuestEvent)]
     sightings: list[Sighting] = []
@@ -189,10 +197,7 @@ def _killed_from_outside(event: Event) -> bool:
 
 
 def _unexplained(test: TestEvent, explained: set[str]) -> bool:
-    if test.outcome != "failed" or test.name in explained:
-        return False
-    # A test that could not start because the server cannot is a consequence, not a finding of its own.
-    return not ("the server did not start" in test.message and test.guest in explained)
+    return test.outcome == "failed" and not test.blocked and test.name not in explained
 
 
 def _from_fault(
@@ -236,6 +241,8 @@ def _trigger(test: TestEvent, frames: list[Frame]) -> str:
 
     Both families call the function that serves BITPOS `bitposCommand`, and so on.
     """
+    if test.blocked:
+        return "(while starting)"
     on_stack = {frame.function.lower() for frame in frames}
     named = [line for line in test.unanswered if f"{line.partition(' ')[0].lower()}command" in on_stack]
     candidates = named or list(test.unanswered)
@@ -353,7 +360,7 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         access=best.access,
         origin=place.origin if place else "unknown",
         targets=list(dict.fromkeys(sighting.target for sighting in group)),
-        command=best.command or ("(while starting)" if best.kind != "build" and not best.test else ""),
+        command=best.command,
         replay=reproducer,
         known="",
         witnesses=witnesses,

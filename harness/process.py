@@ -207,6 +207,9 @@ def run(
             expired = True
         finally:
             kill_group(process)
+        if _STOPPED.is_set():
+            # It was killed on the way out: how it ended says nothing.
+            raise StoppedError
         stream.seek(offset)
         output = stream.read()
     return Result(words, process.returncode, output, expired=expired, seconds=time.monotonic() - started)

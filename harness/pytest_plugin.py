@@ -39,12 +39,14 @@ class CellRun:
         self._started = 0
         self._failure: StartError | None = None
         self.test = ""
+        self.blocked = False
         self.faults_before = 0
 
     def guest(self) -> Guest:
         """A live guest: the one there is, or a fresh one. Raises StartError, at once if it could not start before."""
         if self._guest is not None and self._guest.alive():
             return self._guest
+        self.blocked = self._failure is not None
         if self._failure is not None:
             raise self._failure
         self.retire()
@@ -55,7 +57,7 @@ class CellRun:
         try:
             guest.__enter__()
         except StartError as error:
-            self._failure = error
+            self._failure, self.blocked = error, True
             raise
         return guest
 
@@ -76,6 +78,7 @@ class CellRun:
     def begin(self, name: str) -> None:
         """A test starts."""
         self.test = name
+        self.blocked = False
         if self._guest is not None:
             self.faults_before = self._guest.faults()
             if self._guest.recorder is not None:
@@ -98,6 +101,7 @@ class CellRun:
                 outcome="failed" if outcome == "failed" else "skipped" if outcome == "skipped" else "passed",
                 seconds=round(seconds, 3),
                 message=message,
+                blocked=self.blocked,
                 guest=guest.name if guest else "",
                 fault_from=self.faults_before,
                 fault_to=faults,
