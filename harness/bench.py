@@ -1,10 +1,11 @@
-"""What enforcement costs: throughput under the signal policy over the same QEMU without alignment checks, in one run.
+"""What enforcement and audit cost: throughput over the same QEMU without alignment checks, in one run.
 
 Rounds are interleaved, so that a noisy machine disturbs both sides alike; the median of the rounds' ratios counts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import tempfile
 import time
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from harness.emulator import Runner
     from harness.model import Build
 
+POLICIES = (Policy.SIGNAL, Policy.FIXUP, Policy.AUDIT)
+WORKLOADS = ("SET", "GET")
 PIPELINE = 8
 REQUESTS = 16_000
 PAYLOAD = b"x" * 64
@@ -32,42 +35,47 @@ class Ratio(Noun, frozen=True):
 
     target: str
     workload: str
-    enforced_per_second: float
+    policy: Policy
+    per_second: float
     unchecked_per_second: float
     ratio: float
-    """Median over the rounds of enforced / unchecked: 1.0 is free."""
+    """Median over the rounds of per_second / unchecked_per_second: 1.0 is free."""
 
 
 def measure(
     build: Build, runner_for: Callable[[Policy], Runner], version: tuple[int, ...], progress: Progress, *, rounds: int
 ) -> list[Ratio]:
-    """SET and GET, pipelined by 8, on two guests of one build: signal (checks on) and fixup (no checks)."""
-    with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as folder:
+    """SET and GET, pipelined by 8, on a guest of one build under each policy; `fixup` is the one without checks."""
+    with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as folder, contextlib.ExitStack() as stack:
         home = Path(folder)
-        enforced, unchecked = (
-            Guest(build, runner_for(policy), home / policy, sockets=home, version=version)
-            for policy in (Policy.SIGNAL, Policy.FIXUP)
-        )
-        with enforced, unchecked:
-            rates: dict[tuple[str, str], list[float]] = {}
-            for number in range(rounds + 1):
-                for workload in ("SET", "GET"):
-                    for name, guest in (("enforced", enforced), ("unchecked", unchecked)):
-                        rate = _throughput(guest, workload)
-                        if number:  # the first round warms the translation cache
-                            rates.setdefault((workload, name), []).append(rate)
-                progress.say(f"{build.target}: round {number} of {rounds}")
-    return [_ratio(build.target, workload, rates) for workload in ("SET", "GET")]
+        guests = {
+            policy: stack.enter_context(Guest(build, runner_for(policy), home / policy, sockets=home, version=version))
+            for policy in POLICIES
+        }
+        rates: dict[tuple[str, Policy], list[float]] = {}
+        for number in range(rounds + 1):
+            for workload in WORKLOADS:
+                for policy, guest in guests.items():
+                    rate = _throughput(guest, workload)
+                    if number:  # the first round warms the translation cache
+                        rates.setdefault((workload, policy), []).append(rate)
+            progress.say(f"{build.target}: round {number} of {rounds}")
+    return [
+        _ratio(build.target, workload, policy, rates[workload, policy], rates[workload, Policy.FIXUP])
+        for workload in WORKLOADS
+        for policy in POLICIES
+        if policy is not Policy.FIXUP
+    ]
 
 
-def _ratio(target: str, workload: str, rates: dict[tuple[str, str], list[float]]) -> Ratio:
-    enforced, unchecked = rates[workload, "enforced"], rates[workload, "unchecked"]
+def _ratio(target: str, workload: str, policy: Policy, rates: list[float], unchecked: list[float]) -> Ratio:
     return Ratio(
         target=target,
         workload=workload,
-        enforced_per_second=round(statistics.median(enforced)),
+        policy=policy,
+        per_second=round(statistics.median(rates)),
         unchecked_per_second=round(statistics.median(unchecked)),
-        ratio=round(statistics.median(a / b for a, b in zip(enforced, unchecked, strict=True)), 3),
+        ratio=round(statistics.median(a / b for a, b in zip(rates, unchecked, strict=True)), 3),
     )
 
 

@@ -19,7 +19,7 @@ from harness import canary, doctor, events, known, process, source
 from harness.build import Builder, BuildFailedError
 from harness.cell import CellSpec, Tier, write_cell
 from harness.emulator import Emulators, Flavour, Runner
-from harness.errors import ExitCode
+from harness.errors import ExitCode, UsageError
 from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
 from harness.judge import CellVerdict, Judgement, judge
@@ -273,6 +273,17 @@ def new_run_folder(parent: Path) -> Path:
             number += 1
             continue
         return folder.resolve()
+
+
+def empty_run_folder(path: Path) -> Path:
+    """The folder that the user named, made if need be. Raises UsageError when it holds something."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError("the run folder cannot be made", where=str(path), because=str(error)) from error
+    if any(path.iterdir()):
+        raise UsageError("the run folder is not empty", where=str(path), remedy="name a new one: --run FOLDER")
+    return path.resolve()
 
 
 def forget_runs(parent: Path, *, keep: int) -> None:

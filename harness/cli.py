@@ -188,67 +188,84 @@ def build(
     return ExitCode.PASS
 
 
+_RUN_OPTIONS = [
+    _target,
+    _server,
+    _suite,
+    click.option(
+        "--tier",
+        type=click.Choice(["quick", "full", "thorough"]),
+        default="quick",
+        show_default=True,
+        help="How much to run.",
+    ),
+    _optimisation,
+    _emulator,
+    click.option(
+        "--jobs",
+        type=click.IntRange(1, 64),
+        default=os.cpu_count() or 1,
+        show_default="processors",
+        help="Targets at a time.",
+    ),
+    click.option("--seed", type=int, default=None, help="Seed of everything random; drawn and reported if not given."),
+    _offline,
+    _install,
+    _known,
+    click.option(
+        "--run",
+        "run_folder",
+        type=click.Path(path_type=Path),
+        default=None,
+        help="The run folder, new or empty.  [default: runs/TIME]",
+    ),
+    click.option(
+        "--keep",
+        type=click.IntRange(1),
+        default=KEPT_RUNS,
+        show_default=True,
+        help="How many runs to keep under runs/.",
+    ),
+    _json,
+]
+
+
+def _run_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """The options of every command that makes a run."""
+    for option in reversed(_RUN_OPTIONS):
+        command = option(command)
+    return command
+
+
 @plumb.command()
-@_target
-@_server
-@_suite
-@click.option(
-    "--tier",
-    type=click.Choice(["quick", "full", "thorough"]),
-    default="quick",
-    show_default=True,
-    help="How much to run.",
-)
+@_run_options
 @_policy
-@_optimisation
-@_emulator
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, 64),
-    default=os.cpu_count() or 1,
-    show_default="processors",
-    help="Targets at a time.",
-)
-@click.option("--seed", type=int, default=None, help="Seed of everything random; printed when drawn.")
-@_offline
-@_install
-@_known
-@click.option(
-    "--run", "run_folder", type=click.Path(path_type=Path), default=None, help="The run folder.  [default: runs/TIME]"
-)
-@click.option(
-    "--keep", type=click.IntRange(1), default=KEPT_RUNS, show_default=True, help="How many runs to keep under runs/."
-)
-@_json
-def check(
-    targets: tuple[str, ...],
-    server: str,
-    suites: tuple[str, ...],
-    run_folder: Path | None,
-    install: bool | None,
-    seed: int | None,
-    keep: int,
-    as_json: bool,
-    **options: Any,
-) -> ExitCode:
+def check(**options: Any) -> ExitCode:
     """Build, run and judge: the main job."""
-    progress = Progress()
-    make_plan(Catalog(), targets=targets, server=server, suites=suites)
-    folder = run_folder.resolve() if run_folder else checking.new_run_folder(RUNS)
-    request = codec.convert(
-        {
-            **options,
-            "targets": list(targets),
-            "suites": list(suites),
-            "server": server,
-            "seed": random.randrange(2**32) if seed is None else seed,
-            "install": _may_install(install),
-            "run": folder,
-        },
-        checking.Request,
-    )
+    return _make_run(**options)
+
+
+@plumb.command()
+@_run_options
+def audit(**options: Any) -> ExitCode:
+    """List every misaligned site that the suites reach, with its count: accesses are reported, and succeed."""
+    return _make_run(policy=Policy.AUDIT.value, **options)
+
+
+def _make_run(*, run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> ExitCode:
+    catalog = Catalog()
+    make_plan(catalog, targets=options["targets"], server=options["server"], suites=options["suites"])
+    folder = checking.empty_run_folder(run_folder) if run_folder else checking.new_run_folder(RUNS)
+    seed = options.pop("seed")
+    asked = {
+        **options,
+        "seed": random.randrange(2**32) if seed is None else seed,
+        "install": _may_install(options["install"]),
+        "run": folder,
+    }
     try:
-        judgement, code = checking.Check(Catalog(), Store.default(), progress, request).run()
+        request = codec.convert(asked, checking.Request)
+        judgement, code = checking.Check(catalog, Store.default(), Progress(), request).run()
     finally:
         if not any(folder.iterdir()):
             folder.rmdir()
@@ -308,8 +325,8 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     if as_json:
         _print_json(ratios)
     for one in [] if as_json else ratios:
-        rates = f"{one.enforced_per_second:>8.0f} / {one.unchecked_per_second:>8.0f} per second"
-        click.echo(f"{one.target:<12} {one.workload}  {rates} = {one.ratio:.3f}")
+        rates = f"{one.per_second:>8.0f} / {one.unchecked_per_second:>8.0f} per second"
+        click.echo(f"{one.target:<12} {one.workload} {one.policy:<7} {rates} = {one.ratio:.3f}")
     return ExitCode.PASS
 
 

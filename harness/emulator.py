@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BUILD_SECONDS = 3600
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"
 
-RULES = {Policy.SIGNAL: "arch", Policy.FIXUP: "fixup", Policy.STRICT: "trap"}
+RULES = {Policy.SIGNAL: "arch", Policy.AUDIT: "report", Policy.FIXUP: "fixup", Policy.STRICT: "trap"}
 """Policy -> rule of our `-alignment` option (toolchains/qemu/overlay/linux-user/plumbline.c)."""
 
 Flavour = Literal["pinned", "distro"]

@@ -94,11 +94,12 @@ class MapRecord(Noun, frozen=True):
 class Fault(Noun, frozen=True):
     """One line of the emulator's fault log: toolchains/qemu/overlay/linux-user/plumbline.c writes it."""
 
-    event: str
+    event: Literal["fault", "access"]
+    """A signal about to be delivered, or (policy audit) a misaligned access that was let through: its first time."""
     pid: int
     tid: int
     signal: int
-    """The host's number."""
+    """The host's number; 0 for an access."""
     code: int
     address: int
     access: Literal["load", "store", ""]
@@ -111,6 +112,15 @@ class Fault(Noun, frozen=True):
     stack_address: int
     stack: str
     maps: list[MapRecord]
+
+
+class Count(Noun, frozen=True):
+    """A line of the fault log: how often an instruction's reported access has happened so far."""
+
+    event: Literal["count"]
+    pid: int
+    pc: int
+    count: int
 
 
 def append(path: Path, event: Event) -> None:
@@ -126,12 +136,25 @@ def read_events(path: Path) -> list[Event]:
 
 def read_faults(path: Path) -> list[Fault]:
     """All whole lines of a fault log. A path with an escape that JSON lacks (an octal one) is read as it stands."""
-    return [codec.decode(re.sub(rb"\\([0-7]{3})", rb"\\\\\1", line), Fault) for line in _whole_lines(path)]
+    return [codec.decode(re.sub(rb"\\([0-7]{3})", rb"\\\\\1", line), Fault) for line in _fault_lines(path)]
+
+
+def read_counts(path: Path) -> dict[int, int]:
+    """Program counter -> how often its access was reported, at least: counts are written when they double."""
+    lines = [codec.decode(line, Count) for line in _whole_lines(path) if line.startswith(_COUNT)]
+    return {line.pc: max(other.count for other in lines if other.pc == line.pc) for line in lines}
 
 
 def count_faults(path: Path) -> int:
     """How many whole records a fault log has."""
-    return len(_whole_lines(path))
+    return len(_fault_lines(path))
+
+
+_COUNT = b'{"event":"count"'
+
+
+def _fault_lines(path: Path) -> list[bytes]:
+    return [line for line in _whole_lines(path) if not line.startswith(_COUNT)]
 
 
 def _whole_lines(path: Path) -> list[bytes]:

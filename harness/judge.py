@@ -83,6 +83,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     evidence: str
     transcript: Path | None
     identity: str
+    count: int = 1
+    """How often: under the policy audit one sighting stands for all the times an instruction did it."""
 
 
 def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict]]:
@@ -176,10 +178,12 @@ def _cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: 
     explained = {event.test for event in guests if _killed_from_outside(event)}
     explained |= {event.name for event in guests if _killed_from_outside(event)}
     for guest in sorted(path for path in cell.glob("guest-*") if path.is_dir()):
+        counts = events.read_counts(guest / "faults.jsonl")
         for number, fault in enumerate(events.read_faults(guest / "faults.jsonl")):
             test = next((t for t in tests if t.guest == guest.name and t.fault_from <= number < t.fault_to), None)
             before = events.read_faults(guest / "faults.jsonl")[:number]
-            sightings.append(_from_fault(run, record, guest, fault, test, before))
+            sighting = _from_fault(run, record, guest, fault, test, before)
+            sightings.append(msgspec.structs.replace(sighting, count=counts.get(fault.pc, 1)))
             if test:
                 explained.add(test.name)
             explained.add(guest.name)
@@ -207,8 +211,8 @@ def _from_fault(
     table = symbols.Symbols(run.triples[record.target], run.binaries[record.target])
     frames = table.backtrace(fault, machine)
     instruction = symbols.disassemble(fault, machine)
-    name = signal.Signals(fault.signal).name
-    misaligned = fault.signal == signal.SIGBUS and fault.code == BUS_ADRALN
+    name = signal.Signals(fault.signal).name if fault.signal else "access"
+    misaligned = fault.event == "access" or (fault.signal == signal.SIGBUS and fault.code == BUS_ADRALN)
     in_handler = any(earlier.pid == fault.pid and earlier.handled for earlier in before)
     kind = "alignment" if misaligned else name.lower()
     if in_handler:
@@ -364,7 +368,7 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         replay=reproducer,
         known="",
         witnesses=witnesses,
-        occurrences=len(group),
+        occurrences=sum(one.count for one in group),
     )
 
 

@@ -33,6 +33,8 @@ class Policy(StrEnum):
 
     SIGNAL = "signal"
     """The kernel's fixup is off: the program gets SIGBUS. The default."""
+    AUDIT = "audit"
+    """The access succeeds and is reported: every misaligned site of a run is listed, not only the first."""
     FIXUP = "fixup"
     """Every plain access succeeds, as if the kernel repaired all of them."""
     STRICT = "strict"

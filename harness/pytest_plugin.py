@@ -177,9 +177,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         from harness.canary import expectations  # noqa: PLC0415 - only the canary suite needs it
 
         cases = expectations(run.cell.runner.target, run.cell.runner.policy) if run else []
-        metafunc.parametrize(
-            "canary_case", cases, ids=[f"{name}-{'traps' if trap else 'passes'}" for name, trap in cases]
-        )
+        metafunc.parametrize("canary_case", cases, ids=[f"{name}-{expected}" for name, expected in cases])
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from harness.canary import outcome
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.canary import Expected
     from harness.cell import CellSpec
 
 
-def test_canary(cell: CellSpec, canary_case: tuple[str, bool]) -> None:
-    name, must_trap = canary_case
+def test_canary(cell: CellSpec, canary_case: tuple[str, Expected], tmp_path: Path) -> None:
+    name, expected = canary_case
     assert cell.canary is not None
-    expected = "trap" if must_trap else "done"
-    actual = outcome(cell.canary, cell.runner, name)
+    actual = outcome(cell.canary, cell.runner, name, tmp_path / "faults.jsonl")
     assert actual == expected, f"{name} on {cell.runner.target.name}: expected {expected}, got {actual}"

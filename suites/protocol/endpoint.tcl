@@ -115,13 +115,13 @@ proc ::endpoint::pause {} {
     return
 }
 
-# Runs a script until it returns true. Throws when it has not within the deadline.
-proc ::endpoint::until {script} {
+# Waits until an expression is true. Throws RESP TIMEOUT when it is not within the deadline.
+proc ::endpoint::until {expression} {
     variable told
     set end [expr {[clock milliseconds] + round(1000 * $told(deadlineSeconds))}]
-    while {![uplevel 1 $script]} {
+    while {![uplevel 1 [list expr $expression]]} {
         if {[clock milliseconds] > $end} {
-            throw {RESP TIMEOUT} "not true within $told(deadlineSeconds) seconds: [string trim $script]"
+            throw {RESP TIMEOUT} "not true within $told(deadlineSeconds) seconds: [string trim $expression]"
         }
         after 2 {set ::endpoint::turn 1}
         vwait ::endpoint::turn
@@ -269,6 +269,8 @@ proc ::endpoint::HasCommand {command} {
 }
 
 # A reply to HELLO 3 that is a map is what it means to have RESP3.
-::endpoint::constraint resp3 {
-    expr {[lindex [call HELLO 3] 0] eq "map"}
+namespace eval ::endpoint {
+    constraint resp3 {
+        expr {[lindex [call HELLO 3] 0] eq "map"}
+    }
 }

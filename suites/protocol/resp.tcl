@@ -35,7 +35,7 @@ namespace eval ::resp {
 
     # A piece no larger than the free space that the kernel promises when it calls a socket writable. Tcl then never
     # holds back output of its own, which `exit` would try to flush, for ever, to a server that hangs.
-    variable pieceBytes 4096
+    variable pieceBytes 65536
 }
 
 # Connects to an endpoint. Every later operation on the connection may take up to deadlineSeconds (a number, fractions

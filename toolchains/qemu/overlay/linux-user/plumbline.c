@@ -1,10 +1,12 @@
 /*
  * Plumbline's changes to user-mode QEMU: the alignment policy's option, and a log of faults.
  *
- * A fault record holds what an offline reader needs to say where a program stood when a synchronous
- * signal hit it: registers, the instruction's bytes, a slice of the stack and the map of loaded objects.
- * It is written by the faulting process itself, so forked children and threads are covered, and it is
- * one write() of one line to a file opened with O_APPEND, so that records of several processes do not mix.
+ * A record holds what an offline reader needs to say where a program stood when a synchronous signal hit it
+ * (event "fault"), or when it made a misaligned access that is only to be reported (event "access"): registers,
+ * the instruction's bytes, a slice of the stack and the map of loaded objects. It is written by the process
+ * concerned, so forked children and threads are covered, and it is one write() of one line to a file opened
+ * with O_APPEND, so that records of several processes do not mix. A reported access is recorded in full the
+ * first time, and its count whenever that has doubled (event "count"), because a killed process tells nothing.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -18,12 +20,14 @@
 #include "user/page-protection.h"
 #include "exec/gdbstub.h"
 #include "exec/cpu-common.h"
+#include "tcg/insn-start-words.h"
 #include "tcg/plumbline.h"
 #include "plumbline.h"
 
 enum { REGISTERS_LOGGED = 96, STACK_LOGGED = 16 * KiB, INSTRUCTION_LOGGED = 16 };
 
 static int fault_log = -1;
+static bool reporting;
 
 void plumbline_set_alignment(const char *policy)
 {
@@ -35,6 +39,10 @@ void plumbline_set_alignment(const char *policy)
         const char *name = equals ? equals + 1 : *word;
         int rule = -1, first = 0, last = 4;
 
+        if (g_str_equal(*word, "report")) {
+            reporting = true;
+            continue;
+        }
         for (int i = 0; i < ARRAY_SIZE(names); i++) {
             if (g_str_equal(name, names[i])) {
                 rule = i;
@@ -45,7 +53,7 @@ void plumbline_set_alignment(const char *policy)
             first = last = is_power_of_2(size) && size <= 16 ? ctz32(size) : -1;
         }
         if (rule < 0 || first < 0) {
-            error_report("-alignment: '%s' is neither RULE nor SIZE=RULE "
+            error_report("-alignment: '%s' is neither RULE nor SIZE=RULE nor report "
                          "(RULE: arch, fixup, trap; SIZE: 1, 2, 4, 8, 16)", *word);
             exit(EXIT_FAILURE);
         }
@@ -115,25 +123,28 @@ static void append_maps(GString *line)
     free_self_maps(maps);
 }
 
-void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
+static void write_line(GString *line)
+{
+    if (write(fault_log, line->str, line->len) != line->len) {
+        error_report("-fault-log: a record was cut short: %s", strerror(errno));
+    }
+}
+
+static void write_record(CPUArchState *env, const char *event, vaddr pc, int host_sig, int code, uint64_t address,
                          const char *access, bool handled)
 {
     CPUState *cpu = env_cpu(env);
-    vaddr pc = cpu->cc->get_pc(cpu);
 
-    if (fault_log < 0) {
-        return;
-    }
 #ifdef TARGET_SPARC
     /* Callers' registers live in windows until they are spilled, as the kernel does before a signal. */
     flush_windows(env);
 #endif
     vaddr stack = get_sp_from_cpustate(env);
     g_autoptr(GString) line = g_string_sized_new(4 * STACK_LOGGED);
-    g_string_printf(line, "{\"event\":\"fault\",\"pid\":%d,\"tid\":%d,\"signal\":%d,\"code\":%d,"
+    g_string_printf(line, "{\"event\":\"%s\",\"pid\":%d,\"tid\":%d,\"signal\":%d,\"code\":%d,"
                     "\"address\":%" PRIu64 ",\"access\":\"%s\",\"handled\":%s,\"pc\":%" PRIu64
                     ",\"instruction\":\"",
-                    getpid(), gettid(), target_to_host_signal(sig), code, address, access,
+                    event, getpid(), gettid(), host_sig, code, address, access,
                     handled ? "true" : "false", (uint64_t)pc);
     append_memory(line, cpu, pc, INSTRUCTION_LOGGED);
     g_string_append(line, "\",\"registers\":[");
@@ -150,7 +161,55 @@ void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
     g_string_append(line, "\",\"maps\":[");
     append_maps(line);
     g_string_append(line, "]}\n");
-    if (write(fault_log, line->str, line->len) != line->len) {
-        error_report("-fault-log: a record was cut short: %s", strerror(errno));
+    write_line(line);
+}
+
+void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
+                         const char *access, bool handled)
+{
+    CPUState *cpu = env_cpu(env);
+
+    if (fault_log >= 0) {
+        write_record(env, "fault", cpu->cc->get_pc(cpu), target_to_host_signal(sig), code, address, access, handled);
     }
+}
+
+/* How often each instruction has made a reported access. */
+static uint64_t count_access(vaddr pc)
+{
+    static GMutex lock;
+    static GHashTable *counts;
+
+    g_mutex_lock(&lock);
+    if (!counts) {
+        counts = g_hash_table_new(g_direct_hash, g_direct_equal);
+    }
+    gpointer key = (gpointer)(uintptr_t)pc;
+    uintptr_t count = (uintptr_t)g_hash_table_lookup(counts, key) + 1;
+    g_hash_table_insert(counts, key, (gpointer)count);
+    g_mutex_unlock(&lock);
+    return count;
+}
+
+bool plumbline_report(CPUState *cpu, uint64_t address, bool is_store, uintptr_t host_pc)
+{
+    uint64_t data[TARGET_INSN_START_WORDS];
+
+    if (!reporting || fault_log < 0) {
+        return false;
+    }
+    /* The first word of a translated instruction's state is its address, on every target that is built here. */
+    vaddr pc = cpu_unwind_state_data(cpu, host_pc, data) ? data[0] : cpu->cc->get_pc(cpu);
+    uint64_t count = count_access(pc);
+
+    if (count == 1) {
+        write_record(cpu_env(cpu), "access", pc, 0, 0, address, is_store ? "store" : "load", false);
+    } else if (is_power_of_2(count)) {
+        g_autoptr(GString) line = g_string_new(NULL);
+
+        g_string_printf(line, "{\"event\":\"count\",\"pid\":%d,\"pc\":%" PRIu64 ",\"count\":%" PRIu64 "}\n",
+                        getpid(), (uint64_t)pc, count);
+        write_line(line);
+    }
+    return true;
 }

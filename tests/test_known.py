@@ -1,0 +1,83 @@
+"""The known list matches by globs, only where it says, and only until its last day."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+import fakes
+import pytest
+
+from harness.errors import UsageError
+from harness.known import KnownFinding, KnownList, load_known, match, remarks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TODAY = datetime.date(2026, 11, 21)
+
+
+def listed(
+    *, name: str = "alignment-bitop*", server: str = "redis-3.*", targets: tuple[str, ...] = ("armv*",), days: int = 0
+) -> KnownList:
+    found = KnownFinding(
+        id=name, server=server, targets=list(targets), reason="why", expires=TODAY + datetime.timedelta(days=days)
+    )
+    return KnownList(findings=[found])
+
+
+@pytest.mark.parametrize(
+    ("finding", "server", "targets", "matches"),
+    [
+        ("alignment-bitopCommand-load", "redis-3.2.6", ["armv5"], True),
+        ("alignment-bitopCommand-load", "redis-3.2.6", ["armv5", "armv6"], True),
+        ("alignment-bitopCommand-load", "redis-3.2.6", ["armv5", "sparc64"], False),
+        ("alignment-bitopCommand-load", "redis-7.0.15", ["armv5"], False),
+        ("alignment-murmur32-load", "redis-3.2.6", ["armv5"], False),
+    ],
+)
+def test_an_entry_covers_a_finding_only_where_all_of_it_matches(
+    finding: str, server: str, targets: list[str], *, matches: bool
+) -> None:
+    assert matches == (match(listed(), finding, server, targets, TODAY) is not None)
+
+
+def test_several_patterns_cover_several_targets() -> None:
+    known = listed(targets=("armv*", "sparc64"))
+    assert match(known, "alignment-bitop-load", "redis-3.2.6", ["armv5", "sparc64"], TODAY) is not None
+
+
+@pytest.mark.parametrize(("days", "counts"), [(-1, False), (0, True), (1, True)])
+def test_the_last_day_is_included(days: int, *, counts: bool) -> None:
+    assert counts == (match(listed(days=days), "alignment-bitop-load", "redis-3.2.6", ["armv5"], TODAY) is not None)
+
+
+def test_remarks_concern_only_this_runs_server_and_targets() -> None:
+    assert [] == remarks(listed(days=-1), [], "redis-7.0.15", ["armv5"], TODAY)
+    assert [] == remarks(listed(days=-1), [], "redis-3.2.6", ["sparc64"], TODAY)
+    assert 1 == len(remarks(listed(days=-1), [], "redis-3.2.6", ["armv5"], TODAY))  # noqa: SIM300
+
+
+def test_a_seen_entry_is_not_remarked() -> None:
+    assert [] == remarks(listed(), ["alignment-bitop-load"], "redis-3.2.6", ["armv5"], TODAY)
+
+
+def test_the_projects_own_list_is_valid() -> None:
+    assert isinstance(load_known(), KnownList)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("findigns = []\n", "'findings' is the nearest known key"),
+        ('[[findings]]\nid = "a"\nserver = "b"\ntargets = []\nreason = "c"\n', "expires"),
+        (
+            '[[findings]]\nid = "a"\nserver = "b"\ntargets = []\nreason = "c"\nexpires = "soon"\n',
+            "expires",
+        ),
+    ],
+)
+def test_a_list_that_is_not_valid_is_a_usage_error_that_names_the_key(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_known(fakes.write(tmp_path / "known.toml", text))
+    assert told in str(caught.value)

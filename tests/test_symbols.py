@@ -1,0 +1,187 @@
+"""Stored fault records become instructions and access shapes; what is not known stays unknown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import fakes
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import events
+from harness.symbols import Symbols, access_of, disassemble
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+THUMB = "30000000"
+"""CPSR with the T bit, little-endian."""
+ARM_STATE = "10000000"
+
+
+def registers(cpsr: str) -> list[str]:
+    return [*["00000000"] * 25, cpsr]
+
+
+# machine, CPSR, bytes in memory order, text, size whose alignment counts. Texts: binutils' objdump agrees.
+INSTRUCTIONS = [
+    ("arm", ARM_STATE, "001093e5", "ldr r1, [r3]", 4),
+    ("arm", ARM_STATE, "b010d3e1", "ldrh r1, [r3]", 2),
+    ("arm", ARM_STATE, "d000c1e1", "ldrd r0, r1, [r1]", 8),
+    ("arm", ARM_STATE, "0f0093e8", "ldm r3, {r0, r1, r2, r3}", 4),
+    ("arm", ARM_STATE, "0f002de9", "push {r0, r1, r2, r3}", 4),
+    ("arm", ARM_STATE, "000a93ed", "vldr s0, [r3]", 4),
+    ("arm", ARM_STATE, "000b93ed", "vldr d0, [r3]", 4),
+    ("arm", ARM_STATE, "9f0f93e1", "ldrex r0, [r3]", 4),
+    ("arm", ARM_STATE, "910f81e1", "strex r0, r1, [r1]", 4),
+    ("arm", ARM_STATE, "9f0fb3e1", "ldrexd r0, r1, [r3]", 8),
+    ("arm", ARM_STATE, "920001e1", "swp r0, r2, [r1]", 4),
+    # A condition is no size: ldr with "hi" and "hs" ends like ldrh begins.
+    ("arm", ARM_STATE, "00109385", "ldrhi r1, [r3]", 4),
+    ("arm", ARM_STATE, "00109325", "ldrhs r1, [r3]", 4),
+    ("arm", ARM_STATE, "b010d381", "ldrhhi r1, [r3]", 2),
+    ("arm", THUMB, "1968", "ldr r1, [r3]", 4),
+    ("arm", THUMB, "1988", "ldrh r1, [r3]", 2),
+    ("arm", THUMB, "d3f80010", "ldr.w r1, [r3]", 4),
+    ("arm", THUMB, "d3e90001", "ldrd r0, r1, [r3]", 8),
+    ("arm", THUMB, "93e80f00", "ldm.w r3, {r0, r1, r2, r3}", 4),
+    ("arm", THUMB, "53e8001f", "ldrex r1, [r3]", 4),
+    ("aarch64", "", "20004079", "ldrh w0, [x1]", 2),
+    ("aarch64", "", "207c5f48", "ldxrh w0, [x1]", 2),
+    ("aarch64", "", "207c5f88", "ldxr w0, [x1]", 4),
+    ("aarch64", "", "207c5fc8", "ldxr x0, [x1]", 8),
+    ("aarch64", "", "20fcdf88", "ldar w0, [x1]", 4),
+    ("aarch64", "", "20fcdfc8", "ldar x0, [x1]", 8),
+    ("aarch64", "", "20fc9fc8", "stlr x0, [x1]", 8),
+    ("aarch64", "", "200080b9", "ldrsw x0, [x1]", 4),
+    ("aarch64", "", "200040f9", "ldr x0, [x1]", 8),
+    ("aarch64", "", "200040bd", "ldr s0, [x1]", 4),
+    ("aarch64", "", "2000c03d", "ldr q0, [x1]", 16),
+    ("sparc64", "", "d2104000", "lduh [%g1], %o1", 2),
+    ("sparc64", "", "d2304000", "sth %o1, [%g1]", 2),
+    ("sparc64", "", "d2004000", "ld [%g1], %o1", 4),
+    ("sparc64", "", "d2204000", "st %o1, [%g1]", 4),
+    ("sparc64", "", "d2584000", "ldx [%g1], %o1", 8),
+    ("sparc64", "", "c1184000", "ldd [%g1], %f0", 8),
+    ("sparc32plus", "", "d2004000", "ld [%g1], %o1", 4),
+    ("sparc64", "", "d3e01008", "cas [%g0], %o0, %o1", 4),
+    ("sparc64", "", "d3f01008", "casx [%g0], %o0, %o1", 8),
+    ("sparc64", "", "d2784000", "swap [%g1], %o1", 4),
+    # SPARC V9 manual, A.27 and A.54: op 3, op3 0x03 and 0x07; GCC writes them for 32-bit programs.
+    ("sparc32plus", "", "d0184000", "ldd [%g1], %o0", 8),
+    ("sparc32plus", "", "d0384000", "std %o0, [%g1]", 8),
+]
+
+
+@pytest.mark.parametrize(("machine", "cpsr", "code", "text", "size"), INSTRUCTIONS, ids=[i[3] for i in INSTRUCTIONS])
+def test_an_instruction_is_named_and_its_size_known(machine: str, cpsr: str, code: str, text: str, size: int) -> None:
+    record = fakes.fault(instruction=code.ljust(32, "0"), registers=registers(cpsr), address=0x1003)
+    instruction = disassemble(record, machine)
+    assert instruction == text
+    access = access_of(record, instruction, machine)
+    assert (size, 0x1003 % size, "load") == (access.size_bytes, access.modulo, access.direction)
+
+
+@pytest.mark.parametrize(
+    ("machine", "cpsr", "code"),
+    [("arm", ARM_STATE, "4a58b791"), ("aarch64", "", "d2346522"), ("sparc64", "", "df6af1d8"), ("mips", "", "00112233")],
+)
+def test_bytes_that_are_no_instruction_are_shown_and_nothing_is_guessed(machine: str, cpsr: str, code: str) -> None:
+    record = fakes.fault(instruction=code, registers=registers(cpsr), address=0x100D)
+    instruction = disassemble(record, machine)
+    assert f".inst {code}" == instruction
+    access = access_of(record, instruction, machine)
+    assert (0, 13) == (access.size_bytes, access.modulo), "a size was read out of the bytes of no instruction"
+    assert str(access) == "load of unknown size at 13 mod 16"
+
+
+def test_an_access_reads_as_a_person_says_it() -> None:
+    record = fakes.fault(address=0x1003, access="store")
+    assert str(access_of(record, "str r1, [r3]", "arm")) == "store of 4 bytes at 3 mod 4"
+
+
+@given(
+    machine=st.sampled_from(["arm", "aarch64", "sparc64", "sparc32plus"]),
+    code=st.binary(min_size=0, max_size=16),
+    address=st.integers(0, 2**64 - 1),
+    thumb=st.booleans(),
+)
+def test_no_bytes_make_it_fail_and_the_residue_is_always_smaller_than_the_size(
+    machine: str, code: bytes, address: int, *, thumb: bool
+) -> None:
+    record = fakes.fault(
+        instruction=code.hex(), registers=registers(THUMB if thumb else ARM_STATE), address=address
+    )
+    access = access_of(record, disassemble(record, machine), machine)
+    assert access.size_bytes in {0, 1, 2, 4, 8, 16}
+    assert 0 <= access.modulo < (access.size_bytes or 16)
+
+
+@pytest.fixture
+def binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    fakes.fake_symbols(tmp_path / "bin", monkeypatch)
+    fakes.write(
+        tmp_path / "redis-server.lines",
+        "0x1000 bitopCommand /cache/work/9/tree/src/bitops.c:452\n"
+        "0x1100 luaS_newlstr /cache/work/9/tree/src/../deps/lua/src/lstring.c:87\n"
+        "0x1200 memcpy /build/glibc/string/memcpy.c:9\n"
+        "0x1300 main /cache/work/9/tree/src/server.c:7000\n",
+    )
+    return fakes.write(tmp_path / "redis-server", "no real binary\n")
+
+
+def mapped(path: Path) -> list[events.MapRecord]:
+    return [events.MapRecord(start=0, end=0x10000, offset=0, path=str(path))]
+
+
+@pytest.mark.parametrize(
+    ("pc", "function", "file", "line", "origin"),
+    [
+        (0x1000, "bitopCommand", "src/bitops.c", 452, "server"),
+        (0x1100, "luaS_newlstr", "deps/lua/src/lstring.c", 87, "bundled"),
+        (0x1200, "memcpy", "/build/glibc/string/memcpy.c", 9, "libc"),
+        (0x1F00, "??", "??", 0, "unknown"),
+        (0x20000, "??", "??", 0, "unknown"),
+    ],
+)
+def test_a_frame_has_its_place_in_the_tree_and_whose_code_it_is(
+    binary: Path, pc: int, function: str, file: str, line: int, origin: str
+) -> None:
+    (frame,) = Symbols("fake", str(binary)).frames(mapped(binary), pc)
+    assert (function, file, line, origin) == (frame.function, frame.file, frame.line, frame.origin)
+
+
+def test_a_library_is_named_where_it_has_no_lines(binary: Path, tmp_path: Path) -> None:
+    library = fakes.write(tmp_path / "libc.so.6", "no real library\n")
+    (frame,) = Symbols("fake", str(binary)).frames(mapped(library), 0x500)
+    assert ("libc.so.6", "libc") == (frame.file, frame.origin)
+
+
+def test_without_symbol_tools_the_function_is_unknown_and_nothing_fails(tmp_path: Path) -> None:
+    binary = fakes.write(tmp_path / "redis-server", "no real binary\n")
+    (frame,) = Symbols("no-such-triple", str(binary)).frames(mapped(binary), 0x1000)
+    assert ("??", 0) == (frame.function, frame.line)
+
+
+Machine = Literal["arm", "sparc32plus"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "text", "size"), [("arm", "ldr r1, [r3]", 4), ("sparc32plus", "ld [%g1], %o1", 4)]
+)
+def test_a_record_of_a_real_emulator_is_read(machine: Machine, text: str, size: int) -> None:
+    (record,) = events.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
+    assert (fakes.SIGBUS, fakes.ADRALN, "load", False) == (record.signal, record.code, record.access, record.handled)
+    assert text == disassemble(record, machine)
+    assert f"load of {size} bytes at 1 mod {size}" == str(access_of(record, text, machine))
+
+
+@pytest.mark.parametrize("machine", ["arm", "sparc32plus"])
+def test_the_function_of_a_real_record_is_found_in_the_symbol_table_alone(machine: str) -> None:
+    (record,) = events.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
+    binary = str(fakes.DATA / "stacks" / machine)
+    maps = [events.MapRecord(start=m.start, end=m.end, offset=m.offset, path=m.path.replace("@DATA@/" + machine, binary)) for m in record.maps]
+    (frame,) = Symbols("no-such-triple", binary).frames(maps, record.pc)
+    # The compiler inlined f into main.
+    assert frame.function == "main"

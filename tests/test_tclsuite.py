@@ -1,0 +1,60 @@
+"""tcltest exits 0 when tests fail: only its printed summary counts, and a missing one is a failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.tclsuite import TclFailedError, verdict
+
+PASSED = "runner.tcl:\tTotal\t41\tPassed\t1\tSkipped\t40\tFailed\t0\n"
+FAILED = """
+
+==== protocol-1.3 inline command FAILED
+==== Contents of test case:
+    ask PING
+---- Result was:
++PANG
+---- Result should have been (exact matching):
++PONG
+==== protocol-1.3 FAILED
+
+runner.tcl:\tTotal\t41\tPassed\t0\tSkipped\t40\tFailed\t1
+"""
+SKIPPED = "++++ protocol-1.4 SKIPPED: resp3\nrunner.tcl:\tTotal\t41\tPassed\t0\tSkipped\t41\tFailed\t0\n"
+
+
+def test_a_passed_test_passes() -> None:
+    verdict(PASSED, expired=False)
+
+
+def test_a_failed_test_fails_with_tcls_own_words() -> None:
+    with pytest.raises(TclFailedError) as caught:
+        verdict(FAILED, expired=False)
+    assert str(caught.value).startswith("==== protocol-1.3 inline command FAILED")
+    assert "+PANG" in str(caught.value)
+
+
+def test_a_test_whose_constraint_is_not_met_is_skipped_with_its_name() -> None:
+    with pytest.raises(pytest.skip.Exception, match="resp3"):
+        verdict(SKIPPED, expired=False)
+
+
+@pytest.mark.parametrize("output", ["", "ok\n", PASSED.split("Passed")[0], "couldn't open file\n"])
+def test_a_missing_summary_is_a_failure(output: str) -> None:
+    with pytest.raises(TclFailedError, match="no summary"):
+        verdict(output, expired=False)
+
+
+def test_no_test_at_all_is_a_failure() -> None:
+    with pytest.raises(TclFailedError, match="no test ran"):
+        verdict("x:\tTotal\t0\tPassed\t0\tSkipped\t0\tFailed\t0\n", expired=False)
+
+
+def test_more_tests_than_the_one_asked_for_are_a_failure() -> None:
+    with pytest.raises(TclFailedError):
+        verdict("x:\tTotal\t41\tPassed\t2\tSkipped\t39\tFailed\t0\n", expired=False)
+
+
+def test_a_deadline_that_passed_is_a_failure_whatever_was_printed() -> None:
+    with pytest.raises(TclFailedError, match="timed out"):
+        verdict(PASSED, expired=True)

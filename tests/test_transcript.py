@@ -1,0 +1,284 @@
+"""The recorder changes no byte and no close, and what it recorded can be read, kept and sent again."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import hiredis
+import pytest
+from fakes import chunk
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.transcript import Chunk, Recorder, load, save, send_again, unanswered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DEADLINE_SECONDS = 5.0
+
+
+class Server:
+    """A Unix-socket server in a thread: answers each received piece by a function; None closes the connection."""
+
+    def __init__(self, answer: Callable[[bytes], bytes | None], *, at_end: bytes = b"") -> None:
+        self.answer = answer
+        self.at_end = at_end
+        self.received: list[bytes] = []
+        # A Unix socket's path has at most 107 bytes, and pytest's folders can be deep.
+        self._folder = tempfile.TemporaryDirectory(prefix="plumbline-test-")
+        self.path = Path(self._folder.name) / "s"
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self.path))
+        self._listener.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._folder.cleanup()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+
+    def _talk(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            while piece := connection.recv(65536):
+                self.received.append(piece)
+                reply = self.answer(piece)
+                if reply is None:
+                    return
+                connection.sendall(reply)
+            connection.sendall(self.at_end)
+
+
+@contextlib.contextmanager
+def recorded(server: Server) -> Iterator[Recorder]:
+    recorder = Recorder(server.path)
+    try:
+        yield recorder
+    finally:
+        recorder.close()
+
+
+def connected(recorder: Recorder) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", recorder.port), timeout=DEADLINE_SECONDS)
+
+
+def read_to_end(client: socket.socket) -> bytes:
+    content = b""
+    while piece := client.recv(65536):
+        content += piece
+    return content
+
+
+def read_exactly(client: socket.socket, length: int) -> bytes:
+    content = b""
+    while len(content) < length and (piece := client.recv(length - len(content))):
+        content += piece
+    return content
+
+
+def of(recorder: Recorder, direction: str) -> bytes:
+    return b"".join(piece.content for piece in recorder.chunks() if piece.direction == direction)
+
+
+@pytest.mark.parametrize("length", [1, 17, 65536, 1_000_003])
+def test_bytes_are_forwarded_exactly_both_ways_and_recorded(length: int) -> None:
+    import random
+
+    content = random.Random(length).randbytes(length)
+    with Server(lambda piece: piece) as server, recorded(server) as recorder, connected(recorder) as client:
+        writer = threading.Thread(target=client.sendall, args=(content,))
+        writer.start()
+        assert content == read_exactly(client, length)
+        writer.join()
+        assert content == b"".join(server.received)
+        assert content == of(recorder, "request") == of(recorder, "reply")
+
+
+def test_a_client_that_only_shuts_its_sending_side_still_gets_its_replies() -> None:
+    with Server(lambda _: b"", at_end=b"late") as server, recorded(server) as recorder, connected(recorder) as client:
+        client.sendall(b"request")
+        client.shutdown(socket.SHUT_WR)
+        assert read_to_end(client) == b"late"
+
+
+def test_a_guest_that_closes_is_seen_as_a_close() -> None:
+    with Server(lambda _: None) as server, recorded(server) as recorder, connected(recorder) as client:
+        client.sendall(b"deadly")
+        assert read_to_end(client) == b""
+        assert of(recorder, "request") == b"deadly"
+
+
+def test_a_guest_that_is_gone_is_seen_as_a_close_and_the_recorder_lives_on(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "absent")
+    try:
+        for _ in range(2):
+            with connected(recorder) as client:
+                with contextlib.suppress(ConnectionResetError):
+                    assert client.recv(1) == b""
+    finally:
+        recorder.close()
+
+
+def test_close_drops_open_connections_and_stops_listening() -> None:
+    with Server(lambda piece: piece) as server:
+        recorder = Recorder(server.path)
+        with connected(recorder) as client:
+            client.sendall(b"x")
+            assert client.recv(1) == b"x"
+            recorder.close()
+            with contextlib.suppress(ConnectionResetError):
+                assert client.recv(1) == b""
+        with pytest.raises(OSError, match=r"refused|reset"):
+            connected(recorder)
+
+
+def test_connections_are_told_apart_and_begin_forgets() -> None:
+    with Server(lambda piece: piece) as server, recorded(server) as recorder:
+        with connected(recorder) as one, connected(recorder) as other:
+            for client, text in ((one, b"one"), (other, b"other")):
+                client.sendall(text)
+                assert text == read_exactly(client, len(text))
+        by_connection = {piece.content: piece.connection for piece in recorder.chunks() if piece.direction == "request"}
+        assert len(set(by_connection.values())) == 2
+        recorder.begin()
+        assert recorder.chunks() == []
+
+
+# Reading a transcript.
+
+
+def command(*words: str | bytes) -> bytes:
+    packed: bytes = hiredis.pack_command(words)
+    return packed
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ([], ""),
+        ([("request", command("PING")), ("reply", b"+PONG\r\n")], ""),
+        ([("request", command("BITOP", "AND", "c", "a"))], "BITOP AND c a"),
+        ([("request", command("SET", "a", "b") + command("GET", "a")), ("reply", b"+OK\r\n")], "GET a"),
+        ([("request", command("A") + command("B") + command("C")), ("reply", b"-ERR x\r\n")], "B"),
+        ([("request", command("A")[:5]), ("request", command("A")[5:])], "A"),
+        ([("request", command("A") + command("B")[:4]), ("reply", b"+OK\r\n")], ""),
+        ([("request", command("A") + command("B")), ("reply", b"$3\r\nab")], "A"),
+        ([("request", command("A") + command("B")), ("reply", b"*2\r\n:1\r\n:2\r\n")], "B"),
+        ([("request", command("A") + command("B")), ("reply", b"$-1\r\n")], "B"),
+        # RESP3's false is a reply as any other.
+        ([("request", command("A") + command("B")), ("reply", b"#f\r\n")], "B"),
+        ([("request", command("A") + command("B")), ("reply", b"#f\r\n:1\r\n")], ""),
+        ([("request", b"\x00garbage\r\n")], ""),
+    ],
+)
+def test_the_first_request_without_a_reply_is_named(pieces: list[tuple[str, bytes]], expected: str) -> None:
+    chunks = [chunk("request" if direction == "request" else "reply", content) for direction, content in pieces]
+    assert expected == unanswered(chunks)
+
+
+def test_of_several_connections_the_one_that_spoke_last_counts() -> None:
+    chunks = [
+        chunk("request", command("BLPOP", "q", "0"), connection=1),
+        chunk("request", command("BITPOS", "k", "1"), connection=2),
+    ]
+    assert unanswered(chunks) == "BITPOS k 1"
+
+
+def test_a_long_or_binary_argument_is_shortened_and_escaped() -> None:
+    text = unanswered([chunk("request", command("SET", b"\x00 k", b"x" * 5000))])
+    assert text.startswith('SET "\\x00 k" "xxx')
+    assert text.endswith("…(5000 bytes)")
+    assert len(text) < 120
+
+
+CHUNKS = st.lists(
+    st.builds(
+        lambda direction, content, connection: chunk(
+            "request" if direction else "reply", content, connection=connection
+        ),
+        st.booleans(),
+        st.binary(),
+        st.integers(1, 9),
+    )
+)
+
+
+@given(CHUNKS)
+def test_what_is_saved_is_loaded(chunks: list[Chunk]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "transcript.jsonl"
+        save(path, chunks)
+        assert chunks == load(path)
+
+
+@given(CHUNKS)
+def test_any_transcript_can_be_read(chunks: list[Chunk]) -> None:
+    assert isinstance(unanswered(chunks), str)
+
+
+# Sending again.
+
+
+def test_the_recorded_requests_are_sent_again_in_order_each_after_its_replies() -> None:
+    with Server(lambda piece: b"<" + piece + b">") as server, recorded(server) as recorder:
+        with connected(recorder) as client:
+            for word in (b"one", b"two", b"three"):
+                client.sendall(word)
+                assert b"<" + word + b">" == read_exactly(client, len(word) + 2)
+        chunks = recorder.chunks()
+        server.received.clear()
+        recorder.begin()
+        send_again(recorder.port, chunks, reply_seconds=0.4)
+        assert server.received == [b"one", b"two", b"three"]
+
+
+def test_sending_again_keeps_connections_apart() -> None:
+    answers = {b"a": b"A", b"b": b"B"}
+    chunks = [
+        chunk("request", b"a", connection=4),
+        chunk("request", b"b", connection=7),
+        chunk("reply", b"B", connection=7),
+        chunk("reply", b"A", connection=4),
+    ]
+    with Server(lambda piece: answers[piece]) as server, recorded(server) as recorder:
+        send_again(recorder.port, chunks, reply_seconds=0.4)
+        assert {piece.connection for piece in recorder.chunks()} == {1, 2}
+        assert sorted(server.received) == [b"a", b"b"]
+
+
+def test_sending_again_ends_early_when_the_guest_dies() -> None:
+    chunks = [chunk("request", b"deadly"), chunk("reply", b"+OK\r\n"), chunk("request", b"never")]
+    with Server(lambda _: None) as server, recorded(server) as recorder:
+        started = time.monotonic()
+        send_again(recorder.port, chunks, reply_seconds=DEADLINE_SECONDS)
+        assert server.received == [b"deadly"]
+        assert time.monotonic() - started < DEADLINE_SECONDS
+
+
+def test_a_reply_that_does_not_come_does_not_stop_the_sending() -> None:
+    chunks = [chunk("request", b"one"), chunk("reply", b"+OK\r\n"), chunk("request", b"two")]
+    with Server(lambda _: b"") as server, recorded(server) as recorder:
+        send_again(recorder.port, chunks, reply_seconds=0.2)
+        assert b"onetwo" == b"".join(server.received)  # noqa: SIM300
+
+
+def test_sending_to_nobody_ends_without_an_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    send_again(port, [chunk("request", b"x")], reply_seconds=0.2)
