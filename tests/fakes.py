@@ -100,7 +100,7 @@ def fake_symbols(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = """#!/bin/sh
 while [ $# -gt 0 ]; do case $1 in -e) binary=$2; shift 2;; -*) shift;; *) break;; esac; done
 for address; do
-    found=$(grep "^$address " "$binary.lines")
+    found=$(grep "^$address " "$binary.lines" 2>/dev/null)
     if [ -n "$found" ]; then set -- $found; printf '%s\\n%s\\n' "$2" "$3"; else printf '??\\n??:0\\n'; fi
 done
 """
@@ -178,6 +178,7 @@ class StoredRun:
         guest: str = "",
         faults: tuple[int, int] = (0, 0),
         command: str = "",
+        blocked: bool = False,
         transcript: bytes = b"",
     ) -> None:
         """One test's result."""
@@ -195,7 +196,8 @@ class StoredRun:
             guest=guest,
             fault_from=faults[0],
             fault_to=faults[1],
-            command=command,
+            unanswered=(command,) if command else (),
+            blocked=blocked,
             transcript=kept,
         )
         events.append(self.cell(target, suite) / "events.jsonl", event)

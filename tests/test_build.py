@@ -6,7 +6,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import fakes
 import msgspec
 import pytest
 
@@ -14,6 +13,7 @@ from harness.build import Builder, BuildFailedError
 from harness.errors import ExitCode, InfrastructureError
 from harness.source import open_tree
 from harness.store import Store
+from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,9 +83,7 @@ def test_the_second_build_is_a_cache_hit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["source", "optimisation", "target", "compiler"])
-def test_a_build_is_made_anew_when_it_would_differ(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
+def test_a_build_is_made_anew_when_it_would_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     first = build(tmp_path, tree)
     name, optimisation = "armv5", "O2"

@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import fakes
 import pytest
 
 from harness.errors import InfrastructureError
 from harness.fetch import Fetcher, extract
 from harness.model import Place, Server
 from harness.store import Store
+from tests import fakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 PLACES = [
     Place(registry="pypi", package="one", file="one-1.tar.gz", version="1"),
@@ -145,9 +145,7 @@ def test_a_servers_tree_is_unpacked_recognised_and_named_by_its_pin(
     tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
 ) -> None:
     registry["one"] = GOOD
-    server = Server(
-        name="redis-7.0.15", family="redis", version="7.0.15", sha256=GOOD_HASH, note="", places=PLACES[:1]
-    )
+    server = Server(name="redis-7.0.15", family="redis", version="7.0.15", sha256=GOOD_HASH, note="", places=PLACES[:1])
     tree = fetcher(tmp_path).server(server)
     assert (tree.name, tree.family, tree.version, tree.digest) == ("redis-7.0.15", "redis", (7, 0, 15), GOOD_HASH)
     assert (tree.path / "src" / "version.h").read_bytes() == VERSION_H
@@ -196,11 +194,11 @@ def test_links_inside_the_tree_work(tmp_path: Path) -> None:
 
 
 ESCAPES: dict[str, Callable[[Path], list[tuple[tarfile.TarInfo, bytes]]]] = {
-    "dots": lambda root: [(member("top/../../evil"), b"evil")],
-    "dots below": lambda root: [(member("top/src/../../../evil"), b"evil")],
+    "dots": lambda _: [(member("top/../../evil"), b"evil")],
+    "dots below": lambda _: [(member("top/src/../../../evil"), b"evil")],
     "absolute": lambda root: [(member(f"{root}/evil"), b"evil")],
     "absolute below": lambda root: [(member(f"top/{root}/evil"), b"evil")],
-    "symlink out": lambda root: [
+    "symlink out": lambda _: [
         (member("top/out", type=tarfile.SYMTYPE, linkname="../.."), b""),
         (member("top/out/evil"), b"evil"),
     ],
@@ -208,7 +206,7 @@ ESCAPES: dict[str, Callable[[Path], list[tuple[tarfile.TarInfo, bytes]]]] = {
         (member("top/out", type=tarfile.SYMTYPE, linkname=str(root)), b""),
         (member("top/out/evil"), b"evil"),
     ],
-    "hard link out": lambda root: [
+    "hard link out": lambda _: [
         (member("top/out", type=tarfile.LNKTYPE, linkname="top/../../secret"), b""),
         (member("top/out"), b"evil"),
     ],

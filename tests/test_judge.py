@@ -6,9 +6,7 @@ import datetime
 import random
 from typing import TYPE_CHECKING
 
-import fakes
 import pytest
-from fakes import StoredRun, fault
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +15,8 @@ from harness.check import conclude
 from harness.errors import ExitCode, UsageError
 from harness.judge import Judgement, Reproducer, judge
 from harness.model import Finding, Verdict
+from tests import fakes
+from tests.fakes import StoredRun, fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,19 +76,19 @@ def test_a_run_whose_canaries_and_tests_passed_is_pass(tmp_path: Path, run: Stor
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
     run.guest("armv5", "bitops", "guest-1", end="stopped")
     judgement, code = concluded(tmp_path, run)
-    assert ("PASS", ExitCode.PASS, []) == (judgement.verdict, code, judgement.findings)
-    assert ["PASS", "PASS"] == [cell.verdict for cell in judgement.cells]
+    assert (judgement.verdict, code, judgement.findings) == ("PASS", ExitCode.PASS, [])
+    assert [cell.verdict for cell in judgement.cells] == ["PASS", "PASS"]
 
 
 def test_nothing_recorded_is_unknown(tmp_path: Path, run: StoredRun) -> None:
     judgement, code = concluded(tmp_path, run)
-    assert ("UNKNOWN", ExitCode.INCONCLUSIVE) == (judgement.verdict, code)
+    assert (judgement.verdict, code) == ("UNKNOWN", ExitCode.INCONCLUSIVE)
     assert judgement.cells[1].reason == "no test recorded a result"
 
 
 def test_a_run_without_cells_is_unknown(tmp_path: Path) -> None:
     judgement, code = concluded(tmp_path, StoredRun(tmp_path / "run", targets=(), suites=()))
-    assert ("UNKNOWN", ExitCode.INCONCLUSIVE) == (judgement.verdict, code)
+    assert (judgement.verdict, code) == ("UNKNOWN", ExitCode.INCONCLUSIVE)
 
 
 def test_tests_that_were_all_skipped_are_unknown(run: StoredRun) -> None:
@@ -139,7 +139,7 @@ def test_a_fault_without_canaries_to_trust_is_unknown_but_still_shown(tmp_path: 
     stored.canary("armv5", outcome="failed", message="load-word@1: expected trap, got done")
     a_fault(stored)
     findings, verdicts = judged(stored)
-    assert ("UNKNOWN", 1) == (verdicts["armv5/bitops"], len(findings))
+    assert (verdicts["armv5/bitops"], len(findings)) == ("UNKNOWN", 1)
 
 
 @pytest.mark.parametrize("kind", ["deadline", "crash"])
@@ -173,20 +173,20 @@ def test_a_misaligned_access_is_a_finding_with_its_place_and_its_trigger(tmp_pat
     a_fault(run)
     judgement, code = concluded(tmp_path, run)
     (finding,) = judgement.findings
-    assert ("FAIL", ExitCode.FINDINGS) == (judgement.verdict, code)
-    assert ("alignment", "bitopCommand", "src/bitops.c", 93) == (
+    assert (judgement.verdict, code) == ("FAIL", ExitCode.FINDINGS)
+    assert (
         finding.kind,
         finding.function,
         finding.file,
         finding.line,
-    )
-    assert ("ldr r1, [r3]", "load of 4 bytes at 1 mod 4") == (finding.instruction, finding.access)
-    assert ("server", ["armv5"], "BITOP AND c a b", 1) == (
+    ) == ("alignment", "bitopCommand", "src/bitops.c", 93)
+    assert (finding.instruction, finding.access) == ("ldr r1, [r3]", "load of 4 bytes at 1 mod 4")
+    assert (
         finding.origin,
         finding.targets,
         finding.command,
         finding.occurrences,
-    )
+    ) == ("server", ["armv5"], "BITOP AND c a b", 1)
     assert finding.title == "misaligned load in bitopCommand"
     assert "armv5/bitops/guest-1/faults.jsonl" == finding.witnesses[0].evidence  # noqa: SIM300
 
@@ -210,8 +210,8 @@ def test_the_same_function_on_two_targets_is_one_finding_with_two_witnesses(tmp_
         stored.canary(name)
         a_fault(stored, target=name)
     (finding,) = judged(stored)[0]
-    assert (["armv5", "sparc64"], 2) == (finding.targets, finding.occurrences)
-    assert ["armv5", "sparc64"] == [witness.target for witness in finding.witnesses]
+    assert (finding.targets, finding.occurrences) == (["armv5", "sparc64"], 2)
+    assert [witness.target for witness in finding.witnesses] == ["armv5", "sparc64"]
 
 
 def test_a_load_and_a_store_in_one_function_are_two_findings(run: StoredRun) -> None:
@@ -228,7 +228,7 @@ def test_a_fault_during_a_passed_test_is_still_a_finding(run: StoredRun) -> None
     run.test("armv5", "bitops", "test_bgsave", guest="guest-1", faults=(0, 1), command="BGSAVE")
     run.guest("armv5", "bitops", "guest-1", end="stopped")
     findings, verdicts = judged(run)
-    assert ["alignment-rdbSaveBackground-load"] == [finding.id for finding in findings]
+    assert [finding.id for finding in findings] == ["alignment-rdbSaveBackground-load"]
     assert verdicts["armv5/bitops"] == "FAIL"
 
 
@@ -236,14 +236,14 @@ def test_a_fault_that_no_test_claims_is_still_a_finding(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "serverCron")))
     findings, verdicts = judged(run)
-    assert (["alignment-serverCron-load"], "FAIL") == ([f.id for f in findings], verdicts["armv5/bitops"])
+    assert ([f.id for f in findings], verdicts["armv5/bitops"]) == (["alignment-serverCron-load"], "FAIL")
 
 
 def test_a_fault_of_no_known_place_is_a_finding_that_does_not_guess(run: StoredRun) -> None:
     run.place("armv5", "other")
     run.fault("armv5", "bitops", "guest-1", fault(pc=0xFFF0))
     (finding,) = judged(run)[0]
-    assert ("??", 0) == (finding.function, finding.line)
+    assert (finding.function, finding.line) == ("??", 0)
 
 
 def test_a_segmentation_fault_after_a_handled_one_in_the_same_process_is_the_crash_handlers(run: StoredRun) -> None:
@@ -251,7 +251,7 @@ def test_a_segmentation_fault_after_a_handled_one_in_the_same_process_is_the_cra
     run.fault("armv5", "bitops", "guest-1", fault(pc=first, handled=True))
     run.fault("armv5", "bitops", "guest-1", fault(pc=second, number=fakes.SIGSEGV, code=1, access=""))
     findings = judged(run)[0]
-    assert ["alignment-bitopCommand-load", "crash-handler-sigsegv-logStackTrace"] == [f.id for f in findings]
+    assert [f.id for f in findings] == ["alignment-bitopCommand-load", "crash-handler-sigsegv-logStackTrace"]
     assert "while the crash handler ran" in findings[1].title
 
 
@@ -265,13 +265,13 @@ def test_a_segmentation_fault_in_another_process_is_its_own(run: StoredRun) -> N
 def test_a_bus_error_that_is_not_of_alignment_is_not_called_so(run: StoredRun) -> None:
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "f"), code=2))
     (finding,) = judged(run)[0]
-    assert ("sigbus", "SIGBUS in f", "") == (finding.kind, finding.title, finding.access)
+    assert (finding.kind, finding.title, finding.access) == ("sigbus", "SIGBUS in f", "")
 
 
 def test_a_server_that_does_not_compile_is_a_finding(run: StoredRun) -> None:
     run.problem("armv5", "bitops", "redis-3.2.6 does not compile for armv5: x.c:3:5: error: boom", "build")
     findings, verdicts = judged(run)
-    assert (["build"], "FAIL") == ([f.kind for f in findings], verdicts["armv5/bitops"])
+    assert ([f.kind for f in findings], verdicts["armv5/bitops"]) == (["build"], "FAIL")
     assert "x.c:3:5: error: boom" in findings[0].title
 
 
@@ -288,7 +288,7 @@ def test_a_server_that_compiles_nowhere_is_one_finding(tmp_path: Path) -> None:
 def test_a_wrong_reply_is_a_finding_named_after_its_test(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop.py::test_and[3]", outcome="failed", message="BITOP AND: b'a' != b'b'\nmore")
     (finding,) = judged(run)[0]
-    assert ("wrong-result", "test_bitop.py::test_and[3]: BITOP AND: b'a' != b'b'") == (finding.kind, finding.title)
+    assert (finding.kind, finding.title) == ("wrong-result", "test_bitop.py::test_and[3]: BITOP AND: b'a' != b'b'")
     assert "wrong-result-test_bitop.py_test_and_3" == finding.id  # noqa: SIM300
 
 
@@ -296,14 +296,14 @@ def test_a_hang_is_a_finding_and_its_failed_test_is_no_second_one(run: StoredRun
     run.test("armv5", "bitops", "test_bitop", outcome="failed", message="TimeoutError: timed out", guest="guest-1")
     run.guest("armv5", "bitops", "guest-1", end="hang", detail="no reply within 75 s", test="test_bitop")
     findings = judged(run)[0]
-    assert [("hang", "the server hung in test_bitop: no reply within 75 s")] == [(f.kind, f.title) for f in findings]
+    assert [(f.kind, f.title) for f in findings] == [("hang", "the server hung in test_bitop: no reply within 75 s")]
 
 
 def test_a_crash_without_a_fault_record_is_a_finding(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop", outcome="failed", message="closed by the server", guest="guest-1")
     run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGABRT", test="test_bitop")
     findings = judged(run)[0]
-    assert [("crash", "the server ended in test_bitop: killed by SIGABRT")] == [(f.kind, f.title) for f in findings]
+    assert [(f.kind, f.title) for f in findings] == [("crash", "the server ended in test_bitop: killed by SIGABRT")]
 
 
 def test_a_hang_after_another_tests_fault_in_the_same_guest_is_not_swallowed(run: StoredRun) -> None:
@@ -331,11 +331,12 @@ def test_a_server_that_cannot_start_is_one_finding_however_many_tests_failed(
         message=message,
         guest="guest-1",
         faults=(0, 1 if with_fault else 0),
+        blocked=True,
     )
     run.guest("armv5", "bitops", "guest-1", end="start-failed", detail="killed by SIGBUS")
     for number in range(1, 30):
         # Later tests are refused at once, and have no guest.
-        run.test("armv5", "bitops", f"test_{number}", outcome="failed", message=message)
+        run.test("armv5", "bitops", f"test_{number}", outcome="failed", message=message, blocked=True)
     findings, verdicts = judged(run)
     assert 1 == len(findings), [finding.id for finding in findings]  # noqa: SIM300
     assert findings[0].kind == ("alignment" if with_fault else "exit")
@@ -347,7 +348,7 @@ def test_findings_are_ordered_worst_first(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_wrong", outcome="failed", message="1 != 2")
     run.guest("armv5", "bitops", "guest-3", end="hang", detail="no reply", test="test_hang")
     a_fault(run)
-    assert ["alignment", "hang", "wrong-result"] == [finding.kind for finding in judged(run)[0]]
+    assert [finding.kind for finding in judged(run)[0]] == ["alignment", "hang", "wrong-result"]
 
 
 # Robustness of the evidence.
@@ -358,7 +359,7 @@ def test_a_last_line_that_was_cut_is_passed_over(run: StoredRun, log: str) -> No
     a_fault(run)
     with (run.cell("armv5", "bitops") / log).open("ab") as stream:
         stream.write(b'{"type":"test","name":"test_b')
-    assert ["alignment-bitopCommand-load"] == [finding.id for finding in judged(run)[0]]
+    assert [finding.id for finding in judged(run)[0]] == ["alignment-bitopCommand-load"]
 
 
 def test_a_path_with_an_octal_escape_in_a_fault_log_is_read(tmp_path: Path) -> None:
@@ -370,12 +371,12 @@ def test_a_path_with_an_octal_escape_in_a_fault_log_is_read(tmp_path: Path) -> N
 
 def test_a_test_with_a_very_long_name_is_judged(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop[" + "x" * 400 + "]", outcome="failed", message="1 != 2")
-    assert ["wrong-result"] == [finding.kind for finding in judged(run)[0]]
+    assert [finding.kind for finding in judged(run)[0]] == ["wrong-result"]
 
 
 def test_a_function_name_of_cplusplus_is_judged(run: StoredRun) -> None:
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "a::operator/(b)")))
-    assert ["a::operator/(b)"] == [finding.function for finding in judged(run)[0]]
+    assert [finding.function for finding in judged(run)[0]] == ["a::operator/(b)"]
 
 
 # Reproducers.
@@ -391,7 +392,7 @@ def test_a_reproducer_holds_the_requests_and_all_that_a_replay_needs(run: Stored
     a_fault(run)
     (finding,) = judged(run)[0]
     kept = reproducer(run, finding)
-    assert ("alignment", "bitopCommand", "redis-3.2.6", "armv5", "signal", "O2", "pinned") == (
+    assert (
         kept.kind,
         kept.function,
         kept.server,
@@ -399,8 +400,8 @@ def test_a_reproducer_holds_the_requests_and_all_that_a_replay_needs(run: Stored
         kept.policy,
         kept.optimisation,
         kept.emulator,
-    )
-    assert [BITOP] == [chunk.content for chunk in kept.chunks]
+    ) == ("alignment", "bitopCommand", "redis-3.2.6", "armv5", "signal", "O2", "pinned")
+    assert [chunk.content for chunk in kept.chunks] == [BITOP]
     assert finding.replay.startswith("plumb replay ")
 
 
@@ -409,10 +410,17 @@ def test_a_sighting_with_requests_is_preferred_to_one_without(run: StoredRun) ->
     run.fault("armv5", "bitops", "guest-1", fault(pc=pc))
     run.fault("armv5", "bitops", "guest-2", fault(pc=pc))
     run.test(
-        "armv5", "bitops", "test_b", outcome="failed", message="closed", guest="guest-2", faults=(0, 1), transcript=BITOP
+        "armv5",
+        "bitops",
+        "test_b",
+        outcome="failed",
+        message="closed",
+        guest="guest-2",
+        faults=(0, 1),
+        transcript=BITOP,
     )
     (finding,) = judged(run)[0]
-    assert [BITOP] == [chunk.content for chunk in reproducer(run, finding).chunks]
+    assert [chunk.content for chunk in reproducer(run, finding).chunks] == [BITOP]
 
 
 def test_of_several_transcripts_the_shortest_is_the_reproducer(run: StoredRun) -> None:
@@ -430,7 +438,7 @@ def test_of_several_transcripts_the_shortest_is_the_reproducer(run: StoredRun) -
             transcript=requests,
         )
     (finding,) = judged(run)[0]
-    assert [BITOP] == [chunk.content for chunk in reproducer(run, finding).chunks]
+    assert [chunk.content for chunk in reproducer(run, finding).chunks] == [BITOP]
 
 
 # Judging again, and the known list.
@@ -453,8 +461,8 @@ def test_the_order_of_targets_and_guests_does_not_change_what_is_found(tmp_path:
         stored.canary(name)
         a_fault(stored, target=name)
     findings, verdicts = judged(stored)
-    assert ["alignment-bitopCommand-load"] == [finding.id for finding in findings]
-    assert ["armv5", "sparc64", "aarch64"] == findings[0].targets
+    assert [finding.id for finding in findings] == ["alignment-bitopCommand-load"]
+    assert findings[0].targets == ["armv5", "sparc64", "aarch64"]
     assert {"PASS", "FAIL"} == set(verdicts.values())
 
 
@@ -476,8 +484,8 @@ def test_a_cell_whose_every_finding_is_known_is_an_expected_failure_and_the_run_
 ) -> None:
     a_fault(run)
     judgement, code = concluded(tmp_path, run, entry("alignment-bitopCommand-*"))
-    assert ["PASS", "XFAIL"] == [cell.verdict for cell in judgement.cells]
-    assert (ExitCode.PASS, ["issue 3273"]) == (code, [finding.known for finding in judgement.findings])
+    assert [cell.verdict for cell in judgement.cells] == ["PASS", "XFAIL"]
+    assert (code, [finding.known for finding in judgement.findings]) == (ExitCode.PASS, ["issue 3273"])
     assert "issue 3273" in judgement.cells[1].reason
 
 
@@ -485,13 +493,13 @@ def test_one_unknown_finding_beside_a_known_one_still_fails(tmp_path: Path, run:
     a_fault(run)
     run.test("armv5", "bitops", "test_wrong", outcome="failed", message="1 != 2")
     judgement, code = concluded(tmp_path, run, entry("alignment-*"))
-    assert ("FAIL", ExitCode.FINDINGS) == (judgement.verdict, code)
+    assert (judgement.verdict, code) == ("FAIL", ExitCode.FINDINGS)
 
 
 def test_an_expired_entry_excuses_nothing_and_is_remarked(tmp_path: Path, run: StoredRun) -> None:
     a_fault(run)
     judgement, code = concluded(tmp_path, run, entry("alignment-*", days=-1))
-    assert ("FAIL", ExitCode.FINDINGS) == (judgement.verdict, code)
+    assert (judgement.verdict, code) == ("FAIL", ExitCode.FINDINGS)
     assert any("expired" in remark and "issue 3273" in remark for remark in judgement.remarks)
 
 
@@ -510,4 +518,4 @@ def test_the_known_list_excuses_no_unknown_cell(tmp_path: Path) -> None:
 def test_an_entry_that_matched_nothing_is_remarked(tmp_path: Path, run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop")
     judgement, _ = concluded(tmp_path, run, entry("alignment-gone-load"))
-    assert ["known finding alignment-gone-load (redis-3.2.6) was not seen in this run"] == judgement.remarks
+    assert judgement.remarks == ["known finding alignment-gone-load (redis-3.2.6) was not seen in this run"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
-import fakes
 import pytest
 
 from harness.errors import UsageError
 from harness.known import KnownFinding, KnownList, load_known, match, remarks
+from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,13 +53,13 @@ def test_the_last_day_is_included(days: int, *, counts: bool) -> None:
 
 
 def test_remarks_concern_only_this_runs_server_and_targets() -> None:
-    assert [] == remarks(listed(days=-1), [], "redis-7.0.15", ["armv5"], TODAY)
-    assert [] == remarks(listed(days=-1), [], "redis-3.2.6", ["sparc64"], TODAY)
+    assert remarks(listed(days=-1), [], "redis-7.0.15", ["armv5"], TODAY) == []
+    assert remarks(listed(days=-1), [], "redis-3.2.6", ["sparc64"], TODAY) == []
     assert 1 == len(remarks(listed(days=-1), [], "redis-3.2.6", ["armv5"], TODAY))  # noqa: SIM300
 
 
 def test_a_seen_entry_is_not_remarked() -> None:
-    assert [] == remarks(listed(), ["alignment-bitop-load"], "redis-3.2.6", ["armv5"], TODAY)
+    assert remarks(listed(), ["alignment-bitop-load"], "redis-3.2.6", ["armv5"], TODAY) == []
 
 
 def test_the_projects_own_list_is_valid() -> None:

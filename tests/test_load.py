@@ -88,7 +88,11 @@ def test_every_emulated_target_has_a_canary_that_traps() -> None:
 
 @pytest.mark.parametrize(
     ("written", "nearest"),
-    [("compiler_flag = []", "compiler_flags"), ("slow_down = 3", "slowdown"), ("compiler-flags = []", "compiler_flags")],
+    [
+        ("compiler_flag = []", "compiler_flags"),
+        ("slow_down = 3", "slowdown"),
+        ("compiler-flags = []", "compiler_flags"),
+    ],
 )
 def test_an_unknown_key_is_an_error_that_names_the_file_and_the_nearest_key(
     copied: Path, written: str, nearest: str

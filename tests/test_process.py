@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from harness import process
@@ -38,7 +38,7 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 def lives(pid: int) -> bool:
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
@@ -127,6 +127,7 @@ HARNESS = """
 import os, sys, time
 from harness import process
 started = process.start(["sh", "-c", "sleep {sleep} & echo $! >{pids}; echo $$ >>{pids}; wait"])
+open("{pids}.registered", "w").close()
 {then}
 """
 
@@ -150,6 +151,7 @@ def test_however_the_harness_dies_nothing_it_started_survives(
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL) as harness:
         try:
             ours = pids_in(pids, 2)
+            assert eventually(Path(f"{pids}.registered").exists)
             if death is not None:
                 assert all(lives(pid) for pid in ours)
                 harness.send_signal(death)

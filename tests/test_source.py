@@ -6,13 +6,14 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-import fakes
 import pytest
 
 from harness.errors import UsageError
 from harness.source import copy_tree, digest_of, open_tree
+from tests import fakes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 ELF = b"\x7fELF\x01\x01\x01" + bytes(57)
@@ -94,7 +95,7 @@ def test_the_digest_is_of_the_content_not_of_the_place(tmp_path: Path) -> None:
     assert digest_of(one) == digest_of(other)
 
 
-CHANGES = {
+CHANGES: dict[str, Callable[[Path], object]] = {
     "a changed byte": lambda tree: (tree / "src" / "bitops.c").write_text("int bitopt;\n"),
     "a new file": lambda tree: (tree / "src" / "new.c").write_text(""),
     "a removed file": lambda tree: (tree / "src" / "bitops.c").unlink(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from harness.errors import InfrastructureError
 from harness.store import Store, key_of, sha256_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def entries(store: Store, kind: str) -> list[str]:
@@ -132,7 +135,7 @@ def test_a_cache_folder_that_cannot_be_made_is_an_infrastructure_error(tmp_path:
     file = tmp_path / "file"
     file.write_text("", "utf-8")
     with pytest.raises((InfrastructureError, OSError)) as caught:
-        Store(file / "cache").folder("builds", "key", lambda into: None)
+        Store(file / "cache").folder("builds", "key", lambda _: None)
     assert isinstance(caught.value, InfrastructureError), f"{caught.value!r} would be reported as a bug of the harness"
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import fakes
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import events
 from harness.symbols import Symbols, access_of, disassemble
+from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,14 +85,19 @@ def test_an_instruction_is_named_and_its_size_known(machine: str, cpsr: str, cod
 
 @pytest.mark.parametrize(
     ("machine", "cpsr", "code"),
-    [("arm", ARM_STATE, "4a58b791"), ("aarch64", "", "d2346522"), ("sparc64", "", "df6af1d8"), ("mips", "", "00112233")],
+    [
+        ("arm", ARM_STATE, "4a58b791"),
+        ("aarch64", "", "d2346522"),
+        ("sparc64", "", "df6af1d8"),
+        ("mips", "", "00112233"),
+    ],
 )
 def test_bytes_that_are_no_instruction_are_shown_and_nothing_is_guessed(machine: str, cpsr: str, code: str) -> None:
     record = fakes.fault(instruction=code, registers=registers(cpsr), address=0x100D)
     instruction = disassemble(record, machine)
     assert f".inst {code}" == instruction
     access = access_of(record, instruction, machine)
-    assert (0, 13) == (access.size_bytes, access.modulo), "a size was read out of the bytes of no instruction"
+    assert (access.size_bytes, access.modulo) == (0, 13), "a size was read out of the bytes of no instruction"
     assert str(access) == "load of unknown size at 13 mod 16"
 
 
@@ -110,9 +115,7 @@ def test_an_access_reads_as_a_person_says_it() -> None:
 def test_no_bytes_make_it_fail_and_the_residue_is_always_smaller_than_the_size(
     machine: str, code: bytes, address: int, *, thumb: bool
 ) -> None:
-    record = fakes.fault(
-        instruction=code.hex(), registers=registers(THUMB if thumb else ARM_STATE), address=address
-    )
+    record = fakes.fault(instruction=code.hex(), registers=registers(THUMB if thumb else ARM_STATE), address=address)
     access = access_of(record, disassemble(record, machine), machine)
     assert access.size_bytes in {0, 1, 2, 4, 8, 16}
     assert 0 <= access.modulo < (access.size_bytes or 16)
@@ -155,24 +158,22 @@ def test_a_frame_has_its_place_in_the_tree_and_whose_code_it_is(
 def test_a_library_is_named_where_it_has_no_lines(binary: Path, tmp_path: Path) -> None:
     library = fakes.write(tmp_path / "libc.so.6", "no real library\n")
     (frame,) = Symbols("fake", str(binary)).frames(mapped(library), 0x500)
-    assert ("libc.so.6", "libc") == (frame.file, frame.origin)
+    assert (frame.file, frame.origin) == ("libc.so.6", "libc")
 
 
 def test_without_symbol_tools_the_function_is_unknown_and_nothing_fails(tmp_path: Path) -> None:
     binary = fakes.write(tmp_path / "redis-server", "no real binary\n")
     (frame,) = Symbols("no-such-triple", str(binary)).frames(mapped(binary), 0x1000)
-    assert ("??", 0) == (frame.function, frame.line)
+    assert (frame.function, frame.line) == ("??", 0)
 
 
 Machine = Literal["arm", "sparc32plus"]
 
 
-@pytest.mark.parametrize(
-    ("machine", "text", "size"), [("arm", "ldr r1, [r3]", 4), ("sparc32plus", "ld [%g1], %o1", 4)]
-)
+@pytest.mark.parametrize(("machine", "text", "size"), [("arm", "ldr r1, [r3]", 4), ("sparc32plus", "ld [%g1], %o1", 4)])
 def test_a_record_of_a_real_emulator_is_read(machine: Machine, text: str, size: int) -> None:
     (record,) = events.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
-    assert (fakes.SIGBUS, fakes.ADRALN, "load", False) == (record.signal, record.code, record.access, record.handled)
+    assert (record.signal, record.code, record.access, record.handled) == (fakes.SIGBUS, fakes.ADRALN, "load", False)
     assert text == disassemble(record, machine)
     assert f"load of {size} bytes at 1 mod {size}" == str(access_of(record, text, machine))
 
@@ -181,7 +182,10 @@ def test_a_record_of_a_real_emulator_is_read(machine: Machine, text: str, size: 
 def test_the_function_of_a_real_record_is_found_in_the_symbol_table_alone(machine: str) -> None:
     (record,) = events.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
     binary = str(fakes.DATA / "stacks" / machine)
-    maps = [events.MapRecord(start=m.start, end=m.end, offset=m.offset, path=m.path.replace("@DATA@/" + machine, binary)) for m in record.maps]
+    maps = [
+        events.MapRecord(start=m.start, end=m.end, offset=m.offset, path=m.path.replace("@DATA@/" + machine, binary))
+        for m in record.maps
+    ]
     (frame,) = Symbols("no-such-triple", binary).frames(maps, record.pc)
     # The compiler inlined f into main.
     assert frame.function == "main"

@@ -39,7 +39,7 @@ def test_a_test_whose_constraint_is_not_met_is_skipped_with_its_name() -> None:
         verdict(SKIPPED, expired=False)
 
 
-@pytest.mark.parametrize("output", ["", "ok\n", PASSED.split("Passed")[0], "couldn't open file\n"])
+@pytest.mark.parametrize("output", ["", "ok\n", PASSED.split("Passed", maxsplit=1)[0], "couldn't open file\n"])
 def test_a_missing_summary_is_a_failure(output: str) -> None:
     with pytest.raises(TclFailedError, match="no summary"):
         verdict(output, expired=False)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fakes
 from harness import events
 from harness.unwind import DEEPEST, Stack, call_chain, locate
+from tests import fakes
 
 # What the emulator's run of tests/data/stacks/program.c left: callers of main in libc, then _start of the program.
 CALLERS = {"arm": [0x408553F3], "sparc32plus": [0x70887A98, 0x70887BB4, 0x78000564]}
@@ -44,7 +46,7 @@ def test_binaries_that_are_gone_do_not_make_it_fail(machine: str) -> None:
 
 
 def test_a_machine_without_rules_has_no_callers() -> None:
-    assert [] == call_chain(stored("arm"), "mips")
+    assert call_chain(stored("arm"), "mips") == []
 
 
 @pytest.mark.parametrize("machine", list(CALLERS))
@@ -64,7 +66,7 @@ def sparc_stack(frames: list[tuple[int, int]], *, word_bytes: int, start: int) -
     """A stack slice in which each (frame pointer, call) is saved in the window of the frame before it."""
     bias = 2047 if word_bytes == 8 else 0
     slice_bytes = bytearray(4096)
-    for (frame, _), (next_frame, call) in zip(frames, frames[1:], strict=False):
+    for (frame, _), (next_frame, call) in itertools.pairwise(frames):
         for slot, value in ((14, next_frame), (15, call)):
             offset = frame + bias + slot * word_bytes - start
             slice_bytes[offset : offset + word_bytes] = value.to_bytes(word_bytes)
@@ -83,7 +85,7 @@ def test_sparc_windows_are_followed_by_their_abis_bias(machine: str, word_bytes:
         stack_address=start,
         stack=sparc_stack(frames, word_bytes=word_bytes, start=start).hex(),
     )
-    assert [0x1100, 0x1200, 0x1300] == call_chain(record, machine)
+    assert call_chain(record, machine) == [0x1100, 0x1200, 0x1300]
 
 
 def test_a_stack_that_runs_in_a_circle_ends() -> None:
@@ -95,7 +97,7 @@ def test_a_stack_that_runs_in_a_circle_ends() -> None:
         stack_address=0x70000,
         stack=sparc_stack(frames, word_bytes=4, start=0x70000).hex(),
     )
-    assert [0x1100] == call_chain(record, "sparc32plus")
+    assert call_chain(record, "sparc32plus") == [0x1100]
 
 
 @given(offset=st.integers(-16, 80), word_bytes=st.sampled_from([4, 8]), big_endian=st.booleans())
@@ -106,7 +108,9 @@ def test_a_word_is_read_in_the_guests_order_and_never_outside_the_slice(
     record = msgspec.structs.replace(fakes.fault(), stack_address=0x1000, stack=content.hex())
     word = Stack(record, word_bytes=word_bytes, big_endian=big_endian).word(0x1000 + offset)
     inside = 0 <= offset <= 64 - word_bytes
-    expected = int.from_bytes(content[offset : offset + word_bytes], "big" if big_endian else "little") if inside else None
+    expected = (
+        int.from_bytes(content[offset : offset + word_bytes], "big" if big_endian else "little") if inside else None
+    )
     assert expected == word
 
 

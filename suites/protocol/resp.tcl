@@ -33,8 +33,9 @@ namespace eval ::resp {
     array set consumed {}
     array set woken {}
 
-    # A piece no larger than the free space that the kernel promises when it calls a socket writable. Tcl then never
-    # holds back output of its own, which `exit` would try to flush, for ever, to a server that hangs.
+    # How much goes into one write(2). Less than the third of a socket buffer that is free when the kernel calls the
+    # socket writable, so that Tcl holds back nothing of its own, which `exit` would try to flush, for ever, to a server
+    # that hangs. More than a segment of the loopback interface, so that Nagle's algorithm does not wait between pieces.
     variable pieceBytes 65536
 }
 

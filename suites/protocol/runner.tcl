@@ -79,8 +79,7 @@ proc readValues {options} {
     }
     set endpoint [dict get $options --endpoint]
     # The last colon divides, and the brackets around an IPv6 address are not part of it.
-    if {![regexp {^\[?([^][]+)\]?:(\d{1,5})$} $endpoint - told(host) told(port)] || $told(port) ni [list [scan $told(port) %d]]
-            || $told(port) > 65535} {
+    if {![regexp {^\[?([^][]+)\]?:([1-9]\d{0,4})$} $endpoint - told(host) told(port)] || $told(port) > 65535} {
         failUsage "an endpoint is HOST:PORT, not $endpoint" --endpoint
     }
     set told(deadlineSeconds) [dict get $options --deadline-seconds]

@@ -1,0 +1,95 @@
+"""Runs `plumb` as a user would, in a process of its own, and finds what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import psutil  # type: ignore[import-untyped]
+
+from harness.load import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+RUN_SECONDS = 1800.0
+"""Deadline of a whole check: the first one builds emulators."""
+GONE_SECONDS = 20.0
+
+PLUMB = [sys.executable, "-m", "harness.cli"]
+FIXUP_FOR_SIGNAL = (
+    "from harness import emulator; from harness.model import Policy; "
+    "emulator.RULES[Policy.SIGNAL] = emulator.RULES[Policy.FIXUP]; "
+    "from harness.cli import main; main()"
+)
+"""A sabotaged harness: the emulator repairs what it was asked to trap."""
+
+
+def run(*words: object, program: list[str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*(program or PLUMB), *map(str, words)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+
+
+def document(finished: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The one JSON document on standard output."""
+    assert finished.stdout.startswith("{"), (
+        f"exit {finished.returncode}, no document; standard error:\n{finished.stderr}"
+    )
+    read: dict[str, Any] = json.loads(finished.stdout)
+    return read
+
+
+@contextlib.contextmanager
+def running(*words: object) -> Iterator[subprocess.Popen[str]]:
+    """`plumb` in the background; killed at the end if it still runs."""
+    with subprocess.Popen(
+        [*PLUMB, *map(str, words)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def processes_of(folder: Path, *, named: str = "") -> list[psutil.Process]:
+    """Live processes whose command line mentions the run folder, `plumb` itself left out."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            ours = any(str(folder) in word for word in words) and "harness.cli" not in words
+            if ours and named in words[0] and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def wait_for(condition: Callable[[], Any], *, seconds: float) -> Any:
+    """The condition's first true value, or its last one at the deadline."""
+    deadline = time.monotonic() + seconds
+    while not (seen := condition()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return seen
+
+
+def emulated_guest(folder: Path) -> psutil.Process:
+    """The running server under QEMU; its command line names the fault log in the run folder."""
+    found = wait_for(lambda: processes_of(folder, named="qemu-"), seconds=RUN_SECONDS)
+    assert found, "no guest was started"
+    first: psutil.Process = found[0]
+    return first

@@ -1,0 +1,52 @@
+"""However a guest or the harness ends, it is told rightly and nothing of ours is left."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.errors import ExitCode
+from tests.end_to_end.plumb_runs import GONE_SECONDS, RUN_SECONDS, emulated_guest, processes_of, running, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+CHECK = ("check", "--target", "armv5", "--suite", "bitops", "--seed", "1", "--json", "--run")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGTERM, ExitCode.INTERRUPTED), (signal.SIGKILL, -9)],
+)
+def test_when_plumb_is_ended_in_the_middle_nothing_of_it_is_left(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    folder = tmp_path / "run"
+    with running(*CHECK, folder) as plumb:
+        emulated_guest(folder)
+        plumb.send_signal(number)
+        assert code == plumb.wait(GONE_SECONDS)
+        left = wait_for(lambda: not processes_of(folder), seconds=GONE_SECONDS) or processes_of(folder)
+        assert left is True, f"left behind: {left}"
+
+
+def test_a_guest_that_hangs_is_a_finding(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with running(*CHECK, folder) as plumb:
+        emulated_guest(folder).send_signal(signal.SIGSTOP)
+        out, _ = plumb.communicate(timeout=RUN_SECONDS)
+    read = json.loads(out)
+    assert (plumb.returncode, [finding["kind"] for finding in read["findings"]]) == (ExitCode.FINDINGS, ["hang"])
+
+
+def test_a_guest_that_is_killed_from_outside_is_no_finding_but_unknown(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with running(*CHECK, folder) as plumb:
+        emulated_guest(folder).send_signal(signal.SIGKILL)
+        out, _ = plumb.communicate(timeout=RUN_SECONDS)
+    read = json.loads(out)
+    assert (plumb.returncode, read["verdict"], read["findings"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN", [])

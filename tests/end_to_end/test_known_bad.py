@@ -1,0 +1,72 @@
+"""Known bad releases are found bad where upstream fixed them, a clean one is clean, and sabotage is noticed."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.errors import ExitCode
+from tests.end_to_end.plumb_runs import FIXUP_FOR_SIGNAL, PLUMB, document, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+
+def check(tmp_path: Path, *words: str, program: list[str] | None = None) -> tuple[int, dict[str, Any]]:
+    finished = run("check", *words, "--seed", 1, "--json", "--run", tmp_path / "run", program=program)
+    return finished.returncode, document(finished)
+
+
+def alignment(read: dict[str, Any]) -> list[dict[str, Any]]:
+    return [finding for finding in read["findings"] if finding["kind"] == "alignment"]
+
+
+def replayed(finding: dict[str, Any]) -> int:
+    words = shlex.split(finding["replay"])
+    assert words[0] == "plumb"
+    return run(*words[1:], program=PLUMB).returncode
+
+
+def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_shows_it_again(tmp_path: Path) -> None:
+    """Redis issue 3273 and its kin: word-wise BITOP and BITPOS on a string behind an odd header."""
+    code, read = check(tmp_path, "--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6")
+    assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
+    found = [f for f in alignment(read) if "bitop" in f["function"].lower() or f["function"] == "redisBitpos"]
+    assert found, [finding["id"] for finding in read["findings"]]
+    for finding in found:
+        assert (finding["file"], finding["origin"], finding["targets"]) == ("src/bitops.c", "server", ["armv5"])
+        assert finding["line"] > 0
+        assert finding["instruction"]
+        assert finding["access"]
+    assert replayed(found[0]) == ExitCode.FINDINGS, f"{found[0]['replay']} does not show it again"
+
+
+def test_valkey_9_1_2_misaligns_in_murmur32_of_lua_on_sparc64(tmp_path: Path) -> None:
+    code, read = check(tmp_path, "--target", "sparc64", "--suite", "bitops", "--server", "valkey-9.1.2")
+    assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
+    assert [
+        (finding["function"], finding["file"], finding["line"], finding["origin"]) for finding in alignment(read)
+    ] == [("murmur32", "deps/lua/src/lstring.c", 87, "bundled")]
+    # The server cannot start: every test's failure is a consequence of one finding.
+    assert 1 == len(read["findings"]), [finding["id"] for finding in read["findings"]]  # noqa: SIM300
+    assert replayed(read["findings"][0]) == ExitCode.FINDINGS
+
+
+def test_redis_7_0_15_passes_on_armv5_and_sparc64(tmp_path: Path) -> None:
+    code, read = check(tmp_path, "--target", "armv5", "--target", "sparc64", "--suite", "bitops")
+    assert (code, read["verdict"], [finding["id"] for finding in read["findings"]]) == (ExitCode.PASS, "PASS", [])
+    assert {"PASS"} == {cell["verdict"] for cell in read["cells"]}
+    assert len(read["cells"]) == 4
+
+
+def test_an_emulator_that_repairs_what_it_should_trap_makes_the_run_unknown(tmp_path: Path) -> None:
+    sabotaged = [sys.executable, "-c", FIXUP_FOR_SIGNAL]
+    code, read = check(tmp_path, "--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6", program=sabotaged)
+    assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
+    assert {"UNKNOWN"} == {cell["verdict"] for cell in read["cells"]}
+    assert any("expected trap, got done" in cell["reason"] for cell in read["cells"]), read["cells"]

@@ -1,0 +1,338 @@
+"""The command line as a user meets it: messages, exit codes, one document on standard output."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from harness import process, toolchain
+from harness.cli import main
+from harness.cli import plumb as group
+from harness.errors import ExitCode, InfrastructureError
+from harness.load import Catalog
+from tests import fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Plumb = Callable[..., tuple[int, str, str]]
+
+TARGET = ("--target", "armv5")
+
+
+@pytest.fixture
+def plumb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Plumb:
+    """Run a command line in an empty folder with an empty cache: (exit code, standard output, standard error)."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
+    # The test run keeps its own signal handlers.
+    monkeypatch.setattr(process, "stop_on_signals", lambda: None)
+
+    def no_network(*_: object) -> None:
+        raise InfrastructureError("the harness' own tests fetch nothing")
+
+    monkeypatch.setattr("harness.fetch.Fetcher._download", no_network)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, said.out, said.err
+
+    return run
+
+
+def dpkg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, installed: bool) -> None:
+    """A dpkg-query that has every package, or none."""
+    status = "installed" if installed else "not-installed"
+    script = f'#!/bin/sh\nshift 3\nfor name; do echo "$name {status}"; done\n'
+    fakes.write(tmp_path / "dpkg" / "dpkg-query", script, mode=0o755)
+    fakes.put_on_path(tmp_path / "dpkg", monkeypatch)
+
+
+@pytest.fixture
+def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine that lacks no package."""
+    toolchain.missing_packages.cache_clear()
+    dpkg(tmp_path, monkeypatch, installed=True)
+    yield
+    toolchain.missing_packages.cache_clear()
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine that has no package."""
+    toolchain.missing_packages.cache_clear()
+    dpkg(tmp_path, monkeypatch, installed=False)
+    yield
+    toolchain.missing_packages.cache_clear()
+
+
+def test_the_exit_codes_are_the_documented_ones() -> None:
+    assert {code.name: code.value for code in ExitCode} == {
+        "PASS": 0,
+        "FINDINGS": 1,
+        "INTERRUPTED": 2,
+        "HARNESS_BUG": 3,
+        "USAGE": 4,
+        "NOTHING_SELECTED": 5,
+        "INCONCLUSIVE": 6,
+        "INFRASTRUCTURE": 7,
+    }
+
+
+def test_every_command_and_every_option_says_what_it_does() -> None:
+    for name, command in group.commands.items():
+        assert command.help, f"plumb {name} has no help"
+        for option in command.params:
+            assert not isinstance(option, click.Option) or option.help, f"plumb {name} {option.name}"
+
+
+@pytest.mark.parametrize("command", sorted(group.commands))
+def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
+    code, out, err = plumb(command, "--help")
+    assert (code, err) == (0, "")
+    assert f"plumb {command}" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("plan", "--target", "sparc46"), "error: unknown target 'sparc46' (--target)\n  try: did you mean 'sparc64'?"),
+        (
+            ("check", "--target", "sparc46"),
+            "error: unknown target 'sparc46' (--target)\n  try: did you mean 'sparc64'?",
+        ),
+        (
+            ("plan", *TARGET, "--suite", "bitop"),
+            "error: unknown suite 'bitop' (--suite)\n  try: did you mean 'bitops'?",
+        ),
+        (("fetch", "--server", "redis-7.0.51"), "error: unknown server 'redis-7.0.51' (--server)\n  try: did you mean"),
+        (("replay", "absent.json"), "error: no such reproducer (absent.json)\n  try: "),
+        (("judge", "absent"), "error: not a run folder (absent)\n  because: "),
+        (("chekc",), "error: No such command 'chekc'"),
+        (("check", "--policy", "lenient"), "error: Invalid value for '--policy'"),
+        (("plan", "--nonsense"), "error: No such option"),
+    ],
+)
+def test_a_wrong_request_is_exit_4_and_says_what_to_type(plumb: Plumb, words: tuple[str, ...], error: str) -> None:
+    code, out, err = plumb(*words)
+    assert (code, out) == (ExitCode.USAGE, "")
+    # What `plumb` was doing may be told before.
+    assert f"\n{error}" in f"\n{err}", err
+
+
+@pytest.mark.usefixtures("complete")
+@pytest.mark.parametrize("command", ["check", "build", "plan"])
+def test_an_unknown_server_is_exit_4(plumb: Plumb, command: str) -> None:
+    code, out, err = plumb(command, *TARGET, "--server", "redis-7.0.51")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "error: unknown server 'redis-7.0.51' (--server)\n  try: did you mean 'redis-7.0.15'?" in err
+
+
+@pytest.mark.usefixtures("complete")
+@pytest.mark.parametrize("run", [(), ("--run", "new/folder")], ids=["no run folder", "a new run folder"])
+def test_a_path_that_is_no_server_is_exit_4_and_leaves_no_run_folder(
+    plumb: Plumb, tmp_path: Path, run: tuple[str, ...]
+) -> None:
+    (tmp_path / "here" / "empty").mkdir()
+    code, out, err = plumb("check", *TARGET, "--server", "./empty", *run)
+    assert (code, out) == (ExitCode.USAGE, ""), err
+    assert "error: not a Redis or Valkey source tree (" in err
+    assert "because: it has no src/version.h" in err
+    assert "try: " in err
+    left = {path.name for path in (tmp_path / "here").rglob("*")} - {"empty"}
+    assert left <= {"runs"}
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_wrong_server_is_told_before_anything_is_installed(plumb: Plumb) -> None:
+    code, _, err = plumb("check", *TARGET, "--server", "redis-7.0.51", "--no-install")
+    assert code == ExitCode.USAGE, err
+
+
+@pytest.mark.usefixtures("complete")
+def test_a_run_folder_that_holds_a_run_is_refused(plumb: Plumb, tmp_path: Path) -> None:
+    stored = fakes.StoredRun(tmp_path / "here" / "old")
+    stored.canary("armv5")
+    before = (stored.finish() / "run.json").read_bytes()
+    code, _, err = plumb("check", *TARGET, "--offline", "--run", "old")
+    assert (ExitCode.USAGE, before) == (code, (tmp_path / "here" / "old" / "run.json").read_bytes()), err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("plan", "--target", "mips*"), ("check", "--target", "mips*"), ("plan", *TARGET, "--suite", "z*")],
+)
+def test_a_glob_that_matches_nothing_is_exit_5(plumb: Plumb, words: tuple[str, ...]) -> None:
+    code, out, err = plumb(*words)
+    assert (code, out) == (ExitCode.NOTHING_SELECTED, "")
+    assert err.startswith("error: no ")
+    assert "try: plumb list" in err
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize("command", ["check", "build"])
+def test_missing_packages_are_exit_7_with_the_exact_command(plumb: Plumb, command: str) -> None:
+    code, out, err = plumb(command, *TARGET, "--no-install", "--emulator", "distro")
+    assert (code, out) == (ExitCode.INFRASTRUCTURE, "")
+    line = next(line for line in err.splitlines() if line.startswith("  try: "))
+    assert "apt-get update && " in line
+    words = line.split("apt-get install --yes --no-install-recommends ")[1].split()
+    assert sorted(words) == words
+    for package in (*Catalog().toolchains["gcc-arm-linux-gnueabi"].packages, "gcc", "qemu-user-static", "tcl"):
+        assert package in words
+
+
+@pytest.mark.usefixtures("bare")
+def test_doctor_prints_the_command_and_exits_7(plumb: Plumb) -> None:
+    code, out, _ = plumb("doctor", *TARGET)
+    assert code == ExitCode.INFRASTRUCTURE
+    assert out.startswith("missing: ")
+    assert "apt-get install --yes --no-install-recommends " in out
+
+
+@pytest.mark.usefixtures("bare")
+def test_doctor_asks_only_for_what_the_chosen_target_needs(plumb: Plumb) -> None:
+    assert "sparc64" not in plumb("doctor", *TARGET)[1]
+
+
+@pytest.mark.usefixtures("complete")
+def test_doctor_with_nothing_missing_exits_0(plumb: Plumb) -> None:
+    assert plumb("doctor", *TARGET) == (0, "nothing is missing\n", "")
+
+
+@pytest.mark.usefixtures("complete")
+def test_offline_with_an_empty_cache_is_exit_7_and_says_what_to_fetch(plumb: Plumb) -> None:
+    code, _, err = plumb("check", *TARGET, "--offline")
+    assert code == ExitCode.INFRASTRUCTURE, err
+    assert "the cache lacks the source of redis-7.0.15" in err
+    assert "try: plumb fetch --server redis-7.0.15" in err
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort(), process.StoppedError()])
+def test_an_interruption_is_exit_2(plumb: Plumb, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("harness.cli.make_plan", interrupted)
+    code, out, err = plumb("plan")
+    assert (code, out) == (ExitCode.INTERRUPTED, "")
+    assert err.strip().startswith("interrupted")
+
+
+def test_a_bug_of_the_harness_is_exit_3_without_a_traceback(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("harness.cli.make_plan", broken)
+    code, out, err = plumb("plan")
+    assert (code, out) == (ExitCode.HARNESS_BUG, "")
+    assert err.startswith("error: a bug in Plumbline: ZeroDivisionError: oops\n  try: ")
+    assert "Traceback" not in err
+
+
+def test_debug_shows_a_traceback_and_keeps_the_exit_code(plumb: Plumb) -> None:
+    code, _, err = plumb("--debug", "plan", "--target", "sparc46")
+    assert code == ExitCode.USAGE
+    assert "Traceback" in err
+    assert "unknown target 'sparc46'" in err
+
+
+def test_debug_after_the_command_is_no_secret_option(plumb: Plumb) -> None:
+    assert plumb("plan", "--debug")[0] == ExitCode.USAGE
+
+
+def only_document(out: str) -> Any:
+    """Standard output must be one JSON document and nothing else."""
+    return json.loads(out)
+
+
+@pytest.mark.parametrize("what", ["targets", "toolchains", "servers", "suites"])
+def test_list_names_everything_also_as_json(plumb: Plumb, what: str) -> None:
+    names = list(getattr(Catalog(), what))
+    code, out, err = plumb("list", what)
+    assert (0, "", names) == (code, err, [line.split(" ")[0] for line in out.splitlines()])
+    assert names == [noun["name"] for noun in only_document(plumb("list", what, "--json")[1])]
+
+
+def test_plan_prints_a_cell_a_line_also_as_json(plumb: Plumb) -> None:
+    code, out, _ = plumb("plan", *TARGET, "--suite", "bitops")
+    assert (code, out) == (0, "armv5/redis-7.0.15/canary\narmv5/redis-7.0.15/bitops\n")
+    read = only_document(plumb("plan", *TARGET, "--suite", "bitops", "--json")[1])
+    assert [cell["suite"] for cell in read["cells"]] == ["canary", "bitops"]
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> fakes.StoredRun:
+    run = fakes.StoredRun(tmp_path / "run")
+    run.canary("armv5")
+    return run
+
+
+def test_judge_exits_0_for_pass(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop")
+    assert plumb("judge", stored.finish())[0] == ExitCode.PASS
+
+
+def test_judge_exits_1_for_findings_and_writes_the_report_anew(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
+    code, out, _ = plumb("judge", stored.finish())
+    assert code == ExitCode.FINDINGS
+    assert "wrong-result-test_bitop" in out
+    for name in ("findings.json", "junit.xml", "summary.md"):
+        assert (stored.folder / name).is_file(), name
+
+
+def test_judge_exits_6_for_silence(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    assert plumb("judge", stored.finish())[0] == ExitCode.INCONCLUSIVE
+
+
+def test_judge_as_json_prints_one_document_the_same_as_the_file(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
+    code, out, err = plumb("judge", stored.finish(), "--json")
+    assert code == ExitCode.FINDINGS
+    assert json.loads((stored.folder / "findings.json").read_text("utf-8")) == only_document(out)
+    assert "judging" in err
+
+
+def test_a_known_list_that_is_not_there_is_exit_4(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    code, _, err = plumb("judge", stored.finish(), "--known", "absent.toml")
+    assert code == ExitCode.USAGE, err
+    assert "absent.toml" in err
+
+
+def test_a_run_whose_record_is_damaged_is_exit_4_and_names_the_file(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    fakes.write(stored.finish() / "run.json", "{")
+    code, _, err = plumb("judge", stored.folder)
+    assert code == ExitCode.USAGE, err
+    assert "run.json" in err
+
+
+@pytest.mark.parametrize("text", ["", "{}", "not JSON"])
+def test_a_file_that_is_no_reproducer_is_exit_4(plumb: Plumb, tmp_path: Path, text: str) -> None:
+    code, _, err = plumb("replay", fakes.write(tmp_path / "file.json", text))
+    assert code == ExitCode.USAGE
+    assert err.startswith("error: not a reproducer (")
+
+
+def test_clean_shows_sizes_and_removes_only_when_told(plumb: Plumb, tmp_path: Path) -> None:
+    assert plumb("clean") == (0, "", "")
+    kept = fakes.write(tmp_path / "cache" / "builds" / "key" / "file", "x" * 10)
+    code, out, _ = plumb("clean")
+    assert (code, kept.is_file()) == (0, True)
+    assert str(tmp_path / "cache" / "builds") in out
+    plumb("clean", "--yes")
+    assert not kept.exists()
+
+
+def test_progress_shows_brackets_as_they_are() -> None:
+    progress = fakes.quiet()
+    progress.say("x.c:3: error: bad cast [-Werror=cast-align] [/root]")
+    assert "[-Werror=cast-align] [/root]" in fakes.said(progress)
