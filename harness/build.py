@@ -12,7 +12,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from harness import codec, process, toolchain
-from harness.errors import ExitCode, PlumblineError
+from harness.errors import ExitCode, InfrastructureError, PlumblineError
 from harness.model import Build
 from harness.source import copy_tree
 from harness.store import Store, disk_errors, key_of
@@ -96,6 +96,8 @@ class Builder:
                 environment=self._environment(work),
             )
             binary = work / "tree" / "src" / f"{tree.family}-server"
+            if result.code != 0 and "No space left on device" in result.text:
+                raise InfrastructureError("the disk is full", where=str(work), log=str(log), remedy="plumb clean")
             if result.code != 0 or not binary.is_file():
                 raise BuildFailedError(
                     f"{tree.name} does not compile for {target.name}",

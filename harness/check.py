@@ -30,7 +30,7 @@ from harness.plan import Plan, make_plan
 if TYPE_CHECKING:
     from harness.console import Progress
     from harness.load import Catalog
-    from harness.model import Build, SourceTree, Target
+    from harness.model import Build, Server, SourceTree, Target
     from harness.store import Store
 
 CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0}
@@ -213,12 +213,18 @@ def _last_line(text: str) -> str:
     return re.sub(r"^=+ | =+$", "", lines[-1]) if lines else "no output"
 
 
-def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
-    """A release by name, or any tree by path. Raises UsageError for what is neither."""
+def known_server(catalog: Catalog, name: str) -> Server | Path:
+    """A release by name, or the path of a tree. Raises UsageError for what is neither, before any work is done."""
     path = Path(name).expanduser()
     if name not in catalog.servers and (path.exists() or os.sep in name):
-        return source.open_tree(path)
-    return fetcher.server(catalog.servers[select("server", [name], catalog.servers)[0]])
+        return source.open_tree(path, digest="not needed yet").path
+    return catalog.servers[select("server", [name], catalog.servers)[0]]
+
+
+def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
+    """The tree of a release, fetched if need be, or of a path. Raises UsageError for what is neither."""
+    known = known_server(catalog, name)
+    return source.open_tree(known) if isinstance(known, Path) else fetcher.server(known)
 
 
 def conclude(folder: Path, known_file: Path, progress: Progress) -> tuple[Judgement, ExitCode]:

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +140,9 @@ def list_(what: str, as_json: bool) -> ExitCode:
 @_json
 def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], as_json: bool) -> ExitCode:
     """Show the cells that a check would run."""
-    planned = make_plan(Catalog(), targets=targets, server=server, suites=suites)
+    catalog = Catalog()
+    checking.known_server(catalog, server)
+    planned = make_plan(catalog, targets=targets, server=server, suites=suites)
     if as_json:
         _print_json(planned)
     else:
@@ -174,6 +177,7 @@ def build(
     """Build the emulators and the server for the selected targets."""
     catalog, progress, store = Catalog(), Progress(), Store.default()
     chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    checking.known_server(catalog, server)
     doctoring.mend(doctoring.diagnose(catalog, chosen, emulator=emulator), progress, install=_may_install(install))
     fetcher = Fetcher(store, progress, offline=offline)
     flavour: emulating.Flavour = "distro" if emulator == "distro" else "pinned"
@@ -255,6 +259,7 @@ def audit(**options: Any) -> ExitCode:
 def _make_run(*, run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> ExitCode:
     catalog = Catalog()
     make_plan(catalog, targets=options["targets"], server=options["server"], suites=options["suites"])
+    checking.known_server(catalog, options["server"])
     folder = checking.empty_run_folder(run_folder) if run_folder else checking.new_run_folder(RUNS)
     seed = options.pop("seed")
     asked = {
@@ -376,7 +381,7 @@ def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
         return int(call() or 0)
     except PlumblineError as error:
         if debug:
-            raise
+            traceback.print_exc()
         click.echo(str(error), err=True)
         return int(error.exit_code)
     except click.ClickException as error:
@@ -386,9 +391,9 @@ def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
     except (KeyboardInterrupt, click.Abort, process.StoppedError):
         click.echo("interrupted; everything of ours has been stopped", err=True)
         return int(ExitCode.INTERRUPTED)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, the shell gets the documented code
         if debug:
-            raise
+            traceback.print_exc()
         click.echo(f"error: a bug in Plumbline: {type(error).__name__}: {error}", err=True)
         click.echo("  try: the same with --debug first: plumb --debug …", err=True)
         return int(ExitCode.HARNESS_BUG)

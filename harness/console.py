@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """One line, with the time since nothing in particular: the wall clock."""
-        self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {text}")
+        self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {escape(text)}")
 
     @contextmanager
     def stage(self, name: str, what: str) -> Iterator[None]:

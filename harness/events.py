@@ -13,7 +13,10 @@ import re
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import Literal
 
+import msgspec
+
 from harness import codec
+from harness.errors import UsageError
 from harness.model import Noun, Policy
 
 
@@ -172,5 +175,11 @@ def write_run(folder: Path, record: RunRecord) -> None:
 
 
 def read_run(folder: Path) -> RunRecord:
-    """Read RUN/run.json."""
-    return codec.decode((folder / "run.json").read_bytes(), RunRecord)
+    """Read RUN/run.json. Raises UsageError when there is none, or a damaged one."""
+    path = folder / "run.json"
+    if not path.is_file():
+        raise UsageError("not a run folder", where=str(folder), because="it has no run.json")
+    try:
+        return codec.decode(path.read_bytes(), RunRecord)
+    except msgspec.DecodeError as error:
+        raise UsageError("the run's record is damaged", where=str(path), because=str(error)) from error

@@ -210,6 +210,7 @@ def extract(archive: Path, into: Path, folder: str) -> None:
     strip = 1 + len([part for part in folder.split("/") if part])
     prefix = re.compile(rf"[^/]+/{re.escape(folder)}/" if folder else r"[^/]+/")
     try:
+        found = False
         with disk_errors(into), tarfile.open(archive) as tar:
             for member in tar:
                 name = member.name.removeprefix("./")
@@ -219,6 +220,9 @@ def extract(archive: Path, into: Path, folder: str) -> None:
                 if member.islnk():
                     member.linkname = "/".join(member.linkname.removeprefix("./").split("/")[strip:])
                 if member.name:
+                    found = True
                     tar.extract(member, into, filter="data")
     except tarfile.TarError as error:
         raise InfrastructureError("the archive cannot be unpacked", where=str(archive), because=str(error)) from error
+    if not found:
+        raise InfrastructureError(f"the archive has no folder '{folder or '*'}'", where=str(archive))

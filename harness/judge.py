@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import codec, events, symbols
-from harness.errors import UsageError
 from harness.model import Finding, Noun, Verdict, Witness
+from harness.store import key_of
 from harness.transcript import Chunk, load
 
 if TYPE_CHECKING:
@@ -92,8 +92,6 @@ def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict]]:
 
     Reproducers are written beside the evidence. Findings are not yet compared with the known list.
     """
-    if not (folder / "run.json").is_file():
-        raise UsageError("not a run folder", where=str(folder), because="it has no run.json")
     run = events.read_run(folder)
     sightings: list[Sighting] = []
     cells: list[CellVerdict] = []
@@ -176,7 +174,7 @@ def _cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: 
     sightings: list[Sighting] = []
     # Nobody in a guest sends it SIGKILL: what failed with it says nothing about the server.
     explained = {event.test for event in guests if _killed_from_outside(event)}
-    explained |= {event.name for event in guests if _killed_from_outside(event)}
+    faulted = {event.name for event in guests if _killed_from_outside(event)}
     for guest in sorted(path for path in cell.glob("guest-*") if path.is_dir()):
         counts = events.read_counts(guest / "faults.jsonl")
         for number, fault in enumerate(events.read_faults(guest / "faults.jsonl")):
@@ -186,12 +184,13 @@ def _cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: 
             sightings.append(msgspec.structs.replace(sighting, count=counts.get(fault.pc, 1)))
             if test:
                 explained.add(test.name)
-            explained.add(guest.name)
+            faulted.add(guest.name)
     for event in guests:
-        if event.end in {"signal", "exit", "hang", "start-failed"} and event.name not in explained:
+        excused = event.test in explained if event.test else event.name in faulted
+        if event.end != "stopped" and not excused:
             owner = next((test for test in tests if test.name == event.test), None)
             sightings.append(_from_end(record, cell, event, owner))
-            explained |= {event.test, event.name}
+            explained.add(event.test)
     sightings += [_from_failure(record, cell, test) for test in tests if _unexplained(test, explained)]
     return sightings
 
@@ -300,7 +299,7 @@ def _plain(
         target=record.target,
         suite=record.suite,
         test=test.name if test else "",
-        command=_trigger(test, []) if test else "",
+        command=_trigger(test, []) if test else "(while starting)" if subject == "start" else "",
         evidence=evidence,
         transcript=transcript,
         identity=f"{kind}-{re.sub(r'[^A-Za-z0-9_.]+', '_', subject).strip('_')}",
@@ -325,10 +324,7 @@ def _groups(sightings: list[Sighting]) -> list[list[Sighting]]:
 
 
 def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
-    # The shortest transcript that we have makes the best reproducer.
-    best = min(
-        group, key=lambda one: one.transcript.stat().st_size if one.transcript and one.transcript.is_file() else 0
-    )
+    best = min(group, key=_reproducer_rank)
     place = best.frames[0] if best.frames else None
     reproducer = _write_reproducer(folder, run, best)
     witnesses = []
@@ -372,6 +368,18 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
     )
 
 
+def _reproducer_rank(sighting: Sighting) -> tuple[bool, int]:
+    """The shortest transcript makes the best reproducer; none at all is right only where nobody has one."""
+    path = sighting.transcript
+    return (False, path.stat().st_size) if path is not None and path.is_file() else (True, 0)
+
+
+def _file_name(identity: str) -> str:
+    """An identity as a file's name: C++ functions have slashes in theirs, parametrised tests can be very long."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", identity)
+    return plain if plain == identity and len(plain) <= 120 else f"{plain[:100]}-{key_of([identity])[:8]}"
+
+
 def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
     chunks = load(best.transcript) if best.transcript and best.transcript.is_file() else []
     reproducer = Reproducer(
@@ -385,7 +393,7 @@ def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         emulator=run.emulator,
         chunks=chunks,
     )
-    path = folder / "reproducers" / f"{best.identity}.json"
+    path = folder / "reproducers" / f"{_file_name(best.identity)}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(codec.encode(reproducer))
     return f"plumb replay {shlex.quote(str(path))}"

@@ -18,11 +18,13 @@ def main() -> None:
         signal.signal(ignored, signal.SIG_IGN)
     groups: set[int] = set()
     for line in sys.stdin:
-        number = int(line[1:])
-        if line[0] == "+":
-            groups.add(number)
-        else:
-            groups.discard(number)
+        sign, number = line[:1], line[1:].strip()
+        if not number.isdigit():
+            continue
+        if sign == "+":
+            groups.add(int(number))
+        elif sign == "-":
+            groups.discard(int(number))
     for group in groups:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)

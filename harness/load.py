@@ -38,6 +38,8 @@ def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
     """
     try:
         raw: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError("the file cannot be read", where=str(path), because=str(error.strerror)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError("not valid TOML", where=str(path), because=str(error)) from error
     clash = sorted(set(raw) & set(given))
@@ -55,7 +57,7 @@ def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
 
 
 def _nearest_key(message: str, kind: type[msgspec.Struct]) -> str:
-    unknown = re.search(r"unknown field `(\w+)`", message)
+    unknown = re.search(r"unknown field `([^`]+)`", message)
     if unknown is None:
         return ""
     known = _field_names(kind)

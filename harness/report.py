@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from rich.markup import escape
 from rich.table import Table
 
 from harness import codec
@@ -33,7 +35,7 @@ def show(console: Console, judgement: Judgement) -> None:
     """The table of targets by suites, the findings under it, the verdict last."""
     suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
     table = Table(
-        title=f"{judgement.server}  -{judgement.optimisation}  policy {judgement.policy}", title_justify="left"
+        title=f"{escape(judgement.server)}  -{judgement.optimisation}  policy {judgement.policy}", title_justify="left"
     )
     table.add_column("target")
     for suite in suites:
@@ -44,7 +46,7 @@ def show(console: Console, judgement: Judgement) -> None:
     console.print(table)
     for cell in judgement.cells:
         if cell.verdict == Verdict.UNKNOWN.name:
-            console.print(f"[yellow]UNKNOWN[/yellow] {cell.target}/{cell.suite}: {cell.reason}", markup=True)
+            console.print(f"[yellow]UNKNOWN[/yellow] {cell.target}/{cell.suite}: {escape(cell.reason)}")
     for finding in judgement.findings:
         _show_finding(console, finding)
     for remark in judgement.remarks:
@@ -64,7 +66,9 @@ def _cell_text(cell: CellVerdict) -> str:
 
 def _show_finding(console: Console, finding: Finding) -> None:
     console.print()
-    console.print(f"[bold red]{finding.id}[/bold red]  {'known: ' + finding.known if finding.known else ''}")
+    console.print(
+        f"[bold red]{escape(finding.id)}[/bold red]  {escape('known: ' + finding.known) if finding.known else ''}"
+    )
     console.print(f"  {finding.title}  ({finding.occurrences}×)", markup=False)
     for witness in finding.witnesses:
         place = f"{witness.file}:{witness.line}" if witness.file else witness.test
@@ -98,6 +102,11 @@ def markdown(judgement: Judgement) -> str:
     return "\n".join([*lines, ""])
 
 
+def _xml_text(text: str) -> str:
+    """Without the control characters that XML 1.0 cannot hold, even escaped."""
+    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", "\N{REPLACEMENT CHARACTER}", text)
+
+
 def _junit(judgement: Judgement) -> ET.ElementTree[ET.Element]:
     suites = ET.Element("testsuites", name=judgement.server)
     for cell in judgement.cells:
@@ -114,5 +123,5 @@ def _junit(judgement: Judgement) -> ET.ElementTree[ET.Element]:
         if cell.verdict in {"FAIL", "UNKNOWN"}:
             texts = [f"{f.id}: {f.title}\n{f.replay}" for f in judgement.findings if cell.target in f.targets]
             kind = "failure" if cell.verdict == "FAIL" else "error"
-            ET.SubElement(case, kind, message=cell.reason).text = "\n\n".join(texts)
+            ET.SubElement(case, kind, message=_xml_text(cell.reason)).text = _xml_text("\n\n".join(texts))
     return ET.ElementTree(suites)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+INCOMPLETE = object()
 Argument = bytes | str | int | float
 Reply = bytes | int | float | bool | list["Reply"] | dict["Reply", "Reply"] | Exception | None
 
@@ -27,7 +28,8 @@ class Client:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self._reader = hiredis.Reader()
+        # The default sign for "no whole reply yet" is False, which is also RESP3's false.
+        self._reader = hiredis.Reader(notEnoughData=INCOMPLETE)
 
     @classmethod
     def at(cls, host: str, port: int, *, deadline_seconds: float) -> Self:
@@ -84,7 +86,7 @@ class Client:
         """The next reply."""
         while True:
             reply = self._reader.gets()
-            if reply is not False:
+            if reply is not INCOMPLETE:
                 return reply  # type: ignore[no-any-return]
             try:
                 content = self._socket.recv(65536)

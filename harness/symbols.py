@@ -31,22 +31,23 @@ _DISASSEMBLERS: dict[str, tuple[int, int]] = {
 }
 _ARM_CPSR, _THUMB_BIT = 25, 1 << 5
 
-# Mnemonic -> size in bytes of the unit whose alignment counts (ARM DDI 0100 and 0487, SPARC V9 manual).
+_CONDITION = r"(eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|al)?"
+# Mnemonic (all of it) -> size in bytes of the unit whose alignment counts (ARM DDI 0100 and 0487, SPARC V9 manual).
 _SIZES: dict[str, list[tuple[str, int]]] = {
     "arm": [
-        (r"(ldr|str)(s?h)", 2),
-        (r"(ldr|str)d", 8),
-        (r"(ldm|stm|push|pop|vldm|vstm|vpush|vpop)", 4),
-        (r"(vldr|vstr)", 4),
-        (r"(ldrex|strex)h", 2),
-        (r"(ldrex|strex)d", 8),
-        (r"(ldrex|strex|swp|ldr|str)", 4),
+        (rf"(ldr|str)s?h{_CONDITION}t?", 2),
+        (rf"(ldr|str)s?b{_CONDITION}t?", 1),
+        (rf"(ldr|str)d{_CONDITION}", 8),
+        (rf"(ldm|stm|vldm|vstm)(ia|ib|da|db|fd|ea|fa|ed)?{_CONDITION}", 4),
+        (rf"(push|pop|vpush|vpop|vldr|vstr|ldrex|strex|swp|ldr|str){_CONDITION}t?", 4),
+        (rf"(ldrex|strex)h{_CONDITION}", 2),
+        (rf"(ldrex|strex)d{_CONDITION}", 8),
     ],
-    "aarch64": [(r"\w+h$", 2), (r"\w+sw$", 4)],
+    "aarch64": [(r"\w+h", 2), (r"\w+sw", 4)],
     "sparc": [
-        (r"(lds?h|lduh|sth)", 2),
-        (r"(ldx|stx|ldd|std|casx)", 8),
-        (r"(ldsw|lduw|ld|st|cas|swap)", 4),
+        (r"(ldsh|lduh|sth)a?", 2),
+        (r"(ldx|stx|ldd|std|casx)a?", 8),
+        (r"(ldsw|lduw|ld|st|cas|swap)a?", 4),
     ],
 }
 
@@ -62,7 +63,32 @@ def disassemble(fault: Fault, machine: str) -> str:
         architecture, mode = _DISASSEMBLERS[kind]
         for instruction in capstone.Cs(architecture, mode).disasm(code, fault.pc, 1):
             return f"{instruction.mnemonic} {instruction.op_str}".strip()
+        if architecture == capstone.CS_ARCH_SPARC and (text := _sparc_pair(int.from_bytes(code[:4]))):
+            return text
     return f".inst {code[:4].hex()}"
+
+
+def _sparc_pair(word: int) -> str:
+    """LDD and STD of integer registers, deprecated in V9 but written by GCC for 32-bit programs; capstone lacks them.
+
+    SPARC V9 manual, A.27 and A.54: op 3; op3 0x03 and 0x07; rd, rs1, i, and rs2 or a signed 13-bit offset.
+    """
+    names = {0x03: "ldd", 0x07: "std"}
+    op3 = word >> 19 & 0x3F
+    if word >> 30 != 3 or op3 not in names:
+        return ""
+    data, base = _sparc_register(word >> 25), _sparc_register(word >> 14)
+    offset = (word & 0x1FFF ^ 0x1000) - 0x1000
+    if word >> 13 & 1:
+        address = f"[{base}{offset:+#x}]" if offset else f"[{base}]"
+    else:
+        index = _sparc_register(word)
+        address = f"[{base}]" if index == "%g0" else f"[{base}+{index}]"
+    return f"ldd {address}, {data}" if op3 == 0x03 else f"std {data}, {address}"
+
+
+def _sparc_register(number: int) -> str:
+    return f"%{'goli'[number >> 3 & 3]}{number & 7}"
 
 
 def access_of(fault: Fault, instruction: str, machine: str) -> Access:
@@ -72,10 +98,12 @@ def access_of(fault: Fault, instruction: str, machine: str) -> Access:
 
 
 def _size_of(instruction: str, machine: str) -> int:
+    if instruction.startswith(".inst"):
+        return 0
     family = "sparc" if machine.startswith("sparc") else machine
     mnemonic = instruction.partition(" ")[0].partition(".")[0]
     for pattern, size in _SIZES.get(family, []):
-        if re.match(pattern, mnemonic):
+        if re.fullmatch(pattern, mnemonic):
             return size
     if family == "aarch64":
         register = re.search(r"\b([wxbhsdq])\d+|\b([wx])zr", instruction)

@@ -20,6 +20,7 @@ import hiredis
 from harness import codec
 from harness.model import Noun
 
+INCOMPLETE = object()
 CHUNK_BYTES = 65536
 UNANSWERED_SHOWN = 200
 
@@ -142,11 +143,11 @@ def unanswered(chunks: list[Chunk]) -> list[str]:
 
 
 def _parse(stream: bytes) -> list[object]:
-    reader = hiredis.Reader()
+    reader = hiredis.Reader(notEnoughData=INCOMPLETE)
     reader.feed(stream)
     parsed: list[object] = []
     try:
-        while (one := reader.gets()) is not False:
+        while (one := reader.gets()) is not INCOMPLETE:
             parsed.append(one)
     except hiredis.ProtocolError:
         # A malformed or inline request ends what can be told apart.
