@@ -28,6 +28,13 @@ RECIPE = "1"
 """Part of every build's identity: raise it when this module builds differently."""
 
 
+_MACHINE_FAULTS = [
+    ("No space left on device", "the disk is full", "plumb clean"),
+    ("Killed signal terminated program", "a compiler was killed, as a rule for want of memory", "fewer --jobs"),
+]
+"""What compilers print when the machine is to blame, and not the tree."""
+
+
 class BuildFailedError(PlumblineError):
     """The server's tree does not compile for the target. The check judges it; on its own it is a finding."""
 
@@ -96,8 +103,9 @@ class Builder:
                 environment=self._environment(work),
             )
             binary = work / "tree" / "src" / f"{tree.family}-server"
-            if result.code != 0 and "No space left on device" in result.text:
-                raise InfrastructureError("the disk is full", where=str(work), log=str(log), remedy="plumb clean")
+            for sign, what, remedy in _MACHINE_FAULTS:
+                if result.code != 0 and sign in result.text:
+                    raise InfrastructureError(what, where=str(work), log=str(log), remedy=remedy)
             if result.code != 0 or not binary.is_file():
                 raise BuildFailedError(
                     f"{tree.name} does not compile for {target.name}",

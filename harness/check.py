@@ -177,7 +177,7 @@ class Check:
     ) -> RunRecord:
         ready = list(prepared.values())
         return RunRecord(
-            server=self.request.server,
+            server=self.request.server if self.request.server in self.catalog.servers else str(tree.path),
             family=tree.family,
             policy=self.request.policy,
             optimisation=self.request.optimisation,
@@ -218,7 +218,12 @@ def known_server(catalog: Catalog, name: str) -> Server | Path:
     path = Path(name).expanduser()
     if name not in catalog.servers and (path.exists() or os.sep in name):
         return source.open_tree(path, digest="not needed yet").path
-    return catalog.servers[select("server", [name], catalog.servers)[0]]
+    chosen = select("server", [name], catalog.servers)
+    if len(chosen) > 1:
+        raise UsageError(
+            f"'{name}' names {len(chosen)} servers", where="--server", remedy="one of: " + ", ".join(chosen)
+        )
+    return catalog.servers[chosen[0]]
 
 
 def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:

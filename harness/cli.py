@@ -272,7 +272,7 @@ def _make_run(*, run_folder: Path | None, keep: int, as_json: bool, **options: A
         request = codec.convert(asked, checking.Request)
         judgement, code = checking.Check(catalog, Store.default(), Progress(), request).run()
     finally:
-        if not any(folder.iterdir()):
+        if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
     reporting.write(folder, judgement)
     _show(judgement, as_json=as_json)

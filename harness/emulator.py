@@ -80,7 +80,10 @@ class Emulators:
         absent = [name for name in names if not self.store.path("emulators", f"{key}-{name}").is_dir()]
         if absent:
             with self.store.lock(f"qemu-{key}"):
-                self._build(qemu, key, absent)
+                # Another run may have built them while this one waited.
+                absent = [name for name in absent if not self.store.path("emulators", f"{key}-{name}").is_dir()]
+                if absent:
+                    self._build(qemu, key, absent)
         return {name: self.store.path("emulators", f"{key}-{name}") / f"qemu-{name}" for name in names}
 
     def _build(self, qemu: Qemu, key: str, names: list[str]) -> None:

@@ -126,6 +126,12 @@ class Guest:
         """How many faults the emulator has recorded so far."""
         return events.count_faults(self.fault_log)
 
+    def died_of_fault(self, since: int) -> bool:
+        """Whether a fault after the first `since` records was the server's own, and not that of a child it forked."""
+        assert self._process is not None
+        own = self._process.pid
+        return any(f.event == "fault" and f.pid == own for f in events.read_faults(self.fault_log)[since:])
+
     def log_tail(self, lines: int = 5) -> str:
         """The last lines of the server's log."""
         log = self.folder / "log"

@@ -196,7 +196,9 @@ def _cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: 
 
 
 def _killed_from_outside(event: Event) -> bool:
-    return isinstance(event, events.GuestEvent) and event.end == "signal" and "SIGKILL" in event.detail
+    return (
+        isinstance(event, events.GuestEvent) and event.end in {"signal", "start-failed"} and "SIGKILL" in event.detail
+    )
 
 
 def _unexplained(test: TestEvent, explained: set[str]) -> bool:

@@ -31,15 +31,20 @@ class Keeper:
     """The harness' side of harness.keeper; started with the first process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A signal handler may come while its own thread holds the lock.
+        self._lock = threading.RLock()
         self._pipe: IO[bytes] | None = None
         self._groups: set[int] = set()
+
+    def ready(self) -> None:
+        """Have the keeper run before there is anything to keep."""
+        with self._lock:
+            if self._pipe is None:
+                self._pipe = self._start()
 
     def register(self, group: int) -> None:
         """Have a process group killed when this process ends."""
         with self._lock:
-            if self._pipe is None:
-                self._pipe = self._start()
             self._groups.add(group)
             self._write(f"+{group}\n")
 
@@ -135,6 +140,7 @@ def start(
     if _STOPPED.is_set():
         raise StoppedError
     words = [str(word) for word in command]
+    _KEEPER.ready()
     try:
         process = subprocess.Popen(
             words,

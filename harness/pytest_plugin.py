@@ -114,12 +114,10 @@ class CellRun:
 
     def _explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
         """Let a crash finish, end a hang, and keep the transcript."""
-        gone = guest.faults() > self.faults_before or "closed by" in message or "reset by" in message
-        if gone:
+        fatal = guest.died_of_fault(self.faults_before)
+        if fatal or "closed by" in message or "reset by" in message:
             guest.settle()
-        if guest.alive() and (
-            "TimeoutError" in message or "timed out" in message or guest.faults() > self.faults_before
-        ):
+        if guest.alive() and (fatal or "TimeoutError" in message or "timed out" in message):
             guest.hung()
         requests: list[str] = []
         transcript = ""

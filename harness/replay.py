@@ -61,7 +61,7 @@ def replay(
         try:
             with guest:
                 transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=guest.deadline_seconds)
-                if guest.faults():
+                if guest.died_of_fault(0):
                     guest.settle()
                 alive = guest.alive()
                 end = "it answered every request and lives on" if alive else guest.detail

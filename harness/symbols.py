@@ -183,7 +183,8 @@ def _addr2line(triple: str, path: str, address: int) -> list[tuple[str, str, int
     if shutil.which(command) is None or not Path(path).is_file():
         return unknown
     result = process.run([command, "-f", "-i", "-C", "-e", path, hex(address)], deadline_seconds=120)
-    lines = [line for line in result.text.splitlines() if line]
+    # Warnings come on the same stream, and none of them looks like a place.
+    lines = [line for line in result.text.splitlines() if line and "addr2line: " not in line]
     found = []
     for function, place in zip(lines[::2], lines[1::2], strict=False):
         file, _, line = place.split(" (discriminator")[0].rpartition(":")

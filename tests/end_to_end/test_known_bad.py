@@ -33,7 +33,7 @@ def replayed(finding: dict[str, Any]) -> int:
 
 
 def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_shows_it_again(tmp_path: Path) -> None:
-    """Redis issue 3273 and its kin: word-wise BITOP and BITPOS on a string behind an odd header."""
+    """Word-wise BITOP and BITPOS on a string behind an odd header."""
     code, read = check(tmp_path, "--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6")
     assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
     found = [f for f in alignment(read) if "bitop" in f["function"].lower() or f["function"] == "redisBitpos"]
