@@ -212,6 +212,8 @@ def extract(archive: Path, into: Path, folder: str) -> None:
     try:
         found = False
         with disk_errors(into), tarfile.open(archive) as tar:
+            # Debian 12's Python (3.11.2) has no filters; where there are some, the strict one is asked for as well.
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)
             for member in tar:
                 name = member.name.removeprefix("./")
                 if not prefix.match(name):
@@ -221,8 +223,26 @@ def extract(archive: Path, into: Path, folder: str) -> None:
                     member.linkname = "/".join(member.linkname.removeprefix("./").split("/")[strip:])
                 if member.name:
                     found = True
-                    tar.extract(member, into, filter="data")
+                    _confine(member, into)
+                    tar.extract(member, into)
     except tarfile.TarError as error:
         raise InfrastructureError("the archive cannot be unpacked", where=str(archive), because=str(error)) from error
     if not found:
         raise InfrastructureError(f"the archive has no folder '{folder or '*'}'", where=str(archive))
+
+
+def _confine(member: tarfile.TarInfo, into: Path) -> None:
+    """Raise TarError for a member that would land, or point, outside the folder, or is no file, folder or link."""
+    root = into.resolve()
+    place = into / member.name
+    ends = [place.parent.resolve() / place.name]
+    if member.issym():
+        ends.append((place.parent / member.linkname).resolve())
+    elif member.islnk():
+        ends.append((into / member.linkname).resolve())
+    elif not (member.isfile() or member.isdir()):
+        raise tarfile.TarError(f"{member.name} is a device or a pipe")
+    for end in ends:
+        if ".." in end.parts or not end.is_relative_to(root):
+            raise tarfile.TarError(f"{member.name} leads outside the archive")
+    member.mode |= 0o700 if member.isdir() else 0o600
