@@ -123,9 +123,11 @@ def test_kill_group_kills_what_ignores_the_request() -> None:
     assert started.returncode == -signal.SIGKILL
 
 
+# As `plumb` itself does: a caller in the background of a shell hands down an ignored SIGINT.
 HARNESS = """
 import os, sys, time
 from harness import process
+process.stop_on_signals()
 started = process.start(["sh", "-c", "sleep {sleep} & echo $! >{pids}; echo $$ >>{pids}; wait"])
 open("{pids}.registered", "w").close()
 {then}
