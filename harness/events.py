@@ -4,7 +4,7 @@ Evidence only: nothing here judges. Writers append whole lines, so a run that wa
 
     RUN/run.json                          what was run: RunRecord
     RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests
-    RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's), transcript.jsonl
+    RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's), transcript-N.jsonl
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CellRecord(Noun, frozen=True):
     seconds: float
     problem: str = ""
     """Why it has no results of its own: a build that failed, a deadline, a missing tool."""
-    problem_kind: Literal["", "build", "deadline", "crash", "canary"] = ""
+    problem_kind: Literal["", "build", "deadline", "crash"] = ""
 
 
 class RunRecord(Noun, frozen=True):
@@ -52,11 +52,15 @@ class RunRecord(Noun, frozen=True):
     cells: list[CellRecord]
 
 
+Outcome = Literal["passed", "failed", "skipped"]
+End = Literal["stopped", "signal", "exit", "hang", "start-failed"]
+
+
 class TestEvent(Noun, frozen=True, tag="test"):
     """One test's outcome."""
 
     name: str
-    outcome: Literal["passed", "failed", "skipped"]
+    outcome: Outcome
     seconds: float
     message: str = ""
     blocked: bool = False
@@ -76,7 +80,7 @@ class GuestEvent(Noun, frozen=True, tag="guest"):
     """How a guest ended."""
 
     name: str
-    end: Literal["stopped", "signal", "exit", "hang", "start-failed"]
+    end: End
     detail: str = ""
     test: str = ""
     """The test during which it ended, or empty."""
@@ -145,7 +149,10 @@ def read_faults(path: Path) -> list[Fault]:
 def read_counts(path: Path) -> dict[int, int]:
     """Program counter -> how often its access was reported, at least: counts are written when they double."""
     lines = [codec.decode(line, Count) for line in _whole_lines(path) if line.startswith(_COUNT)]
-    return {line.pc: max(other.count for other in lines if other.pc == line.pc) for line in lines}
+    counts: dict[int, int] = {}
+    for line in lines:
+        counts[line.pc] = max(line.count, counts.get(line.pc, 0))
+    return counts
 
 
 def count_faults(path: Path) -> int:

@@ -12,7 +12,7 @@ import socket
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 from harness import events, process
 from harness.transcript import Recorder
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     import subprocess
 
     from harness.emulator import Runner
+    from harness.events import End
     from harness.model import Build
 
 START_SECONDS = 10.0
 STOP_SECONDS = 2.0
 REPLY_SECONDS = 5.0
 POLL_SECONDS = 0.02
-
-End = Literal["stopped", "signal", "exit", "hang", "start-failed"]
 
 
 class StartError(Exception):

@@ -185,13 +185,17 @@ class Access(Noun, frozen=True):
         return f"{self.direction} of {size} at {self.modulo} mod {self.size_bytes or 16}"
 
 
+Origin = Literal["server", "bundled", "libc", "unknown"]
+"""Whose code it is."""
+
+
 class Frame(Noun, frozen=True):
     """One level of a stack: innermost first; inlined functions are frames of their own."""
 
     function: str
     file: str
     line: int
-    origin: Literal["server", "bundled", "libc", "unknown"]
+    origin: Origin
     pc: int
     inlined: bool = False
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import events
+from harness.canary import expectations
 from harness.cell import CellSpec, read_cell
 from harness.emulator import Runner
 from harness.guest import Guest, StartError
@@ -84,7 +85,7 @@ class CellRun:
             if self._guest.recorder is not None:
                 self._guest.recorder.begin()
 
-    def finish(self, outcome: str, message: str, seconds: float) -> None:
+    def finish(self, outcome: events.Outcome, message: str, seconds: float) -> None:
         """A test has ended: write what it left behind, and how the guest is."""
         guest, faults = self._guest, 0
         requests: list[str] = []
@@ -98,7 +99,7 @@ class CellRun:
             self.events,
             events.TestEvent(
                 name=self.test,
-                outcome="failed" if outcome == "failed" else "skipped" if outcome == "skipped" else "passed",
+                outcome=outcome,
                 seconds=round(seconds, 3),
                 message=message,
                 blocked=self.blocked,
@@ -172,8 +173,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise canary tests by the cell's target and policy."""
     run = metafunc.config.stash.get(_CELL, None)
     if "canary_case" in metafunc.fixturenames:
-        from harness.canary import expectations  # noqa: PLC0415 - only the canary suite needs it
-
         cases = expectations(run.cell.runner.target, run.cell.runner.policy) if run else []
         metafunc.parametrize("canary_case", cases, ids=[f"{name}-{expected}" for name, expected in cases])
 
@@ -196,7 +195,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     started = time.monotonic()
     result = yield
     reports = item.stash[_REPORTS]
-    outcome = "failed" if any(r.failed for r in reports) else "skipped" if any(r.skipped for r in reports) else "passed"
+    outcome: events.Outcome = (
+        "failed" if any(r.failed for r in reports) else "skipped" if any(r.skipped for r in reports) else "passed"
+    )
     message = next((_message(report) for report in reports if not report.passed), "")
     run.finish(outcome, message, time.monotonic() - started)
     return result

@@ -60,14 +60,15 @@ def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: l
     guests = [event for event in recorded if isinstance(event, events.GuestEvent)]
     sightings: list[Sighting] = []
     # Nobody in a guest sends it SIGKILL: what failed with it says nothing about the server.
-    explained = {event.test for event in guests if killed_from_outside(event)}
-    faulted = {event.name for event in guests if killed_from_outside(event)}
+    killed = [event for event in guests if killed_from_outside(event)]
+    explained = {event.test for event in killed}
+    faulted = {event.name for event in killed}
     for guest in sorted(path for path in cell.glob("guest-*") if path.is_dir()):
         counts = events.read_counts(guest / "faults.jsonl")
-        for number, fault in enumerate(events.read_faults(guest / "faults.jsonl")):
+        faults = events.read_faults(guest / "faults.jsonl")
+        for number, fault in enumerate(faults):
             test = next((t for t in tests if t.guest == guest.name and t.fault_from <= number < t.fault_to), None)
-            before = events.read_faults(guest / "faults.jsonl")[:number]
-            sighting = _from_fault(run, record, guest, fault, test, before)
+            sighting = _from_fault(run, record, guest, fault, test, faults[:number])
             sightings.append(msgspec.structs.replace(sighting, count=counts.get(fault.pc, 1)))
             if test:
                 explained.add(test.name)

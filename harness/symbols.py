@@ -16,7 +16,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from harness import process, unwind
-from harness.model import Access, Frame
+from harness.model import Access, Frame, Origin
 
 if TYPE_CHECKING:
     from harness.events import Fault, MapRecord
@@ -130,19 +130,13 @@ class Symbols:
         frames = []
         for number, (function, file, line) in enumerate(found):
             name = function if function != "??" else _nearest_symbol(record.path, address)
-            path, origin = _relative(file) if ours else (file if file != "??" else Path(record.path).name, "libc")
+            path, origin = _relative(file) if ours else _foreign(file, record.path)
             frames.append(
                 Frame(
                     function=name,
                     file=path,
                     line=line,
-                    origin="server"
-                    if origin == "server"
-                    else "bundled"
-                    if origin == "bundled"
-                    else "libc"
-                    if origin == "libc"
-                    else "unknown",
+                    origin=origin,
                     pc=pc,
                     inlined=number < len(found) - 1,
                 )
@@ -157,7 +151,12 @@ class Symbols:
         return frames
 
 
-def _relative(file: str) -> tuple[str, str]:
+def _foreign(file: str, object_path: str) -> tuple[str, Origin]:
+    """The same for an object that is not the server: its name serves where it was stripped."""
+    return (file if file != "??" else Path(object_path).name), "libc"
+
+
+def _relative(file: str) -> tuple[str, Origin]:
     """A source path relative to the server's tree, and whose code it is."""
     match = re.search(r"/(?:tree|source)/(src|deps|modules)/(.*)$", _collapse(file))
     if match is None:
