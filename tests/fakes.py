@@ -155,7 +155,7 @@ class StoredRun:
         self.targets = targets
         self.suites = suites
         self.server = server
-        self.problems: dict[tuple[str, str], tuple[str, Literal["", "build", "deadline", "crash", "canary"]]] = {}
+        self.problems: dict[tuple[str, str], tuple[str, Literal["", "build", "deadline", "crash"]]] = {}
         self.functions: dict[str, int] = {}
         self.left_out: set[tuple[str, str]] = set()
 
@@ -244,9 +244,7 @@ class StoredRun:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def problem(
-        self, target: str, suite: str, text: str, kind: Literal["", "build", "deadline", "crash", "canary"]
-    ) -> None:
+    def problem(self, target: str, suite: str, text: str, kind: Literal["", "build", "deadline", "crash"]) -> None:
         """Why a cell has no results of its own."""
         self.problems[target, suite] = (text, kind)
 
