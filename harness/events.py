@@ -17,7 +17,7 @@ import msgspec
 
 from harness import codec
 from harness.errors import UsageError
-from harness.model import Noun, Policy
+from harness.model import AccessClass, Noun, Policy, Target
 
 
 class CellRecord(Noun, frozen=True):
@@ -37,6 +37,7 @@ class RunRecord(Noun, frozen=True):
     server: str
     family: str
     policy: Policy
+    """As it was asked for; a target's kernel may use another: harness.alignment.policy_for."""
     optimisation: str
     emulator: str
     seed: int
@@ -119,6 +120,9 @@ class Fault(Noun, frozen=True):
     stack_address: int
     stack: str
     maps: list[MapRecord]
+    access_class: AccessClass | Literal[""] = ""
+    access_bytes: int = 0
+    """The unit whose alignment counts; 0 unless the signal came of a misaligned access."""
 
 
 class Count(Noun, frozen=True):
