@@ -18,6 +18,7 @@ import msgspec
 from harness import canary, doctor, events, known, process, source
 from harness.build import Builder, BuildFailedError
 from harness.cell import CellSpec, Tier, write_cell
+from harness.detector_canary import compile_detector_canary
 from harness.emulator import Emulators, Flavour, Runner
 from harness.errors import ExitCode, UsageError
 from harness.events import CellRecord, RunRecord
@@ -151,6 +152,7 @@ class Check:
             build=prepared.build,
             oracle=oracle,
             canary=None if needs_server else canary.compile_canary(self.store, prepared.target, tools),
+            detector_canary=None if needs_server else compile_detector_canary(self.store, prepared.target, tools),
             seed=self.request.seed,
             tier=self.request.tier,
         )
@@ -188,6 +190,7 @@ class Check:
             binaries={one.target.name: str(one.build.server_binary) for one in ready if one.build},
             triples={one.target.name: self.catalog.toolchain_of(one.target).triple for one in ready},
             machines={one.target.name: one.target.emulator.qemu for one in ready},
+            detectors={one.target.name: one.target.emulator.detector for one in ready},
             stages=self.progress.stages,
             cells=records,
         )

@@ -17,7 +17,7 @@ import msgspec
 
 from harness import codec
 from harness.errors import UsageError
-from harness.model import Noun, Policy
+from harness.model import Detector, Noun, Policy
 
 
 class CellRecord(Noun, frozen=True):
@@ -50,6 +50,8 @@ class RunRecord(Noun, frozen=True):
     """Target -> QEMU name."""
     stages: dict[str, float]
     cells: list[CellRecord]
+    detectors: dict[str, Detector] = msgspec.field(default_factory=dict)
+    """Target -> what reports errors in its guests' logs; targets that have none may be left out."""
 
 
 Outcome = Literal["passed", "failed", "skipped"]
@@ -70,6 +72,9 @@ class TestEvent(Noun, frozen=True, tag="test"):
     fault_from: int = 0
     fault_to: int = 0
     """Lines of the guest's fault log that this test added: [from, to)."""
+    log_from: int = 0
+    log_to: int = 0
+    """Bytes of the guest's log that were written during this test, after the guest was ready: [from, to)."""
     unanswered: tuple[str, ...] = ()
     """The requests that got no reply, as a person reads them."""
     transcript: str = ""

@@ -6,6 +6,8 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness import codec, events
 from harness.model import Finding, Noun, Verdict, Witness
 from harness.sighting import Sighting, cell_sightings, killed_from_outside
@@ -59,6 +61,8 @@ class Reproducer(Noun, frozen=True):
     optimisation: str
     emulator: str
     chunks: list[Chunk]
+    detector: str = "signal"
+    """What saw it, and must see it again."""
 
 
 def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict]]:
@@ -136,7 +140,7 @@ _ORDER = ["alignment", "sigsegv", "sigill", "crash", "exit", "hang", "wrong-resu
 def _groups(sightings: list[Sighting]) -> list[list[Sighting]]:
     """Sightings of one misbehaviour together, worst kind first, then those on most targets."""
     by_identity: dict[str, list[Sighting]] = {}
-    for sighting in sightings:
+    for sighting in _joined(sightings):
         by_identity.setdefault(sighting.identity, []).append(sighting)
 
     def rank(group: list[Sighting]) -> tuple[int, int, str]:
@@ -147,16 +151,32 @@ def _groups(sightings: list[Sighting]) -> list[list[Sighting]]:
     return sorted(by_identity.values(), key=rank)
 
 
+def _joined(sightings: list[Sighting]) -> list[Sighting]:
+    """The same, with what does not tell load from store counted to the function's load, or its store, if it was seen."""
+
+    def directed(one: Sighting, direction: str) -> str:
+        return f"{one.identity}-{direction}"
+
+    seen = {one.identity for one in sightings if one.direction}
+    joined = []
+    for one in sightings:
+        home = one.identity
+        if one.kind == "alignment" and one.detector == "ubsan" and not one.direction:
+            home = next((name for way in ("load", "store") if (name := directed(one, way)) in seen), home)
+        joined.append(msgspec.structs.replace(one, identity=home))
+    return joined
+
+
 def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
     best = min(group, key=_reproducer_rank)
     place = best.frames[0] if best.frames else None
     reproducer = _write_reproducer(folder, run, best)
     witnesses = []
-    shown: set[tuple[str, str, str, int, str]] = set()
+    shown: set[tuple[str, str, str, str, int, str]] = set()
     for one in group:
         top = one.frames[0] if one.frames else None
         file, line = (top.file, top.line) if top else ("", 0)
-        site = (one.target, one.suite, file, line, one.instruction)
+        site = (one.target, one.suite, one.detector, file, line, one.instruction)
         if site in shown:
             continue
         shown.add(site)
@@ -171,6 +191,7 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
                 test=one.test,
                 evidence=one.evidence,
                 backtrace=one.frames,
+                detector=one.detector,
             )
         )
     return Finding(
@@ -216,6 +237,7 @@ def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         optimisation=run.optimisation,
         emulator=run.emulator,
         chunks=chunks,
+        detector=best.detector,
     )
     path = folder / "reproducers" / f"{_file_name(best.identity)}.json"
     path.parent.mkdir(exist_ok=True)

@@ -21,6 +21,7 @@ from harness.model import Noun, Policy
 if TYPE_CHECKING:
     from harness.console import Progress
     from harness.load import Catalog
+    from harness.model import Frame
     from harness.store import Store
 
 
@@ -43,6 +44,10 @@ def read_reproducer(name: str) -> Reproducer:
         return codec.decode(path.read_bytes(), Reproducer)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise UsageError("not a reproducer", where=name, because=str(error)) from error
+
+
+def _stack(frames: list[Frame]) -> list[str]:
+    return [f"    {frame.function} ({frame.file}:{frame.line}) [{frame.origin}]" for frame in frames]
 
 
 def replay(
@@ -70,13 +75,20 @@ def replay(
         faults = events.read_faults(guest.fault_log)
         lines = [f"{tree.name} on {target.name}, -{build.optimisation}, policy {reproducer.policy}: {end}"]
         table = symbols.Symbols(tools.triple, str(build.server_binary))
-        functions = set()
+        functions: set[str] = set()
         for fault in faults:
             instruction = symbols.disassemble(fault, target.emulator.qemu)
             frames = table.backtrace(fault, target.emulator.qemu)
             functions.add(frames[0].function)
             access = symbols.access_of(fault, instruction, target.emulator.qemu)
             lines.append(f"signal {fault.signal}: {instruction}  {access}")
-            lines += [f"    {frame.function} ({frame.file}:{frame.line}) [{frame.origin}]" for frame in frames]
-    reproduced = reproducer.function in functions if reproducer.function else not alive
+            lines += _stack(frames)
+        reported = guest.reports(0)
+    for report in reported:
+        lines += [f"{report.detector}: {report.access}", *_stack(report.frames)]
+    if reproducer.detector in {"ubsan", "asan", "valgrind"}:
+        same = (reproducer.detector, reproducer.kind, reproducer.function)
+        reproduced = same in {(report.detector, report.kind, report.frames[0].function) for report in reported}
+    else:
+        reproduced = reproducer.function in functions if reproducer.function else not alive
     return Replay(reproduced=reproduced, text="\n".join(lines))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.judge import CellVerdict, Judgement
-    from harness.model import Finding
+    from harness.model import Finding, Witness
 
 _COLOURS = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "XFAIL": "cyan", "SKIP": "dim"}
 SHOWN_FRAMES = 12
@@ -72,7 +72,7 @@ def _show_finding(console: Console, finding: Finding) -> None:
     console.print(f"  {finding.title}  ({finding.occurrences}×)", markup=False)
     for witness in finding.witnesses:
         place = f"{witness.file}:{witness.line}" if witness.file else witness.test
-        detail = "  ".join(part for part in (witness.instruction, witness.access) if part)
+        detail = "  ".join(part for part in (witness.instruction, witness.access, _seen_by(witness)) if part)
         console.print(f"    {witness.target:<12} {place}  {detail}", markup=False)
     first = finding.witnesses[0]
     if len(first.backtrace) > 1:
@@ -82,6 +82,11 @@ def _show_finding(console: Console, finding: Finding) -> None:
     if finding.command:
         console.print(f"    command      {finding.command}", markup=False)
     console.print(f"    replay       {finding.replay}", markup=False)
+
+
+def _seen_by(witness: Witness) -> str:
+    """What saw it, where it was not the kernel's rule; what has no place in the code tells that by its kind."""
+    return f"[{witness.detector}]" if witness.file and witness.detector != "signal" else ""
 
 
 def markdown(judgement: Judgement) -> str:
@@ -95,7 +100,17 @@ def markdown(judgement: Judgement) -> str:
     for finding in judgement.findings:
         lines += ["", f"## {finding.id}", "", finding.title, ""]
         lines += [
-            f"- {witness.target}: `{witness.file}:{witness.line}` `{witness.instruction}` {witness.access}"
+            f"- {witness.target}: "
+            + " ".join(
+                part
+                for part in (
+                    f"`{witness.file}:{witness.line}`",
+                    f"`{witness.instruction}`" if witness.instruction else "",
+                    witness.access,
+                    _seen_by(witness),
+                )
+                if part
+            )
             for witness in finding.witnesses
         ]
         lines += [f"- origin: {finding.origin}", f"- command: `{finding.command}`", f"- replay: `{finding.replay}`"]

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import events, symbols
+from harness.detector import Report, reports
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.events import CellRecord, Event, Fault, GuestEvent, RunRecord, TestEvent
-    from harness.model import Frame
+    from harness.model import Detector, Frame
 
 BUS_ADRALN = 1
 """si_code of SIGBUS for a misaligned address (Linux, asm-generic/siginfo.h)."""
@@ -39,6 +40,9 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     evidence: str
     transcript: Path | None
     identity: str
+    detector: str
+    """`signal`: a fault record. `audit`: a reported access. `ubsan`, `asan`, `valgrind`: a report in the log. `process`: how
+    it ended, or that it hung. `suite`: a test that failed. `compiler`."""
     count: int = 1
     """How often: under the policy audit one sighting stands for all the times an instruction did it."""
 
@@ -54,6 +58,7 @@ def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: l
                 subject="does not compile",
                 title=record.problem.splitlines()[0],
                 evidence="run.json",
+                detector="compiler",
             )
         ]
     tests = [event for event in recorded if isinstance(event, events.TestEvent)]
@@ -73,6 +78,12 @@ def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: l
             if test:
                 explained.add(test.name)
             faulted.add(guest.name)
+        for report in _reports(guest / "log", run.detectors.get(record.target, "")):
+            test = _test_of(report, guest, tests)
+            sightings.append(_from_report(record, guest, report, test, tests))
+            if report.fatal:
+                explained.update({test.name} if test else set())
+                faulted.add(guest.name)
     for event in guests:
         excused = event.test in explained if event.test else event.name in faulted
         if event.end != "stopped" and not excused:
@@ -81,6 +92,15 @@ def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: l
             explained.add(event.test)
     sightings += [_from_failure(record, cell, test) for test in tests if _unexplained(test, explained)]
     return sightings
+
+
+def _reports(log: Path, kind: Detector) -> list[Report]:
+    return reports(log.read_bytes(), kind) if kind and log.is_file() else []
+
+
+def _test_of(report: Report, guest: Path, tests: list[TestEvent]) -> TestEvent | None:
+    """The test during which it was reported: later than it happened only where the detector waits, which none does."""
+    return next((t for t in tests if t.guest == guest.name and t.log_from <= report.offset < t.log_to), None)
 
 
 def killed_from_outside(event: Event) -> bool:
@@ -127,7 +147,38 @@ def _from_fault(
         evidence=f"{record.target}/{record.suite}/{guest.name}/faults.jsonl",
         transcript=guest / test.transcript if test and test.transcript else None,
         identity="-".join(part for part in (kind, function, direction) if part),
+        detector="audit" if fault.event == "access" else "signal",
     )
+
+
+def _from_report(
+    record: CellRecord, guest: Path, report: Report, test: TestEvent | None, tests: list[TestEvent]
+) -> Sighting:
+    function = report.frames[0].function
+    title = f"misaligned {report.direction or 'member access'}" if report.kind == "alignment" else report.message
+    return Sighting(
+        kind=report.kind,
+        title=f"{title} in {function}" + (f", through {report.through}" if report.through else ""),
+        frames=report.frames,
+        instruction="",
+        access=report.access,
+        direction=report.direction,
+        target=record.target,
+        suite=record.suite,
+        test=test.name if test else "",
+        command=_trigger(test, report.frames) if test else _outside_tests(report, guest, tests),
+        evidence=f"{record.target}/{record.suite}/{guest.name}/log",
+        transcript=guest / test.transcript if test and test.transcript else None,
+        identity=report.identity,
+        detector=report.detector,
+    )
+
+
+def _outside_tests(report: Report, guest: Path, tests: list[TestEvent]) -> str:
+    here = [test for test in tests if test.guest == guest.name]
+    if report.offset < min((test.log_from for test in here), default=report.offset + 1):
+        return "(while starting)"
+    return "(while stopping)" if report.offset >= max(test.log_to for test in here) else "(between tests)"
 
 
 def _trigger(test: TestEvent, frames: list[Frame]) -> str:
@@ -152,6 +203,7 @@ def _from_end(record: CellRecord, cell: Path, event: GuestEvent, test: TestEvent
         subject=subject,
         title=f"the server {'hung' if event.end == 'hang' else 'ended'} in {subject}: {event.detail}",
         evidence=f"{record.target}/{record.suite}/{event.name}/log",
+        detector="process",
         test=test,
         transcript=cell / event.name / test.transcript if test and test.transcript else None,
     )
@@ -164,6 +216,7 @@ def _from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
         subject=test.name,
         title=f"{test.name}: {test.message.splitlines()[0] if test.message else 'failed'}",
         evidence=f"{record.target}/{record.suite}/events.jsonl",
+        detector="suite",
         test=test,
         transcript=cell / test.guest / test.transcript if test.guest and test.transcript else None,
     )
@@ -176,6 +229,7 @@ def _plain(
     subject: str,
     title: str,
     evidence: str,
+    detector: str,
     test: TestEvent | None = None,
     transcript: Path | None = None,
 ) -> Sighting:
@@ -192,6 +246,7 @@ def _plain(
         test=test.name if test else "",
         command=_trigger(test, []) if test else "(while starting)" if subject == "start" else "",
         evidence=evidence,
+        detector=detector,
         transcript=transcript,
         identity=f"{kind}-{re.sub(r'[^A-Za-z0-9_.]+', '_', subject).strip('_')}",
     )

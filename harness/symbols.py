@@ -130,7 +130,7 @@ class Symbols:
         frames = []
         for number, (function, file, line) in enumerate(found):
             name = function if function != "??" else _nearest_symbol(record.path, address)
-            path, origin = _relative(file) if ours else _foreign(file, record.path)
+            path, origin = place_in_tree(file) if ours else _foreign(file, record.path)
             frames.append(
                 Frame(
                     function=name,
@@ -156,7 +156,7 @@ def _foreign(file: str, object_path: str) -> tuple[str, Origin]:
     return (file if file != "??" else Path(object_path).name), "libc"
 
 
-def _relative(file: str) -> tuple[str, Origin]:
+def place_in_tree(file: str) -> tuple[str, Origin]:
     """A source path relative to the server's tree, and whose code it is."""
     match = re.search(r"/(?:tree|source)/(src|deps|modules)/(.*)$", _collapse(file))
     if match is None:
