@@ -1,7 +1,9 @@
-"""What sanitizers and Valgrind say on standard error → reports. Pure: text goes in; it starts nothing and reads no file.
+"""What sanitizers and Valgrind say on standard error → reports; and what makes them say it.
 
-It refuses to guess: an unknown message is a report all the same, of kind `…-other`, and a stack that the detector did not
-print is one frame `??`.
+The reader is pure: text goes in, it starts nothing and opens no file.
+
+It refuses to guess: an unknown message is a report all the same, of kind `…-other`, and a stack that the detector did
+not print is one frame `??`.
 """
 
 from __future__ import annotations
@@ -14,15 +16,34 @@ from harness.symbols import place_in_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 ENVIRONMENTS: dict[Detector, dict[str, str]] = {
     "": {},
-    "ubsan": {"UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=0"},
+    "ubsan": {},
     # Too large an allocation fails as it does in libc, and leaks are the business of no suite here.
     "asan": {"ASAN_OPTIONS": "halt_on_error=0:detect_leaks=0:allocator_may_return_null=1"},
     "valgrind": {},
 }
 """What a program needs in its environment to report and go on: sanitizers' common flags (LLVM, sanitizer_flags.inc)."""
+
+PRELUDES: dict[Detector, str] = {
+    "": "",
+    # GCC's library reads UBSAN_OPTIONS from /proc/self/environ at the first report, and by then a server has written its
+    # process title over it. It asks this function as well (LLVM, ubsan_flags.cpp).
+    "ubsan": """\
+#ifndef __ASSEMBLER__
+#ifdef __cplusplus
+extern "C"
+#endif
+__attribute__((weak)) const char *__ubsan_default_options(void);
+const char *__ubsan_default_options(void) { return "print_stacktrace=1:halt_on_error=0"; }
+#endif
+""",
+    "asan": "",
+    "valgrind": "",
+}
+"""C text that precedes every file compiled for a target."""
 
 PREFIXES: dict[Detector, list[str]] = {
     "": [],
@@ -45,12 +66,21 @@ PREFIXES: dict[Detector, list[str]] = {
 """What a native program's command line begins with (Valgrind manual, Core options)."""
 
 
+def write_prelude(detector: Detector, folder: Path) -> list[str]:
+    """Write a detector's prelude into a folder; returns the compiler's flags that have it read first, if there is one."""
+    if not PRELUDES[detector]:
+        return []
+    path = folder / "detector.h"
+    path.write_text(PRELUDES[detector], "utf-8")
+    return ["-include", str(path)]
+
+
 class Report(Noun, frozen=True):
     """One error as a detector reports it. The same place is reported once a process, however often it errs."""
 
     detector: Detector
     kind: str
-    """`alignment`; `undefined-` and GCC's -fsanitize= name; `asan-`, `memcheck-` and the tool's own name of the error."""
+    """`alignment`; `undefined-` and GCC's -fsanitize= name; `asan-`, `memcheck-` and the tool's own name."""
     message: str
     """What the detector says, without addresses and process numbers."""
     direction: Literal["load", "store", ""]
@@ -110,12 +140,12 @@ def _lines(log: bytes) -> list[_Line]:
     return found
 
 
-# The undefined behaviour sanitizer: a line `FILE:LINE:COLUMN: runtime error: …`, three lines that show the memory where it
-# has an address, then with print_stacktrace=1 the stack, then an empty line.
+# The undefined behaviour sanitizer: a line `FILE:LINE:COLUMN: runtime error: …`, three lines that show the memory where
+# it has an address, then with print_stacktrace=1 the stack, then an empty line.
 
 _UBSAN = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): runtime error: (?P<message>.+)")
 _MISALIGNED = re.compile(
-    r"(?P<what>load of|store to|member access within|reference binding to|.+?) misaligned address 0x(?P<address>[0-9a-f]+)"
+    r"(load of|store to|member access within|.+?) misaligned address 0x(?P<address>[0-9a-f]+)"
     r" for type (?P<type>.+), which requires (?P<alignment>\d+) byte alignment"
 )
 # What a message begins with or holds -> GCC's name of the check (GCC manual, Instrumentation Options).
@@ -196,8 +226,8 @@ def _placed(stack: list[Frame], *, file: str, line: int) -> list[Frame]:
     ]
 
 
-# The address sanitizer: `==PID==ERROR: AddressSanitizer: …`, the access, the stack; more stacks (of the allocation, of the
-# release), each after an empty line; a picture of the memory.
+# The address sanitizer: `==PID==ERROR: AddressSanitizer: …`, the access, the stack; more stacks (of the allocation, of
+# the release), each after an empty line; a picture of the memory.
 
 _ASAN = re.compile(r"==\d+==ERROR: AddressSanitizer: (?P<message>.+)")
 _ASAN_ACCESS = re.compile(r"(READ|WRITE) of size (\d+) at |.*The signal is caused by a (READ|WRITE) memory access")
@@ -274,8 +304,8 @@ def _sanitizer_place(place: str) -> tuple[str, int]:
     return parts["file"], int(parts["line"] or 0)
 
 
-# Valgrind: every line begins `==PID== `; the error at one blank, what is said about it at two, the stacks at four. The first
-# stack is the error's.
+# Valgrind: every line begins `==PID== `; the error at one blank, what is said about it at two, the stacks at four. The
+# first stack is the error's.
 
 _VALGRIND = re.compile(r"==(?P<pid>\d+)== (?P<text>.*)")
 _VALGRIND_FRAME = re.compile(r"   (?:at|by) 0x(?P<pc>[0-9A-F]+): (?P<function>.+?)(?: \((?P<place>[^()]*)\))?")
@@ -351,13 +381,11 @@ def _valgrind_stack(lines: list[_Line]) -> list[Frame]:
         frame = _VALGRIND_FRAME.fullmatch(line.text)
         if frame is None:
             break
-        place = frame["place"] or "??"
-        file, _, number = place.removeprefix("in ").rpartition(":")
-        name = frame["function"].replace("???", "??")
-        known = number.isdigit() and file
-        found.append(
-            (int(frame["pc"], 16), name, file if known else place.removeprefix("in "), int(number) if known else 0)
-        )
+        place = (frame["place"] or "??").removeprefix("in ")
+        file, _, number = place.rpartition(":")
+        if not (file and number.isdigit()):
+            file, number = place, "0"
+        found.append((int(frame["pc"], 16), frame["function"].replace("???", "??"), file, int(number)))
     return _frames(found)
 
 
@@ -367,7 +395,7 @@ _RUNTIME = re.compile(r"libsanitizer/|/lib[aut]+bsan\.so|/libasan\.so|/vgpreload
 
 
 def _frames(found: list[tuple[int, str, str, int]]) -> list[Frame]:
-    """Frames of (address, function, file, line): of those at one address all but the last were inlined into the next."""
+    """Frames of (address, function, file, line): those at one address were inlined, each into the next."""
     frames = []
     for number, (pc, function, file, line) in enumerate(found):
         path, origin = place_in_tree(file)
@@ -377,10 +405,10 @@ def _frames(found: list[tuple[int, str, str, int]]) -> list[Frame]:
 
 
 def _own(frames: list[Frame]) -> tuple[list[Frame], str]:
-    """Frames from the server's own innermost on, and the library function that it had called; all, where none is its own.
+    """Frames from the server's own innermost on, and the library function that it had called; all where none is its own.
 
-    A library's function serves everybody: an error in it is told apart by who called it. What belongs to the detector itself
-    is no part of the program.
+    A library's function serves everybody: an error in it is told apart by who called it. What belongs to the detector
+    itself is no part of the program.
     """
     program = list(frames)
     while program and _RUNTIME.search(program[0].file):

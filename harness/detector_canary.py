@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness import process, toolchain
-from harness.detector import reports
+from harness.detector import PRELUDES, reports, write_prelude
 from harness.errors import InfrastructureError
 from harness.load import ROOT
 from harness.store import Store, key_of, sha256_of
@@ -47,7 +47,7 @@ ERRORS: dict[Detector, dict[str, str]] = {
 
 
 def expectations(detector: Detector) -> list[tuple[str, str]]:
-    """(what to run as `overflow-load bad`, the identity that must be reported or `SILENT`), each error with its twin."""
+    """(what to run as `overflow-load bad`, the identity that must be reported or `SILENT`): each error and its twin."""
     errors = ERRORS[detector]
     return [*((f"{name} bad", identity) for name, identity in errors.items()), *((f"{n} good", SILENT) for n in errors)]
 
@@ -63,7 +63,10 @@ def compile_detector_canary(store: Store, target: Target, tools: Toolchain) -> P
     flags = [*toolchain.compiler_flags(target, "O1"), "-Wall", "-Werror", "-std=gnu11"]
 
     def compile_into(into: Path) -> None:
-        result = process.run([compiler, str(SOURCE), *flags, "-o", str(into / "detector")], deadline_seconds=120)
+        first = write_prelude(target.emulator.detector, into)
+        result = process.run(
+            [compiler, str(SOURCE), *first, *flags, "-o", str(into / "detector")], deadline_seconds=120
+        )
         if result.code != 0:
             raise InfrastructureError(
                 f"the detector's canary does not compile for {target.name}",
@@ -71,7 +74,7 @@ def compile_detector_canary(store: Store, target: Target, tools: Toolchain) -> P
                 because=result.text.strip(),
             )
 
-    key = key_of([sha256_of(SOURCE), toolchain.version(compiler), *flags])
+    key = key_of([sha256_of(SOURCE), PRELUDES[target.emulator.detector], toolchain.version(compiler), *flags])
     return store.folder("canaries", f"{target.name}-detector-{key}", compile_into) / "detector"
 
 

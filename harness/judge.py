@@ -152,7 +152,7 @@ def _groups(sightings: list[Sighting]) -> list[list[Sighting]]:
 
 
 def _joined(sightings: list[Sighting]) -> list[Sighting]:
-    """The same, with what does not tell load from store counted to the function's load, or its store, if it was seen."""
+    """The same, but what does not tell load from store is counted to the function's load or store if one was seen."""
 
     def directed(one: Sighting, direction: str) -> str:
         return f"{one.identity}-{direction}"

@@ -1,4 +1,4 @@
-"""Every error that the target's detector must report is reported, in its own function, and its well-behaved twin is not.
+"""Every error that the target's detector must report is reported, in its own function; its well-behaved twin is not.
 
 A case that does not behave makes the target's results UNKNOWN. Targets without a detector do not collect this file.
 """
