@@ -29,8 +29,8 @@ ENVIRONMENTS: dict[Detector, dict[str, str]] = {
 
 PRELUDES: dict[Detector, str] = {
     "": "",
-    # GCC's library reads UBSAN_OPTIONS from /proc/self/environ at the first report, and by then a server has written its
-    # process title over it. It asks this function as well (LLVM, ubsan_flags.cpp).
+    # GCC's library reads UBSAN_OPTIONS from /proc/self/environ at the first report, and by then a server has written
+    # its process title over it. It asks this function as well (LLVM, ubsan_flags.cpp).
     "ubsan": """\
 #ifndef __ASSEMBLER__
 #ifdef __cplusplus
@@ -67,7 +67,7 @@ PREFIXES: dict[Detector, list[str]] = {
 
 
 def write_prelude(detector: Detector, folder: Path) -> list[str]:
-    """Write a detector's prelude into a folder; returns the compiler's flags that have it read first, if there is one."""
+    """Write a detector's prelude, if it has one, into a folder; returns the flags that have compilers read it first."""
     if not PRELUDES[detector]:
         return []
     path = folder / "detector.h"
@@ -405,7 +405,7 @@ def _frames(found: list[tuple[int, str, str, int]]) -> list[Frame]:
 
 
 def _own(frames: list[Frame]) -> tuple[list[Frame], str]:
-    """Frames from the server's own innermost on, and the library function that it had called; all where none is its own.
+    """Frames from the server's own innermost on, and the library function that it had called; else all of them.
 
     A library's function serves everybody: an error in it is told apart by who called it. What belongs to the detector
     itself is no part of the program.

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 import signal
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness import events, symbols
 from harness.detector import Report, reports
+from harness.transcript import load, requests
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from harness.events import CellRecord, Event, Fault, GuestEvent, RunRecord, TestEvent
@@ -41,8 +44,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     transcript: Path | None
     identity: str
     detector: str
-    """`signal`: a fault record. `audit`: a reported access. `ubsan`, `asan`, `valgrind`: a report in the log. `process`:
-    how it ended, or that it hung. `suite`: a test that failed. `compiler`."""
+    """`signal`: a fault record. `audit`: a reported access. `ubsan`, `asan`, `valgrind`: a report in the guest's log.
+    `process`: how it ended, or that it hung. `suite`: a test that failed. `compiler`."""
     count: int = 1
     """How often: under the policy audit one sighting stands for all the times an instruction did it."""
 
@@ -166,12 +169,26 @@ def _from_report(
         target=record.target,
         suite=record.suite,
         test=test.name if test else "",
-        command=_trigger(test, report.frames) if test else _outside_tests(report, guest, tests),
+        command=_asked(guest, test, report.frames) if test else _outside_tests(report, guest, tests),
         evidence=f"{record.target}/{record.suite}/{guest.name}/log",
         transcript=guest / test.transcript if test and test.transcript else None,
         identity=report.identity,
         detector=report.detector,
     )
+
+
+def _asked(guest: Path, test: TestEvent, frames: list[Frame]) -> str:
+    """Which of the test's requests it may have been. All may have been answered: a report stops nobody."""
+    if test.blocked or not test.transcript:
+        return _trigger(test, frames)
+    candidates = _on_stack(_requests(guest / test.transcript), frames)
+    more = f"  (one of {len(candidates)} that the test sent)" if len(candidates) > 1 else ""
+    return candidates[0] + more if candidates else ""
+
+
+@cache
+def _requests(transcript: Path) -> tuple[str, ...]:
+    return tuple(requests(load(transcript))) if transcript.is_file() else ()
 
 
 def _outside_tests(report: Report, guest: Path, tests: list[TestEvent]) -> str:
@@ -188,11 +205,14 @@ def _trigger(test: TestEvent, frames: list[Frame]) -> str:
     """
     if test.blocked:
         return "(while starting)"
-    on_stack = {frame.function.lower() for frame in frames}
-    named = [line for line in test.unanswered if f"{line.partition(' ')[0].lower()}command" in on_stack]
-    candidates = named or list(test.unanswered)
+    candidates = _on_stack(test.unanswered, frames) or list(test.unanswered)
     more = f"  (one of {len(candidates)} in a pipeline)" if len(candidates) > 1 else ""
     return candidates[0] + more if candidates else ""
+
+
+def _on_stack(lines: Sequence[str], frames: list[Frame]) -> list[str]:
+    functions = {frame.function.lower() for frame in frames}
+    return [line for line in lines if f"{line.partition(' ')[0].lower()}command" in functions]
 
 
 def _from_end(record: CellRecord, cell: Path, event: GuestEvent, test: TestEvent | None) -> Sighting:
