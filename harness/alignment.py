@@ -31,7 +31,15 @@ AUDIT = "audit"
 
 
 def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Policy:
-    """The policy that a target's kernel uses when it is asked for the named one. Raises UsageError if it has none."""
+    """The policy that a target's kernel uses when it is asked for the named one, or for the audit of one.
+
+    Raises UsageError for an unknown name, and for a policy that the target has not.
+    """
+    if is_audit(name):
+        base = policy_for(policies, name.removeprefix(AUDIT).removeprefix("-") or "signal", target)
+        return base if target.emulator.kind == "native" else audited(base)
+    if name not in policies:
+        raise UsageError(f"unknown policy '{name}'", where="--policy", remedy="plumb list policies")
     policy = policies[name]
     if not applies(policy, target):
         usable = [one.name for one in policies.values() if applies(one, target)]
@@ -40,7 +48,8 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
             because=f"it is for {', '.join(policy.targets)}",
             remedy=f"--target '{policy.targets[0]}', or for {target.name} one of: {', '.join(usable)}",
         )
-    return policies[policy.becomes.get(target.name, name)]
+    # Nothing imitates this machine: its hardware and kernel do what they do.
+    return policies["signal" if target.emulator.kind == "native" else policy.becomes.get(target.name, name)]
 
 
 def applies(policy: Policy, target: Target) -> bool:
@@ -48,9 +57,19 @@ def applies(policy: Policy, target: Target) -> bool:
     return any(fnmatch.fnmatch(target.name, glob) for glob in policy.targets)
 
 
+def audit_name(policy: str) -> str:
+    """What the audit of a policy is called."""
+    return AUDIT if policy == "signal" else f"{AUDIT}-{policy}"
+
+
+def is_audit(policy: str) -> bool:
+    """Whether a policy's name is that of an audit."""
+    return policy == AUDIT or policy.startswith(f"{AUDIT}-")
+
+
 def audited(policy: Policy) -> Policy:
-    """The policy under which all that this one forbids is reported, and done. Its name begins with `audit`."""
-    name = AUDIT if policy.name == "signal" else f"{AUDIT}-{policy.name}"
+    """The policy under which all that this one forbids is reported, and done."""
+    name = audit_name(policy.name)
     return msgspec.structs.replace(policy, name=name, fixup=list(CLASSES), ignore=[], report=True, becomes={})
 
 

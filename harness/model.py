@@ -35,6 +35,10 @@ class Endianness(StrEnum):
     BIG = "big"
 
 
+Detector = Literal["", "ubsan", "asan", "valgrind"]
+"""What in or around a program reports its errors on standard error (harness.detector reads it); empty for nothing."""
+
+
 class EmulatorSpec(Noun, frozen=True):
     """What runs a target's programs."""
 
@@ -43,6 +47,8 @@ class EmulatorSpec(Noun, frozen=True):
     """QEMU's name of the user-mode emulator: `arm` for qemu-arm."""
     cpu: str = ""
     """QEMU's name of the CPU model; empty for the emulator's default."""
+    detector: Detector = ""
+    """A sanitizer that `compiler_flags` put into the program, or a tool that a native program runs under."""
 
 
 AccessClass = Literal[
@@ -268,6 +274,12 @@ class Witness(Noun, frozen=True):
     evidence: str
     """Path in the run folder."""
     backtrace: list[Frame]
+    count: int = 1
+    """How often it was seen; in an audit how often the instruction did it."""
+    fate: Fate = ""
+    """What becomes of such an access under the target's own kernel."""
+    detector: str = "signal"
+    """What saw it: see harness.sighting.Sighting."""
 
 
 class Finding(Noun, frozen=True):
