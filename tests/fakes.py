@@ -16,6 +16,8 @@ from harness.transcript import Chunk, save
 if TYPE_CHECKING:
     import pytest
 
+    from harness.model import AccessClass
+
 DATA = Path(__file__).parent / "data"
 SIGBUS, SIGSEGV = 7, 11
 ADRALN = 1
@@ -122,10 +124,13 @@ def fault(
     instruction: str = LDR,
     registers: list[str] | None = None,
     maps: list[events.MapRecord] | None = None,
+    event: Literal["fault", "access"] = "fault",
+    access_class: AccessClass | Literal[""] = "word",
+    access_bytes: int = 4,
 ) -> events.Fault:
     """One record of the emulator's fault log."""
     return events.Fault(
-        event="fault",
+        event=event,
         pid=pid,
         tid=pid,
         signal=number,
@@ -139,6 +144,8 @@ def fault(
         stack_address=0x7000,
         stack="",
         maps=maps or [],
+        access_class=access_class,
+        access_bytes=access_bytes,
     )
 
 
