@@ -342,7 +342,7 @@ def _memcheck(lines: list[_Line]) -> Iterator[Report]:
             continue
         after = lines[number + 1 :]
         fatal = line.text.startswith(_ENDING)
-        while fatal and after and re.match(r"  \S", after[0].text):
+        while fatal and after and re.match(r" \S", after[0].text):
             # What the signal was about stands before the stack.
             after = after[1:]
         frames = _valgrind_stack(after)
@@ -422,4 +422,4 @@ def _own(frames: list[Frame]) -> tuple[list[Frame], str]:
 
 def _plain(message: str) -> str:
     """A message without what differs from run to run."""
-    return re.sub(r" ?0x[0-9a-fA-F]+", "", message)
+    return re.sub(r"0x[0-9a-fA-F]+", "…", message)

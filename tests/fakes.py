@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness import events, process
 from harness.console import Progress
-from harness.model import CanarySpec, EmulatorSpec, Endianness, Policy, SourceTree, Target, Toolchain
+from harness.model import CanarySpec, Detector, EmulatorSpec, Endianness, Policy, SourceTree, Target, Toolchain
 from harness.transcript import Chunk, save
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ class StoredRun:
         self.problems: dict[tuple[str, str], tuple[str, Literal["", "build", "deadline", "crash"]]] = {}
         self.functions: dict[str, int] = {}
         self.left_out: set[tuple[str, str]] = set()
+        self.detectors: dict[str, Detector] = {}
 
     def binary(self, target: str) -> Path:
         """Where the target's server binary is; it exists, and holds nothing."""
@@ -177,6 +178,7 @@ class StoredRun:
         message: str = "",
         guest: str = "",
         faults: tuple[int, int] = (0, 0),
+        log: tuple[int, int] = (0, 0),
         command: str = "",
         blocked: bool = False,
         transcript: bytes = b"",
@@ -196,6 +198,8 @@ class StoredRun:
             guest=guest,
             fault_from=faults[0],
             fault_to=faults[1],
+            log_from=log[0],
+            log_to=log[1],
             unanswered=(command,) if command else (),
             blocked=blocked,
             transcript=kept,
@@ -238,6 +242,15 @@ class StoredRun:
         with log.open("ab") as stream:
             stream.write(codec.encode(complete) + b"\n")
 
+    def log(self, target: str, suite: str, guest: str, text: bytes) -> tuple[int, int]:
+        """Add to a guest's log; returns where: [from, to)."""
+        path = self.cell(target, suite) / guest / "log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as stream:
+            start = stream.tell()
+            stream.write(text)
+        return start, start + len(text)
+
     def cell(self, target: str, suite: str) -> Path:
         """The cell's folder, there."""
         folder = self.folder / target / suite
@@ -273,6 +286,7 @@ class StoredRun:
                 binaries={name: str(self.binary(name)) for name in self.targets},
                 triples=dict.fromkeys(self.targets, "fake"),
                 machines=dict.fromkeys(self.targets, "arm"),
+                detectors=self.detectors,
                 stages={"suites": 1.5},
                 cells=cells,
             ),
