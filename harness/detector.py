@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from harness.model import Detector, Frame, Noun
-from harness.symbols import place_in_tree
+from harness.symbols import place_in_object, place_in_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -391,14 +391,18 @@ def _valgrind_stack(lines: list[_Line]) -> list[Frame]:
 
 # Frames of all three.
 
-_RUNTIME = re.compile(r"libsanitizer/|/lib[aut]+bsan\.so|/libasan\.so|/vgpreload_|vg_replace_")
+_RUNTIME = re.compile(r"libsanitizer/|lib(a|ub)san\.so|vgpreload_|vg_replace_")
+
+
+_OBJECT = re.compile(r"\.so(\.[0-9.]+)?$")
+"""A frame's place where the object has no line tables."""
 
 
 def _frames(found: list[tuple[int, str, str, int]]) -> list[Frame]:
     """Frames of (address, function, file, line): those at one address were inlined, each into the next."""
     frames = []
     for number, (pc, function, file, line) in enumerate(found):
-        path, origin = place_in_tree(file)
+        path, origin = place_in_object("??", file) if _OBJECT.search(file) else place_in_tree(file)
         inlined = number + 1 < len(found) and found[number + 1][0] == pc
         frames.append(Frame(function=function, file=path, line=line, origin=origin, pc=pc, inlined=inlined))
     return frames
@@ -413,7 +417,7 @@ def _own(frames: list[Frame]) -> tuple[list[Frame], str]:
     program = list(frames)
     while program and _RUNTIME.search(program[0].file):
         program.pop(0)
-    first = next((n for n, frame in enumerate(program) if frame.origin in {"server", "bundled"}), 0)
+    first = next((n for n, frame in enumerate(program) if frame.origin.partition("/")[0] in {"server", "bundled"}), 0)
     left = program[first:] or [Frame(function="??", file="??", line=0, origin="unknown", pc=0)]
     skipped = frames[: len(frames) - len(program) + first]
     through = skipped[-1].function.removeprefix("__interceptor_") if skipped else ""

@@ -191,17 +191,14 @@ class Access(Noun, frozen=True):
         return f"{self.direction} of {size} at {self.modulo} mod {self.size_bytes or 16}"
 
 
-Origin = Literal["server", "bundled", "libc", "unknown"]
-"""Whose code it is."""
-
-
 class Frame(Noun, frozen=True):
     """One level of a stack: innermost first; inlined functions are frames of their own."""
 
     function: str
     file: str
     line: int
-    origin: Origin
+    origin: str
+    """Whose code it is: `server`, `bundled/NAME`, `libc`, `library/NAME` or `unknown` (docs/reference.md)."""
     pc: int
     inlined: bool = False
 
@@ -235,6 +232,7 @@ class Finding(Noun, frozen=True):
     instruction: str
     access: str
     origin: str
+    """Of the innermost frame, as Frame.origin has it."""
     targets: list[str]
     command: str
     """What the client had asked for when it happened."""

@@ -16,7 +16,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from harness import process, unwind
-from harness.model import Access, Frame, Origin
+from harness.model import Access, Frame
 
 if TYPE_CHECKING:
     from harness.events import Fault, MapRecord
@@ -130,7 +130,7 @@ class Symbols:
         frames = []
         for number, (function, file, line) in enumerate(found):
             name = function if function != "??" else _nearest_symbol(record.path, address)
-            path, origin = place_in_tree(file) if ours else _foreign(file, record.path)
+            path, origin = place_in_tree(file) if ours else place_in_object(file, record.path)
             frames.append(
                 Frame(
                     function=name,
@@ -151,17 +151,35 @@ class Symbols:
         return frames
 
 
-def _foreign(file: str, object_path: str) -> tuple[str, Origin]:
-    """The same for an object that is not the server: its name serves where it was stripped."""
-    return (file if file != "??" else Path(object_path).name), "libc"
+_IN_TREE = re.compile(r"/(?:tree|source)/((src|deps|modules)/(.*))$")
+_COPIED_INTO_SRC = {"lzf.h": "lzf", "lzfP.h": "lzf", "lzf_c.c": "lzf", "lzf_d.c": "lzf"}
+"""Other people's code that both families keep among their own files, for want of a folder of its own: file -> name."""
+
+# The shared objects that glibc, musl and GCC install: the file's name before `.so` (ld.so(8), libc(7)); older
+# releases of glibc put their version there, as in libc-2.31.so.
+_RUNTIME = re.compile(
+    r"(ld([-0-9].*)?|lib(c|m|mvec|pthread|dl|rt|anl|util|resolv|crypt|thread_db|nss_\w+|gcc_s|atomic|stdc\+\+)(-[0-9.]+)?"
+    r"|libc\.musl-.*)"
+)
 
 
-def place_in_tree(file: str) -> tuple[str, Origin]:
-    """A source path relative to the server's tree, and whose code it is."""
-    match = re.search(r"/(?:tree|source)/(src|deps|modules)/(.*)$", _collapse(file))
+def place_in_object(file: str, object_path: str) -> tuple[str, str]:
+    """The same for an object that is not the server: a module of the tree, the C runtime, or another library."""
+    if _IN_TREE.search(_collapse(file)):
+        return place_in_tree(file)
+    name = Path(object_path).name
+    stem = name.partition(".so")[0]
+    return (file if file != "??" else name), "libc" if _RUNTIME.fullmatch(stem) else f"library/{stem}"
+
+
+def place_in_tree(file: str) -> tuple[str, str]:
+    """A source path relative to the server's tree, and whose code it is (docs/reference.md, "Origins")."""
+    match = _IN_TREE.search(_collapse(file))
     if match is None:
         return file, "unknown" if file == "??" else "libc"
-    return f"{match[1]}/{match[2]}", "bundled" if match[1] == "deps" else "server"
+    path, top, below = match.groups()
+    name = below.partition("/")[0] if top != "src" else _COPIED_INTO_SRC.get(below, "")
+    return path, f"bundled/{name}" if name else "server"
 
 
 def _collapse(path: str) -> str:

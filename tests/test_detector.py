@@ -162,6 +162,25 @@ def test_what_one_detector_says_is_nothing_to_another_and_nothing_where_there_is
     assert [one for other in DETECTORS if other != detector for one in reports(log(detector), other)] == []
 
 
+def test_frames_have_origins_and_begin_in_bundled_code_as_well_as_in_the_servers() -> None:
+    text = b"""\
+==7== Invalid read of size 4
+==7==    at 0x484B36B: memmove (in /usr/libexec/valgrind/vgpreload_memcheck-amd64-linux.so)
+==7==    by 0x48ACAAB: EVP_Digest (in /usr/lib/x86_64-linux-gnu/libcrypto.so.3)
+==7==    by 0x10911A: luaS_newlstr (/cache/work/1/tree/deps/lua/src/lstring.c:85)
+==7==    by 0x10911F: ??? (in /usr/lib/x86_64-linux-gnu/libc.so.6)
+==7==
+"""
+    (report,) = reports(text, "valgrind")
+    assert [(frame.function, frame.origin) for frame in report.frames] == [
+        ("luaS_newlstr", "bundled/lua"),
+        ("??", "libc"),
+    ]
+    assert report.through == "EVP_Digest"
+    (lone,) = reports(text.replace(b"tree/deps", b"elsewhere"), "valgrind")
+    assert [frame.origin for frame in lone.frames][:1] == ["library/libcrypto"]
+
+
 def test_a_message_without_a_stack_still_has_its_place() -> None:
     text = b"/cache/work/1/tree/src/db.c:7:3: runtime error: division by zero\n" + NOISE * 3
     (report,) = reports(text, "ubsan")

@@ -129,7 +129,10 @@ def binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "0x1000 bitopCommand /cache/work/9/tree/src/bitops.c:452\n"
         "0x1100 luaS_newlstr /cache/work/9/tree/src/../deps/lua/src/lstring.c:87\n"
         "0x1200 memcpy /build/glibc/string/memcpy.c:9\n"
-        "0x1300 main /cache/work/9/tree/src/server.c:7000\n",
+        "0x1300 main /cache/work/9/tree/src/server.c:7000\n"
+        "0x1400 lzf_compress /cache/work/9/tree/src/lzf_c.c:164\n"
+        "0x1500 jsonApi /cache/work/9/tree/src/../modules/vector-sets/vset.c:12\n"
+        "0x1600 enginePing /cache/work/9/tree/src/modules/lua/engine_lua.c:30\n",
     )
     return fakes.write(tmp_path / "redis-server", "no real binary\n")
 
@@ -142,8 +145,12 @@ def mapped(path: Path) -> list[events.MapRecord]:
     ("pc", "function", "file", "line", "origin"),
     [
         (0x1000, "bitopCommand", "src/bitops.c", 452, "server"),
-        (0x1100, "luaS_newlstr", "deps/lua/src/lstring.c", 87, "bundled"),
+        (0x1100, "luaS_newlstr", "deps/lua/src/lstring.c", 87, "bundled/lua"),
         (0x1200, "memcpy", "/build/glibc/string/memcpy.c", 9, "libc"),
+        (0x1400, "lzf_compress", "src/lzf_c.c", 164, "bundled/lzf"),
+        (0x1500, "jsonApi", "modules/vector-sets/vset.c", 12, "bundled/vector-sets"),
+        # A module of the server's own, below src.
+        (0x1600, "enginePing", "src/modules/lua/engine_lua.c", 30, "server"),
         (0x1F00, "??", "??", 0, "unknown"),
         (0x20000, "??", "??", 0, "unknown"),
     ],
@@ -159,6 +166,51 @@ def test_a_library_is_named_where_it_has_no_lines(binary: Path, tmp_path: Path) 
     library = fakes.write(tmp_path / "libc.so.6", "no real library\n")
     (frame,) = Symbols("fake", str(binary)).frames(mapped(library), 0x500)
     assert (frame.file, frame.origin) == ("libc.so.6", "libc")
+
+
+@pytest.mark.parametrize("name", ["lua", "hiredis", "libvalkey", "jemalloc", "linenoise", "hdr_histogram", "fpconv"])
+def test_code_in_deps_is_told_by_its_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes.fake_symbols(tmp_path / "bin", monkeypatch)
+    binary = fakes.write(tmp_path / "valkey-server", "no real binary\n")
+    fakes.write(tmp_path / "valkey-server.lines", f"0x1000 f /cache/work/9/tree/deps/{name}/src/f.c:1\n")
+    (frame,) = Symbols("fake", str(binary)).frames(mapped(binary), 0x1000)
+    assert (f"deps/{name}/src/f.c", f"bundled/{name}") == (frame.file, frame.origin)
+
+
+@pytest.mark.parametrize(
+    ("file", "origin"),
+    [
+        ("libc.so.6", "libc"),
+        ("libc-2.31.so", "libc"),
+        ("libm.so.6", "libc"),
+        ("ld-linux.so.3", "libc"),
+        ("ld-linux-aarch64.so.1", "libc"),
+        ("ld-2.31.so", "libc"),
+        ("ld-musl-armhf.so.1", "libc"),
+        ("libgcc_s.so.1", "libc"),
+        ("libatomic.so.1.2.0", "libc"),
+        ("libpthread.so.0", "libc"),
+        ("libstdc++.so.6.0.30", "libc"),
+        ("libnss_files.so.2", "libc"),
+        ("libcrypto.so.3", "library/libcrypto"),
+        ("libmimalloc.so.2", "library/libmimalloc"),
+        ("libldap.so.2", "library/libldap"),
+        ("redisbloom.so", "library/redisbloom"),
+    ],
+)
+def test_a_shared_object_is_of_the_c_runtime_or_a_library_by_its_name(
+    binary: Path, tmp_path: Path, file: str, origin: str
+) -> None:
+    library = fakes.write(tmp_path / file, "no real library\n")
+    (frame,) = Symbols("fake", str(binary)).frames(mapped(library), 0x500)
+    assert (frame.file, frame.origin) == (file, origin)
+
+
+def test_a_module_that_the_tree_built_has_its_origin_by_its_source(binary: Path, tmp_path: Path) -> None:
+    module = fakes.write(tmp_path / "vectorset.so", "no real module\n")
+    fakes.write(tmp_path / "vectorset.so.lines", "0x500 hnsw_add /cache/work/9/tree/modules/vector-sets/hnsw.c:9\n")
+    (frame,) = Symbols("fake", str(binary)).frames(mapped(module), 0x500)
+    assert (frame.file, frame.origin) == ("modules/vector-sets/hnsw.c", "bundled/vector-sets")
 
 
 def test_without_symbol_tools_the_function_is_unknown_and_nothing_fails(tmp_path: Path) -> None:

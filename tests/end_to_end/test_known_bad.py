@@ -51,7 +51,7 @@ def test_valkey_9_1_2_misaligns_in_murmur32_of_lua_on_sparc64(tmp_path: Path) ->
     assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
     assert [
         (finding["function"], finding["file"], finding["line"], finding["origin"]) for finding in alignment(read)
-    ] == [("murmur32", "deps/lua/src/lstring.c", 87, "bundled")]
+    ] == [("murmur32", "deps/lua/src/lstring.c", 87, "bundled/lua")]
     # The server cannot start: every test's failure is a consequence of one finding.
     assert 1 == len(read["findings"]), [finding["id"] for finding in read["findings"]]  # noqa: SIM300
     assert replayed(read["findings"][0]) == ExitCode.FINDINGS
