@@ -52,6 +52,8 @@ PREFIXES: dict[Detector, list[str]] = {
     "valgrind": [
         "valgrind",
         "--tool=memcheck",
+        # Errors alone: the banner would be taken for the output of a program whose output is read.
+        "--quiet",
         "--leak-check=no",
         "--error-exitcode=0",
         # Every error of every place, or silence would mean nothing after the thousandth.
