@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from harness import detector_canary
 from harness.detector import ENVIRONMENTS, PREFIXES, PRELUDES, Report, reports, write_prelude
-from harness.emulator import Emulators
+from harness.emulator import Emulators, Runner
 from harness.fetch import Fetcher
+from harness.guest import Guest, StartError
 from harness.judge import judge
 from harness.load import Catalog
-from harness.model import Detector, Policy
+from harness.model import Build, Detector, Policy
 from harness.store import Store
 from tests import fakes
 from tests.fakes import StoredRun, fault
@@ -162,6 +163,14 @@ def test_what_one_detector_says_is_nothing_to_another_and_nothing_where_there_is
     assert [one for other in DETECTORS if other != detector for one in reports(log(detector), other)] == []
 
 
+def test_the_first_stack_ends_where_the_numbers_begin_again() -> None:
+    text = b"a.c:1:1: runtime error: division by zero\n" + b"".join(
+        b"    #%d 0x%x in %s /t/tree/src/a.c:1\n" % (number, 16 * number, name)
+        for number, name in ((0, b"inner"), (1, b"outer"), (0, b"other"))
+    )
+    assert [frame.function for frame in reports(text, "ubsan")[0].frames] == ["inner", "outer"]
+
+
 def test_frames_have_origins_and_begin_in_bundled_code_as_well_as_in_the_servers() -> None:
     text = b"""\
 ==7== Invalid read of size 4
@@ -265,6 +274,40 @@ def test_a_native_program_runs_under_valgrind_and_sanitizers_are_told_to_go_on(t
     assert command("native-valgrind") == ("valgrind", {})
     program, environment = command("native-asan")
     assert (program, "halt_on_error=0" in environment["ASAN_OPTIONS"]) == ("/b", True)
+
+
+def test_a_guest_gets_its_detectors_options_beside_the_plain_environment(tmp_path: Path) -> None:
+    program = fakes.write(tmp_path / "server", '#!/bin/sh\necho "$LC_ALL $ASAN_OPTIONS"; exit 7\n', mode=0o755)
+    runner = Runner(
+        target=Catalog().targets["native-asan"],
+        policy=Policy.SIGNAL,
+        program=None,
+        options=[],
+        records_faults=False,
+        environment=ENVIRONMENTS["asan"],
+    )
+    build = Build(
+        key="k", target="t", server="s", optimisation="O2", folder=tmp_path, server_binary=program, command_line=[]
+    )
+    guest = Guest(build, runner, tmp_path / "guest-1", sockets=tmp_path, version=(7,))
+    with pytest.raises(StartError, match="exit status 7"):
+        guest.__enter__()
+    assert guest.log.read_text("utf-8") == f"C {ENVIRONMENTS['asan']['ASAN_OPTIONS']}\n"
+    assert guest.log_bytes() == guest.log.stat().st_size
+
+
+def test_a_guests_reports_are_those_from_an_offset_on(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(log("ubsan"))
+    runner = Runner(
+        target=Catalog().targets["native-ubsan"], policy=Policy.SIGNAL, program=None, options=[], records_faults=False
+    )
+    build = Build(
+        key="k", target="t", server="s", optimisation="O2", folder=tmp_path, server_binary=tmp_path, command_line=[]
+    )
+    guest = Guest(build, runner, tmp_path, sockets=tmp_path, version=(7,))
+    last = stored("ubsan")[-1]
+    assert identities(guest.reports(last.offset)) == [last.identity]
+    assert guest.reports(guest.log_bytes()) == []
 
 
 def test_only_the_undefined_behaviour_sanitizer_needs_its_options_compiled_in(tmp_path: Path) -> None:
