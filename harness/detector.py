@@ -36,7 +36,7 @@ PRELUDES: dict[Detector, str] = {
 #ifdef __cplusplus
 extern "C"
 #endif
-__attribute__((weak)) const char *__ubsan_default_options(void);
+__attribute__((weak, visibility("default"))) const char *__ubsan_default_options(void);
 const char *__ubsan_default_options(void) { return "print_stacktrace=1:halt_on_error=0"; }
 #endif
 """,
