@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 BUILD_SECONDS = 3600
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"
 
-RULES = {Policy.SIGNAL: "arch", Policy.AUDIT: "report", Policy.FIXUP: "fixup", Policy.STRICT: "trap"}
-"""Policy -> rule of our `-alignment` option (toolchains/qemu/overlay/linux-user/plumbline.c)."""
-
 Flavour = Literal["pinned", "distro"]
 
 
@@ -139,7 +136,7 @@ class Emulators:
         if spec.cpu:
             options = ["-cpu", spec.cpu, *options]
         if self.flavour == "pinned":
-            options += ["-alignment", RULES[policy]]
+            options += ["-alignment", alignment_option(policy)]
         return Runner(
             target=target,
             policy=policy,
@@ -158,6 +155,21 @@ class Emulators:
 
         pairs = [f"{inside}={outside}" for inside, outside in sorted(toolchain.sysroot.items())]
         return self.store.folder("guest-roots", f"{toolchain.name}-{key_of(pairs)}", link)
+
+
+def alignment_option(policy: Policy) -> str:
+    """A policy in the words of our `-alignment` option (toolchains/qemu/overlay/linux-user/plumbline.c)."""
+    words = [f"demand={policy.demand}", f"assumed={policy.assumed_bytes}", *(["report"] if policy.report else [])]
+    words += [f"{name}=fixup" for name in policy.fixup] + [f"{name}=ignore" for name in policy.ignore]
+    return ",".join(words)
+
+
+def with_alignment(options: list[str], policy: Policy) -> list[str]:
+    """An emulator's options with another policy."""
+    if "-alignment" not in options:
+        return options
+    at = options.index("-alignment") + 1
+    return [*options[:at], alignment_option(policy), *options[at + 1 :]]
 
 
 def _publish(program: Path, into: Path) -> None:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import detector_canary, events
-from harness.canary import expectations
+from harness.canary import cases
 from harness.cell import CellSpec, read_cell
 from harness.emulator import Runner
 from harness.guest import Guest, StartError
 from harness.load import Catalog
-from harness.model import Policy
 from harness.tclsuite import TclFile
 from harness.transcript import save, unanswered
 
@@ -71,7 +70,11 @@ class CellRun:
             assert self.cell.oracle is not None
             catalog = Catalog()
             runner = Runner(
-                target=catalog.targets["native"], policy=Policy.SIGNAL, program=None, options=[], records_faults=False
+                target=catalog.targets["native"],
+                policy=catalog.policies["signal"],
+                program=None,
+                options=[],
+                records_faults=False,
             )
             self._oracle = self._new(self.cell.oracle, runner, "oracle").__enter__()
         return self._oracle
@@ -177,9 +180,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise canary tests by the cell's target and policy."""
     run = metafunc.config.stash.get(_CELL, None)
-    if "canary_case" in metafunc.fixturenames:
-        cases = expectations(run.cell.runner.target, run.cell.runner.policy) if run else []
-        metafunc.parametrize("canary_case", cases, ids=[f"{name}-{expected}" for name, expected in cases])
+    every = cases(run.cell.runner) if run else []
+    fatal = [case for case in every if "signal" in case.prescribed]
+    for fixture, chosen in (("canary_case", every), ("fatal_case", fatal)):
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize(fixture, chosen, ids=[case.access.name for case in chosen])
     if "detector_case" in metafunc.fixturenames:
         errors = detector_canary.expectations(run.cell.runner.target.emulator.detector) if run else []
         metafunc.parametrize("detector_case", errors, ids=[case for case, _ in errors])

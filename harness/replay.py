@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import check, codec, events, symbols, transcript
+from harness import alignment, check, codec, events, symbols, transcript
 from harness.build import Builder
 from harness.emulator import Emulators
 from harness.errors import UsageError
@@ -16,7 +17,7 @@ from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
 from harness.judge import Reproducer
 from harness.load import select
-from harness.model import Noun, Policy
+from harness.model import Noun
 
 if TYPE_CHECKING:
     from harness.console import Progress
@@ -59,7 +60,8 @@ def replay(
     tools = catalog.toolchain_of(target)
     tree = check.open_server(catalog, fetcher, server or reproducer.server)
     emulators = Emulators(store, fetcher, progress, flavour="distro" if reproducer.emulator == "distro" else "pinned")
-    runner = emulators.runner(target, tools, Policy(reproducer.policy), emulators.prepare([target.emulator]))
+    policy = alignment.policy_for(catalog.policies, reproducer.policy, target)
+    runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))
     build = Builder(store, progress).build(tree, target, tools, reproducer.optimisation)
     with tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder:
         guest = Guest(build, runner, Path(folder) / "guest-1", sockets=Path(folder), version=tree.version)
@@ -80,8 +82,9 @@ def replay(
             instruction = symbols.disassemble(fault, target.emulator.qemu)
             frames = table.backtrace(fault, target.emulator.qemu)
             functions.add(frames[0].function)
-            access = symbols.access_of(fault, instruction, target.emulator.qemu)
-            lines.append(f"signal {fault.signal}: {instruction}  {access}")
+            what = signal.Signals(fault.signal).name if fault.signal else "access"
+            access = symbols.access_of(fault) if events.is_misaligned(fault) else ""
+            lines.append(f"{what}: {instruction}  {access}".rstrip())
             lines += _stack(frames)
         reported = guest.reports(0)
     for report in reported:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 import signal
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import events, symbols
+from harness import alignment, events, symbols
 from harness.detector import Report, reports
+from harness.load import Catalog
 from harness.transcript import load, requests
 
 if TYPE_CHECKING:
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.events import CellRecord, Event, Fault, GuestEvent, RunRecord, TestEvent
-    from harness.model import Detector, Frame
-
-BUS_ADRALN = 1
-"""si_code of SIGBUS for a misaligned address (Linux, asm-generic/siginfo.h)."""
+    from harness.model import AccessClass, Detector, Fate, Frame
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,12 +45,13 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """`signal`: a fault record. `audit`: a reported access. `ubsan`, `asan`, `valgrind`: a report in the guest's log.
     `process`: how it ended, or that it hung. `suite`: a test that failed. `compiler`."""
     count: int = 1
-    """How often: under the policy audit one sighting stands for all the times an instruction did it."""
+    """How often: in an audit one sighting stands for all the times an instruction did it."""
+    access_class: AccessClass | Literal[""] = ""
+    fate: Fate = ""
 
 
 def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
-    """Everything that a cell shows to be wrong."""
-    cell = folder / record.target / record.suite
+    """Everything that a cell shows to be wrong, and the audit that followed it, if one did."""
     if record.problem_kind == "build":
         return [
             _plain(
@@ -64,6 +63,15 @@ def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: l
                 detector="compiler",
             )
         ]
+    cell = folder / record.target / record.suite
+    sightings = _seen_in(cell, run, record, recorded)
+    if record.audit:
+        follow_up = cell / events.AUDIT
+        sightings += _seen_in(follow_up, run, record, events.read_events(follow_up / "events.jsonl"))
+    return sightings
+
+
+def _seen_in(cell: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
     tests = [event for event in recorded if isinstance(event, events.TestEvent)]
     guests = [event for event in recorded if isinstance(event, events.GuestEvent)]
     sightings: list[Sighting] = []
@@ -81,7 +89,7 @@ def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: l
             if test:
                 explained.add(test.name)
             faulted.add(guest.name)
-        for report in _reports(guest / "log", run.detectors.get(record.target, "")):
+        for report in _reports(guest / "log", run.machines[record.target].emulator.detector):
             test = _test_of(report, guest, tests)
             sightings.append(_from_report(record, guest, report, test, tests))
             if report.fatal:
@@ -120,17 +128,18 @@ def _unexplained(test: TestEvent, explained: set[str]) -> bool:
 def _from_fault(
     run: RunRecord, record: CellRecord, guest: Path, fault: Fault, test: TestEvent | None, before: list[Fault]
 ) -> Sighting:
-    machine = run.machines[record.target]
+    target = run.machines[record.target]
+    machine = target.emulator.qemu
     table = symbols.Symbols(run.triples[record.target], run.binaries[record.target])
     frames = table.backtrace(fault, machine)
     instruction = symbols.disassemble(fault, machine)
     name = signal.Signals(fault.signal).name if fault.signal else "access"
-    misaligned = fault.event == "access" or (fault.signal == signal.SIGBUS and fault.code == BUS_ADRALN)
+    misaligned = events.is_misaligned(fault)
     in_handler = any(earlier.pid == fault.pid and earlier.handled for earlier in before)
     kind = "alignment" if misaligned else name.lower()
     if in_handler:
         kind = f"crash-handler-{name.lower()}"
-    access = symbols.access_of(fault, instruction, machine) if misaligned else None
+    access = symbols.access_of(fault) if misaligned else None
     function = frames[0].function
     direction = access.direction if access else ""
     title = f"misaligned {direction} in {function}" if misaligned else f"{name} in {function}"
@@ -147,10 +156,12 @@ def _from_fault(
         suite=record.suite,
         test=test.name if test else "",
         command=_trigger(test, frames) if test else "",
-        evidence=f"{record.target}/{record.suite}/{guest.name}/faults.jsonl",
+        evidence=_evidence(guest / "faults.jsonl", record),
         transcript=guest / test.transcript if test and test.transcript else None,
         identity="-".join(part for part in (kind, function, direction) if part),
         detector="audit" if fault.event == "access" else "signal",
+        access_class=access.access_class if access else "",
+        fate=alignment.fate(target, Catalog().policies, access) if access else "",
     )
 
 
@@ -170,7 +181,7 @@ def _from_report(
         suite=record.suite,
         test=test.name if test else "",
         command=_asked(guest, test, report.frames) if test else _outside_tests(report, guest, tests),
-        evidence=f"{record.target}/{record.suite}/{guest.name}/log",
+        evidence=_evidence(guest / "log", record),
         transcript=guest / test.transcript if test and test.transcript else None,
         identity=report.identity,
         detector=report.detector,
@@ -222,7 +233,7 @@ def _from_end(record: CellRecord, cell: Path, event: GuestEvent, test: TestEvent
         kind="hang" if event.end == "hang" else "crash" if event.end == "signal" else "exit",
         subject=subject,
         title=f"the server {'hung' if event.end == 'hang' else 'ended'} in {subject}: {event.detail}",
-        evidence=f"{record.target}/{record.suite}/{event.name}/log",
+        evidence=_evidence(cell / event.name / "log", record),
         detector="process",
         test=test,
         transcript=cell / event.name / test.transcript if test and test.transcript else None,
@@ -235,11 +246,17 @@ def _from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
         kind="wrong-result",
         subject=test.name,
         title=f"{test.name}: {test.message.splitlines()[0] if test.message else 'failed'}",
-        evidence=f"{record.target}/{record.suite}/events.jsonl",
+        evidence=_evidence(cell / "events.jsonl", record),
         detector="suite",
         test=test,
         transcript=cell / test.guest / test.transcript if test.guest and test.transcript else None,
     )
+
+
+def _evidence(path: Path, record: CellRecord) -> str:
+    """A path inside the run folder: from the last `TARGET/SUITE` in it on."""
+    inside = f"{record.target}/{record.suite}/"
+    return inside + str(path).rpartition(f"/{inside}")[2]
 
 
 def _plain(

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness import events, process
 from harness.console import Progress
-from harness.model import CanarySpec, Detector, EmulatorSpec, Endianness, Policy, SourceTree, Target, Toolchain
+from harness.model import Detector, EmulatorSpec, Endianness, SourceTree, Target, Toolchain
 from harness.transcript import Chunk, save
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def opened(path: Path, *, digest: str = "a" * 64) -> SourceTree:
     return SourceTree(name="redis-7.0.15", family="redis", version=(7, 0, 15), path=path, digest=digest)
 
 
-def target(name: str = "armv5", *, machine: str = "armv5tel", slowdown: float = 1) -> Target:
+def target(name: str = "armv5", *, machine: str = "armv5tel", slowdown: float = 1, detector: Detector = "") -> Target:
     """A small target."""
     return Target(
         name=name,
@@ -78,8 +78,10 @@ def target(name: str = "armv5", *, machine: str = "armv5tel", slowdown: float = 
         alignment="strict",
         groups=["required"],
         slowdown=slowdown,
-        emulator=EmulatorSpec(kind="user", qemu="arm", cpu="arm926"),
-        canaries=CanarySpec(trap=["load-word@1", "load-exclusive@1"], allowed=["load-vfp@4"]),
+        emulator=EmulatorSpec(kind="user", qemu="arm", cpu="arm926", detector=detector),
+        isa="arm",
+        demand={"half": 2, "word": 4, "vfp": 4},
+        kernel="linux-arm-2",
     )
 
 
@@ -277,7 +279,7 @@ class StoredRun:
             events.RunRecord(
                 server=self.server,
                 family="redis",
-                policy=Policy.SIGNAL,
+                policy="signal",
                 optimisation="O2",
                 emulator="pinned",
                 seed=1,
@@ -285,8 +287,7 @@ class StoredRun:
                 suites=list(self.suites),
                 binaries={name: str(self.binary(name)) for name in self.targets},
                 triples=dict.fromkeys(self.targets, "fake"),
-                machines=dict.fromkeys(self.targets, "arm"),
-                detectors=self.detectors,
+                machines={name: target(name, detector=self.detectors.get(name, "")) for name in self.targets},
                 stages={"suites": 1.5},
                 cells=cells,
             ),

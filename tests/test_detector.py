@@ -17,7 +17,7 @@ from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
 from harness.judge import judge
 from harness.load import Catalog
-from harness.model import Build, Detector, Policy
+from harness.model import Build, Detector
 from harness.store import Store
 from tests import fakes
 from tests.fakes import StoredRun, fault
@@ -267,7 +267,7 @@ def test_a_native_program_runs_under_valgrind_and_sanitizers_are_told_to_go_on(t
 
     def command(name: str) -> tuple[str, dict[str, str]]:
         target = catalog.targets[name]
-        runner = emulators.runner(target, catalog.toolchain_of(target), Policy.SIGNAL, {})
+        runner = emulators.runner(target, catalog.toolchain_of(target), catalog.policies["signal"], {})
         return runner.command(Path("/b"), ["x"])[0], runner.environment
 
     assert command("native") == ("/b", {})
@@ -280,7 +280,7 @@ def test_a_guest_gets_its_detectors_options_beside_the_plain_environment(tmp_pat
     program = fakes.write(tmp_path / "server", '#!/bin/sh\necho "$LC_ALL $ASAN_OPTIONS"; exit 7\n', mode=0o755)
     runner = Runner(
         target=Catalog().targets["native-asan"],
-        policy=Policy.SIGNAL,
+        policy=Catalog().policies["signal"],
         program=None,
         options=[],
         records_faults=False,
@@ -299,7 +299,11 @@ def test_a_guest_gets_its_detectors_options_beside_the_plain_environment(tmp_pat
 def test_a_guests_reports_are_those_from_an_offset_on(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(log("ubsan"))
     runner = Runner(
-        target=Catalog().targets["native-ubsan"], policy=Policy.SIGNAL, program=None, options=[], records_faults=False
+        target=Catalog().targets["native-ubsan"],
+        policy=Catalog().policies["signal"],
+        program=None,
+        options=[],
+        records_faults=False,
     )
     build = Build(
         key="k", target="t", server="s", optimisation="O2", folder=tmp_path, server_binary=tmp_path, command_line=[]
@@ -364,7 +368,7 @@ def reported(run: StoredRun, text: bytes, *, outcome: Literal["passed", "failed"
 
 def test_a_report_during_a_test_that_passes_is_a_finding_with_its_command_and_reproducer(run: StoredRun) -> None:
     reported(run, MISALIGNED)
-    (finding,), cells = judge(run.finish())
+    (finding,), cells, _ = judge(run.finish())
     assert (finding.id, finding.file, finding.line) == ("alignment-redisBitpos-load", "src/bitops.c", 131)
     assert (finding.command, finding.origin) == ("BITPOS k 0", "server")
     assert [(w.target, w.detector, w.test) for w in finding.witnesses] == [("native-ubsan", "ubsan", TEST)]
@@ -380,7 +384,7 @@ def test_what_several_detectors_see_in_one_function_is_one_finding(run: StoredRu
     run.fault("armv5", "bitops", "guest-1", fault(pc=pc))
     run.test("armv5", "bitops", TEST, outcome="failed", guest="guest-1", faults=(0, 1))
     reported(run, text)
-    (finding,), _ = judge(run.finish())
+    (finding,), *_ = judge(run.finish())
     assert finding.id == "alignment-redisBitpos-load"
     assert [(w.target, w.detector) for w in finding.witnesses] == [("armv5", "signal"), ("native-ubsan", "ubsan")]
 
@@ -411,7 +415,7 @@ def test_a_report_outside_tests_belongs_to_none(run: StoredRun, before: bytes, a
     run.log("native-ubsan", "bitops", "guest-1", before)
     reported(run, NOISE)
     run.log("native-ubsan", "bitops", "guest-1", after)
-    (finding,), _ = judge(run.finish())
+    (finding,), *_ = judge(run.finish())
     assert (finding.command, finding.witnesses[0].test) == (told, "")
 
 
