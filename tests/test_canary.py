@@ -1,4 +1,4 @@
-"""What the canary program is made of, and what is said when it or the emulator's log disagree with what is prescribed."""
+"""What the canary program is made of, and what is said when it or the log disagrees with what is prescribed."""
 
 from __future__ import annotations
 
