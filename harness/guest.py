@@ -19,6 +19,7 @@ from harness.transcript import Recorder
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Sequence
 
     from harness.emulator import Runner
     from harness.events import End
@@ -40,13 +41,26 @@ class StartError(Exception):
 
 
 class Guest:
-    """One running server. `folder` keeps its log and fault log, `sockets` (a short path) its Unix socket."""
+    """One running server. `folder` keeps its log and fault log, `sockets` (a short path) its Unix socket.
 
-    def __init__(self, build: Build, runner: Runner, folder: Path, *, sockets: Path, version: tuple[int, ...]) -> None:
+    `options` are more words for the server's command line, as `--io-threads 2`.
+    """
+
+    def __init__(
+        self,
+        build: Build,
+        runner: Runner,
+        folder: Path,
+        *,
+        sockets: Path,
+        version: tuple[int, ...],
+        options: Sequence[str] = (),
+    ) -> None:
         self.build = build
         self.runner = runner
         self.folder = folder
         self.version = version
+        self.options = list(options)
         self.fault_log = folder / "faults.jsonl"
         self.end: End | None = None
         self.detail = ""
@@ -155,7 +169,7 @@ class Guest:
         if self.runner.target.machine == "aarch64" and self.version >= (6, 2):
             # The kernel bug that the self test looks for is the host's affair, and the emulator makes it misread.
             arguments += ["--ignore-warnings", "ARM64-COW-BUG"]
-        return arguments
+        return arguments + self.options
 
 
 def describe_exit(code: int) -> tuple[End, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from harness.build import Builder
 from harness.emulator import Emulators, Runner
 from harness.fetch import Fetcher
 from harness.load import Catalog
@@ -14,6 +15,8 @@ from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from harness.model import Build, SourceTree
 
 SIGNAL = Policy.SIGNAL
 REQUIRED = [target.name for target in Catalog().targets.values() if "required" in target.groups]
@@ -32,3 +35,14 @@ def runner(target: str, policy: Policy = SIGNAL) -> Runner:
     catalog = Catalog()
     found = catalog.targets[target]
     return emulators.runner(found, catalog.toolchain_of(found), policy, programs)
+
+
+def build(tree: SourceTree, target: str) -> Build:
+    """A server compiled for a target, kept in the cache like any other."""
+    found = Catalog().targets[target]
+    return Builder(Store.default(), fakes.quiet()).build(tree, found, Catalog().toolchain_of(found), "O2")
+
+
+def release(name: str) -> Path:
+    """A release's source tree; fetched if it is not in the cache."""
+    return Fetcher(Store.default(), fakes.quiet()).server(Catalog().servers[name]).path
