@@ -11,7 +11,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
-from harness import codec, process, toolchain
+from harness import codec, detector, process, toolchain
 from harness.errors import ExitCode, InfrastructureError, PlumblineError
 from harness.model import Build
 from harness.source import copy_tree
@@ -52,7 +52,15 @@ class Builder:
         """The server's binaries for a target. Raises BuildFailedError, or InfrastructureError without a compiler."""
         compiler = toolchain.tool(tools, "gcc")
         flags = toolchain.compiler_flags(target, optimisation, _dialect(tree))
-        parts = [RECIPE, tree.digest, target.machine, toolchain.version(compiler), *flags]
+        prelude = detector.PRELUDES[target.emulator.detector]
+        parts = [
+            RECIPE,
+            tree.digest,
+            target.machine,
+            toolchain.version(compiler),
+            *flags,
+            *([prelude] if prelude else []),
+        ]
         key = f"{tree.name}-{target.name}-{optimisation}-{key_of(parts)}"
         place = key_of([str(tree.path), target.name, optimisation])
 
@@ -92,8 +100,9 @@ class Builder:
                 copy_tree(tree.path, work / "tree")
                 log.parent.mkdir(parents=True, exist_ok=True)
                 log.unlink(missing_ok=True)
+                first = detector.write_prelude(target.emulator.detector, work)
                 for name in ("gcc", "g++"):
-                    toolchain.write_wrapper(work / name, toolchain.tool(tools, name), flags, ["-latomic"])
+                    toolchain.write_wrapper(work / name, toolchain.tool(tools, name), [*first, *flags], ["-latomic"])
             command = _make_command(tree, target, tools, work, optimisation)
             result = process.run(
                 command,

@@ -27,6 +27,8 @@ class CellSpec(Noun, frozen=True):
     canary: Path | None
     seed: int
     tier: Tier
+    detector_canary: Path | None = None
+    """None where the target has no detector."""
 
 
 def write_cell(path: Path, cell: CellSpec) -> None:

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import canary, doctor, events, known, process, source
+from harness import alignment, canary, doctor, events, known, process, source
 from harness.build import Builder, BuildFailedError
 from harness.cell import CellSpec, Tier, write_cell
-from harness.emulator import Emulators, Flavour, Runner
+from harness.detector_canary import compile_detector_canary
+from harness.emulator import Emulators, Flavour, Runner, with_alignment
 from harness.errors import ExitCode, UsageError
 from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
 from harness.judge import CellVerdict, Judgement, judge
 from harness.load import ROOT, select
-from harness.model import Finding, Noun, Policy, Verdict
+from harness.model import Finding, Noun, Verdict
 from harness.plan import Plan, make_plan
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Request(Noun, frozen=True):
     server: str
     suites: list[str]
     tier: Tier
-    policy: Policy
+    policy: str
     optimisation: str
     emulator: Flavour
     jobs: int
@@ -80,6 +81,8 @@ class Check:
         plan = make_plan(
             self.catalog, targets=self.request.targets, server=self.request.server, suites=self.request.suites
         )
+        for name in plan.targets:
+            alignment.policy_for(self.catalog.policies, self.request.policy, self.catalog.targets[name])
         diagnosis = doctor.diagnose(self.catalog, plan.targets, emulator=self.request.emulator)
         doctor.mend(diagnosis, self.progress, install=self.request.install)
         tree = open_server(self.catalog, self.fetcher, self.request.server)
@@ -101,7 +104,8 @@ class Check:
 
         def prepare(target: Target) -> Prepared:
             tools = self.catalog.toolchain_of(target)
-            runner = emulators.runner(target, tools, self.request.policy, programs)
+            policy = alignment.policy_for(self.catalog.policies, self.request.policy, target)
+            runner = emulators.runner(target, tools, policy, programs)
             try:
                 build = self.builder.build(tree, target, tools, self.request.optimisation)
             except BuildFailedError as error:
@@ -140,7 +144,6 @@ class Check:
             why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"
             return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="crash")
         folder = self.request.run / target / suite
-        folder.mkdir(parents=True)
         tools = self.catalog.toolchain_of(prepared.target)
         spec = CellSpec(
             suite=suite,
@@ -151,26 +154,47 @@ class Check:
             build=prepared.build,
             oracle=oracle,
             canary=None if needs_server else canary.compile_canary(self.store, prepared.target, tools),
+            detector_canary=None if needs_server else compile_detector_canary(self.store, prepared.target, tools),
             seed=self.request.seed,
             tier=self.request.tier,
         )
+        record = self._run_spec(spec)
+        if needs_server and not alignment.is_audit(self.request.policy) and _died_misaligned(folder):
+            audit = self._run_spec(self._audit_of(spec))
+            record = msgspec.structs.replace(record, audit=audit.problem or "done")
+        return record
+
+    def _run_spec(self, spec: CellSpec) -> CellRecord:
+        """One cell in a process of its own."""
+        target = spec.runner.target.name
+        folder = spec.folder
+        folder.mkdir(parents=True)
         write_cell(folder / "cell.json", spec)
         result = process.run(
-            pytest_command(suite, folder / "cell.json"),
+            pytest_command(spec.suite, folder / "cell.json"),
             deadline_seconds=CELL_SECONDS[self.request.tier],
             log=folder / "pytest.log",
             folder=ROOT,
             environment=process.environment_with(LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1"),
         )
         problem = _cell_problem(result)
-        self.progress.say(f"{target}/{suite}: {_last_line(result.text)}")
+        what = " (audit)" if folder.name == events.AUDIT else ""
+        self.progress.say(f"{target}/{spec.suite}{what}: {_last_line(result.text)}")
         return CellRecord(
             target=target,
-            suite=suite,
+            suite=spec.suite,
             seconds=round(result.seconds, 2),
             problem=problem,
             problem_kind="deadline" if result.expired else "crash" if problem else "",
         )
+
+    def _audit_of(self, spec: CellSpec) -> CellSpec:
+        """The same cell with every forbidden access let through: what the first crash hides."""
+        policy = alignment.audited(spec.runner.policy)
+        runner = msgspec.structs.replace(
+            spec.runner, policy=policy, options=with_alignment(spec.runner.options, policy)
+        )
+        return msgspec.structs.replace(spec, runner=runner, folder=spec.folder / events.AUDIT)
 
     def _record(
         self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], records: list[CellRecord]
@@ -187,10 +211,18 @@ class Check:
             suites=plan.suites,
             binaries={one.target.name: str(one.build.server_binary) for one in ready if one.build},
             triples={one.target.name: self.catalog.toolchain_of(one.target).triple for one in ready},
-            machines={one.target.name: one.target.emulator.qemu for one in ready},
+            machines={one.target.name: one.target for one in ready},
             stages=self.progress.stages,
             cells=records,
         )
+
+
+def _died_misaligned(folder: Path) -> bool:
+    """Whether a misaligned access raised a signal in one of a cell's guests."""
+    logs = folder.glob("guest-*/faults.jsonl")
+    return any(
+        events.is_misaligned(fault) and fault.event == "fault" for log in logs for fault in events.read_faults(log)
+    )
 
 
 def pytest_command(suite: str, cell: Path) -> list[str | Path]:
@@ -235,7 +267,7 @@ def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
 def conclude(folder: Path, known_file: Path, progress: Progress) -> tuple[Judgement, ExitCode]:
     """Judge a run folder and write the report's data. The same for a run just made and for a stored one."""
     with progress.stage("judge", "judging"):
-        findings, cells = judge(folder)
+        findings, cells, counters = judge(folder)
     run = events.read_run(folder)
     listed = known.load_known(known_file)
     today = datetime.datetime.now(tz=datetime.UTC).date()
@@ -248,12 +280,13 @@ def conclude(folder: Path, known_file: Path, progress: Progress) -> tuple[Judgem
         server=run.server,
         seed=run.seed,
         run=str(folder),
-        policy=run.policy.value,
+        policy=run.policy,
         optimisation=run.optimisation,
         cells=judged,
         findings=marked,
         remarks=known.remarks(listed, [finding.id for finding in marked], run.server, run.targets, today),
         stages=run.stages,
+        counters=counters,
     )
     exit_code = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}.get(verdict, ExitCode.PASS)
     return judgement, exit_code

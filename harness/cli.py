@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import random
 import shutil
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from harness import alignment
 from harness import bench as benchmarking
 from harness import check as checking
 from harness import codec, process
@@ -27,12 +27,13 @@ from harness.console import Progress
 from harness.errors import ExitCode, PlumblineError
 from harness.fetch import Fetcher
 from harness.load import DEFAULT_SERVER, DEFAULT_TARGETS, Catalog, read_toml, select, target_groups
-from harness.model import Policy
 from harness.plan import make_plan
 from harness.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from harness.model import Target, Toolchain
 
 RUNS = Path("runs")
 KEPT_RUNS = 20
@@ -69,10 +70,9 @@ _emulator = click.option(
 )
 _policy = click.option(
     "--policy",
-    type=click.Choice([p.value for p in Policy]),
     default="signal",
     show_default=True,
-    help="What a misaligned access does.",
+    help="What a misaligned access does: `plumb list policies`.",
 )
 _optimisation = click.option(
     "--optimisation",
@@ -117,10 +117,10 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
 
 
 @plumb.command("list")
-@click.argument("what", type=click.Choice(["targets", "toolchains", "servers", "suites"]))
+@click.argument("what", type=click.Choice(["targets", "toolchains", "servers", "suites", "policies"]))
 @_json
 def list_(what: str, as_json: bool) -> ExitCode:
-    """List targets, toolchains, servers or suites."""
+    """List targets, toolchains, servers, suites or policies."""
     catalog = Catalog()
     nouns: dict[str, Any] = getattr(catalog, what)
     if as_json:
@@ -251,9 +251,10 @@ def check(**options: Any) -> ExitCode:
 
 @plumb.command()
 @_run_options
-def audit(**options: Any) -> ExitCode:
+@_policy
+def audit(policy: str, **options: Any) -> ExitCode:
     """List every misaligned site that the suites reach, with its count: accesses are reported, and succeed."""
-    return _make_run(policy=Policy.AUDIT.value, **options)
+    return _make_run(policy=alignment.audit_name(policy), **options)
 
 
 def _make_run(*, run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> ExitCode:
@@ -325,7 +326,10 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     for target in chosen:
         tools = catalog.toolchain_of(target)
         made = Builder(store, progress).build(tree, target, tools, "O2")
-        runner_for = functools.partial(emulators.runner, target, tools, programs=programs)
+
+        def runner_for(policy: str, target: Target = target, tools: Toolchain = tools) -> emulating.Runner:
+            return emulators.runner(target, tools, alignment.policy_for(catalog.policies, policy, target), programs)
+
         ratios += benchmarking.measure(made, runner_for, tree.version, progress, rounds=rounds)
     if as_json:
         _print_json(ratios)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import process
+from harness import detector, process
 from harness.errors import InfrastructureError
 from harness.load import ROOT, read_toml
 from harness.model import EmulatorSpec, Noun, Place, Policy, Target, Toolchain
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 BUILD_SECONDS = 3600
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"
-
-RULES = {Policy.SIGNAL: "arch", Policy.AUDIT: "report", Policy.FIXUP: "fixup", Policy.STRICT: "trap"}
-"""Policy -> rule of our `-alignment` option (toolchains/qemu/overlay/linux-user/plumbline.c)."""
 
 Flavour = Literal["pinned", "distro"]
 
@@ -48,10 +45,12 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     policy: Policy
     program: Path | None
-    """The emulator; None: the host runs it."""
+    """The emulator, or the tool that a native program runs under; None: the host runs it."""
     options: list[str]
     records_faults: bool
     """False for a distribution's QEMU: it has no fault log, so a signal has no place."""
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    """What the program needs there beyond the plain environment: its detector's options."""
 
     def command(self, program: Path, arguments: Sequence[str], fault_log: Path | None = None) -> list[str]:
         """The whole command line."""
@@ -124,18 +123,27 @@ class Emulators:
         """How to run a target's programs under a policy. Makes the guest's root folder of links if it is not there."""
         spec = target.emulator
         if spec.kind == "native":
-            return Runner(target=target, policy=policy, program=None, options=[], records_faults=False)
+            prefix = detector.PREFIXES[spec.detector]
+            return Runner(
+                target=target,
+                policy=policy,
+                program=Path(prefix[0]) if prefix else None,
+                options=prefix[1:],
+                records_faults=False,
+                environment=detector.ENVIRONMENTS[spec.detector],
+            )
         options = ["-L", str(self._guest_root(toolchain))]
         if spec.cpu:
             options = ["-cpu", spec.cpu, *options]
         if self.flavour == "pinned":
-            options += ["-alignment", RULES[policy]]
+            options += ["-alignment", alignment_option(policy)]
         return Runner(
             target=target,
             policy=policy,
             program=programs[spec.qemu],
             options=options,
             records_faults=self.flavour == "pinned",
+            environment=detector.ENVIRONMENTS[spec.detector],
         )
 
     def _guest_root(self, toolchain: Toolchain) -> Path:
@@ -147,6 +155,21 @@ class Emulators:
 
         pairs = [f"{inside}={outside}" for inside, outside in sorted(toolchain.sysroot.items())]
         return self.store.folder("guest-roots", f"{toolchain.name}-{key_of(pairs)}", link)
+
+
+def alignment_option(policy: Policy) -> str:
+    """A policy in the words of our `-alignment` option (toolchains/qemu/overlay/linux-user/plumbline.c)."""
+    words = [f"demand={policy.demand}", f"assumed={policy.assumed_bytes}", *(["report"] if policy.report else [])]
+    words += [f"{name}=fixup" for name in policy.fixup] + [f"{name}=ignore" for name in policy.ignore]
+    return ",".join(words)
+
+
+def with_alignment(options: list[str], policy: Policy) -> list[str]:
+    """An emulator's options with another policy."""
+    if "-alignment" not in options:
+        return options
+    at = options.index("-alignment") + 1
+    return [*options[:at], alignment_option(policy), *options[at + 1 :]]
 
 
 def _publish(program: Path, into: Path) -> None:

@@ -4,12 +4,14 @@ Evidence only: nothing here judges. Writers append whole lines, so a run that wa
 
     RUN/run.json                          what was run: RunRecord
     RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests
+    RUN/TARGET/SUITE/audit/               the same again, of the audit that followed
     RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's), transcript-N.jsonl
 """
 
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import Literal
 
@@ -17,7 +19,7 @@ import msgspec
 
 from harness import codec
 from harness.errors import UsageError
-from harness.model import Noun, Policy
+from harness.model import AccessClass, Noun, Target  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 
 class CellRecord(Noun, frozen=True):
@@ -29,6 +31,8 @@ class CellRecord(Noun, frozen=True):
     problem: str = ""
     """Why it has no results of its own: a build that failed, a deadline, a missing tool."""
     problem_kind: Literal["", "build", "deadline", "crash"] = ""
+    audit: str = ""
+    """`done` if an audit of the same cell followed, because misaligned accesses ended guests; or why it failed."""
 
 
 class RunRecord(Noun, frozen=True):
@@ -36,7 +40,8 @@ class RunRecord(Noun, frozen=True):
 
     server: str
     family: str
-    policy: Policy
+    policy: str
+    """As it was asked for; a target's kernel may use another: harness.alignment.policy_for."""
     optimisation: str
     emulator: str
     seed: int
@@ -46,8 +51,8 @@ class RunRecord(Noun, frozen=True):
     """Target -> server binary, for symbols."""
     triples: dict[str, str]
     """Target -> prefix of its binary tools."""
-    machines: dict[str, str]
-    """Target -> QEMU name."""
+    machines: dict[str, Target]
+    """Target's name -> what it was at the time."""
     stages: dict[str, float]
     cells: list[CellRecord]
 
@@ -70,6 +75,9 @@ class TestEvent(Noun, frozen=True, tag="test"):
     fault_from: int = 0
     fault_to: int = 0
     """Lines of the guest's fault log that this test added: [from, to)."""
+    log_from: int = 0
+    log_to: int = 0
+    """Bytes of the guest's log that were written during this test, after the guest was ready: [from, to)."""
     unanswered: tuple[str, ...] = ()
     """The requests that got no reply, as a person reads them."""
     transcript: str = ""
@@ -119,6 +127,18 @@ class Fault(Noun, frozen=True):
     stack_address: int
     stack: str
     maps: list[MapRecord]
+    access_class: AccessClass | Literal[""] = ""
+    access_bytes: int = 0
+    """The unit whose alignment counts; 0 unless the signal came of a misaligned access."""
+
+
+BUS_ADRALN = 1
+"""si_code of SIGBUS for a misaligned address (Linux, asm-generic/siginfo.h)."""
+
+
+def is_misaligned(fault: Fault) -> bool:
+    """Whether a record tells of a misaligned access: one that was reported, or one that raised its signal."""
+    return fault.event == "access" or (fault.signal == signal.SIGBUS and fault.code == BUS_ADRALN)
 
 
 class Count(Noun, frozen=True):
@@ -128,6 +148,10 @@ class Count(Noun, frozen=True):
     pid: int
     pc: int
     count: int
+
+
+AUDIT = "audit"
+"""RUN/TARGET/SUITE/audit/: the same evidence again, of the audit that follows guests' death by misaligned accesses."""
 
 
 def append(path: Path, event: Event) -> None:
@@ -147,11 +171,17 @@ def read_faults(path: Path) -> list[Fault]:
 
 
 def read_counts(path: Path) -> dict[int, int]:
-    """Program counter -> how often its access was reported, at least: counts are written when they double."""
+    """Program counter -> how often its access was reported, by all processes of the log.
+
+    Counts are written when they double, and when a process ends: of one that was killed, half may be missing.
+    """
     lines = [codec.decode(line, Count) for line in _whole_lines(path) if line.startswith(_COUNT)]
-    counts: dict[int, int] = {}
+    latest: dict[tuple[int, int], int] = {}
     for line in lines:
-        counts[line.pc] = max(line.count, counts.get(line.pc, 0))
+        latest[line.pid, line.pc] = max(line.count, latest.get((line.pid, line.pc), 0))
+    counts: dict[int, int] = {}
+    for (_, pc), count in latest.items():
+        counts[pc] = counts.get(pc, 0) + count
     return counts
 
 

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from harness import events, process
+from harness.detector import reports
 from harness.transcript import Recorder
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Sequence
 
+    from harness.detector import Report
     from harness.emulator import Runner
     from harness.events import End
     from harness.model import Build
@@ -62,6 +64,7 @@ class Guest:
         self.version = version
         self.options = list(options)
         self.fault_log = folder / "faults.jsonl"
+        self.log = folder / "log"
         self.end: End | None = None
         self.detail = ""
         self.recorder: Recorder | None = None
@@ -147,13 +150,25 @@ class Guest:
 
     def log_tail(self, lines: int = 5) -> str:
         """The last lines of the server's log."""
-        log = self.folder / "log"
-        return "\n".join(log.read_text("utf-8", "replace").splitlines()[-lines:]) if log.is_file() else ""
+        return "\n".join(self.log.read_text("utf-8", "replace").splitlines()[-lines:]) if self.log.is_file() else ""
+
+    def log_bytes(self) -> int:
+        """How long its log is by now."""
+        return self.log.stat().st_size if self.log.is_file() else 0
+
+    def reports(self, since: int) -> list[Report]:
+        """What its detector has reported from an offset in the log on; always nothing where the target has none."""
+        if not self.runner.target.emulator.detector or not self.log.is_file():
+            return []
+        with self.log.open("rb") as stream:
+            stream.seek(since)
+            return reports(stream.read(), self.runner.target.emulator.detector)
 
     def _start(self) -> None:
         command = self.runner.command(self.build.server_binary, self._arguments(), self.fault_log)
-        with (self.folder / "log").open("wb") as log:
-            self._process = process.start(command, output=log, folder=self.folder)
+        environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
+        with self.log.open("wb") as log:
+            self._process = process.start(command, output=log, folder=self.folder, environment=environment)
         deadline = time.monotonic() + START_SECONDS * max(1.0, self.runner.target.slowdown / 3)
         while not _answers_ping(self.socket_path):
             if not self.alive():

@@ -6,7 +6,9 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from harness import codec, events
+import msgspec
+
+from harness import alignment, codec, events
 from harness.model import Finding, Noun, Verdict, Witness
 from harness.sighting import Sighting, cell_sightings, killed_from_outside
 from harness.store import key_of
@@ -45,6 +47,20 @@ class Judgement(Noun, frozen=True):
     findings: list[Finding]
     remarks: list[str]
     stages: dict[str, float]
+    counters: dict[str, Counters] = {}
+    """Target -> its audit's totals; empty where nothing was audited."""
+
+
+class Counters(Noun, frozen=True):
+    """What /proc/cpu/alignment would say of an audit on a kernel whose fixup is on (Linux arch/arm/mm/alignment.c)."""
+
+    user: int
+    skipped: int
+    """Not repaired: no handler knows the instruction."""
+    half: int
+    word: int
+    dword: int
+    multi: int
 
 
 class Reproducer(Noun, frozen=True):
@@ -59,10 +75,12 @@ class Reproducer(Noun, frozen=True):
     optimisation: str
     emulator: str
     chunks: list[Chunk]
+    detector: str = "signal"
+    """What saw it, and must see it again."""
 
 
-def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict]]:
-    """Findings, worst first, and a verdict for every planned cell. Raises UsageError when it is no run folder.
+def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict], dict[str, Counters]]:
+    """Findings, worst first, a verdict for every planned cell, audits' totals. Raises UsageError for no run folder.
 
     Reproducers are written beside the evidence. Findings are not yet compared with the known list.
     """
@@ -81,7 +99,24 @@ def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict]]:
             cell = _judge_cell(record, recorded, seen, trusted=believed.get(record.target, False))
         cells.append(cell)
     findings = [_finding(folder, run, group) for group in _groups(sightings)]
-    return findings, cells
+    return findings, cells, _counters(sightings)
+
+
+def _counters(sightings: list[Sighting]) -> dict[str, Counters]:
+    by_target: dict[str, list[Sighting]] = {}
+    for one in sightings:
+        # What the hardware does by itself never reaches a kernel.
+        if one.detector == "audit" and one.fate != "hardware":
+            by_target.setdefault(one.target, []).append(one)
+    found = {}
+    for target, seen in by_target.items():
+        counts = {name: sum(one.count for one in seen if one.access_class == name) for name in _COUNTED}
+        user = sum(one.count for one in seen)
+        found[target] = Counters(user=user, skipped=user - sum(counts.values()), **counts)
+    return found
+
+
+_COUNTED = ("half", "word", "dword", "multi")
 
 
 def _counts(recorded: list[Event]) -> dict[str, int]:
@@ -136,7 +171,7 @@ _ORDER = ["alignment", "sigsegv", "sigill", "crash", "exit", "hang", "wrong-resu
 def _groups(sightings: list[Sighting]) -> list[list[Sighting]]:
     """Sightings of one misbehaviour together, worst kind first, then those on most targets."""
     by_identity: dict[str, list[Sighting]] = {}
-    for sighting in sightings:
+    for sighting in _joined(sightings):
         by_identity.setdefault(sighting.identity, []).append(sighting)
 
     def rank(group: list[Sighting]) -> tuple[int, int, str]:
@@ -147,32 +182,32 @@ def _groups(sightings: list[Sighting]) -> list[list[Sighting]]:
     return sorted(by_identity.values(), key=rank)
 
 
+def _joined(sightings: list[Sighting]) -> list[Sighting]:
+    """The same, but what does not tell load from store is counted to the function's load or store if one was seen."""
+
+    def directed(one: Sighting, direction: str) -> str:
+        return f"{one.identity}-{direction}"
+
+    seen = {one.identity for one in sightings if one.direction}
+    joined = []
+    for one in sightings:
+        home = one.identity
+        if one.kind == "alignment" and one.detector == "ubsan" and not one.direction:
+            home = next((name for way in ("load", "store") if (name := directed(one, way)) in seen), home)
+        joined.append(msgspec.structs.replace(one, identity=home))
+    return joined
+
+
 def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
     best = min(group, key=_reproducer_rank)
     place = best.frames[0] if best.frames else None
     reproducer = _write_reproducer(folder, run, best)
-    witnesses = []
-    shown: set[tuple[str, str, str, int, str]] = set()
+    sites: dict[tuple[str, ...], list[Sighting]] = {}
     for one in group:
         top = one.frames[0] if one.frames else None
-        file, line = (top.file, top.line) if top else ("", 0)
-        site = (one.target, one.suite, file, line, one.instruction)
-        if site in shown:
-            continue
-        shown.add(site)
-        witnesses.append(
-            Witness(
-                target=one.target,
-                suite=one.suite,
-                file=file,
-                line=line,
-                instruction=one.instruction,
-                access=one.access,
-                test=one.test,
-                evidence=one.evidence,
-                backtrace=one.frames,
-            )
-        )
+        place_of_one = f"{top.file}:{top.line}" if top else ""
+        sites.setdefault((one.target, one.suite, one.detector, place_of_one, one.instruction), []).append(one)
+    witnesses = [_witness(site) for site in sites.values()]
     return Finding(
         id=best.identity,
         kind=best.kind,
@@ -192,10 +227,38 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
     )
 
 
-def _reproducer_rank(sighting: Sighting) -> tuple[bool, int]:
-    """The shortest transcript makes the best reproducer; none at all is right only where nobody has one."""
+def _witness(site: list[Sighting]) -> Witness:
+    """Sightings of one instruction on one target by one detector."""
+    first = site[0]
+    top = first.frames[0] if first.frames else None
+    return Witness(
+        target=first.target,
+        suite=first.suite,
+        file=top.file if top else "",
+        line=top.line if top else 0,
+        instruction=first.instruction,
+        access=first.access,
+        test=first.test,
+        evidence=first.evidence,
+        backtrace=first.frames,
+        detector=first.detector,
+        count=sum(one.count for one in site),
+        fate=first.fate,
+    )
+
+
+def _reproducer_rank(sighting: Sighting) -> tuple[bool, bool, int]:
+    """The shortest transcript makes the best reproducer, a signal a better one than a report; none at all is last."""
     path = sighting.transcript
-    return (False, path.stat().st_size) if path is not None and path.is_file() else (True, 0)
+    quiet = sighting.detector != "signal"
+    return (False, quiet, path.stat().st_size) if path is not None and path.is_file() else (True, quiet, 0)
+
+
+def _policy_of(run: RunRecord, one: Sighting) -> str:
+    """Under which policy it was seen: a run's own, or its audit's."""
+    if one.detector == "audit" and not alignment.is_audit(run.policy):
+        return alignment.audit_name(run.policy)
+    return run.policy
 
 
 def _file_name(identity: str) -> str:
@@ -212,10 +275,11 @@ def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         function=best.frames[0].function if best.frames else "",
         server=run.server,
         target=best.target,
-        policy=run.policy.value,
+        policy=_policy_of(run, best),
         optimisation=run.optimisation,
         emulator=run.emulator,
         chunks=chunks,
+        detector=best.detector,
     )
     path = folder / "reproducers" / f"{_file_name(best.identity)}.json"
     path.parent.mkdir(exist_ok=True)

@@ -17,7 +17,7 @@ import msgspec
 
 from harness import codec
 from harness.errors import NothingSelectedError, UsageError
-from harness.model import Server, Suite, Target, Toolchain
+from harness.model import Noun, Policy, Server, Suite, Target, Toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,6 +74,13 @@ def _field_names(kind: type[msgspec.Struct]) -> list[str]:
     return sorted(set(names))
 
 
+class PolicyFamily(Noun, frozen=True):
+    """harness/policies/FAMILY.toml: policies that are documented in one place."""
+
+    source: str
+    policies: list[dict[str, Any]]
+
+
 class Catalog:
     """Everything that can be selected, by name. Read on first use."""
 
@@ -91,6 +98,12 @@ class Catalog:
                     where=f"targets/{target.name}.toml",
                     remedy=_suggest(target.toolchain, self.toolchains),
                 )
+            if target.kernel not in self.policies:
+                raise UsageError(
+                    f"unknown policy '{target.kernel}'",
+                    where=f"targets/{target.name}.toml",
+                    remedy=_suggest(target.kernel, self.policies),
+                )
         return found
 
     @cached_property
@@ -106,6 +119,25 @@ class Catalog:
         }
 
     @cached_property
+    def policies(self) -> dict[str, Policy]:
+        """harness/policies/*.toml: each file a family with one source."""
+        found: dict[str, Policy] = {}
+        for path in _tomls(self.root / "harness" / "policies"):
+            family = read_toml(path, PolicyFamily)
+            for raw in family.policies:
+                policy = _policy(raw, path, family.source)
+                if policy.name in found:
+                    raise UsageError(f"policy '{policy.name}' stands in two places", where=str(path))
+                found[policy.name] = policy
+        for policy in found.values():
+            for name in policy.becomes.values():
+                if name not in found:
+                    raise UsageError(
+                        f"policy '{policy.name}' becomes an unknown one, '{name}'", remedy=_suggest(name, found)
+                    )
+        return found
+
+    @cached_property
     def suites(self) -> dict[str, Suite]:
         """suites/*/suite.toml."""
         paths = sorted((self.root / "suites").glob("*/suite.toml"))
@@ -114,6 +146,18 @@ class Catalog:
     def toolchain_of(self, target: Target) -> Toolchain:
         """How to compile for a target."""
         return self.toolchains[target.toolchain]
+
+
+def _policy(raw: dict[str, Any], path: Path, source: str) -> Policy:
+    try:
+        return codec.convert({"source": source.strip(), **raw}, Policy)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            "not a valid policy",
+            where=f"{path}: {raw.get('name', 'without a name')}",
+            because=str(error),
+            remedy=_nearest_key(str(error), Policy),
+        ) from error
 
 
 def _tomls(folder: Path) -> list[Path]:

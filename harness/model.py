@@ -28,24 +28,15 @@ class Verdict(IntEnum):
         return max(verdicts, default=Verdict.UNKNOWN)
 
 
-class Policy(StrEnum):
-    """What a misaligned access that the architecture or its kernel does not allow does."""
-
-    SIGNAL = "signal"
-    """The kernel's fixup is off: the program gets SIGBUS. The default."""
-    AUDIT = "audit"
-    """The access succeeds and is reported: every misaligned site of a run is listed, not only the first."""
-    FIXUP = "fixup"
-    """Every plain access succeeds, as if the kernel repaired all of them."""
-    STRICT = "strict"
-    """Every access must be naturally aligned, whatever the architecture allows."""
-
-
 class Endianness(StrEnum):
     """Byte order."""
 
     LITTLE = "little"
     BIG = "big"
+
+
+Detector = Literal["", "ubsan", "asan", "valgrind"]
+"""What in or around a program reports its errors on standard error (harness.detector reads it); empty for nothing."""
 
 
 class EmulatorSpec(Noun, frozen=True):
@@ -56,13 +47,75 @@ class EmulatorSpec(Noun, frozen=True):
     """QEMU's name of the user-mode emulator: `arm` for qemu-arm."""
     cpu: str = ""
     """QEMU's name of the CPU model; empty for the emulator's default."""
+    detector: Detector = ""
+    """A sanitizer that `compiler_flags` put into the program, or a tool that a native program runs under."""
 
 
-class CanarySpec(Noun, frozen=True):
-    """Accesses by name and offset from a 16-byte boundary, as `load-word@1`, under the signal policy."""
+AccessClass = Literal[
+    "half",
+    "word",
+    "dword",
+    "multi",
+    "pair",
+    "vfp",
+    "neon",
+    "float",
+    "double",
+    "exclusive",
+    "acquire",
+    "swap",
+    "cas",
+    "linked",
+    "other",
+]
+"""What sort of instruction an access is, as far as CPUs and kernels treat alignment alike: the emulator's own names.
 
-    trap: list[str]
-    allowed: list[str]
+dword: LDRD, STRD, 64-bit integer registers. multi: LDM, STM. pair: A64 LDP, STP. vfp: VLDR, VSTR, VLDM. float, double:
+SPARC's and MIPS' floating point. linked: LL, SC.
+"""
+
+Direction = Literal["load", "store"]
+
+
+class Policy(Noun, frozen=True):
+    """What a misaligned access does: which ones are forbidden, and what becomes of a forbidden one."""
+
+    name: str
+    title: str
+    source: str
+    """Where it is documented."""
+    targets: list[str]
+    """Globs of the targets that it makes sense for."""
+    demand: Literal["arch", "natural", "none"] = "arch"
+    """What is forbidden: what the architecture forbids, whatever is not naturally aligned, or nothing."""
+    fixup: list[AccessClass] = []
+    """Classes that are repaired: the access is done. Those in neither list raise SIGBUS."""
+    ignore: list[AccessClass] = []
+    """Classes left to hardware with its check off: before ARMv6 a loaded word is rotated, and else low bits are lost."""
+    assumed_bytes: Literal[1, 2, 4, 8, 16] = 16
+    """Compilers are taken to split wider plain accesses into units of so many bytes (Solaris' -xmemalign)."""
+    report: bool = False
+    """Every forbidden access is logged, whatever becomes of it."""
+    becomes: dict[str, str] = {}
+    """Target -> the policy that its kernel silently uses instead."""
+
+
+class PlannedAccess(Noun, frozen=True):
+    """An access that the canary program can make: suites/canary/accesses/ISA.toml."""
+
+    name: str
+    access_class: AccessClass
+    direction: Direction
+    size_bytes: int
+    """How many bytes it moves."""
+    unit_bytes: int
+    """The unit whose alignment counts: 4 for LDM."""
+    code: list[str]
+    """Assembly, in C's extended form: from the address in %0 to the buffer at %1, or back for a store."""
+    targets: tuple[str, ...] = ("*",)
+    """Globs of the targets that have the instruction."""
+    hint_bytes: int = 0
+    """The alignment that the instruction itself asks for (NEON's `:64`); 0 where the target's demand decides."""
 
 
 class Target(Noun, frozen=True):
@@ -79,11 +132,16 @@ class Target(Noun, frozen=True):
     page_size_bytes: int
     alignment: str
     """The rule in a sentence, for the reader of a report."""
+    isa: str
+    """Which file of suites/canary/accesses/ holds its instructions."""
+    demand: dict[AccessClass, int]
+    """Class -> alignment in bytes that CPU and kernel insist on, or the access's own unit if that is less; 1 if absent."""
+    kernel: str
+    """The most forgiving policy that its own Linux has: what survives under it, a kernel can repair."""
     groups: list[str]
     slowdown: float
     """How many times slower than the host; every deadline is multiplied by it."""
     emulator: EmulatorSpec
-    canaries: CanarySpec
 
 
 class Toolchain(Noun, frozen=True):
@@ -169,14 +227,20 @@ class Build(Noun, frozen=True):
     """The make command, for the record."""
 
 
+Fate = Literal["", "hardware", "fixup", "rotated", "kill"]
+"""A misaligned access on its target, when its kernel's fixup is on: done by hardware, repaired by the kernel, or SIGBUS
+even then. rotated: repaired too, but with the fixup off and no signal (ARMv5's default) it loads a rotated word."""
+
+
 class Access(Noun, frozen=True):
     """The shape of a misaligned access."""
 
     direction: Literal["load", "store", ""]
     size_bytes: int
-    """0 where the instruction does not tell."""
+    """0 where it is not known."""
     modulo: int
     """Address modulo the size (modulo 16 where the size is unknown)."""
+    access_class: AccessClass | Literal[""] = ""
 
     def __str__(self) -> str:
         if not self.direction:
@@ -210,6 +274,12 @@ class Witness(Noun, frozen=True):
     evidence: str
     """Path in the run folder."""
     backtrace: list[Frame]
+    count: int = 1
+    """How often it was seen; in an audit how often the instruction did it."""
+    fate: Fate = ""
+    """What becomes of such an access under the target's own kernel."""
+    detector: str = "signal"
+    """What saw it: see harness.sighting.Sighting."""
 
 
 class Finding(Noun, frozen=True):

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import events
-from harness.canary import expectations
+from harness import detector_canary, events
+from harness.canary import cases
 from harness.cell import CellSpec, read_cell
 from harness.emulator import Runner
 from harness.guest import Guest, StartError
 from harness.load import Catalog
-from harness.model import Policy
 from harness.tclsuite import TclFile
 from harness.transcript import save, unanswered
 
@@ -42,6 +41,7 @@ class CellRun:
         self.test = ""
         self.blocked = False
         self.faults_before = 0
+        self.log_before = 0
 
     def guest(self) -> Guest:
         """A live guest: the one there is, or a fresh one. Raises StartError, at once if it could not start before."""
@@ -54,12 +54,14 @@ class CellRun:
         assert self.cell.build is not None
         self._started += 1
         guest = self._new(self.cell.build, self.cell.runner, f"guest-{self._started}")
-        self._guest, self.faults_before = guest, 0
+        self._guest, self.faults_before, self.log_before = guest, 0, 0
         try:
             guest.__enter__()
         except StartError as error:
             self._failure, self.blocked = error, True
             raise
+        # What is reported while it starts is no test's doing.
+        self.log_before = guest.log_bytes()
         return guest
 
     def oracle(self) -> Guest:
@@ -68,7 +70,11 @@ class CellRun:
             assert self.cell.oracle is not None
             catalog = Catalog()
             runner = Runner(
-                target=catalog.targets["native"], policy=Policy.SIGNAL, program=None, options=[], records_faults=False
+                target=catalog.targets["native"],
+                policy=catalog.policies["signal"],
+                program=None,
+                options=[],
+                records_faults=False,
             )
             self._oracle = self._new(self.cell.oracle, runner, "oracle").__enter__()
         return self._oracle
@@ -81,20 +87,20 @@ class CellRun:
         self.test = name
         self.blocked = False
         if self._guest is not None:
-            self.faults_before = self._guest.faults()
+            self.faults_before, self.log_before = self._guest.faults(), self._guest.log_bytes()
             if self._guest.recorder is not None:
                 self._guest.recorder.begin()
 
     def finish(self, outcome: events.Outcome, message: str, seconds: float) -> None:
         """A test has ended: write what it left behind, and how the guest is."""
-        guest, faults = self._guest, 0
+        guest, faults, log_bytes = self._guest, 0, 0
         requests: list[str] = []
         transcript = ""
         if guest is not None:
-            faults = guest.faults()
-            if outcome == "failed" or faults > self.faults_before:
+            faults, log_bytes = guest.faults(), guest.log_bytes()
+            if outcome == "failed" or faults > self.faults_before or guest.reports(self.log_before):
                 requests, transcript = self._explain(guest, message)
-                faults = guest.faults()
+                faults, log_bytes = guest.faults(), guest.log_bytes()
         events.append(
             self.events,
             events.TestEvent(
@@ -106,12 +112,14 @@ class CellRun:
                 guest=guest.name if guest else "",
                 fault_from=self.faults_before,
                 fault_to=faults,
+                log_from=self.log_before,
+                log_to=log_bytes,
                 unanswered=tuple(requests),
                 transcript=transcript,
             ),
         )
         if guest is not None:
-            self.faults_before = faults
+            self.faults_before, self.log_before = faults, log_bytes
 
     def _explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
         """Let a crash finish, end a hang, and keep the transcript."""
@@ -172,9 +180,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise canary tests by the cell's target and policy."""
     run = metafunc.config.stash.get(_CELL, None)
-    if "canary_case" in metafunc.fixturenames:
-        cases = expectations(run.cell.runner.target, run.cell.runner.policy) if run else []
-        metafunc.parametrize("canary_case", cases, ids=[f"{name}-{expected}" for name, expected in cases])
+    every = cases(run.cell.runner) if run else []
+    fatal = [case for case in every if "signal" in case.prescribed]
+    for fixture, chosen in (("canary_case", every), ("fatal_case", fatal)):
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize(fixture, chosen, ids=[case.access.name for case in chosen])
+    if "detector_case" in metafunc.fixturenames:
+        errors = detector_canary.expectations(run.cell.runner.target.emulator.detector) if run else []
+        metafunc.parametrize("detector_case", errors, ids=[case for case, _ in errors])
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

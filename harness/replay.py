@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import check, codec, events, symbols, transcript
+from harness import alignment, check, codec, events, symbols, transcript
 from harness.build import Builder
 from harness.emulator import Emulators
 from harness.errors import UsageError
@@ -16,11 +17,12 @@ from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
 from harness.judge import Reproducer
 from harness.load import select
-from harness.model import Noun, Policy
+from harness.model import Noun
 
 if TYPE_CHECKING:
     from harness.console import Progress
     from harness.load import Catalog
+    from harness.model import Frame
     from harness.store import Store
 
 
@@ -45,6 +47,10 @@ def read_reproducer(name: str) -> Reproducer:
         raise UsageError("not a reproducer", where=name, because=str(error)) from error
 
 
+def _stack(frames: list[Frame]) -> list[str]:
+    return [f"    {frame.function} ({frame.file}:{frame.line}) [{frame.origin}]" for frame in frames]
+
+
 def replay(
     catalog: Catalog, store: Store, progress: Progress, reproducer: Reproducer, *, server: str, offline: bool
 ) -> Replay:
@@ -54,7 +60,8 @@ def replay(
     tools = catalog.toolchain_of(target)
     tree = check.open_server(catalog, fetcher, server or reproducer.server)
     emulators = Emulators(store, fetcher, progress, flavour="distro" if reproducer.emulator == "distro" else "pinned")
-    runner = emulators.runner(target, tools, Policy(reproducer.policy), emulators.prepare([target.emulator]))
+    policy = alignment.policy_for(catalog.policies, reproducer.policy, target)
+    runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))
     build = Builder(store, progress).build(tree, target, tools, reproducer.optimisation)
     with tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder:
         guest = Guest(build, runner, Path(folder) / "guest-1", sockets=Path(folder), version=tree.version)
@@ -70,13 +77,21 @@ def replay(
         faults = events.read_faults(guest.fault_log)
         lines = [f"{tree.name} on {target.name}, -{build.optimisation}, policy {reproducer.policy}: {end}"]
         table = symbols.Symbols(tools.triple, str(build.server_binary))
-        functions = set()
+        functions: set[str] = set()
         for fault in faults:
             instruction = symbols.disassemble(fault, target.emulator.qemu)
             frames = table.backtrace(fault, target.emulator.qemu)
             functions.add(frames[0].function)
-            access = symbols.access_of(fault, instruction, target.emulator.qemu)
-            lines.append(f"signal {fault.signal}: {instruction}  {access}")
-            lines += [f"    {frame.function} ({frame.file}:{frame.line}) [{frame.origin}]" for frame in frames]
-    reproduced = reproducer.function in functions if reproducer.function else not alive
+            what = signal.Signals(fault.signal).name if fault.signal else "access"
+            access = symbols.access_of(fault) if events.is_misaligned(fault) else ""
+            lines.append(f"{what}: {instruction}  {access}".rstrip())
+            lines += _stack(frames)
+        reported = guest.reports(0)
+    for report in reported:
+        lines += [f"{report.detector}: {report.access}", *_stack(report.frames)]
+    if reproducer.detector in {"ubsan", "asan", "valgrind"}:
+        same = (reproducer.detector, reproducer.kind, reproducer.function)
+        reproduced = same in {(report.detector, report.kind, report.frames[0].function) for report in reported}
+    else:
+        reproduced = reproducer.function in functions if reproducer.function else not alive
     return Replay(reproduced=reproduced, text="\n".join(lines))

@@ -6,10 +6,11 @@ import re
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+import msgspec
 from rich.markup import escape
 from rich.table import Table
 
-from harness import codec
+from harness import alignment, codec
 from harness.model import Verdict
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.judge import CellVerdict, Judgement
-    from harness.model import Finding
+    from harness.model import Finding, Witness
 
 _COLOURS = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "XFAIL": "cyan", "SKIP": "dim"}
 SHOWN_FRAMES = 12
@@ -47,13 +48,92 @@ def show(console: Console, judgement: Judgement) -> None:
     for cell in judgement.cells:
         if cell.verdict == Verdict.UNKNOWN.name:
             console.print(f"[yellow]UNKNOWN[/yellow] {cell.target}/{cell.suite}: {escape(cell.reason)}")
-    for finding in judgement.findings:
+    worklist(console, judgement)
+    for finding in judgement.findings if not alignment.is_audit(judgement.policy) else []:
         _show_finding(console, finding)
     for remark in judgement.remarks:
         console.print(f"note: {remark}", markup=False)
     colour = _COLOURS[judgement.verdict]
     found = f"{len(judgement.findings)} finding{'' if len(judgement.findings) == 1 else 's'}"
     console.print(f"\n[{colour}]{judgement.verdict}[/{colour}]  {found}, seed {judgement.seed}, run {judgement.run}")
+
+
+_FATES = {
+    "kill": "kills even with the kernel's fixup on",
+    "fixup": "SIGBUS, or a kernel's fixup repairs it",
+    "rotated": "the same, and with neither it loads a rotated word",
+    "hardware": "hardware does it",
+    "": "",
+}
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the porter's worklist: a source line with misaligned accesses, and what they come to where."""
+
+    finding: Finding
+    place: str
+    witnesses: list[Witness]
+
+    @property
+    def count(self) -> int:
+        """How often, on all targets together."""
+        return sum(one.count for one in self.witnesses)
+
+
+def sites(findings: list[Finding]) -> list[Site]:
+    """Every source line that an audit saw misaligned accesses in: those that kill first, then by how often."""
+    by_place: dict[tuple[str, str], list[tuple[Finding, Witness]]] = {}
+    for finding in findings:
+        for witness in finding.witnesses:
+            if witness.detector == "audit":
+                place = f"{witness.file}:{witness.line}"
+                by_place.setdefault((finding.function, place), []).append((finding, witness))
+    found = [
+        Site(finding=pairs[0][0], place=place, witnesses=[witness for _, witness in pairs])
+        for (_, place), pairs in by_place.items()
+    ]
+    order = list(_FATES)
+    return sorted(found, key=lambda site: (min(order.index(one.fate) for one in site.witnesses), -site.count))
+
+
+def worklist(console: Console, judgement: Judgement) -> None:
+    """The misaligned sites of an audit as a table, and its totals as the kernel counts them."""
+    listed = sites(judgement.findings)
+    if not listed:
+        return
+    targets = [name for name in judgement.counters]
+    table = Table(title="\nmisaligned accesses, by source line", title_justify="left")
+    for heading in ("function", "line", "origin", "access"):
+        table.add_column(heading, overflow="fold")
+    for target in targets:
+        table.add_column(target, justify="right")
+    for site in listed:
+        first = site.witnesses[0]
+        by_target = {name: [one for one in site.witnesses if one.target == name] for name in targets}
+        cells = [
+            " ".join([str(sum(one.count for one in ones)), *dict.fromkeys(one.fate for one in ones)]) if ones else ""
+            for ones in by_target.values()
+        ]
+        table.add_row(escape(site.finding.function), site.place, site.finding.origin, first.access, *cells)
+    console.print(table)
+    seen = dict.fromkeys(one.fate for site in listed for one in site.witnesses if one.fate)
+    for fate in seen:
+        console.print(f"  {fate}: {_FATES[fate]}", markup=False)
+    for target, counters in judgement.counters.items():
+        console.print(f"  {target}: {counters_text(counters)}", markup=False)
+
+
+def counters_text(counters: Counters) -> str:
+    """As /proc/cpu/alignment names them."""
+    named = {
+        "User": counters.user,
+        "Skipped": counters.skipped,
+        "Half": counters.half,
+        "Word": counters.word,
+        "DWord": counters.dword,
+        "Multi": counters.multi,
+    }
+    return "  ".join(f"{name}: {number}" for name, number in named.items())
 
 
 def _cell_text(cell: CellVerdict) -> str:
@@ -72,7 +152,7 @@ def _show_finding(console: Console, finding: Finding) -> None:
     console.print(f"  {finding.title}  ({finding.occurrences}×)", markup=False)
     for witness in finding.witnesses:
         place = f"{witness.file}:{witness.line}" if witness.file else witness.test
-        detail = "  ".join(part for part in (witness.instruction, witness.access) if part)
+        detail = "  ".join(part for part in (witness.instruction, witness.access, _seen_by(witness)) if part)
         console.print(f"    {witness.target:<12} {place}  {detail}", markup=False)
     first = finding.witnesses[0]
     if len(first.backtrace) > 1:
@@ -82,6 +162,13 @@ def _show_finding(console: Console, finding: Finding) -> None:
     if finding.command:
         console.print(f"    command      {finding.command}", markup=False)
     console.print(f"    replay       {finding.replay}", markup=False)
+
+
+def _seen_by(witness: Witness) -> str:
+    """What saw it, where it was not the kernel's rule; what has no place in the code tells that by its kind."""
+    if not witness.file or witness.detector == "signal":
+        return ""
+    return f"[{witness.detector} {witness.count}×, {witness.fate}]" if witness.fate else f"[{witness.detector}]"
 
 
 def markdown(judgement: Judgement) -> str:
@@ -95,7 +182,17 @@ def markdown(judgement: Judgement) -> str:
     for finding in judgement.findings:
         lines += ["", f"## {finding.id}", "", finding.title, ""]
         lines += [
-            f"- {witness.target}: `{witness.file}:{witness.line}` `{witness.instruction}` {witness.access}"
+            f"- {witness.target}: "
+            + " ".join(
+                part
+                for part in (
+                    f"`{witness.file}:{witness.line}`",
+                    f"`{witness.instruction}`" if witness.instruction else "",
+                    witness.access,
+                    _seen_by(witness),
+                )
+                if part
+            )
             for witness in finding.witnesses
         ]
         lines += [f"- origin: {finding.origin}", f"- command: `{finding.command}`", f"- replay: `{finding.replay}`"]

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import events, symbols
+from harness import alignment, events, symbols
+from harness.detector import Report, reports
+from harness.load import Catalog
+from harness.transcript import load, requests
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from harness.events import CellRecord, Event, Fault, GuestEvent, RunRecord, TestEvent
-    from harness.model import Frame
-
-BUS_ADRALN = 1
-"""si_code of SIGBUS for a misaligned address (Linux, asm-generic/siginfo.h)."""
+    from harness.model import AccessClass, Detector, Fate, Frame
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,13 +41,17 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     evidence: str
     transcript: Path | None
     identity: str
+    detector: str
+    """`signal`: a fault record. `audit`: a reported access. `ubsan`, `asan`, `valgrind`: a report in the guest's log.
+    `process`: how it ended, or that it hung. `suite`: a test that failed. `compiler`."""
     count: int = 1
-    """How often: under the policy audit one sighting stands for all the times an instruction did it."""
+    """How often: in an audit one sighting stands for all the times an instruction did it."""
+    access_class: AccessClass | Literal[""] = ""
+    fate: Fate = ""
 
 
 def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
-    """Everything that a cell shows to be wrong."""
-    cell = folder / record.target / record.suite
+    """Everything that a cell shows to be wrong, and the audit that followed it, if one did."""
     if record.problem_kind == "build":
         return [
             _plain(
@@ -54,8 +60,18 @@ def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: l
                 subject="does not compile",
                 title=record.problem.splitlines()[0],
                 evidence="run.json",
+                detector="compiler",
             )
         ]
+    cell = folder / record.target / record.suite
+    sightings = _seen_in(cell, run, record, recorded)
+    if record.audit:
+        follow_up = cell / events.AUDIT
+        sightings += _seen_in(follow_up, run, record, events.read_events(follow_up / "events.jsonl"))
+    return sightings
+
+
+def _seen_in(cell: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
     tests = [event for event in recorded if isinstance(event, events.TestEvent)]
     guests = [event for event in recorded if isinstance(event, events.GuestEvent)]
     sightings: list[Sighting] = []
@@ -73,6 +89,12 @@ def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: l
             if test:
                 explained.add(test.name)
             faulted.add(guest.name)
+        for report in _reports(guest / "log", run.machines[record.target].emulator.detector):
+            test = _test_of(report, guest, tests)
+            sightings.append(_from_report(record, guest, report, test, tests))
+            if report.fatal:
+                explained.update({test.name} if test else set())
+                faulted.add(guest.name)
     for event in guests:
         excused = event.test in explained if event.test else event.name in faulted
         if event.end != "stopped" and not excused:
@@ -81,6 +103,15 @@ def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: l
             explained.add(event.test)
     sightings += [_from_failure(record, cell, test) for test in tests if _unexplained(test, explained)]
     return sightings
+
+
+def _reports(log: Path, kind: Detector) -> list[Report]:
+    return reports(log.read_bytes(), kind) if kind and log.is_file() else []
+
+
+def _test_of(report: Report, guest: Path, tests: list[TestEvent]) -> TestEvent | None:
+    """The test during which it was reported: later than it happened only where the detector waits, which none does."""
+    return next((t for t in tests if t.guest == guest.name and t.log_from <= report.offset < t.log_to), None)
 
 
 def killed_from_outside(event: Event) -> bool:
@@ -97,17 +128,18 @@ def _unexplained(test: TestEvent, explained: set[str]) -> bool:
 def _from_fault(
     run: RunRecord, record: CellRecord, guest: Path, fault: Fault, test: TestEvent | None, before: list[Fault]
 ) -> Sighting:
-    machine = run.machines[record.target]
+    target = run.machines[record.target]
+    machine = target.emulator.qemu
     table = symbols.Symbols(run.triples[record.target], run.binaries[record.target])
     frames = table.backtrace(fault, machine)
     instruction = symbols.disassemble(fault, machine)
     name = signal.Signals(fault.signal).name if fault.signal else "access"
-    misaligned = fault.event == "access" or (fault.signal == signal.SIGBUS and fault.code == BUS_ADRALN)
+    misaligned = events.is_misaligned(fault)
     in_handler = any(earlier.pid == fault.pid and earlier.handled for earlier in before)
     kind = "alignment" if misaligned else name.lower()
     if in_handler:
         kind = f"crash-handler-{name.lower()}"
-    access = symbols.access_of(fault, instruction, machine) if misaligned else None
+    access = symbols.access_of(fault) if misaligned else None
     function = frames[0].function
     direction = access.direction if access else ""
     title = f"misaligned {direction} in {function}" if misaligned else f"{name} in {function}"
@@ -124,10 +156,57 @@ def _from_fault(
         suite=record.suite,
         test=test.name if test else "",
         command=_trigger(test, frames) if test else "",
-        evidence=f"{record.target}/{record.suite}/{guest.name}/faults.jsonl",
+        evidence=_evidence(guest / "faults.jsonl", record),
         transcript=guest / test.transcript if test and test.transcript else None,
         identity="-".join(part for part in (kind, function, direction) if part),
+        detector="audit" if fault.event == "access" else "signal",
+        access_class=access.access_class if access else "",
+        fate=alignment.fate(target, Catalog().policies, access) if access else "",
     )
+
+
+def _from_report(
+    record: CellRecord, guest: Path, report: Report, test: TestEvent | None, tests: list[TestEvent]
+) -> Sighting:
+    function = report.frames[0].function
+    title = f"misaligned {report.direction or 'member access'}" if report.kind == "alignment" else report.message
+    return Sighting(
+        kind=report.kind,
+        title=f"{title} in {function}" + (f", through {report.through}" if report.through else ""),
+        frames=report.frames,
+        instruction="",
+        access=report.access,
+        direction=report.direction,
+        target=record.target,
+        suite=record.suite,
+        test=test.name if test else "",
+        command=_asked(guest, test, report.frames) if test else _outside_tests(report, guest, tests),
+        evidence=_evidence(guest / "log", record),
+        transcript=guest / test.transcript if test and test.transcript else None,
+        identity=report.identity,
+        detector=report.detector,
+    )
+
+
+def _asked(guest: Path, test: TestEvent, frames: list[Frame]) -> str:
+    """Which of the test's requests it may have been. All may have been answered: a report stops nobody."""
+    if test.blocked or not test.transcript:
+        return _trigger(test, frames)
+    candidates = _on_stack(_requests(guest / test.transcript), frames)
+    more = f"  (one of {len(candidates)} that the test sent)" if len(candidates) > 1 else ""
+    return candidates[0] + more if candidates else ""
+
+
+@cache
+def _requests(transcript: Path) -> tuple[str, ...]:
+    return tuple(requests(load(transcript))) if transcript.is_file() else ()
+
+
+def _outside_tests(report: Report, guest: Path, tests: list[TestEvent]) -> str:
+    here = [test for test in tests if test.guest == guest.name]
+    if report.offset < min((test.log_from for test in here), default=report.offset + 1):
+        return "(while starting)"
+    return "(while stopping)" if report.offset >= max(test.log_to for test in here) else "(between tests)"
 
 
 def _trigger(test: TestEvent, frames: list[Frame]) -> str:
@@ -137,11 +216,14 @@ def _trigger(test: TestEvent, frames: list[Frame]) -> str:
     """
     if test.blocked:
         return "(while starting)"
-    on_stack = {frame.function.lower() for frame in frames}
-    named = [line for line in test.unanswered if f"{line.partition(' ')[0].lower()}command" in on_stack]
-    candidates = named or list(test.unanswered)
+    candidates = _on_stack(test.unanswered, frames) or list(test.unanswered)
     more = f"  (one of {len(candidates)} in a pipeline)" if len(candidates) > 1 else ""
     return candidates[0] + more if candidates else ""
+
+
+def _on_stack(lines: Sequence[str], frames: list[Frame]) -> list[str]:
+    functions = {frame.function.lower() for frame in frames}
+    return [line for line in lines if f"{line.partition(' ')[0].lower()}command" in functions]
 
 
 def _from_end(record: CellRecord, cell: Path, event: GuestEvent, test: TestEvent | None) -> Sighting:
@@ -151,7 +233,8 @@ def _from_end(record: CellRecord, cell: Path, event: GuestEvent, test: TestEvent
         kind="hang" if event.end == "hang" else "crash" if event.end == "signal" else "exit",
         subject=subject,
         title=f"the server {'hung' if event.end == 'hang' else 'ended'} in {subject}: {event.detail}",
-        evidence=f"{record.target}/{record.suite}/{event.name}/log",
+        evidence=_evidence(cell / event.name / "log", record),
+        detector="process",
         test=test,
         transcript=cell / event.name / test.transcript if test and test.transcript else None,
     )
@@ -163,10 +246,17 @@ def _from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
         kind="wrong-result",
         subject=test.name,
         title=f"{test.name}: {test.message.splitlines()[0] if test.message else 'failed'}",
-        evidence=f"{record.target}/{record.suite}/events.jsonl",
+        evidence=_evidence(cell / "events.jsonl", record),
+        detector="suite",
         test=test,
         transcript=cell / test.guest / test.transcript if test.guest and test.transcript else None,
     )
+
+
+def _evidence(path: Path, record: CellRecord) -> str:
+    """A path inside the run folder: from the last `TARGET/SUITE` in it on."""
+    inside = f"{record.target}/{record.suite}/"
+    return inside + str(path).rpartition(f"/{inside}")[2]
 
 
 def _plain(
@@ -176,6 +266,7 @@ def _plain(
     subject: str,
     title: str,
     evidence: str,
+    detector: str,
     test: TestEvent | None = None,
     transcript: Path | None = None,
 ) -> Sighting:
@@ -192,6 +283,7 @@ def _plain(
         test=test.name if test else "",
         command=_trigger(test, []) if test else "(while starting)" if subject == "start" else "",
         evidence=evidence,
+        detector=detector,
         transcript=transcript,
         identity=f"{kind}-{re.sub(r'[^A-Za-z0-9_.]+', '_', subject).strip('_')}",
     )

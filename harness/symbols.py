@@ -31,26 +31,6 @@ _DISASSEMBLERS: dict[str, tuple[int, int]] = {
 }
 _ARM_CPSR, _THUMB_BIT = 25, 1 << 5
 
-_CONDITION = r"(eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|al)?"
-# Mnemonic (all of it) -> size in bytes of the unit whose alignment counts (ARM DDI 0100 and 0487, SPARC V9 manual).
-_SIZES: dict[str, list[tuple[str, int]]] = {
-    "arm": [
-        (rf"(ldr|str)s?h{_CONDITION}t?", 2),
-        (rf"(ldr|str)s?b{_CONDITION}t?", 1),
-        (rf"(ldr|str)d{_CONDITION}", 8),
-        (rf"(ldm|stm|vldm|vstm)(ia|ib|da|db|fd|ea|fa|ed)?{_CONDITION}", 4),
-        (rf"(push|pop|vpush|vpop|vldr|vstr|ldrex|strex|swp|ldr|str){_CONDITION}t?", 4),
-        (rf"(ldrex|strex)h{_CONDITION}", 2),
-        (rf"(ldrex|strex)d{_CONDITION}", 8),
-    ],
-    "aarch64": [(r"\w+h", 2), (r"\w+sw", 4)],
-    "sparc": [
-        (r"(ldsh|lduh|sth)a?", 2),
-        (r"(ldx|stx|ldd|std|casx)a?", 8),
-        (r"(ldsw|lduw|ld|st|cas|swap)a?", 4),
-    ],
-}
-
 
 def disassemble(fault: Fault, machine: str) -> str:
     """The faulting instruction as text; its bytes when capstone does not know it."""
@@ -91,25 +71,14 @@ def _sparc_register(number: int) -> str:
     return f"%{'goli'[number >> 3 & 3]}{number & 7}"
 
 
-def access_of(fault: Fault, instruction: str, machine: str) -> Access:
-    """Direction, size and misalignment of what the instruction tried."""
-    size = _size_of(instruction, machine)
-    return Access(direction=fault.access, size_bytes=size, modulo=fault.address % (size or 16))
-
-
-def _size_of(instruction: str, machine: str) -> int:
-    if instruction.startswith(".inst"):
-        return 0
-    family = "sparc" if machine.startswith("sparc") else machine
-    mnemonic = instruction.partition(" ")[0].partition(".")[0]
-    for pattern, size in _SIZES.get(family, []):
-        if re.fullmatch(pattern, mnemonic):
-            return size
-    if family == "aarch64":
-        register = re.search(r"\b([wxbhsdq])\d+|\b([wx])zr", instruction)
-        letter = (register[1] or register[2]) if register else ""
-        return {"b": 1, "h": 2, "w": 4, "s": 4, "x": 8, "d": 8, "q": 16}.get(letter, 0)
-    return 0
+def access_of(fault: Fault) -> Access:
+    """Direction, class, size and misalignment of what the instruction tried, as the emulator has it."""
+    return Access(
+        direction=fault.access,
+        access_class=fault.access_class,
+        size_bytes=fault.access_bytes,
+        modulo=fault.address % (fault.access_bytes or 16),
+    )
 
 
 class Symbols:
@@ -131,7 +100,7 @@ class Symbols:
         for number, (function, file, line) in enumerate(found):
             # Without lines addr2line names the nearest symbol before the address, which need not hold it.
             name = function if file != "??" else _symbol_at(record.path, address)
-            path, origin = _relative(file) if ours else _foreign(file, record.path)
+            path, origin = place_in_tree(file) if ours else _foreign(file, record.path)
             frames.append(
                 Frame(
                     function=name,
@@ -167,13 +136,13 @@ _RUNTIME = re.compile(
 def _foreign(file: str, object_path: str) -> tuple[str, str]:
     """The same for an object that is not the server: a module of the tree, the C runtime, or another library."""
     if _IN_TREE.search(_collapse(file)):
-        return _relative(file)
+        return place_in_tree(file)
     name = Path(object_path).name
     stem = name.partition(".so")[0]
     return (file if file != "??" else name), "libc" if _RUNTIME.fullmatch(stem) else f"library/{stem}"
 
 
-def _relative(file: str) -> tuple[str, str]:
+def place_in_tree(file: str) -> tuple[str, str]:
     """A source path relative to the server's tree, and whose code it is (docs/reference.md, "Origins")."""
     match = _IN_TREE.search(_collapse(file))
     if match is None:

@@ -142,6 +142,14 @@ def unanswered(chunks: list[Chunk]) -> list[str]:
     return [_readable(request) for request in requests[len(replies) :][:UNANSWERED_SHOWN]]
 
 
+def requests(chunks: list[Chunk]) -> list[str]:
+    """Every request that was sent, as a person reads it, connection by connection."""
+    sent = [chunk for chunk in chunks if chunk.direction == "request"]
+    connections = dict.fromkeys(chunk.connection for chunk in sent)
+    streams = [b"".join(chunk.content for chunk in sent if chunk.connection == one) for one in connections]
+    return [_readable(request) for stream in streams for request in _parse(stream)]
+
+
 def _parse(stream: bytes) -> list[object]:
     reader = hiredis.Reader(notEnoughData=INCOMPLETE)
     reader.feed(stream)

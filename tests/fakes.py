@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness import events, process
 from harness.console import Progress
-from harness.model import CanarySpec, EmulatorSpec, Endianness, Policy, SourceTree, Target, Toolchain
+from harness.model import EmulatorSpec, Endianness, SourceTree, Target, Toolchain
 from harness.transcript import Chunk, save
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def target(name: str = "armv5", *, machine: str = "armv5tel", slowdown: float = 
         groups=["required"],
         slowdown=slowdown,
         emulator=EmulatorSpec(kind="user", qemu="arm", cpu="arm926"),
-        canaries=CanarySpec(trap=["load-word@1", "load-exclusive@1"], allowed=["load-vfp@4"]),
+        isa="arm",
+        demand={"half": 2, "word": 4, "vfp": 4},
+        kernel="linux-arm-2",
     )
 
 
@@ -264,7 +266,7 @@ class StoredRun:
             events.RunRecord(
                 server=self.server,
                 family="redis",
-                policy=Policy.SIGNAL,
+                policy="signal",
                 optimisation="O2",
                 emulator="pinned",
                 seed=1,
@@ -272,7 +274,7 @@ class StoredRun:
                 suites=list(self.suites),
                 binaries={name: str(self.binary(name)) for name in self.targets},
                 triples=dict.fromkeys(self.targets, "fake"),
-                machines=dict.fromkeys(self.targets, "arm"),
+                machines={name: target(name) for name in self.targets},
                 stages={"suites": 1.5},
                 cells=cells,
             ),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from harness.alignment import policy_for
 from harness.build import Builder
 from harness.emulator import Emulators, Runner
 from harness.fetch import Fetcher
 from harness.load import Catalog
-from harness.model import Policy
 from harness.store import Store
 from tests import fakes
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from harness.model import Build, SourceTree
 
-SIGNAL = Policy.SIGNAL
 REQUIRED = [target.name for target in Catalog().targets.values() if "required" in target.groups]
 
 
@@ -29,12 +28,12 @@ def _programs() -> tuple[Emulators, dict[str, Path]]:
     return emulators, emulators.prepare([Catalog().targets[name].emulator for name in REQUIRED])
 
 
-def runner(target: str, policy: Policy = SIGNAL) -> Runner:
+def runner(target: str, policy: str = "signal") -> Runner:
     """The pinned emulator for a target; built if it is not in the cache."""
     emulators, programs = _programs()
     catalog = Catalog()
     found = catalog.targets[target]
-    return emulators.runner(found, catalog.toolchain_of(found), policy, programs)
+    return emulators.runner(found, catalog.toolchain_of(found), policy_for(catalog.policies, policy, found), programs)
 
 
 def build(tree: SourceTree, target: str) -> Build:

@@ -292,7 +292,7 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
         RunRecord(
             server=SERVER,
             family="redis",
-            policy=machines.SIGNAL,
+            policy="signal",
             optimisation="O2",
             emulator="pinned",
             seed=1,

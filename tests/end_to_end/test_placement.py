@@ -98,7 +98,7 @@ def test_a_fault_is_placed(target: str, style: str, where: str, programs: Any, t
     assert label(program, f"site_{where}") == link_address(fault, program, style), "not the exact instruction"
     machine = Catalog().targets[target].emulator.qemu
     instruction = symbols.disassemble(fault, machine)
-    access = symbols.access_of(fault, instruction, machine)
+    access = symbols.access_of(fault)
     assert (DIES_AT[target], "load", 1) == (instruction.partition(" ")[0], access.direction, access.modulo)
 
     triple = Catalog().toolchain_of(Catalog().targets[target]).triple

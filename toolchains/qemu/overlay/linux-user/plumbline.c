@@ -6,7 +6,8 @@
  * the instruction's bytes, a slice of the stack and the map of loaded objects. It is written by the process
  * concerned, so forked children and threads are covered, and it is one write() of one line to a file opened
  * with O_APPEND, so that records of several processes do not mix. A reported access is recorded in full the
- * first time, and its count whenever that has doubled (event "count"), because a killed process tells nothing.
+ * first time, and its count whenever that has doubled (event "count"), because a killed process tells nothing more;
+ * one that ends by itself writes the exact counts.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,6 +18,7 @@
 #include "qemu/selfmap.h"
 #include "qemu.h"
 #include "user-internals.h"
+#include "user/signal.h"
 #include "user/page-protection.h"
 #include "exec/gdbstub.h"
 #include "exec/cpu-common.h"
@@ -24,43 +26,286 @@
 #include "tcg/plumbline.h"
 #include "plumbline.h"
 
+#pragma GCC diagnostic error "-Wall"
+#pragma GCC diagnostic error "-Wextra"
+#pragma GCC diagnostic ignored "-Wsign-compare" /* ARRAY_SIZE, sizes from GLib: QEMU's own idiom */
+
 enum { REGISTERS_LOGGED = 96, STACK_LOGGED = 16 * KiB, INSTRUCTION_LOGGED = 16 };
 
+/* What harness/model.py calls AccessClass; from CLASS_EXCLUSIVE on, no compiler splits an access. */
+enum {
+    CLASS_HALF, CLASS_WORD, CLASS_DWORD, CLASS_MULTI, CLASS_PAIR, CLASS_VFP, CLASS_NEON, CLASS_FLOAT, CLASS_DOUBLE,
+    CLASS_EXCLUSIVE, CLASS_ACQUIRE, CLASS_SWAP, CLASS_CAS, CLASS_LINKED, CLASS_OTHER, CLASSES
+};
+static const char *const class_names[CLASSES] = {
+    "half", "word", "dword", "multi", "pair", "vfp", "neon", "float", "double",
+    "exclusive", "acquire", "swap", "cas", "linked", "other"
+};
+
+/*
+ * signal: SIGBUS. fixup: the access is done, as a kernel does it that repairs it. ignore: what hardware does whose
+ * check is off; before ARMv6 that is, it clears the address's low bits, and rotates a loaded word.
+ */
+enum { ACTION_SIGNAL, ACTION_FIXUP, ACTION_IGNORE, ACTIONS };
+static const char *const action_names[ACTIONS] = { "signal", "fixup", "ignore" };
+
+__thread unsigned plumbline_rotation;
+
 static int fault_log = -1;
+static int demand;
 static bool reporting;
+static unsigned assumed = 16; /* compilers are taken to split what is wider: Solaris' -xmemalign */
+static uint8_t actions[CLASSES];
+
+/* The last misaligned access of this thread. */
+static __thread struct {
+    vaddr pc, address;
+    unsigned size;
+    unsigned parts; /* of the same instruction that are still to come: they are not accesses of their own */
+    int class;
+    bool is_store;
+    bool is_pending; /* it raises SIGBUS, whose record is to tell of it */
+} last;
+
+static int index_of(const char *name, const char *const *names, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (g_str_equal(name, names[i])) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool set_word(const char *key, const char *value)
+{
+    static const char *const demands[] = { "arch", "natural", "none" };
+
+    if (!value) {
+        reporting = g_str_equal(key, "report");
+        return reporting;
+    }
+    if (g_str_equal(key, "demand")) {
+        demand = index_of(value, demands, ARRAY_SIZE(demands));
+        return demand >= 0;
+    }
+    if (g_str_equal(key, "assumed")) {
+        assumed = atoi(value);
+        return is_power_of_2(assumed) && assumed <= 16;
+    }
+    int class = index_of(key, class_names, CLASSES), action = index_of(value, action_names, ACTIONS);
+    if (action >= 0 && g_str_equal(key, "all")) {
+        memset(actions, action, sizeof(actions));
+        return true;
+    }
+    if (class < 0 || action < 0) {
+        return false;
+    }
+    actions[class] = action;
+    return true;
+}
 
 void plumbline_set_alignment(const char *policy)
 {
-    static const char *const names[] = { "arch", "fixup", "trap" };
     g_auto(GStrv) words = g_strsplit(policy, ",", -1);
 
     for (char **word = words; *word; word++) {
-        const char *equals = strchr(*word, '=');
-        const char *name = equals ? equals + 1 : *word;
-        int rule = -1, first = 0, last = 4;
+        g_auto(GStrv) pair = g_strsplit(*word, "=", 2);
 
-        if (g_str_equal(*word, "report")) {
-            reporting = true;
-            continue;
-        }
-        for (int i = 0; i < ARRAY_SIZE(names); i++) {
-            if (g_str_equal(name, names[i])) {
-                rule = i;
-            }
-        }
-        if (equals) {
-            unsigned int size = atoi(*word);
-            first = last = is_power_of_2(size) && size <= 16 ? ctz32(size) : -1;
-        }
-        if (rule < 0 || first < 0) {
-            error_report("-alignment: '%s' is neither RULE nor SIZE=RULE nor report "
-                         "(RULE: arch, fixup, trap; SIZE: 1, 2, 4, 8, 16)", *word);
+        if (!set_word(pair[0], pair[1])) {
+            error_report("-alignment: '%s' is none of demand=arch|natural|none, assumed=1|2|4|8|16, report, "
+                         "CLASS|all=signal|fixup|ignore", *word);
             exit(EXIT_FAILURE);
         }
-        for (int i = first; i <= last; i++) {
-            plumbline_alignment[i] = rule;
+    }
+}
+
+#if defined(TARGET_AARCH64)
+static int classify(G_GNUC_UNUSED CPUArchState *env, vaddr pc, G_GNUC_UNUSED unsigned size)
+{
+    uint32_t insn = ldl_le_p(g2h_untagged(pc));
+
+    if ((insn & 0x3f000000) == 0x08000000) { /* exclusives, ordered, compare and swap */
+        bool ordered = extract32(insn, 23, 1), o1 = extract32(insn, 21, 1), narrow = !extract32(insn, 31, 1);
+
+        if (o1 && (ordered || narrow)) {
+            return CLASS_CAS;
+        }
+        return ordered ? CLASS_ACQUIRE : CLASS_EXCLUSIVE;
+    }
+    if ((insn & 0x3f200c00) == 0x38200000) { /* atomic memory operations; among them LDAPR */
+        return extract32(insn, 12, 3) == 4 && extract32(insn, 15, 1) ? CLASS_ACQUIRE : CLASS_CAS;
+    }
+    if ((insn & 0x3f200c00) == 0x19000000) { /* LDAPUR, STLUR */
+        return CLASS_ACQUIRE;
+    }
+    if ((insn & 0x3a000000) == 0x28000000) {
+        return CLASS_PAIR;
+    }
+    if (extract32(insn, 26, 1)) {
+        return CLASS_NEON;
+    }
+    return size == 2 ? CLASS_HALF : size == 4 ? CLASS_WORD : size == 8 ? CLASS_DWORD : CLASS_OTHER;
+}
+#elif defined(TARGET_ARM)
+static int classify_thumb(uint16_t first, uint16_t second)
+{
+    if (first >> 11 < 0x1d) { /* 16 bits */
+        switch (first >> 12) {
+        case 0x4: case 0x6: case 0x9:
+            return CLASS_WORD;
+        case 0x5:
+            return extract32(first, 9, 1) ? CLASS_HALF : CLASS_WORD;
+        case 0x8:
+            return CLASS_HALF;
+        default:
+            return CLASS_MULTI; /* LDM, STM, PUSH, POP */
         }
     }
+    if ((first & 0xfe40) == 0xe800) {
+        return CLASS_MULTI;
+    }
+    if ((first & 0xffe0) == 0xe840 || ((first & 0xffe0) == 0xe8c0 && extract32(second, 6, 1))) {
+        return CLASS_EXCLUSIVE;
+    }
+    if ((first & 0xffe0) == 0xe8c0) {
+        return extract32(second, 7, 1) ? CLASS_ACQUIRE : CLASS_OTHER;
+    }
+    if ((first & 0xfe40) == 0xe840) {
+        return CLASS_DWORD;
+    }
+    if ((first & 0xff10) == 0xf900) {
+        return CLASS_NEON;
+    }
+    if ((first & 0xfe00) == 0xf800) {
+        return extract32(first, 5, 2) == 1 ? CLASS_HALF : CLASS_WORD;
+    }
+    return (first & 0xee00) == 0xec00 ? CLASS_VFP : CLASS_OTHER;
+}
+
+static int classify(G_GNUC_UNUSED CPUArchState *env, vaddr pc, G_GNUC_UNUSED unsigned size)
+{
+    if (env->thumb) {
+        return classify_thumb(lduw_le_p(g2h_untagged(pc)), lduw_le_p(g2h_untagged(pc + 2)));
+    }
+    uint32_t insn = ldl_le_p(g2h_untagged(pc));
+
+    if ((insn & 0xff100000) == 0xf4000000) {
+        return CLASS_NEON;
+    }
+    if ((insn & 0x0e000000) == 0x08000000) {
+        return CLASS_MULTI;
+    }
+    if ((insn & 0x0c000000) == 0x04000000) {
+        return CLASS_WORD;
+    }
+    if ((insn & 0x0e000000) == 0x0c000000) {
+        return CLASS_VFP;
+    }
+    if ((insn & 0x0e000090) == 0x00000090) {
+        switch (extract32(insn, 5, 2)) {
+        case 0:
+            if (!extract32(insn, 23, 1)) {
+                return CLASS_SWAP;
+            }
+            return extract32(insn, 8, 2) == 0 ? CLASS_ACQUIRE : CLASS_EXCLUSIVE;
+        case 1:
+            return CLASS_HALF;
+        default:
+            return extract32(insn, 20, 1) ? CLASS_HALF : CLASS_DWORD;
+        }
+    }
+    return CLASS_OTHER;
+}
+#elif defined(TARGET_SPARC)
+static int classify(G_GNUC_UNUSED CPUArchState *env, vaddr pc, G_GNUC_UNUSED unsigned size)
+{
+    switch (extract32(ldl_be_p(g2h_untagged(pc)), 19, 6) & ~0x10) { /* without the alternate-space bit */
+    case 0x20: case 0x24:
+        return CLASS_FLOAT;
+    case 0x22: case 0x23: case 0x26: case 0x27:
+        return CLASS_DOUBLE;
+    case 0x0f:
+        return CLASS_SWAP;
+    case 0x2c: case 0x2e:
+        return CLASS_CAS;
+    }
+    return size == 2 ? CLASS_HALF : size == 4 ? CLASS_WORD : size == 8 ? CLASS_DWORD : CLASS_OTHER;
+}
+#else
+static int classify(G_GNUC_UNUSED CPUArchState *env, vaddr pc, G_GNUC_UNUSED unsigned size)
+{
+#ifdef TARGET_MIPS
+#if TARGET_BIG_ENDIAN
+    uint32_t insn = ldl_be_p(g2h_untagged(pc));
+#else
+    uint32_t insn = ldl_le_p(g2h_untagged(pc));
+#endif
+    switch (insn >> 26) {
+    case 0x30: case 0x34: case 0x38: case 0x3c:
+        return CLASS_LINKED;
+    case 0x31: case 0x39:
+        return CLASS_FLOAT;
+    case 0x35: case 0x3d:
+        return CLASS_DOUBLE;
+    }
+#endif
+    return size == 2 ? CLASS_HALF : size == 4 ? CLASS_WORD : size == 8 ? CLASS_DWORD : CLASS_OTHER;
+}
+#endif
+
+/* A store-exclusive, which reads before it writes: it compares what is there with what the load found. */
+static bool is_store_exclusive(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc, G_GNUC_UNUSED int class)
+{
+#if defined(TARGET_AARCH64)
+    return class == CLASS_EXCLUSIVE && !extract32(ldl_le_p(g2h_untagged(pc)), 22, 1);
+#elif defined(TARGET_ARM)
+    return class == CLASS_EXCLUSIVE && !(env->thumb ? extract32(lduw_le_p(g2h_untagged(pc)), 4, 1)
+                                                    : extract32(ldl_le_p(g2h_untagged(pc)), 20, 1));
+#else
+    return false;
+#endif
+}
+
+/* Into how many accesses QEMU divides an instruction of a class. */
+static unsigned parts_of(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc, int class)
+{
+    if (class == CLASS_SWAP || class == CLASS_CAS || is_store_exclusive(env, pc, class)) {
+        return 2;
+    }
+#if defined(TARGET_ARM) && !defined(TARGET_AARCH64)
+    uint16_t half = lduw_le_p(g2h_untagged(pc)), next = lduw_le_p(g2h_untagged(pc + 2));
+    uint32_t insn = env->thumb ? (uint32_t)half << 16 | next : (uint32_t)next << 16 | half;
+
+    if (class == CLASS_MULTI) {
+        bool is_short = env->thumb && half >> 11 < 0x1d;
+
+        /* PUSH and POP have LR and PC in bit 8; in LDM and STM that is part of the base register's number. */
+        return ctpop16(is_short ? half & (half >> 12 == 0xb ? 0x1ff : 0xff) : insn & 0xffff);
+    }
+    if (class == CLASS_VFP && (insn & 0x01200000) != 0x01000000) { /* VLDM, VSTM, not VLDR, VSTR */
+        return extract32(insn, 8, 1) ? extract32(insn, 1, 7) : extract32(insn, 0, 8);
+    }
+#endif
+    return 1;
+}
+
+/* Address of the guest's instruction whose translation the host was in. */
+static vaddr guest_pc(CPUState *cpu, uintptr_t host_pc)
+{
+    uint64_t data[TARGET_INSN_START_WORDS];
+
+    /* The first word of a translated instruction's state is its address, on every target that is built here. */
+    return cpu_unwind_state_data(cpu, host_pc, data) ? data[0] : cpu->cc->get_pc(cpu);
+}
+
+void plumbline_translating(CPUState *cpu, vaddr pc)
+{
+    const struct image_info *program = get_task_state(cpu)->info;
+    bool is_library = pc < program->start_code || pc >= program->end_code;
+
+    /* A libc written for the architecture uses what that allows: memcpy by misaligned words, before main() even. */
+    plumbline_demand = demand == PLUMBLINE_NATURAL && is_library ? PLUMBLINE_ARCH : demand;
 }
 
 void plumbline_set_fault_log(const char *path)
@@ -131,7 +376,7 @@ static void write_line(GString *line)
 }
 
 static void write_record(CPUArchState *env, const char *event, vaddr pc, int host_sig, int code, uint64_t address,
-                         const char *access, bool handled)
+                         bool is_misaligned, bool handled)
 {
     CPUState *cpu = env_cpu(env);
 
@@ -142,9 +387,11 @@ static void write_record(CPUArchState *env, const char *event, vaddr pc, int hos
     vaddr stack = get_sp_from_cpustate(env);
     g_autoptr(GString) line = g_string_sized_new(4 * STACK_LOGGED);
     g_string_printf(line, "{\"event\":\"%s\",\"pid\":%d,\"tid\":%d,\"signal\":%d,\"code\":%d,"
-                    "\"address\":%" PRIu64 ",\"access\":\"%s\",\"handled\":%s,\"pc\":%" PRIu64
-                    ",\"instruction\":\"",
-                    event, getpid(), gettid(), host_sig, code, address, access,
+                    "\"address\":%" PRIu64 ",\"access\":\"%s\",\"access_class\":\"%s\",\"access_bytes\":%u,\"handled\":%s"
+                    ",\"pc\":%" PRIu64 ",\"instruction\":\"",
+                    event, getpid(), gettid(), host_sig, code, address,
+                    !is_misaligned ? "" : last.is_store ? "store" : "load",
+                    is_misaligned ? class_names[last.class] : "", is_misaligned ? last.size : 0,
                     handled ? "true" : "false", (uint64_t)pc);
     append_memory(line, cpu, pc, INSTRUCTION_LOGGED);
     g_string_append(line, "\",\"registers\":[");
@@ -164,52 +411,136 @@ static void write_record(CPUArchState *env, const char *event, vaddr pc, int hos
     write_line(line);
 }
 
-void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
-                         const char *access, bool handled)
+void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address, bool handled)
 {
     CPUState *cpu = env_cpu(env);
 
     if (fault_log >= 0) {
-        write_record(env, "fault", cpu->cc->get_pc(cpu), target_to_host_signal(sig), code, address, access, handled);
+        bool is_misaligned = sig == TARGET_SIGBUS && last.is_pending && last.address == address;
+
+        write_record(env, "fault", cpu->cc->get_pc(cpu), target_to_host_signal(sig), code, address, is_misaligned,
+                     handled);
+    }
+    last.is_pending = false;
+}
+
+/* How often each instruction has made a reported access, in this process. */
+static GHashTable *counts;
+static GMutex counts_lock;
+
+static void write_count(vaddr pc, uintptr_t count)
+{
+    g_autoptr(GString) line = g_string_new(NULL);
+
+    g_string_printf(line, "{\"event\":\"count\",\"pid\":%d,\"pc\":%" PRIu64 ",\"count\":%" PRIuPTR "}\n",
+                    getpid(), (uint64_t)pc, count);
+    write_line(line);
+}
+
+void plumbline_finish(void)
+{
+    GHashTableIter iter;
+    gpointer pc, count;
+
+    if (!counts) {
+        return;
+    }
+    g_mutex_lock(&counts_lock);
+    g_hash_table_iter_init(&iter, counts);
+    while (g_hash_table_iter_next(&iter, &pc, &count)) {
+        if (!is_power_of_2((uintptr_t)count)) {
+            write_count((uintptr_t)pc, (uintptr_t)count);
+        }
+    }
+    g_mutex_unlock(&counts_lock);
+}
+
+/* A forked child counts its own, from nothing; a thread that held the lock is not there any more. */
+static void forget_counts(void)
+{
+    g_mutex_init(&counts_lock);
+    if (counts) {
+        g_hash_table_remove_all(counts);
     }
 }
 
-/* How often each instruction has made a reported access. */
-static uint64_t count_access(vaddr pc)
+static uintptr_t count_access(vaddr pc)
 {
-    static GMutex lock;
-    static GHashTable *counts;
+    gpointer key = (gpointer)(uintptr_t)pc;
 
-    g_mutex_lock(&lock);
+    g_mutex_lock(&counts_lock);
     if (!counts) {
         counts = g_hash_table_new(g_direct_hash, g_direct_equal);
+        pthread_atfork(NULL, NULL, forget_counts);
     }
-    gpointer key = (gpointer)(uintptr_t)pc;
     uintptr_t count = (uintptr_t)g_hash_table_lookup(counts, key) + 1;
     g_hash_table_insert(counts, key, (gpointer)count);
-    g_mutex_unlock(&lock);
+    g_mutex_unlock(&counts_lock);
     return count;
 }
 
-bool plumbline_report(CPUState *cpu, uint64_t address, bool is_store, uintptr_t host_pc)
+/* What the policy says to an access, which is remembered. */
+static int judge_access(CPUState *cpu, vaddr pc, vaddr address, MemOp op, bool is_store)
 {
-    uint64_t data[TARGET_INSN_START_WORDS];
+    unsigned size = 1 << (op & MO_SIZE);
 
-    if (!reporting || fault_log < 0) {
+    last.class = classify(cpu_env(cpu), pc, size);
+    last.address = address;
+    last.size = size;
+    /* What reads, changes and writes is one thing, and the stronger word for it. */
+    last.is_store = is_store || last.class == CLASS_SWAP || last.class == CLASS_CAS
+                    || is_store_exclusive(cpu_env(cpu), pc, last.class);
+    last.is_pending = actions[last.class] == ACTION_SIGNAL;
+    return actions[last.class];
+}
+
+/* Whether this is the first access of an instruction that makes several. */
+static bool is_first_part(CPUState *cpu, vaddr pc)
+{
+    if (last.parts && last.pc == pc) {
+        last.parts--;
         return false;
     }
-    /* The first word of a translated instruction's state is its address, on every target that is built here. */
-    vaddr pc = cpu_unwind_state_data(cpu, host_pc, data) ? data[0] : cpu->cc->get_pc(cpu);
-    uint64_t count = count_access(pc);
-
-    if (count == 1) {
-        write_record(cpu_env(cpu), "access", pc, 0, 0, address, is_store ? "store" : "load", false);
-    } else if (is_power_of_2(count)) {
-        g_autoptr(GString) line = g_string_new(NULL);
-
-        g_string_printf(line, "{\"event\":\"count\",\"pid\":%d,\"pc\":%" PRIu64 ",\"count\":%" PRIu64 "}\n",
-                        getpid(), (uint64_t)pc, count);
-        write_line(line);
-    }
+    last.pc = pc;
+    /* After a signal the others do not come. */
+    last.parts = last.is_pending ? 0 : parts_of(cpu_env(cpu), pc, last.class) - 1;
     return true;
+}
+
+/* Whether it is legal after all, because a compiler would have split it into units that are aligned. */
+static bool is_split(vaddr address)
+{
+    return last.class < CLASS_EXCLUSIVE && address % MIN(last.size, assumed) == 0;
+}
+
+bool plumbline_permits_atomic(CPUState *cpu, vaddr address, MemOp op, uintptr_t host_pc)
+{
+    return judge_access(cpu, guest_pc(cpu, host_pc), address, op, true) == ACTION_FIXUP;
+}
+
+bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, uintptr_t host_pc)
+{
+    vaddr pc = guest_pc(cpu, host_pc);
+    int action = judge_access(cpu, pc, *address, op, is_store);
+
+    if (is_split(*address)) {
+        last.is_pending = false;
+        return true;
+    }
+    if (reporting && fault_log >= 0 && is_first_part(cpu, pc)) {
+        uintptr_t count = count_access(pc);
+
+        if (count == 1) {
+            write_record(cpu_env(cpu), "access", pc, 0, 0, *address, true, false);
+        } else if (is_power_of_2(count)) {
+            write_count(pc, count);
+        }
+    }
+    if (action == ACTION_IGNORE) {
+        if (last.class == CLASS_WORD && !is_store) {
+            plumbline_rotation = *address % 4 * 8;
+        }
+        *address &= ~(vaddr)(last.size - 1);
+    }
+    return action != ACTION_SIGNAL;
 }

@@ -7,7 +7,9 @@ void plumbline_set_alignment(const char *policy);
 void plumbline_set_fault_log(const char *path);
 
 /* Append one JSON line about a synchronous signal that is about to be delivered. */
-void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
-                         const char *access, bool handled);
+void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address, bool handled);
+
+/* Append the counts that have not been written yet: the process is about to end. */
+void plumbline_finish(void);
 
 #endif

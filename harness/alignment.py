@@ -1,0 +1,118 @@
+"""What a misaligned access must do: the rules of CPUs and kernels, as values. Pure.
+
+Targets say what their hardware demands, policies what becomes of what is forbidden; here the two meet. The canary suite
+proves the emulator against this, the kernel tier proves a real kernel against it, and reports read fates from it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import typing
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.model import Access, AccessClass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.model import Fate, PlannedAccess, Policy, Target
+
+Outcome = Literal["done", "signal", "rotated", "truncated"]
+"""done: the right bytes were moved. signal: SIGBUS, BUS_ADRALN, and nothing was moved. rotated: a word was loaded from
+the address without its low bits, and rotated. truncated: the access used the address without its low bits."""
+
+CLASSES: tuple[AccessClass, ...] = typing.get_args(AccessClass)
+UNSPLIT: frozenset[AccessClass] = frozenset({"exclusive", "acquire", "swap", "cas", "linked"})
+"""Classes that no compiler makes smaller accesses of."""
+AUDIT = "audit"
+
+
+def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Policy:
+    """The policy that a target's kernel uses when it is asked for the named one, or for the audit of one.
+
+    Raises UsageError for an unknown name, and for a policy that the target has not.
+    """
+    if is_audit(name):
+        base = policy_for(policies, name.removeprefix(AUDIT).removeprefix("-") or "signal", target)
+        return base if target.emulator.kind == "native" else audited(base)
+    if name not in policies:
+        raise UsageError(f"unknown policy '{name}'", where="--policy", remedy="plumb list policies")
+    policy = policies[name]
+    if not applies(policy, target):
+        usable = [one.name for one in policies.values() if applies(one, target)]
+        raise UsageError(
+            f"policy {name} is not one of {target.name}'s",
+            because=f"it is for {', '.join(policy.targets)}",
+            remedy=f"--target '{policy.targets[0]}', or for {target.name} one of: {', '.join(usable)}",
+        )
+    # Nothing imitates this machine: its hardware and kernel do what they do.
+    return policies["signal" if target.emulator.kind == "native" else policy.becomes.get(target.name, name)]
+
+
+def applies(policy: Policy, target: Target) -> bool:
+    """Whether a policy makes sense for a target."""
+    return any(fnmatch.fnmatch(target.name, glob) for glob in policy.targets)
+
+
+def audit_name(policy: str) -> str:
+    """What the audit of a policy is called."""
+    return AUDIT if policy == "signal" else f"{AUDIT}-{policy}"
+
+
+def is_audit(policy: str) -> bool:
+    """Whether a policy's name is that of an audit."""
+    return policy == AUDIT or policy.startswith(f"{AUDIT}-")
+
+
+def audited(policy: Policy) -> Policy:
+    """The policy under which all that this one forbids is reported, and done."""
+    name = audit_name(policy.name)
+    return msgspec.structs.replace(policy, name=name, fixup=list(CLASSES), ignore=[], report=True, becomes={})
+
+
+def shape(access: PlannedAccess, offset: int) -> Access:
+    """A planned access at so many bytes past a 16-byte boundary."""
+    unit = access.unit_bytes
+    return Access(
+        direction=access.direction, access_class=access.access_class, size_bytes=unit, modulo=offset % max(unit, 1)
+    )
+
+
+def forbidden(target: Target, policy: Policy, access: Access, *, hint_bytes: int = 0) -> bool:
+    """Whether an access is one that the policy has to deal with.
+
+    `hint_bytes` is the alignment that the instruction itself asks for, as NEON's can.
+    """
+    unit, plain = access.size_bytes, access.access_class not in UNSPLIT
+    if policy.demand == "none" or not access.access_class:
+        return False
+    if policy.demand == "natural":
+        # Registers of 16 bytes hold pairs or copies of bytes; no object of portable C asks for more than 8.
+        demand = min(unit, 8) if plain else unit
+    else:
+        demand = min(hint_bytes or target.demand.get(access.access_class, 1), unit)
+    is_split = plain and access.modulo % min(unit, policy.assumed_bytes) == 0
+    return access.modulo % demand != 0 and not is_split
+
+
+def prescribed(target: Target, policy: Policy, access: Access, *, hint_bytes: int = 0) -> Outcome:
+    """What an access does under a policy that has been chosen for its target by `policy_for`."""
+    if not forbidden(target, policy, access, hint_bytes=hint_bytes) or access.access_class in policy.fixup:
+        return "done"
+    if access.access_class in policy.ignore:
+        return "rotated" if access.access_class == "word" and access.direction == "load" else "truncated"
+    return "signal"
+
+
+def fate(target: Target, policies: Mapping[str, Policy], access: Access) -> Fate:
+    """What becomes of a misaligned access on its target under its own kernel; empty when too little is known of it."""
+    if not access.access_class or not access.size_bytes:
+        return ""
+    if prescribed(target, policies["signal"], access) == "done":
+        return "hardware"
+    if prescribed(target, policy_for(policies, "ignore", target), access) == "rotated":
+        return "rotated"
+    return "fixup" if prescribed(target, policies[target.kernel], access) == "done" else "kill"

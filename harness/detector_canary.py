@@ -1,0 +1,93 @@
+"""Canaries of detectors: errors that must be reported, and their well-behaved twins, which must not be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness import process, toolchain
+from harness.detector import PRELUDES, reports, write_prelude
+from harness.errors import InfrastructureError
+from harness.load import ROOT
+from harness.store import Store, key_of, sha256_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.emulator import Runner
+    from harness.model import Detector, Target, Toolchain
+
+SOURCE = ROOT / "suites" / "canary" / "detector.c"
+RUN_SECONDS = 5.0
+SILENT = "nothing reported"
+
+ERRORS: dict[Detector, dict[str, str]] = {
+    "": {},
+    "ubsan": {
+        "misaligned-load": "alignment-misaligned_load-load",
+        "misaligned-store": "alignment-misaligned_store-store",
+        "misaligned-member": "alignment-misaligned_member",
+        "misaligned-exempt": "alignment-misaligned_exempt-load",
+        "misaligned-in-child": "alignment-misaligned_in_child-load",
+        "shift": "undefined-shift-shift",
+    },
+    "asan": {
+        "overflow-load": "asan-heap-buffer-overflow-overflow_load-load",
+        "overflow-store": "asan-heap-buffer-overflow-overflow_store-store",
+        "overflow-copy": "asan-heap-buffer-overflow-overflow_copy-store",
+        "use-after-free": "asan-heap-use-after-free-use_after_free-load",
+    },
+    "valgrind": {
+        "overflow-load": "memcheck-invalid-read-overflow_load-load",
+        "overflow-store": "memcheck-invalid-write-overflow_store-store",
+        "use-after-free": "memcheck-invalid-read-use_after_free-load",
+        "uninitialised": "memcheck-uninitialised-condition-uninitialised",
+    },
+}
+"""Detector -> error of detector.c -> identity of the one report that it must give."""
+
+
+def expectations(detector: Detector) -> list[tuple[str, str]]:
+    """(what to run as `overflow-load bad`, the identity that must be reported or `SILENT`): each error and its twin."""
+    errors = ERRORS[detector]
+    return [*((f"{name} bad", identity) for name, identity in errors.items()), *((f"{n} good", SILENT) for n in errors)]
+
+
+def compile_detector_canary(store: Store, target: Target, tools: Toolchain) -> Path | None:
+    """The program, compiled as servers are; None where a target has no detector.
+
+    Raises InfrastructureError when it does not compile.
+    """
+    if not target.emulator.detector:
+        return None
+    compiler = toolchain.tool(tools, "gcc")
+    flags = [*toolchain.compiler_flags(target, "O1"), "-Wall", "-Werror", "-std=gnu11"]
+
+    def compile_into(into: Path) -> None:
+        first = write_prelude(target.emulator.detector, into)
+        result = process.run(
+            [compiler, str(SOURCE), *first, *flags, "-o", str(into / "detector")], deadline_seconds=120
+        )
+        if result.code != 0:
+            raise InfrastructureError(
+                f"the detector's canary does not compile for {target.name}",
+                where=str(SOURCE),
+                because=result.text.strip(),
+            )
+
+    key = key_of([sha256_of(SOURCE), PRELUDES[target.emulator.detector], toolchain.version(compiler), *flags])
+    return store.folder("canaries", f"{target.name}-detector-{key}", compile_into) / "detector"
+
+
+def outcome(program: Path, runner: Runner, case: str) -> str:
+    """What running a case gave: the identities reported, `SILENT`, or how the program ended badly."""
+    result = process.run(
+        runner.command(program, case.split(" ")),
+        deadline_seconds=RUN_SECONDS * max(1.0, runner.target.slowdown / 3),
+        environment={**process.PLAIN_ENVIRONMENT, **runner.environment},
+    )
+    if result.expired:
+        return "ran for ever"
+    if result.code != 0:
+        return f"exit status {result.code}: {result.text.strip()}"
+    found = reports(result.output, runner.target.emulator.detector)
+    return ", ".join(report.identity for report in found) or SILENT

@@ -1,0 +1,134 @@
+/*
+ * One error of a named kind, or its well-behaved twin: `detector ERROR bad|good`. Exit status 0 when it was done, whatever
+ * was reported on standard error; 4 when this program has no such error.
+ *
+ * Each error is in a function of its own name, because where it is reported counts as much as that it is. Memory and numbers
+ * come from outside the functions, so that no compiler sees the error and removes it.
+ */
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define APART __attribute__((noinline, noclone))
+
+struct record {
+    char tag;
+    uint64_t number;
+};
+
+static char *memory;
+static volatile uint64_t sink;
+
+APART static void misaligned_load(long off) { sink = *(uint32_t *)(memory + off); }
+
+APART static void misaligned_store(long off) { *(uint32_t *)(memory + off) = 1; }
+
+APART static void misaligned_member(long off) { sink = ((struct record *)(memory + off))->number; }
+
+/* Servers exempt their fast paths like this; the target must look all the same. */
+__attribute__((no_sanitize("alignment"))) APART static void misaligned_exempt(long off)
+{
+    sink = *(uint64_t *)(memory + off);
+}
+
+APART static void shift(long off) { sink = (uint64_t)(1 << (30 + 2 * off)); }
+
+/* A background save's errors come from a child. */
+APART static void misaligned_in_child(long off)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        sink = *(uint16_t *)(memory + off);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+}
+
+APART static void overflow_load(long off) { sink = (unsigned char)memory[63 + off]; }
+
+APART static void overflow_store(long off) { memory[63 + off] = 1; }
+
+APART static void overflow_copy(long off)
+{
+    char from[64];
+    size_t length = sizeof from;
+
+    memset(from, 7, sizeof from);
+    /* A length that the compiler knows would become plain stores. */
+    __asm__ volatile("" : "+r"(length));
+    memcpy(memory + off, from, length);
+    sink = (unsigned char)memory[1];
+}
+
+APART static void use_after_free(long off)
+{
+    char *again = memory;
+
+    __asm__ volatile("" : "+r"(again));
+    if (off) {
+        free(memory);
+        memory = NULL;
+    }
+    sink = (unsigned char)again[3];
+}
+
+APART static void uninitialised(long off)
+{
+    char *fresh = malloc(64);
+
+    if (!off) {
+        memset(fresh, 0, 64);
+    }
+    __asm__ volatile("" : "+r"(fresh) : : "memory");
+    if (fresh[5]) {
+        sink = 1;
+    }
+    free(fresh);
+}
+
+static const struct {
+    const char *name;
+    void (*perform)(long off);
+} errors[] = {
+    {"misaligned-load", misaligned_load},
+    {"misaligned-store", misaligned_store},
+    {"misaligned-member", misaligned_member},
+    {"misaligned-exempt", misaligned_exempt},
+    {"misaligned-in-child", misaligned_in_child},
+    {"shift", shift},
+    {"overflow-load", overflow_load},
+    {"overflow-store", overflow_store},
+    {"overflow-copy", overflow_copy},
+    {"use-after-free", use_after_free},
+    {"uninitialised", uninitialised},
+};
+
+int main(int argc, char **argv)
+{
+    int bad = argc == 3 && strcmp(argv[2], "bad") == 0;
+
+    if (argc != 3 || (!bad && strcmp(argv[2], "good") != 0)) {
+        fprintf(stderr, "usage: detector ERROR bad|good\n");
+        return 4;
+    }
+    /* Servers write their process title over the environment: options that are only there are lost. */
+    for (char **one = environ; *one != NULL; one++) {
+        memset(*one, 0, strlen(*one));
+    }
+    memory = malloc(64);
+    memset(memory, 5, 64);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        if (strcmp(errors[i].name, argv[1]) == 0) {
+            errors[i].perform(bad);
+            free(memory);
+            return 0;
+        }
+    }
+    fprintf(stderr, "no error '%s' here\n", argv[1]);
+    return 4;
+}

@@ -1,0 +1,150 @@
+/*
+ * Makes the accesses of a generated table (struct access accesses[], by harness/canary.py) at chosen offsets from a
+ * 16-byte boundary.
+ *
+ *   canary all            every access at every offset 0 to 15: a line `NAME OFFSET OUTCOME` for each
+ *   canary NAME OFFSET    that one, with nothing in the signal's way
+ *
+ * OUTCOME: done; signal (SIGBUS, BUS_ADRALN, at the access's address, and no byte was moved); rotated, truncated
+ * (as harness/alignment.py has it); forever (no end within a second); anything else is said in words.
+ *
+ * The accesses are assembly, because a compiler that sees a misaligned object may emit byte accesses instead.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BOUNDARY = 16, OFFSETS = 16 };
+
+static unsigned char memory[64] __attribute__((aligned(16)));
+static unsigned char value[16] __attribute__((aligned(16)));
+static unsigned char memory_before[64], value_before[16];
+static sigjmp_buf before_access;
+static siginfo_t last_signal;
+
+static void on_signal(int number, siginfo_t *information, void *context)
+{
+    (void)number;
+    (void)context;
+    last_signal = *information;
+    siglongjmp(before_access, 1);
+}
+
+static void fill(void)
+{
+    for (size_t i = 0; i < sizeof memory; i++) {
+        memory[i] = (unsigned char)(i * 37 + 11);
+    }
+    for (size_t i = 0; i < sizeof value; i++) {
+        value[i] = (unsigned char)(i * 53 + 7);
+    }
+    memcpy(memory_before, memory, sizeof memory);
+    memcpy(value_before, value, sizeof value);
+}
+
+/* Whether the access moved `size` bytes between memory[at...] and the value, and changed nothing else. */
+static int moved(const struct access *access, int at)
+{
+    unsigned char expected_memory[64], expected_value[16];
+
+    memcpy(expected_memory, memory_before, sizeof memory);
+    memcpy(expected_value, value_before, sizeof value);
+    if (access->is_store) {
+        memcpy(expected_memory + at, value_before, (size_t)access->size);
+    } else {
+        memcpy(expected_value, memory_before + at, (size_t)access->size);
+    }
+    return memcmp(memory, expected_memory, sizeof memory) == 0 && memcmp(value, expected_value, sizeof value) == 0;
+}
+
+static int rotated(int offset)
+{
+    uint32_t word, loaded;
+    unsigned bits = (unsigned)offset % 4 * 8;
+
+    memcpy(&word, memory_before + BOUNDARY + offset / 4 * 4, 4);
+    memcpy(&loaded, value, 4);
+    return bits && loaded == (word >> bits | word << (32 - bits));
+}
+
+static const char *outcome_of(const struct access *access, int offset)
+{
+    static char other[80];
+
+    if (last_signal.si_signo == SIGALRM) {
+        return "forever";
+    }
+    if (last_signal.si_signo) {
+        if (last_signal.si_signo == SIGBUS && last_signal.si_code == BUS_ADRALN
+            && last_signal.si_addr == memory + BOUNDARY + offset
+            && memcmp(memory, memory_before, sizeof memory) == 0 && memcmp(value, value_before, sizeof value) == 0) {
+            return "signal";
+        }
+        snprintf(other, sizeof other, "signal %d, code %d, %d past the boundary", last_signal.si_signo,
+                 last_signal.si_code, (int)((unsigned char *)last_signal.si_addr - memory - BOUNDARY));
+        return other;
+    }
+    if (moved(access, BOUNDARY + offset)) {
+        return "done";
+    }
+    if (moved(access, BOUNDARY + offset / access->unit * access->unit)) {
+        return "truncated";
+    }
+    if (!access->is_store && access->size == 4 && rotated(offset)) {
+        return "rotated";
+    }
+    snprintf(other, sizeof other, "moved %02x %02x %02x %02x", value[0], value[1], value[2], value[3]);
+    return other;
+}
+
+/* In a function of its own, so that no variable lives across the jump. */
+static void perform(const struct access *access, int offset)
+{
+    fill();
+    memset(&last_signal, 0, sizeof last_signal);
+    alarm(1);
+    if (sigsetjmp(before_access, 1) == 0) {
+        access->perform(memory + BOUNDARY + offset, value);
+    }
+    alarm(0);
+}
+
+static void perform_all(void)
+{
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_NODEFER};
+
+    sigaction(SIGBUS, &action, NULL);
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGILL, &action, NULL);
+    sigaction(SIGALRM, &action, NULL);
+    for (size_t i = 0; i < sizeof accesses / sizeof *accesses; i++) {
+        for (int offset = 0; offset < OFFSETS; offset++) {
+            perform(&accesses[i], offset);
+            printf("%s %d %s\n", accesses[i].name, offset, outcome_of(&accesses[i], offset));
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int offset = argc == 3 ? atoi(argv[2]) : -1;
+
+    if (argc == 2 && strcmp(argv[1], "all") == 0) {
+        perform_all();
+        return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+    }
+    for (size_t i = 0; i < sizeof accesses / sizeof *accesses; i++) {
+        if (argc == 3 && strcmp(accesses[i].name, argv[1]) == 0 && offset >= 0 && offset < OFFSETS) {
+            fill();
+            accesses[i].perform(memory + BOUNDARY + offset, value);
+            printf("%s %d %s\n", argv[1], offset, outcome_of(&accesses[i], offset));
+            return EXIT_SUCCESS;
+        }
+    }
+    fprintf(stderr, "usage: canary all | canary NAME OFFSET (0 to 15)\n");
+    return EXIT_FAILURE;
+}
