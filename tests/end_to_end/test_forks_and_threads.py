@@ -300,12 +300,12 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
             suites=["canary", "persistence"],
             binaries={target: str(planted_build(target).server_binary)},
             triples={target: Catalog().toolchain_of(machine).triple},
-            machines={target: machine.emulator.qemu},
+            machines={target: machine},
             stages={},
             cells=[CellRecord(target=target, suite=suite, seconds=1) for suite in ("canary", "persistence")],
         ),
     )
-    findings, (_, verdict) = judge.judge(run)
+    findings, (_, verdict), _ = judge.judge(run)
     # The second is this release's own: in the child its crash handler cancels threads that only the parent has.
     assert [finding.kind for finding in findings] == ["alignment", "crash-handler-sigsegv"]
     assert (findings[0].function, findings[0].origin) == ("plumbline_odd_word", "server")
