@@ -78,6 +78,12 @@ class Guest:
         return self.folder.name
 
     @property
+    def pid(self) -> int:
+        """Number of the process on this machine: the emulator's, or for a native build the server's own."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def deadline_seconds(self) -> float:
         """How long a reply may take on this target."""
         return REPLY_SECONDS * self.runner.target.slowdown
@@ -144,9 +150,7 @@ class Guest:
 
     def died_of_fault(self, since: int) -> bool:
         """Whether a fault after the first `since` records was the server's own, and not that of a child it forked."""
-        assert self._process is not None
-        own = self._process.pid
-        return any(f.event == "fault" and f.pid == own for f in events.read_faults(self.fault_log)[since:])
+        return any(f.event == "fault" and f.pid == self.pid for f in events.read_faults(self.fault_log)[since:])
 
     def log_tail(self, lines: int = 5) -> str:
         """The last lines of the server's log."""
