@@ -70,7 +70,7 @@ def is_audit(policy: str) -> bool:
 def audited(policy: Policy) -> Policy:
     """The policy under which all that this one forbids is reported, and done."""
     name = audit_name(policy.name)
-    return msgspec.structs.replace(policy, name=name, fixup=list(CLASSES), ignore=[], report=True, becomes={})
+    return msgspec.structs.replace(policy, name=name, fixup=CLASSES, ignore=(), report=True, becomes={})
 
 
 def shape(access: PlannedAccess, offset: int) -> Access:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from harness import alignment
+from harness import alignment, codec, process
 from harness import bench as benchmarking
 from harness import check as checking
-from harness import codec, process
 from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness import known as knowing

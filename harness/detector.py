@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from harness.model import Detector, Frame, Noun
-from harness.symbols import place_in_tree
+from harness.symbols import place_in_object, place_in_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ PRELUDES: dict[Detector, str] = {
 #ifdef __cplusplus
 extern "C"
 #endif
-__attribute__((weak)) const char *__ubsan_default_options(void);
+__attribute__((weak, visibility("default"))) const char *__ubsan_default_options(void);
 const char *__ubsan_default_options(void) { return "print_stacktrace=1:halt_on_error=0"; }
 #endif
 """,
@@ -52,6 +52,8 @@ PREFIXES: dict[Detector, list[str]] = {
     "valgrind": [
         "valgrind",
         "--tool=memcheck",
+        # Errors alone: the banner would be taken for the output of a program whose output is read.
+        "--quiet",
         "--leak-check=no",
         "--error-exitcode=0",
         # Every error of every place, or silence would mean nothing after the thousandth.
@@ -342,7 +344,7 @@ def _memcheck(lines: list[_Line]) -> Iterator[Report]:
             continue
         after = lines[number + 1 :]
         fatal = line.text.startswith(_ENDING)
-        while fatal and after and re.match(r"  \S", after[0].text):
+        while fatal and after and re.match(r" \S", after[0].text):
             # What the signal was about stands before the stack.
             after = after[1:]
         frames = _valgrind_stack(after)
@@ -391,14 +393,18 @@ def _valgrind_stack(lines: list[_Line]) -> list[Frame]:
 
 # Frames of all three.
 
-_RUNTIME = re.compile(r"libsanitizer/|/lib[aut]+bsan\.so|/libasan\.so|/vgpreload_|vg_replace_")
+_RUNTIME = re.compile(r"libsanitizer/|lib(a|ub)san\.so|vgpreload_|vg_replace_")
+
+
+_OBJECT = re.compile(r"\.so(\.[0-9.]+)?$")
+"""A frame's place where the object has no line tables."""
 
 
 def _frames(found: list[tuple[int, str, str, int]]) -> list[Frame]:
     """Frames of (address, function, file, line): those at one address were inlined, each into the next."""
     frames = []
     for number, (pc, function, file, line) in enumerate(found):
-        path, origin = place_in_tree(file)
+        path, origin = place_in_object("??", file) if _OBJECT.search(file) else place_in_tree(file)
         inlined = number + 1 < len(found) and found[number + 1][0] == pc
         frames.append(Frame(function=function, file=path, line=line, origin=origin, pc=pc, inlined=inlined))
     return frames
@@ -413,7 +419,7 @@ def _own(frames: list[Frame]) -> tuple[list[Frame], str]:
     program = list(frames)
     while program and _RUNTIME.search(program[0].file):
         program.pop(0)
-    first = next((n for n, frame in enumerate(program) if frame.origin in {"server", "bundled"}), 0)
+    first = next((n for n, frame in enumerate(program) if frame.origin.partition("/")[0] in {"server", "bundled"}), 0)
     left = program[first:] or [Frame(function="??", file="??", line=0, origin="unknown", pc=0)]
     skipped = frames[: len(frames) - len(program) + first]
     through = skipped[-1].function.removeprefix("__interceptor_") if skipped else ""
@@ -422,4 +428,4 @@ def _own(frames: list[Frame]) -> tuple[list[Frame], str]:
 
 def _plain(message: str) -> str:
     """A message without what differs from run to run."""
-    return re.sub(r" ?0x[0-9a-fA-F]+", "", message)
+    return re.sub(r"0x[0-9a-fA-F]+", "…", message)

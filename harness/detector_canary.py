@@ -60,7 +60,9 @@ def compile_detector_canary(store: Store, target: Target, tools: Toolchain) -> P
     if not target.emulator.detector:
         return None
     compiler = toolchain.tool(tools, "gcc")
-    flags = [*toolchain.compiler_flags(target, "O1"), "-Wall", "-Werror", "-std=gnu11"]
+    # Some of valkey-9.1.2's files are compiled with hidden symbols: what the detector's library asks for must not be.
+    hidden = "-fvisibility=hidden"
+    flags = [*toolchain.compiler_flags(target, "O1"), hidden, "-Wall", "-Werror", "-std=gnu11"]
 
     def compile_into(into: Path) -> None:
         first = write_prelude(target.emulator.detector, into)

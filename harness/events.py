@@ -19,7 +19,7 @@ import msgspec
 
 from harness import codec
 from harness.errors import UsageError
-from harness.model import AccessClass, Noun, Target  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.model import AccessClass, Noun, Target
 
 
 class CellRecord(Noun, frozen=True):

@@ -47,7 +47,7 @@ class Judgement(Noun, frozen=True):
     findings: list[Finding]
     remarks: list[str]
     stages: dict[str, float]
-    counters: dict[str, Counters] = {}
+    counters: dict[str, Counters] = msgspec.field(default_factory=dict)
     """Target -> its audit's totals; empty where nothing was audited."""
 
 

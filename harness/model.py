@@ -88,15 +88,15 @@ class Policy(Noun, frozen=True):
     """Globs of the targets that it makes sense for."""
     demand: Literal["arch", "natural", "none"] = "arch"
     """What is forbidden: what the architecture forbids, whatever is not naturally aligned, or nothing."""
-    fixup: list[AccessClass] = []
+    fixup: tuple[AccessClass, ...] = ()
     """Classes that are repaired: the access is done. Those in neither list raise SIGBUS."""
-    ignore: list[AccessClass] = []
-    """Classes left to hardware with its check off: before ARMv6 a loaded word is rotated, and else low bits are lost."""
+    ignore: tuple[AccessClass, ...] = ()
+    """Classes left to hardware with its check off: before ARMv6 a loaded word is rotated, else low bits are lost."""
     assumed_bytes: Literal[1, 2, 4, 8, 16] = 16
     """Compilers are taken to split wider plain accesses into units of so many bytes (Solaris' -xmemalign)."""
     report: bool = False
     """Every forbidden access is logged, whatever becomes of it."""
-    becomes: dict[str, str] = {}
+    becomes: dict[str, str] = msgspec.field(default_factory=dict)
     """Target -> the policy that its kernel silently uses instead."""
 
 
@@ -135,7 +135,7 @@ class Target(Noun, frozen=True):
     isa: str
     """Which file of suites/canary/accesses/ holds its instructions."""
     demand: dict[AccessClass, int]
-    """Class -> alignment in bytes that CPU and kernel insist on, or the access's own unit if that is less; 1 if absent."""
+    """Class -> alignment in bytes that CPU and kernel insist on, at most the access's own unit; absent: none."""
     kernel: str
     """The most forgiving policy that its own Linux has: what survives under it, a kernel can repair."""
     groups: list[str]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from harness.judge import CellVerdict, Judgement
+    from harness.judge import CellVerdict, Counters, Judgement
     from harness.model import Finding, Witness
 
 _COLOURS = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "XFAIL": "cyan", "SKIP": "dim"}
@@ -101,7 +101,7 @@ def worklist(console: Console, judgement: Judgement) -> None:
     listed = sites(judgement.findings)
     if not listed:
         return
-    targets = [name for name in judgement.counters]
+    targets = list(judgement.counters)
     table = Table(title="\nmisaligned accesses, by source line", title_justify="left")
     for heading in ("function", "line", "origin", "access"):
         table.add_column(heading, overflow="fold")

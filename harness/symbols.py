@@ -100,7 +100,7 @@ class Symbols:
         for number, (function, file, line) in enumerate(found):
             # Without lines addr2line names the nearest symbol before the address, which need not hold it.
             name = function if file != "??" else _symbol_at(record.path, address)
-            path, origin = place_in_tree(file) if ours else _foreign(file, record.path)
+            path, origin = place_in_tree(file) if ours else place_in_object(file, record.path)
             frames.append(
                 Frame(
                     function=name,
@@ -133,7 +133,7 @@ _RUNTIME = re.compile(
 )
 
 
-def _foreign(file: str, object_path: str) -> tuple[str, str]:
+def place_in_object(file: str, object_path: str) -> tuple[str, str]:
     """The same for an object that is not the server: a module of the tree, the C runtime, or another library."""
     if _IN_TREE.search(_collapse(file)):
         return place_in_tree(file)

@@ -10,11 +10,13 @@ from rich.console import Console
 
 from harness import events, process
 from harness.console import Progress
-from harness.model import EmulatorSpec, Endianness, SourceTree, Target, Toolchain
+from harness.model import Detector, EmulatorSpec, Endianness, SourceTree, Target, Toolchain
 from harness.transcript import Chunk, save
 
 if TYPE_CHECKING:
     import pytest
+
+    from harness.model import AccessClass
 
 DATA = Path(__file__).parent / "data"
 SIGBUS, SIGSEGV = 7, 11
@@ -64,7 +66,7 @@ def opened(path: Path, *, digest: str = "a" * 64) -> SourceTree:
     return SourceTree(name="redis-7.0.15", family="redis", version=(7, 0, 15), path=path, digest=digest)
 
 
-def target(name: str = "armv5", *, machine: str = "armv5tel", slowdown: float = 1) -> Target:
+def target(name: str = "armv5", *, machine: str = "armv5tel", slowdown: float = 1, detector: Detector = "") -> Target:
     """A small target."""
     return Target(
         name=name,
@@ -78,7 +80,7 @@ def target(name: str = "armv5", *, machine: str = "armv5tel", slowdown: float = 
         alignment="strict",
         groups=["required"],
         slowdown=slowdown,
-        emulator=EmulatorSpec(kind="user", qemu="arm", cpu="arm926"),
+        emulator=EmulatorSpec(kind="user", qemu="arm", cpu="arm926", detector=detector),
         isa="arm",
         demand={"half": 2, "word": 4, "vfp": 4},
         kernel="linux-arm-2",
@@ -122,10 +124,13 @@ def fault(
     instruction: str = LDR,
     registers: list[str] | None = None,
     maps: list[events.MapRecord] | None = None,
+    event: Literal["fault", "access"] = "fault",
+    access_class: AccessClass | Literal[""] = "word",
+    access_bytes: int = 4,
 ) -> events.Fault:
     """One record of the emulator's fault log."""
     return events.Fault(
-        event="fault",
+        event=event,
         pid=pid,
         tid=pid,
         signal=number,
@@ -139,6 +144,8 @@ def fault(
         stack_address=0x7000,
         stack="",
         maps=maps or [],
+        access_class=access_class,
+        access_bytes=access_bytes,
     )
 
 
@@ -160,6 +167,7 @@ class StoredRun:
         self.problems: dict[tuple[str, str], tuple[str, Literal["", "build", "deadline", "crash"]]] = {}
         self.functions: dict[str, int] = {}
         self.left_out: set[tuple[str, str]] = set()
+        self.detectors: dict[str, Detector] = {}
 
     def binary(self, target: str) -> Path:
         """Where the target's server binary is; it exists, and holds nothing."""
@@ -179,6 +187,7 @@ class StoredRun:
         message: str = "",
         guest: str = "",
         faults: tuple[int, int] = (0, 0),
+        log: tuple[int, int] = (0, 0),
         command: str = "",
         blocked: bool = False,
         transcript: bytes = b"",
@@ -198,6 +207,8 @@ class StoredRun:
             guest=guest,
             fault_from=faults[0],
             fault_to=faults[1],
+            log_from=log[0],
+            log_to=log[1],
             unanswered=(command,) if command else (),
             blocked=blocked,
             transcript=kept,
@@ -240,6 +251,15 @@ class StoredRun:
         with log.open("ab") as stream:
             stream.write(codec.encode(complete) + b"\n")
 
+    def log(self, target: str, suite: str, guest: str, text: bytes) -> tuple[int, int]:
+        """Add to a guest's log; returns where: [from, to)."""
+        path = self.cell(target, suite) / guest / "log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as stream:
+            start = stream.tell()
+            stream.write(text)
+        return start, start + len(text)
+
     def cell(self, target: str, suite: str) -> Path:
         """The cell's folder, there."""
         folder = self.folder / target / suite
@@ -274,7 +294,7 @@ class StoredRun:
                 suites=list(self.suites),
                 binaries={name: str(self.binary(name)) for name in self.targets},
                 triples=dict.fromkeys(self.targets, "fake"),
-                machines={name: target(name) for name in self.targets},
+                machines={name: target(name, detector=self.detectors.get(name, "")) for name in self.targets},
                 stages={"suites": 1.5},
                 cells=cells,
             ),

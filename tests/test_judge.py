@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> StoredRun:
 
 
 def judged(stored: StoredRun) -> tuple[list[Finding], dict[str, str]]:
-    findings, cells = judge(stored.finish())
+    findings, cells, _ = judge(stored.finish())
     return findings, {f"{cell.target}/{cell.suite}": cell.verdict for cell in cells}
 
 

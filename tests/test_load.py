@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+from harness.alignment import applies
 from harness.cli import plumb
 from harness.emulator import QEMU_FOLDER, Qemu
 from harness.errors import ExitCode, NothingSelectedError, UsageError
@@ -19,15 +20,11 @@ from harness.model import Target, Toolchain
 if TYPE_CHECKING:
     from pathlib import Path
 
-CANARY_NAME = re.compile(
-    r"(load|store)-(halfword|word|doubleword|pair|multiple|vfp|float|double|exclusive|acquire|release)|compare-and-swap"
-)
-
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
     """A catalog that may be damaged."""
-    for folder in ("targets", "toolchains", "harness/servers"):
+    for folder in ("targets", "toolchains", "harness/servers", "harness/policies"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     return tmp_path
 
@@ -59,31 +56,44 @@ def test_every_server_is_pinned_by_a_whole_hash_and_its_name_tells_its_version()
         assert server.places, f"{name}: no place to get it from"
 
 
-def test_every_canary_is_an_access_at_an_offset_inside_sixteen_bytes() -> None:
+def test_what_every_target_demands_are_powers_of_two_and_an_emulated_one_demands_something() -> None:
     for target in Catalog().targets.values():
-        for name in [*target.canaries.trap, *target.canaries.allowed]:
-            access, at, offset = name.partition("@")
-            assert at == "@", f"{target.name}: {name} has no offset"
-            assert CANARY_NAME.fullmatch(access), f"{target.name}: {access} is no access that canary.c knows"
-            assert 0 <= int(offset) <= 15, f"{target.name}: {name} is not in 0..15"
-            assert int(offset) > 0, f"{target.name}: {name} is aligned; twins are added by themselves"
+        assert all(demand in {2, 4, 8, 16} for demand in target.demand.values()), target.name
+        assert target.emulator.kind == "native" or target.demand, f"{target.name}: its silence proves nothing"
 
 
-def test_every_canary_is_written_in_the_canary_program() -> None:
-    program = (ROOT / "suites" / "canary" / "canary.c").read_text("utf-8")
-    for target in Catalog().targets.values():
-        for name in [*target.canaries.trap, *target.canaries.allowed]:
-            assert f'"{name.partition("@")[0]}"' in program, f"{target.name}: canary.c does not know {name}"
+def test_every_policy_is_some_targets_and_says_where_it_is_documented() -> None:
+    targets = Catalog().targets.values()
+    for policy in Catalog().policies.values():
+        assert any(applies(policy, target) for target in targets), policy.name
+        assert len(policy.source) > 20, policy.name
+        assert set() == set(policy.fixup) & set(policy.ignore), policy.name
 
 
-def test_no_canary_must_both_trap_and_pass() -> None:
-    for target in Catalog().targets.values():
-        assert set() == set(target.canaries.trap) & set(target.canaries.allowed), target.name
+def test_a_wrong_key_of_a_policy_is_an_error_that_names_the_policy(copied: Path) -> None:
+    damage(copied / "harness" / "policies" / "linux-arm.toml", "fixup = [", "fixups = [")
+    with pytest.raises(UsageError) as caught:
+        Catalog(copied).policies  # noqa: B018
+    assert "linux-arm-2" in str(caught.value)
+    assert "'fixup' is the nearest known key" in str(caught.value)
 
 
-def test_every_emulated_target_has_a_canary_that_traps() -> None:
-    for target in Catalog().targets.values():
-        assert target.emulator.kind == "native" or target.canaries.trap, f"{target.name}: its silence proves nothing"
+def test_a_policy_that_becomes_an_unknown_one_is_an_error(copied: Path) -> None:
+    damage(copied / "harness" / "policies" / "linux-arm.toml", '{ armv6 = "linux-arm-2"', '{ armv6 = "linux-arm-9"')
+    with pytest.raises(UsageError, match="linux-arm-9"):
+        Catalog(copied).policies  # noqa: B018
+
+
+def test_a_policy_stands_in_one_place(copied: Path) -> None:
+    damage(copied / "harness" / "policies" / "linux-arm.toml", 'name = "linux-arm-2"', 'name = "signal"')
+    with pytest.raises(UsageError, match="'signal' stands in two places"):
+        Catalog(copied).policies  # noqa: B018
+
+
+def test_a_targets_kernel_is_a_policy(copied: Path) -> None:
+    damage(copied / "targets" / "armv5.toml", 'kernel = "linux-arm-2"', 'kernel = "linux-arm-22"')
+    with pytest.raises(UsageError, match="did you mean 'linux-arm-2'"):
+        Catalog(copied).targets  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -230,6 +240,7 @@ def supported() -> list[str]:
         *(f"group {name}" for name in target_groups(catalog.targets)),
         *(f"server {name}" for name in catalog.servers),
         *(f"suite {name}" for name in catalog.suites),
+        *(f"policy {name}" for name in catalog.policies),
     ]
     for name, command in sorted(plumb.commands.items()):
         nouns.append(f"command plumb {name}")

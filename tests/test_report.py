@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -177,6 +178,18 @@ def test_the_terminal_shows_verdicts_findings_places_and_the_last_line_is_the_ve
 @pytest.mark.parametrize("text", ["[/bold]", "x.c: error: bad [-Werror=cast-align]", "[red]", "a [/] b"])
 def test_brackets_in_a_reason_are_shown_as_they_are(text: str) -> None:
     assert text in shown(judgement(reason=text, title=text))
+
+
+@pytest.mark.parametrize(("detector", "told"), [("ubsan", "[ubsan]"), ("audit", "[audit]"), ("signal", "")])
+def test_a_witness_tells_what_saw_it_unless_it_was_a_signal(detector: str, told: str) -> None:
+    whole = judgement()
+    witness = msgspec.structs.replace(whole.findings[0].witnesses[0], detector=detector)
+    finding = msgspec.structs.replace(whole.findings[0], witnesses=[witness])
+    seen = msgspec.structs.replace(whole, findings=[finding])
+    (line,) = [line for line in shown(seen).splitlines() if "452  ldr" in line]
+    assert line.strip().endswith(f"1 mod 4  {told}".strip())
+    (row,) = [line for line in report.markdown(seen).splitlines() if line.startswith("- armv5")]
+    assert row.endswith(f"1 mod 4 {told}".strip())
 
 
 def test_markdown_has_a_row_a_target_and_a_section_a_finding(tmp_path: Path) -> None:

@@ -233,15 +233,17 @@ static int classify(G_GNUC_UNUSED CPUArchState *env, vaddr pc, G_GNUC_UNUSED uns
     return size == 2 ? CLASS_HALF : size == 4 ? CLASS_WORD : size == 8 ? CLASS_DWORD : CLASS_OTHER;
 }
 #else
-static int classify(G_GNUC_UNUSED CPUArchState *env, vaddr pc, G_GNUC_UNUSED unsigned size)
+#ifdef TARGET_MIPS
+static unsigned mips_opcode(vaddr pc)
+{
+    return (TARGET_BIG_ENDIAN ? ldl_be_p(g2h_untagged(pc)) : ldl_le_p(g2h_untagged(pc))) >> 26;
+}
+#endif
+
+static int classify(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc, unsigned size)
 {
 #ifdef TARGET_MIPS
-#if TARGET_BIG_ENDIAN
-    uint32_t insn = ldl_be_p(g2h_untagged(pc));
-#else
-    uint32_t insn = ldl_le_p(g2h_untagged(pc));
-#endif
-    switch (insn >> 26) {
+    switch (mips_opcode(pc)) {
     case 0x30: case 0x34: case 0x38: case 0x3c:
         return CLASS_LINKED;
     case 0x31: case 0x39:
@@ -262,6 +264,8 @@ static bool is_store_exclusive(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED va
 #elif defined(TARGET_ARM)
     return class == CLASS_EXCLUSIVE && !(env->thumb ? extract32(lduw_le_p(g2h_untagged(pc)), 4, 1)
                                                     : extract32(ldl_le_p(g2h_untagged(pc)), 20, 1));
+#elif defined(TARGET_MIPS)
+    return class == CLASS_LINKED && mips_opcode(pc) >= 0x38;
 #else
     return false;
 #endif

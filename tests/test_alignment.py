@@ -1,0 +1,160 @@
+"""The rules of CPUs and kernels as documents have them: docs/explanation.md cites which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.alignment import CLASSES, applies, audited, fate, forbidden, policy_for, prescribed
+from harness.errors import UsageError
+from harness.load import Catalog
+from harness.model import Access
+
+if TYPE_CHECKING:
+    from harness.model import AccessClass, Direction
+
+CATALOG = Catalog()
+UNIT: dict[AccessClass, int] = {"half": 2, "word": 4, "dword": 8, "multi": 4, "vfp": 8, "float": 4, "double": 8}
+
+
+def access(kind: AccessClass, modulo: int, *, direction: Direction = "load", size: int = 0) -> Access:
+    return Access(direction=direction, access_class=kind, size_bytes=size or UNIT.get(kind, 4), modulo=modulo)
+
+
+def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, direction: Direction = "load") -> str:
+    machine = CATALOG.targets[target]
+    chosen = policy_for(CATALOG.policies, policy, machine)
+    return prescribed(machine, chosen, access(kind, modulo, direction=direction))
+
+
+@pytest.mark.parametrize(
+    ("target", "policy", "kind", "modulo", "expected"),
+    [
+        # Linux arch/arm/mm/alignment.c: mode 2 repairs what its handlers decode; VFP is not among it.
+        ("armv5", "linux-arm-2", "word", 1, "done"),
+        ("armv5", "linux-arm-2", "vfp", 2, "signal"),
+        ("armv6", "linux-arm-2", "dword", 1, "done"),
+        ("armv6", "linux-arm-2", "exclusive", 1, "signal"),
+        ("armv5", "linux-arm-4", "word", 1, "signal"),
+        ("armv6", "linux-arm-4", "word", 1, "done"),
+        ("armv6", "linux-arm-4", "dword", 2, "signal"),
+        ("armv6", "linux-arm-4", "dword", 4, "done"),
+        # Modes 0 and 1 rotate on ARMv5, and are 2 and 3 from ARMv6 on: safe_usermode().
+        ("armv5", "linux-arm-0", "word", 3, "rotated"),
+        ("armv5", "linux-arm-0", "multi", 3, "truncated"),
+        ("armv6", "linux-arm-0", "multi", 3, "done"),
+        ("armv6", "linux-arm-0", "vfp", 2, "signal"),
+        # arch/arm64/kernel/compat_alignment.c repairs doubles and multiples, and what hardware does needs nobody.
+        ("armv7", "linux-arm64-compat", "multi", 1, "done"),
+        ("armv7", "linux-arm64-compat", "word", 1, "done"),
+        ("armv7", "linux-arm64-compat", "vfp", 2, "signal"),
+        ("aarch64", "linux-arm64", "dword", 1, "done"),
+        ("aarch64", "linux-arm64", "acquire", 1, "signal"),
+        ("sparc64", "linux-sparc", "half", 1, "signal"),
+        ("sparc64", "linux-sparc", "double", 4, "done"),
+        ("sparc64", "linux-sparc", "double", 2, "signal"),
+        ("mips", "linux-mips", "word", 1, "done"),
+        ("mips", "linux-mips", "linked", 1, "signal"),
+        ("mips", "linux-mips-nofixade", "word", 1, "signal"),
+        # -xmemalign: i repairs, s does not; 4 has a compiler split what is wider than 4; nobody splits an atomic.
+        ("sparc64", "solaris-8i", "dword", 4, "done"),
+        ("sparc64", "solaris-8s", "dword", 4, "signal"),
+        ("sparc64", "solaris-4s", "dword", 4, "done"),
+        ("sparc64", "solaris-4s", "dword", 2, "signal"),
+        ("sparc64", "solaris-1s", "word", 1, "done"),
+        ("sparc64", "solaris-8i", "cas", 2, "signal"),
+        ("sparc64", "solaris-1i", "cas", 2, "signal"),
+        ("sparc32plus", "solaris-8s", "double", 4, "signal"),
+        ("sparc64", "solaris-8s", "double", 4, "done"),
+        ("sparc32plus", "solaris-8f", "word", 2, "done"),
+        ("sparc64", "solaris-8f", "word", 2, "signal"),
+        ("armv7", "strict", "word", 2, "signal"),
+        ("sparc64", "unchecked", "word", 2, "done"),
+    ],
+)
+def test_a_documented_outcome(target: str, policy: str, kind: AccessClass, modulo: int, expected: str) -> None:
+    assert expected == outcome(target, policy, kind, modulo)
+
+
+def test_only_a_load_is_rotated() -> None:
+    assert outcome("armv5", "ignore", "word", 1, direction="store") == "truncated"
+
+
+@given(
+    kind=st.sampled_from(CLASSES),
+    size=st.sampled_from([1, 2, 4, 8, 16]),
+    factor=st.integers(0, 3),
+    target=st.sampled_from(sorted(CATALOG.targets)),
+    policy=st.sampled_from(sorted(CATALOG.policies)),
+)
+def test_a_naturally_aligned_access_is_done_everywhere(
+    kind: AccessClass, size: int, factor: int, target: str, policy: str
+) -> None:
+    machine = CATALOG.targets[target]
+    aligned = access(kind, factor * size % size, size=size)
+    if applies(CATALOG.policies[policy], machine):
+        assert prescribed(machine, policy_for(CATALOG.policies, policy, machine), aligned) == "done"
+
+
+@given(
+    kind=st.sampled_from(CLASSES),
+    modulo=st.integers(0, 7),
+    target=st.sampled_from(sorted(CATALOG.targets)),
+    policy=st.sampled_from(["signal", "strict"]),
+)
+def test_an_audit_lets_through_and_reports_exactly_what_its_policy_forbids(
+    kind: AccessClass, modulo: int, target: str, policy: str
+) -> None:
+    machine, base = CATALOG.targets[target], CATALOG.policies[policy]
+    one = access(kind, modulo, size=8)
+    assert forbidden(machine, base, one) == forbidden(machine, audited(base), one)
+    assert prescribed(machine, audited(base), one) == "done"
+    assert audited(base).report
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "modulo", "expected"),
+    [
+        ("armv5", "word", 1, "rotated"),
+        ("armv5", "dword", 1, "fixup"),
+        ("armv5", "vfp", 2, "kill"),
+        ("armv6", "word", 1, "hardware"),
+        ("armv6", "multi", 1, "fixup"),
+        ("armv7", "vfp", 2, "kill"),
+        ("sparc64", "word", 2, "kill"),
+        ("mips", "word", 2, "fixup"),
+        ("aarch64", "dword", 1, "hardware"),
+        ("aarch64", "exclusive", 1, "kill"),
+    ],
+)
+def test_a_fate(target: str, kind: AccessClass, modulo: int, expected: str) -> None:
+    assert expected == fate(CATALOG.targets[target], CATALOG.policies, access(kind, modulo))
+
+
+def test_without_a_class_or_a_size_there_is_no_fate() -> None:
+    unknown = Access(direction="load", size_bytes=0, modulo=1, access_class="word")
+    assert fate(CATALOG.targets["armv5"], CATALOG.policies, unknown) == ""
+    unclassed = Access(direction="load", size_bytes=4, modulo=1)
+    assert fate(CATALOG.targets["armv5"], CATALOG.policies, unclassed) == ""
+
+
+def test_a_policy_that_a_target_has_not_is_refused_with_those_that_it_has() -> None:
+    with pytest.raises(UsageError) as caught:
+        policy_for(CATALOG.policies, "solaris-8s", CATALOG.targets["armv5"])
+    assert "solaris-8s is not one of armv5's" in str(caught.value)
+    assert "linux-arm-2" in str(caught.value)
+    assert "linux-mips" not in str(caught.value)
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    for name in ("lenient", "audit-lenient"):
+        with pytest.raises(UsageError, match="unknown policy 'lenient'"):
+            policy_for(CATALOG.policies, name, CATALOG.targets["armv5"])
+
+
+def test_this_machine_is_what_it_is_under_every_policy() -> None:
+    for name in ("strict", "audit", "audit-strict", "signal"):
+        assert policy_for(CATALOG.policies, name, CATALOG.targets["native"]).name == "signal"

@@ -1,0 +1,425 @@
+"""What detectors say becomes reports: who, what, where, and from which byte of the log on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import detector_canary
+from harness.detector import ENVIRONMENTS, PREFIXES, PRELUDES, Report, reports, write_prelude
+from harness.emulator import Emulators, Runner
+from harness.fetch import Fetcher
+from harness.guest import Guest, StartError
+from harness.judge import judge
+from harness.load import Catalog
+from harness.model import Build, Detector
+from harness.store import Store
+from tests import fakes
+from tests.fakes import StoredRun, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOGS = fakes.DATA / "detectors"
+DETECTORS: list[Detector] = ["ubsan", "asan", "valgrind"]
+NOISE = b"4711:M 01 Jan 2026 00:00:00.000 * Background saving started by pid 4712\n"
+
+
+def log(detector: Detector) -> bytes:
+    return (LOGS / f"{detector}.log").read_bytes()
+
+
+def stored(detector: Detector) -> list[Report]:
+    return reports(log(detector), detector)
+
+
+def identities(found: Sequence[Report]) -> list[str]:
+    return [report.identity for report in found]
+
+
+def test_the_undefined_behaviour_sanitizers_messages_get_the_names_of_gccs_checks() -> None:
+    assert identities(stored("ubsan")) == [
+        "alignment-rd-load",
+        "alignment-hidden-load",
+        "alignment-st-store",
+        "alignment-mem",
+        "undefined-shift-sh",
+        "undefined-signed-integer-overflow-ov",
+        "undefined-bounds-idx",
+        "undefined-object-size-idx",
+        "undefined-bool-bl",
+        "undefined-nonnull-attribute-nul",
+        "undefined-pointer-overflow-add",
+    ]
+
+
+def test_a_misaligned_access_tells_type_misalignment_and_column() -> None:
+    assert [report.access for report in stored("ubsan")[:4]] == [
+        "load of const uint32_t at 1 mod 4, column 51",
+        "load of uint64_t at 1 mod 8, column 93",
+        "store of uint16_t at 1 mod 2, column 75",
+        "member access in struct pair at 4 mod 8, column 69",
+    ]
+    assert [(r.alignment_bytes, r.modulo) for r in stored("ubsan")[:4]] == [(4, 1), (8, 1), (2, 1), (8, 4)]
+
+
+def test_the_function_is_the_innermost_inlined_one_as_addr2line_has_it() -> None:
+    first, second, *_ = stored("ubsan")[0].frames
+    assert (first.function, first.file, first.line, first.inlined) == ("rd", "src/undefined.c", 6, True)
+    assert (second.function, second.line, second.inlined, second.pc) == ("outer", 7, False, first.pc)
+
+
+def test_the_line_is_the_messages_where_the_stack_has_another_functions() -> None:
+    """GCC joins equal tails of functions, and the call of the sanitizer with them: its line is then of one of them."""
+    report = next(report for report in stored("ubsan") if report.kind == "undefined-bool")
+    assert b"in bl /cache/work/1/tree/src/undefined.c:11\n" in log("ubsan")
+    assert (report.frames[0].function, report.frames[0].line) == ("bl", 15)
+
+
+def test_the_address_sanitizers_errors_keep_its_own_names() -> None:
+    assert identities(stored("asan")) == [
+        "asan-heap-buffer-overflow-over-load",
+        "asan-heap-buffer-overflow-wr-store",
+        "asan-heap-buffer-overflow-main-store",
+        "asan-stack-buffer-overflow-stk-load",
+        "asan-double-free-main",
+        "asan-segv-over-load",
+    ]
+    assert [report.fatal for report in stored("asan")] == [False] * 5 + [True]
+    assert [report.size_bytes for report in stored("asan")] == [1, 1, 40, 4, 0, 0]
+
+
+def test_memchecks_errors_in_libc_are_told_apart_by_who_called_it() -> None:
+    found = stored("valgrind")
+    assert list(dict.fromkeys(identities(found))) == [
+        "memcheck-invalid-read-over-load",
+        "memcheck-invalid-write-wr-store",
+        "memcheck-invalid-write-main-store",
+        "memcheck-uninitialised-condition-main",
+        "memcheck-uninitialised-use-main",
+        "memcheck-uninitialised-syscall-main",
+        "memcheck-invalid-free-main",
+        "memcheck-sigsegv-over",
+    ]
+    through = {(report.frames[0].function, report.through) for report in found}
+    assert {("main", "memmove"), ("main", "printf"), ("main", "write"), ("over", "")} <= through
+    assert [report.fatal for report in found] == [False] * (len(found) - 1) + [True]
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_a_stack_is_the_errors_own_not_that_of_the_allocation(detector: Detector) -> None:
+    for report in stored(detector):
+        assert report.frames[0].origin == "server"
+        assert report.frames[0].line > 0
+        assert [frame.function for frame in report.frames].count("main") == 1, report
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_a_report_begins_where_its_offset_says(detector: Detector) -> None:
+    head = {"ubsan": rb"\S+: runtime error: ", "asan": rb"==\d+==ERROR: ", "valgrind": rb"==\d+== [A-Z]"}[detector]
+    offsets = [report.offset for report in stored(detector)]
+    assert offsets == sorted(set(offsets))
+    assert all(re.match(head, log(detector)[offset:]) for offset in offsets)
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_a_log_cut_between_two_reports_gives_the_same_reports(detector: Detector) -> None:
+    content, whole = log(detector), stored(detector)
+    for cut in [report.offset for report in whole]:
+        assert identities(whole) == identities([*reports(content[:cut], detector), *reports(content[cut:], detector)])
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_lines_of_the_server_between_any_two_lines_change_nothing_but_offsets(detector: Detector) -> None:
+    lines = log(detector).splitlines(keepends=True)
+    mixed = b"".join(line + NOISE for line in lines)
+    assert identities(stored(detector)) == identities(reports(mixed, detector))
+    assert [len(one.frames) for one in stored(detector)] == [len(one.frames) for one in reports(mixed, detector)]
+
+
+def test_two_processes_under_valgrind_write_between_each_others_lines() -> None:
+    lines = log("valgrind").splitlines(keepends=True)
+    pid = lines[0].split(b"==")[1]
+    child = [line.replace(b"==" + pid + b"==", b"==99999==") for line in lines]
+    mixed = b"".join(one + other for one, other in zip(lines, child, strict=True))
+    found = identities(reports(mixed, "valgrind"))
+    assert sorted(identities(stored("valgrind")) * 2) == sorted(found)
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_what_a_server_writes_by_itself_is_no_report(detector: Detector) -> None:
+    quiet = NOISE + b"4711:M runtime error: none\n==\n== 12 ==\n\xff\xfe\n# Server initialized\n    #0 0x1234 in main\n"
+    assert reports(quiet, detector) == []
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_what_one_detector_says_is_nothing_to_another_and_nothing_where_there_is_none(detector: Detector) -> None:
+    assert reports(log(detector), "") == []
+    assert [one for other in DETECTORS if other != detector for one in reports(log(detector), other)] == []
+
+
+def test_the_first_stack_ends_where_the_numbers_begin_again() -> None:
+    text = b"a.c:1:1: runtime error: division by zero\n" + b"".join(
+        b"    #%d 0x%x in %s /t/tree/src/a.c:1\n" % (number, 16 * number, name)
+        for number, name in ((0, b"inner"), (1, b"outer"), (0, b"other"))
+    )
+    assert [frame.function for frame in reports(text, "ubsan")[0].frames] == ["inner", "outer"]
+
+
+def test_frames_have_origins_and_begin_in_bundled_code_as_well_as_in_the_servers() -> None:
+    text = b"""\
+==7== Invalid read of size 4
+==7==    at 0x484B36B: memmove (in /usr/libexec/valgrind/vgpreload_memcheck-amd64-linux.so)
+==7==    by 0x48ACAAB: EVP_Digest (in /usr/lib/x86_64-linux-gnu/libcrypto.so.3)
+==7==    by 0x10911A: luaS_newlstr (/cache/work/1/tree/deps/lua/src/lstring.c:85)
+==7==    by 0x10911F: ??? (in /usr/lib/x86_64-linux-gnu/libc.so.6)
+==7==
+"""
+    (report,) = reports(text, "valgrind")
+    assert [(frame.function, frame.origin) for frame in report.frames] == [
+        ("luaS_newlstr", "bundled/lua"),
+        ("??", "libc"),
+    ]
+    assert report.through == "EVP_Digest"
+    (lone,) = reports(text.replace(b"tree/deps", b"elsewhere"), "valgrind")
+    assert [frame.origin for frame in lone.frames][:1] == ["library/libcrypto"]
+
+
+def test_a_message_without_a_stack_still_has_its_place() -> None:
+    text = b"/cache/work/1/tree/src/db.c:7:3: runtime error: division by zero\n" + NOISE * 3
+    (report,) = reports(text, "ubsan")
+    frame = report.frames[0]
+    assert (frame.function, frame.file, frame.line, report.kind) == (
+        "??",
+        "src/db.c",
+        7,
+        "undefined-integer-divide-by-zero",
+    )
+
+
+def test_a_stack_is_not_taken_from_the_next_report() -> None:
+    text = b"a.c:1:1: runtime error: division by zero\n" + log("ubsan")
+    assert [one.frames[0].function for one in reports(text, "ubsan")][:2] == ["??", "rd"]
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("left shift of negative value -1", "undefined-shift"),
+        ("negation of -2147483648 cannot be represented in type 'int'", "undefined-signed-integer-overflow"),
+        ("member access within null pointer of type 'struct robj'", "undefined-null"),
+        ("applying non-zero offset 8 to null pointer", "undefined-pointer-overflow"),
+        ("execution reached an unreachable program point", "undefined-unreachable"),
+        ("something that the next compiler says", "undefined-other"),
+    ],
+)
+def test_messages_of_other_checks_and_compilers(message: str, kind: str) -> None:
+    assert [kind] == [one.kind for one in reports(f"a.c:1:1: runtime error: {message}\n".encode(), "ubsan")]
+
+
+@given(st.binary(max_size=400))
+def test_no_text_upsets_a_parser(text: bytes) -> None:
+    for detector in DETECTORS:
+        reports(text, detector)
+
+
+@given(st.lists(st.sampled_from(sorted({line for one in DETECTORS for line in log(one).splitlines()})), max_size=30))
+def test_no_order_of_their_own_lines_upsets_a_parser(lines: list[bytes]) -> None:
+    for detector in DETECTORS:
+        assert all(one.frames for one in reports(b"\n".join(lines), detector))
+
+
+# Targets.
+
+
+def with_detectors() -> list[str]:
+    return [name for name, target in Catalog().targets.items() if target.emulator.detector]
+
+
+def test_every_detector_has_a_target_that_is_not_required_and_canaries() -> None:
+    targets = Catalog().targets
+    assert sorted(DETECTORS) == sorted(targets[name].emulator.detector for name in with_detectors())
+    for name in with_detectors():
+        assert "detectors" in targets[name].groups
+        assert "required" not in targets[name].groups
+        assert detector_canary.expectations(targets[name].emulator.detector)
+    assert set(DETECTORS) == set(ENVIRONMENTS) - {""} == set(PREFIXES) - {""} == set(PRELUDES) - {""}
+
+
+def test_every_error_of_the_canaries_has_a_well_behaved_twin_and_is_in_the_program() -> None:
+    program = detector_canary.SOURCE.read_text("utf-8")
+    for detector in DETECTORS:
+        cases = dict(detector_canary.expectations(detector))
+        for name in detector_canary.ERRORS[detector]:
+            assert f'"{name}"' in program
+            assert cases[f"{name} good"] == detector_canary.SILENT != cases[f"{name} bad"]
+
+
+def test_a_native_program_runs_under_valgrind_and_sanitizers_are_told_to_go_on(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    emulators = Emulators(store, Fetcher(store, fakes.quiet(), offline=True), fakes.quiet())
+    catalog = Catalog()
+
+    def command(name: str) -> tuple[str, dict[str, str]]:
+        target = catalog.targets[name]
+        runner = emulators.runner(target, catalog.toolchain_of(target), catalog.policies["signal"], {})
+        return runner.command(Path("/b"), ["x"])[0], runner.environment
+
+    assert command("native") == ("/b", {})
+    assert command("native-valgrind") == ("valgrind", {})
+    program, environment = command("native-asan")
+    assert (program, "halt_on_error=0" in environment["ASAN_OPTIONS"]) == ("/b", True)
+
+
+def test_a_guest_gets_its_detectors_options_beside_the_plain_environment(tmp_path: Path) -> None:
+    program = fakes.write(tmp_path / "server", '#!/bin/sh\necho "$LC_ALL $ASAN_OPTIONS"; exit 7\n', mode=0o755)
+    runner = Runner(
+        target=Catalog().targets["native-asan"],
+        policy=Catalog().policies["signal"],
+        program=None,
+        options=[],
+        records_faults=False,
+        environment=ENVIRONMENTS["asan"],
+    )
+    build = Build(
+        key="k", target="t", server="s", optimisation="O2", folder=tmp_path, server_binary=program, command_line=[]
+    )
+    guest = Guest(build, runner, tmp_path / "guest-1", sockets=tmp_path, version=(7,))
+    with pytest.raises(StartError, match="exit status 7"):
+        guest.__enter__()
+    assert guest.log.read_text("utf-8") == f"C {ENVIRONMENTS['asan']['ASAN_OPTIONS']}\n"
+    assert guest.log_bytes() == guest.log.stat().st_size
+
+
+def test_a_guests_reports_are_those_from_an_offset_on(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(log("ubsan"))
+    runner = Runner(
+        target=Catalog().targets["native-ubsan"],
+        policy=Catalog().policies["signal"],
+        program=None,
+        options=[],
+        records_faults=False,
+    )
+    build = Build(
+        key="k", target="t", server="s", optimisation="O2", folder=tmp_path, server_binary=tmp_path, command_line=[]
+    )
+    guest = Guest(build, runner, tmp_path, sockets=tmp_path, version=(7,))
+    last = stored("ubsan")[-1]
+    assert identities(guest.reports(last.offset)) == [last.identity]
+    assert guest.reports(guest.log_bytes()) == []
+
+
+def test_only_the_undefined_behaviour_sanitizer_needs_its_options_compiled_in(tmp_path: Path) -> None:
+    assert [write_prelude(detector, tmp_path) for detector in ("", "asan", "valgrind")] == [[], [], []]
+    flag, path = write_prelude("ubsan", tmp_path)
+    assert (flag, "print_stacktrace=1" in Path(path).read_text("utf-8")) == ("-include", True)
+
+
+# Judgement.
+
+
+MISALIGNED = b"""\
+bitops.c:131:13: runtime error: load of misaligned address 0x55550003 for type 'long', which requires 8 byte alignment
+0x55550003: note: pointer points here
+    #0 0x1671 in redisBitpos /cache/work/1/tree/src/bitops.c:131
+    #1 0x1671 in bitposCommand /cache/work/1/tree/src/bitops.c:866
+
+"""
+MEMBER = MISALIGNED.replace(b"load of misaligned", b"member access within misaligned")
+FATAL = b"""\
+==12==ERROR: AddressSanitizer: SEGV on unknown address 0x00000000000a (pc 0x55 bp 0x7f sp 0x7f T0)
+==12==The signal is caused by a READ memory access.
+    #0 0x1671 in redisBitpos /cache/work/1/tree/src/bitops.c:131
+
+"""
+TEST = "bitops/test_bitops.py::test_bitpos"
+BITPOS = b"*2\r\n$4\r\nPING\r\n$1\r\nx\r\n*3\r\n$6\r\nBITPOS\r\n$1\r\nk\r\n$1\r\n0\r\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:
+    """The suite bitops on an emulated target and on one with a detector, canaries behaved."""
+    fakes.fake_symbols(tmp_path / "bin", monkeypatch)
+    made = StoredRun(tmp_path / "run", targets=("armv5", "native-ubsan"))
+    made.detectors = {"armv5": "", "native-ubsan": "ubsan"}
+    for name in made.targets:
+        made.canary(name)
+    made.test("armv5", "bitops", "bitops/test_bitops.py::test_quiet")
+    return made
+
+
+def reported(run: StoredRun, text: bytes, *, outcome: Literal["passed", "failed"] = "passed") -> None:
+    where = run.log("native-ubsan", "bitops", "guest-1", text)
+    run.test(
+        "native-ubsan",
+        "bitops",
+        TEST,
+        outcome=outcome,
+        guest="guest-1",
+        log=where,
+        transcript=BITPOS,
+    )
+
+
+def test_a_report_during_a_test_that_passes_is_a_finding_with_its_command_and_reproducer(run: StoredRun) -> None:
+    reported(run, MISALIGNED)
+    (finding,), cells, _ = judge(run.finish())
+    assert (finding.id, finding.file, finding.line) == ("alignment-redisBitpos-load", "src/bitops.c", 131)
+    assert (finding.command, finding.origin) == ("BITPOS k 0", "server")
+    assert [(w.target, w.detector, w.test) for w in finding.witnesses] == [("native-ubsan", "ubsan", TEST)]
+    assert {cell.target: cell.verdict for cell in cells if cell.suite == "bitops"} == {
+        "armv5": "PASS",
+        "native-ubsan": "FAIL",
+    }
+
+
+@pytest.mark.parametrize("text", [MISALIGNED, MEMBER])
+def test_what_several_detectors_see_in_one_function_is_one_finding(run: StoredRun, text: bytes) -> None:
+    pc = run.place("armv5", "redisBitpos")
+    run.fault("armv5", "bitops", "guest-1", fault(pc=pc))
+    run.test("armv5", "bitops", TEST, outcome="failed", guest="guest-1", faults=(0, 1))
+    reported(run, text)
+    (finding,), *_ = judge(run.finish())
+    assert finding.id == "alignment-redisBitpos-load"
+    assert [(w.target, w.detector) for w in finding.witnesses] == [("armv5", "signal"), ("native-ubsan", "ubsan")]
+
+
+def test_a_member_access_that_nobody_else_saw_stands_alone(run: StoredRun) -> None:
+    reported(run, MEMBER)
+    assert [finding.id for finding in judge(run.finish())[0]] == ["alignment-redisBitpos"]
+
+
+def test_a_test_that_fails_beside_a_report_is_a_finding_of_its_own(run: StoredRun) -> None:
+    """A report stops nobody: what was answered wrong is another observation, and may have another cause."""
+    reported(run, MISALIGNED, outcome="failed")
+    assert [finding.kind for finding in judge(run.finish())[0]] == ["alignment", "wrong-result"]
+
+
+def test_a_test_that_fails_of_a_fatal_report_is_its_consequence(run: StoredRun) -> None:
+    run.detectors["native-ubsan"] = "asan"
+    reported(run, FATAL, outcome="failed")
+    run.guest("native-ubsan", "bitops", "guest-1", end="exit", detail="exit status 1", test=TEST)
+    assert [finding.id for finding in judge(run.finish())[0]] == ["asan-segv-redisBitpos-load"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [(MISALIGNED, b"", "(while starting)"), (b"", MISALIGNED, "(while stopping)")],
+)
+def test_a_report_outside_tests_belongs_to_none(run: StoredRun, before: bytes, after: bytes, told: str) -> None:
+    run.log("native-ubsan", "bitops", "guest-1", before)
+    reported(run, NOISE)
+    run.log("native-ubsan", "bitops", "guest-1", after)
+    (finding,), *_ = judge(run.finish())
+    assert (finding.command, finding.witnesses[0].test) == (told, "")
+
+
+def test_logs_of_targets_without_a_detector_are_not_read(run: StoredRun) -> None:
+    run.detectors = {}
+    reported(run, MISALIGNED)
+    assert judge(run.finish())[0] == []
