@@ -32,7 +32,7 @@ from harness.store import Store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.model import Target, Toolchain
+    from harness.model import Target
 
 RUNS = Path("runs")
 KEPT_RUNS = 20
@@ -314,27 +314,46 @@ def judge(run: Path, known: Path, as_json: bool) -> ExitCode:
 )
 @_json
 def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> ExitCode:
-    """Measure what enforcement costs: throughput with checks over the same QEMU without."""
+    """Measure what enforcement and audit cost, in throughput and memory, over the same QEMU without checks."""
     catalog, progress, store = Catalog(), Progress(), Store.default()
     fetcher = Fetcher(store, progress)
     emulators = emulating.Emulators(store, fetcher, progress)
-    tree = checking.open_server(catalog, fetcher, server)
-    chosen = [catalog.targets[n] for n in select("target", targets, catalog.targets, target_groups(catalog.targets))]
+    trees = [checking.open_server(catalog, fetcher, name) for name in (server, benchmarking.MISALIGNED_SERVER)]
+    names = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    chosen = [catalog.targets[name] for name in names if catalog.targets[name].emulator.kind == "user"]
     programs = emulators.prepare([target.emulator for target in chosen])
-    ratios: list[benchmarking.Ratio] = []
+    builder = Builder(store, progress)
+    # Compilers would be most of the noise: everything is built before anything is measured.
+    builds = {t.name: [builder.build(tree, t, catalog.toolchain_of(t), "O2") for tree in trees] for t in chosen}
+    load_before = benchmarking.load()
+    throughput: list[benchmarking.Ratio] = []
+    memory: list[benchmarking.Memory] = []
+    reports: list[benchmarking.ReportPrice] = []
     for target in chosen:
-        tools = catalog.toolchain_of(target)
-        made = Builder(store, progress).build(tree, target, tools, "O2")
 
-        def runner_for(policy: str, target: Target = target, tools: Toolchain = tools) -> emulating.Runner:
-            return emulators.runner(target, tools, alignment.policy_for(catalog.policies, policy, target), programs)
+        def runner_for(policy: str, target: Target = target) -> emulating.Runner:
+            chosen_policy = alignment.policy_for(catalog.policies, policy, target)
+            return emulators.runner(target, catalog.toolchain_of(target), chosen_policy, programs)
 
-        ratios += benchmarking.measure(made, runner_for, tree.version, progress, rounds=rounds)
+        asked, misaligned = builds[target.name]
+        ratios, taken = benchmarking.measure(asked, runner_for, trees[0], progress, rounds=rounds)
+        throughput += ratios
+        memory += taken
+        reports.append(benchmarking.measure_reports(misaligned, runner_for, trees[1], progress, rounds=rounds))
+    costs = benchmarking.Costs(
+        server=trees[0].name,
+        rounds=rounds,
+        processors=os.cpu_count() or 1,
+        load_before=load_before,
+        load_after=benchmarking.load(),
+        throughput=throughput,
+        memory=memory,
+        reports=reports,
+    )
     if as_json:
-        _print_json(ratios)
-    for one in [] if as_json else ratios:
-        rates = f"{one.per_second:>8.0f} / {one.unchecked_per_second:>8.0f} per second"
-        click.echo(f"{one.target:<12} {one.workload} {one.policy:<7} {rates} = {one.ratio:.3f}")
+        _print_json(costs)
+    else:
+        click.echo(benchmarking.text_of(costs))
     return ExitCode.PASS
 
 

@@ -20,6 +20,7 @@ from harness.transcript import Recorder
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Sequence
 
     from harness.detector import Report
     from harness.emulator import Runner
@@ -42,13 +43,26 @@ class StartError(Exception):
 
 
 class Guest:
-    """One running server. `folder` keeps its log and fault log, `sockets` (a short path) its Unix socket."""
+    """One running server. `folder` keeps its log and fault log, `sockets` (a short path) its Unix socket.
 
-    def __init__(self, build: Build, runner: Runner, folder: Path, *, sockets: Path, version: tuple[int, ...]) -> None:
+    `options` are more words for the server's command line, as `--io-threads 2`.
+    """
+
+    def __init__(
+        self,
+        build: Build,
+        runner: Runner,
+        folder: Path,
+        *,
+        sockets: Path,
+        version: tuple[int, ...],
+        options: Sequence[str] = (),
+    ) -> None:
         self.build = build
         self.runner = runner
         self.folder = folder
         self.version = version
+        self.options = list(options)
         self.fault_log = folder / "faults.jsonl"
         self.log = folder / "log"
         self.end: End | None = None
@@ -62,6 +76,12 @@ class Guest:
     def name(self) -> str:
         """Its folder's name: `guest-1`."""
         return self.folder.name
+
+    @property
+    def pid(self) -> int:
+        """Number of the process on this machine: the emulator's, or for a native build the server's own."""
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def deadline_seconds(self) -> float:
@@ -130,9 +150,7 @@ class Guest:
 
     def died_of_fault(self, since: int) -> bool:
         """Whether a fault after the first `since` records was the server's own, and not that of a child it forked."""
-        assert self._process is not None
-        own = self._process.pid
-        return any(f.event == "fault" and f.pid == own for f in events.read_faults(self.fault_log)[since:])
+        return any(f.event == "fault" and f.pid == self.pid for f in events.read_faults(self.fault_log)[since:])
 
     def log_tail(self, lines: int = 5) -> str:
         """The last lines of the server's log."""
@@ -170,7 +188,7 @@ class Guest:
         if self.runner.target.machine == "aarch64" and self.version >= (6, 2):
             # The kernel bug that the self test looks for is the host's affair, and the emulator makes it misread.
             arguments += ["--ignore-warnings", "ARM64-COW-BUG"]
-        return arguments
+        return arguments + self.options
 
 
 def describe_exit(code: int) -> tuple[End, str]:

@@ -135,7 +135,8 @@ def _from_fault(
     instruction = symbols.disassemble(fault, machine)
     name = signal.Signals(fault.signal).name if fault.signal else "access"
     misaligned = events.is_misaligned(fault)
-    in_handler = any(earlier.pid == fault.pid and earlier.handled for earlier in before)
+    # A handler runs in the thread that faulted; meanwhile other threads go on, and may reach a fault of their own.
+    in_handler = any(earlier.tid == fault.tid and earlier.handled for earlier in before)
     kind = "alignment" if misaligned else name.lower()
     if in_handler:
         kind = f"crash-handler-{name.lower()}"

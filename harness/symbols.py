@@ -98,7 +98,8 @@ class Symbols:
         found = _addr2line(self.triple, record.path, address)
         frames = []
         for number, (function, file, line) in enumerate(found):
-            name = function if function != "??" else _nearest_symbol(record.path, address)
+            # Without lines addr2line names the nearest symbol before the address, which need not hold it.
+            name = function if file != "??" else _symbol_at(record.path, address)
             path, origin = place_in_tree(file) if ours else place_in_object(file, record.path)
             frames.append(
                 Frame(
@@ -179,17 +180,22 @@ def _addr2line(triple: str, path: str, address: int) -> list[tuple[str, str, int
 
 
 @cache
-def _nearest_symbol(path: str, address: int) -> str:
-    """The exported function that holds an address of a stripped library."""
+def _symbol_at(path: str, address: int) -> str:
+    """The function whose symbol covers an address; OBJECT+OFFSET where none does, as in a stripped library's inside."""
+    unknown = f"{Path(path).name}+{address:#x}"
     try:
         with Path(path).open("rb") as stream:
             elf = ELFFile(stream)
             for name in (".symtab", ".dynsym"):
                 table: Any = elf.get_section_by_name(name)
                 for symbol in table.iter_symbols() if table is not None else []:
-                    start, size = symbol["st_value"], symbol["st_size"]
-                    if symbol["st_info"]["type"] == "STT_FUNC" and start & ~1 <= address < (start & ~1) + size:
+                    start, size = symbol["st_value"] & ~1, symbol["st_size"]
+                    # Start files are assembly, and some give their functions no size.
+                    if symbol["st_info"]["type"] == "STT_FUNC" and start <= address < start + (size or _UNSIZED_BYTES):
                         return str(symbol.name)
     except (OSError, ELFError):
         return "??"
-    return "??"
+    return unknown
+
+
+_UNSIZED_BYTES = 64

@@ -115,6 +115,7 @@ done
 def fault(
     *,
     pid: int = 100,
+    tid: int = 0,
     number: int = SIGBUS,
     code: int = ADRALN,
     address: int = 0x20001,
@@ -128,11 +129,11 @@ def fault(
     access_class: AccessClass | Literal[""] = "word",
     access_bytes: int = 4,
 ) -> events.Fault:
-    """One record of the emulator's fault log."""
+    """One record of the emulator's fault log; without `tid` it is the main thread's."""
     return events.Fault(
         event=event,
         pid=pid,
-        tid=pid,
+        tid=tid or pid,
         signal=number,
         code=code,
         address=address,

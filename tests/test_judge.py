@@ -262,6 +262,15 @@ def test_a_segmentation_fault_in_another_process_is_its_own(run: StoredRun) -> N
     assert {"alignment-bitopCommand-load", "sigsegv-child"} == {f.id for f in judged(run)[0]}
 
 
+def test_a_fault_of_another_thread_while_the_crash_handler_runs_is_its_own(run: StoredRun) -> None:
+    """Two I/O threads at one place: the second comes before the first one's handler has ended the server."""
+    place = run.place("armv5", "readQueryFromClient")
+    for tid in (101, 102):
+        run.fault("armv5", "bitops", "guest-1", fault(pid=100, tid=tid, pc=place, handled=True))
+    (finding,) = judged(run)[0]
+    assert (finding.id, finding.occurrences) == ("alignment-readQueryFromClient-load", 2)
+
+
 def test_a_bus_error_that_is_not_of_alignment_is_not_called_so(run: StoredRun) -> None:
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "f"), code=2))
     (finding,) = judged(run)[0]

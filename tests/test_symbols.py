@@ -206,6 +206,18 @@ def test_a_module_that_the_tree_built_has_its_origin_by_its_source(binary: Path,
     assert (frame.file, frame.origin) == ("modules/vector-sets/hnsw.c", "bundled/vector-sets")
 
 
+def test_a_name_that_addr2line_gives_without_a_line_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the nearest symbol before an address, however far away: glibc's inside was `pthread_condattr_…`."""
+    fakes.fake_symbols(tmp_path / "bin", monkeypatch)
+    library = tmp_path / "libc.so.6"
+    library.write_bytes((fakes.DATA / "stacks" / "arm").read_bytes())
+    fakes.write(tmp_path / "libc.so.6.lines", "0x8000 sigset ??:0\n")
+    (frame,) = Symbols("fake", "/absent").frames(mapped(library), 0x8000)
+    assert (frame.function, frame.file, frame.origin) == ("libc.so.6+0x8000", "libc.so.6", "libc")
+
+
 def test_without_symbol_tools_the_function_is_unknown_and_nothing_fails(tmp_path: Path) -> None:
     binary = fakes.write(tmp_path / "redis-server", "no real binary\n")
     (frame,) = Symbols("no-such-triple", str(binary)).frames(mapped(binary), 0x1000)

@@ -1,0 +1,47 @@
+"""What an end-to-end test needs to run programs of its own on a target: emulator, toolchain, cache."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from harness.alignment import policy_for
+from harness.build import Builder
+from harness.emulator import Emulators, Runner
+from harness.fetch import Fetcher
+from harness.load import Catalog
+from harness.store import Store
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.model import Build, SourceTree
+
+REQUIRED = [target.name for target in Catalog().targets.values() if "required" in target.groups]
+
+
+@cache
+def _programs() -> tuple[Emulators, dict[str, Path]]:
+    store, progress = Store.default(), fakes.quiet()
+    emulators = Emulators(store, Fetcher(store, progress), progress)
+    return emulators, emulators.prepare([Catalog().targets[name].emulator for name in REQUIRED])
+
+
+def runner(target: str, policy: str = "signal") -> Runner:
+    """The pinned emulator for a target; built if it is not in the cache."""
+    emulators, programs = _programs()
+    catalog = Catalog()
+    found = catalog.targets[target]
+    return emulators.runner(found, catalog.toolchain_of(found), policy_for(catalog.policies, policy, found), programs)
+
+
+def build(tree: SourceTree, target: str) -> Build:
+    """A server compiled for a target, kept in the cache like any other."""
+    found = Catalog().targets[target]
+    return Builder(Store.default(), fakes.quiet()).build(tree, found, Catalog().toolchain_of(found), "O2")
+
+
+def release(name: str) -> Path:
+    """A release's source tree; fetched if it is not in the cache."""
+    return Fetcher(Store.default(), fakes.quiet()).server(Catalog().servers[name]).path

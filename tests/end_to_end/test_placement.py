@@ -1,0 +1,130 @@
+"""A fault is placed exactly wherever it happens: inlined, in a forked child, in a thread, in a signal handler.
+
+The programs are ours, and each load carries a label, so the truth about a fault's address comes from the linker.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from harness import events, process, symbols, toolchain
+from harness.load import ROOT, Catalog
+from tests.end_to_end import machines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.events import Fault
+    from harness.model import Frame
+
+pytestmark = pytest.mark.end_to_end
+
+SOURCE = ROOT / "tests" / "data" / "placement"
+WHERE = ("main", "child", "thread", "handler")
+CALLERS = {
+    "main": ["in_main", "main"],
+    "child": ["in_child", "main"],
+    "thread": ["thread_body"],
+    "handler": ["handle"],
+}
+"""Who called `caller_WHERE`, as far as the program's own stack reaches."""
+STYLES = {"as-servers-are-built": [], "fixed-and-without-frame-pointer": ["-no-pie", "-fomit-frame-pointer"]}
+"""The second has addresses that the linker knows, and on SPARC leaf routines that keep their caller's window."""
+DIES_AT = {"armv5": "ldr", "armv6": "ldrd", "armv7": "ldrd", "aarch64": "ldar", "sparc32plus": "ld", "sparc64": "ld"}
+TO_THE_START = {"aarch64", "sparc32plus", "sparc64"}
+"""Where stacks reach `_start`; Debian's 32-bit ARM libc has no unwind tables, so there they end in it."""
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """(target, style) -> the program, compiled when first asked for in a folder that looks like a server's tree."""
+    folder = tmp_path_factory.mktemp("placement") / "tree" / "src"
+    folder.mkdir(parents=True)
+    for file in ("place.c", "levels.h"):
+        (folder / file).write_text((SOURCE / file).read_text("utf-8"), "utf-8")
+
+    @cache
+    def program(target: str, style: str) -> Path:
+        catalog = Catalog()
+        found = catalog.targets[target]
+        compiler = toolchain.tool(catalog.toolchain_of(found), "gcc")
+        made: Path = folder / f"place-{target}-{style}"
+        # addr2line of binutils 2.40 calls the first code of a DWARF 5 unit after the unit, were it from a header.
+        flags = [*toolchain.compiler_flags(found, "O2"), "-gdwarf-4", "-Wall", "-Werror", "-pthread", *STYLES[style]]
+        result = process.run([compiler, str(folder / "place.c"), *flags, "-o", str(made)], deadline_seconds=120)
+        assert result.code == 0, result.text
+        return made
+
+    return program
+
+
+def label(program: Path, name: str) -> int:
+    with program.open("rb") as stream:
+        table: Any = ELFFile(stream).get_section_by_name(".symtab")
+        (symbol,) = table.get_symbol_by_name(name)
+        return int(symbol["st_value"])
+
+
+def link_address(fault: Fault, program: Path, style: str) -> int:
+    """The fault's address as the linker counts: a position-independent program starts at its first mapping."""
+    base = 0 if "-no-pie" in STYLES[style] else min(m.start for m in fault.maps if m.path == str(program))
+    return fault.pc - base
+
+
+def line_of(file: str, text: str) -> int:
+    (number,) = [n for n, line in enumerate((SOURCE / file).read_text("utf-8").splitlines(), 1) if text in line]
+    return number
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("style", list(STYLES))
+@pytest.mark.parametrize("target", machines.REQUIRED)
+def test_a_fault_is_placed(target: str, style: str, where: str, programs: Any, tmp_path: Path) -> None:
+    program, log = programs(target, style), tmp_path / "faults.jsonl"
+    result = process.run(machines.runner(target).command(program, [where], log), deadline_seconds=60)
+    (fault,) = events.read_faults(log)
+
+    said = re.search(r"parent (\d+)\nran (\d+) (\d+)\n", result.text)
+    assert said, result.text
+    parent, pid, tid = (int(number) for number in said.groups())
+    assert (pid, tid) == (fault.pid, fault.tid), "the record is not the process's and thread's that did it"
+    assert (where == "child", where == "thread") == (fault.pid != parent, fault.tid != fault.pid)
+
+    assert label(program, f"site_{where}") == link_address(fault, program, style), "not the exact instruction"
+    machine = Catalog().targets[target].emulator.qemu
+    instruction = symbols.disassemble(fault, machine)
+    access = symbols.access_of(fault)
+    assert (DIES_AT[target], "load", 1) == (instruction.partition(" ")[0], access.direction, access.modulo)
+
+    triple = Catalog().toolchain_of(Catalog().targets[target]).triple
+    frames = symbols.Symbols(triple, str(program)).backtrace(fault, machine)
+    innermost = [(f.function, f.file, f.line, f.inlined, f.origin) for f in frames[:4]]
+    assert innermost == [
+        (f"load_{where}", "src/levels.h", line_of("levels.h", '__asm__ volatile(".globl'), True, "server"),
+        (f"between_{where}", "src/levels.h", line_of("levels.h", "NAMED(load, WHERE)(address + 1)"), True, "server"),
+        (f"leaf_{where}", "src/levels.h", line_of("levels.h", "    NAMED(between, WHERE)(address)"), False, "server"),
+        (f"caller_{where}", "src/levels.h", line_of("levels.h", "    NAMED(leaf, WHERE)(address)"), False, "server"),
+    ]
+    assert_callers(frames[4:], target, where)
+
+
+def assert_callers(frames: list[Frame], target: str, where: str) -> None:
+    """The program's own callers, then the C library's as far as they can be known, and no false name among them."""
+    own = CALLERS[where]
+    assert own == [frame.function for frame in frames[: len(own)]]
+    assert line_of("place.c", f"    caller_{where}(") == frames[0].line
+    beyond = frames[len(own) :]
+    if where in {"main", "child"} and target in TO_THE_START:
+        assert (beyond[-1].function, beyond[-2].function) == ("_start", "__libc_start_main")
+    elif where == "handler" and target.startswith("sparc"):
+        # A window per call, and the signal frame is one of them: the interrupted function is reached.
+        assert [frame.function for frame in beyond if frame.origin == "server"] == ["in_handler", "main"]
+    elif where == "handler" and target == "aarch64":
+        assert [frame.function for frame in beyond] == ["??"], "the trampoline that QEMU gives is in no file"
+    else:
+        assert {"libc"} == {frame.origin for frame in beyond}
