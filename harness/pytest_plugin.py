@@ -180,11 +180,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise canary tests by the cell's target and policy."""
     run = metafunc.config.stash.get(_CELL, None)
-    every = cases(run.cell.runner) if run else []
-    fatal = [case for case in every if "signal" in case.prescribed]
-    for fixture, chosen in (("canary_case", every), ("fatal_case", fatal)):
-        if fixture in metafunc.fixturenames:
-            metafunc.parametrize(fixture, chosen, ids=[case.access.name for case in chosen])
+    if "canary_case" in metafunc.fixturenames:
+        every = cases(run.cell.runner) if run else []
+        metafunc.parametrize("canary_case", every, ids=[case.access.name for case in every])
     if "detector_case" in metafunc.fixturenames:
         errors = detector_canary.expectations(run.cell.runner.target.emulator.detector) if run else []
         metafunc.parametrize("detector_case", errors, ids=[case for case, _ in errors])

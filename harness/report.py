@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "XFAIL": "cyan", "SKIP": "dim"}
 SHOWN_FRAMES = 12
+SHOWN_WITNESSES = 6
 
 
 def write(folder: Path, judgement: Judgement) -> None:
@@ -108,19 +109,24 @@ def worklist(console: Console, judgement: Judgement) -> None:
     for target in targets:
         table.add_column(target, justify="right")
     for site in listed:
-        first = site.witnesses[0]
+        shapes = dict.fromkeys(_short(one.access) for one in site.witnesses)
         by_target = {name: [one for one in site.witnesses if one.target == name] for name in targets}
         cells = [
             " ".join([str(sum(one.count for one in ones)), *dict.fromkeys(one.fate for one in ones)]) if ones else ""
             for ones in by_target.values()
         ]
-        table.add_row(escape(site.finding.function), site.place, site.finding.origin, first.access, *cells)
+        table.add_row(escape(site.finding.function), site.place, site.finding.origin, ", ".join(shapes), *cells)
     console.print(table)
     seen = dict.fromkeys(one.fate for site in listed for one in site.witnesses if one.fate)
     for fate in seen:
         console.print(f"  {fate}: {_FATES[fate]}", markup=False)
     for target, counters in judgement.counters.items():
         console.print(f"  {target}: {counters_text(counters)}", markup=False)
+
+
+def _short(access: str) -> str:
+    """`load 4` of `load of 4 bytes at 1 mod 4`."""
+    return access.partition(" bytes at ")[0].replace(" of ", " ")
 
 
 def counters_text(counters: Counters) -> str:
@@ -150,10 +156,14 @@ def _show_finding(console: Console, finding: Finding) -> None:
         f"[bold red]{escape(finding.id)}[/bold red]  {escape('known: ' + finding.known) if finding.known else ''}"
     )
     console.print(f"  {finding.title}  ({finding.occurrences}×)", markup=False)
-    for witness in finding.witnesses:
+    # What an audit saw stands in its table: here only where nothing else saw it.
+    told = [one for one in finding.witnesses if one.detector != "audit"] or finding.witnesses[:SHOWN_WITNESSES]
+    for witness in told:
         place = f"{witness.file}:{witness.line}" if witness.file else witness.test
         detail = "  ".join(part for part in (witness.instruction, witness.access, _seen_by(witness)) if part)
         console.print(f"    {witness.target:<12} {place}  {detail}", markup=False)
+    if len(told) < len(finding.witnesses):
+        console.print(f"    {'':<12} and {len(finding.witnesses) - len(told)} more of the audit", markup=False)
     first = finding.witnesses[0]
     if len(first.backtrace) > 1:
         chain = [f"{frame.function} ({frame.file}:{frame.line})" for frame in first.backtrace[:SHOWN_FRAMES]]

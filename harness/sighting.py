@@ -156,7 +156,7 @@ def _from_fault(
         target=record.target,
         suite=record.suite,
         test=test.name if test else "",
-        command=_trigger(test, frames) if test else "",
+        command=_command(fault, guest, test, frames) if test else "",
         evidence=_evidence(guest / "faults.jsonl", record),
         transcript=guest / test.transcript if test and test.transcript else None,
         identity="-".join(part for part in (kind, function, direction) if part),
@@ -164,6 +164,10 @@ def _from_fault(
         access_class=access.access_class if access else "",
         fate=alignment.fate(target, Catalog().policies, access) if access else "",
     )
+
+
+def _command(fault: Fault, guest: Path, test: TestEvent, frames: list[Frame]) -> str:
+    return _asked(guest, test, frames) if fault.event == "access" else _trigger(test, frames)
 
 
 def _from_report(

@@ -30,9 +30,8 @@ def test_canary(performed: Performed, cell: CellSpec, canary_case: CanaryCase) -
     wrong = canary.disagreements(canary_case, performed, cell.runner)
     where = f"{canary_case.access.name} on {cell.runner.target.name}, policy {cell.runner.policy.name}"
     assert not wrong, f"{where}: {'; '.join(wrong)}"
-
-
-def test_a_forbidden_access_ends_the_process(cell: CellSpec, fatal_case: CanaryCase) -> None:
-    assert cell.canary is not None
-    offset = fatal_case.prescribed.index("signal")
-    assert canary.dies(cell.canary, cell.runner, fatal_case.access, offset), f"{fatal_case.access.name}@{offset} lived"
+    if "signal" in canary_case.prescribed:
+        # Once more with nothing in its way: the process must die of it.
+        assert cell.canary is not None
+        offset = canary_case.prescribed.index("signal")
+        assert canary.dies(cell.canary, cell.runner, canary_case.access, offset), f"{where}: at {offset} it lived"

@@ -23,8 +23,9 @@ GONE_SECONDS = 20.0
 
 PLUMB = [sys.executable, "-m", "harness.cli"]
 FIXUP_FOR_SIGNAL = (
-    "from harness import emulator; from harness.model import Policy; "
-    "emulator.RULES[Policy.SIGNAL] = emulator.RULES[Policy.FIXUP]; "
+    "from harness import emulator; from harness.load import Catalog; "
+    "honest = emulator.alignment_option; "
+    "emulator.alignment_option = lambda policy: honest(Catalog().policies['fixup']); "
     "from harness.cli import main; main()"
 )
 """A sabotaged harness: the emulator repairs what it was asked to trap."""
