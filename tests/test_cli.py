@@ -117,7 +117,7 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
         (("replay", "absent.json"), "error: no such reproducer (absent.json)\n  try: "),
         (("judge", "absent"), "error: not a run folder (absent)\n  because: "),
         (("chekc",), "error: No such command 'chekc'"),
-        (("check", "--policy", "lenient"), "error: Invalid value for '--policy'"),
+        (("check", "--policy", "lenient"), "error: unknown policy 'lenient' (--policy)"),
         (("plan", "--nonsense"), "error: No such option"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_run_folder_that_holds_a_run_is_refused(plumb: Plumb, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "words",
-    [("plan", "--target", "mips*"), ("check", "--target", "mips*"), ("plan", *TARGET, "--suite", "z*")],
+    [("plan", "--target", "vax*"), ("check", "--target", "vax*"), ("plan", *TARGET, "--suite", "z*")],
 )
 def test_a_glob_that_matches_nothing_is_exit_5(plumb: Plumb, words: tuple[str, ...]) -> None:
     code, out, err = plumb(*words)

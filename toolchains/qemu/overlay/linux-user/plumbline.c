@@ -236,7 +236,9 @@ static int classify(G_GNUC_UNUSED CPUArchState *env, vaddr pc, G_GNUC_UNUSED uns
 #ifdef TARGET_MIPS
 static unsigned mips_opcode(vaddr pc)
 {
-    return (TARGET_BIG_ENDIAN ? ldl_be_p(g2h_untagged(pc)) : ldl_le_p(g2h_untagged(pc))) >> 26;
+    const void *insn = g2h_untagged(pc);
+
+    return extract32(TARGET_BIG_ENDIAN ? ldl_be_p(insn) : ldl_le_p(insn), 26, 6);
 }
 #endif
 

@@ -1,0 +1,106 @@
+"""Every access of every target, at every offset, under every policy: the emulator does what is prescribed.
+
+And it is noticed when it does not: each way of breaking it fails.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness import alignment, canary
+from harness.console import Progress
+from harness.emulator import Emulators, alignment_option, with_alignment
+from harness.errors import InfrastructureError
+from harness.fetch import Fetcher
+from harness.load import Catalog
+from harness.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.emulator import Runner
+    from harness.model import Policy, Target
+
+pytestmark = pytest.mark.end_to_end
+
+CATALOG = Catalog()
+EMULATED = [name for name, target in CATALOG.targets.items() if target.emulator.kind == "user"]
+AUDITS = [alignment.AUDIT, alignment.audit_name("strict")]
+CELLS = [
+    (name, policy)
+    for name in EMULATED
+    for policy in [*CATALOG.policies, *AUDITS]
+    if policy in AUDITS or alignment.applies(CATALOG.policies[policy], CATALOG.targets[name])
+]
+
+
+def prepared(name: str, policy: Policy) -> tuple[Path, Runner, str]:
+    target, store = CATALOG.targets[name], Store.default()
+    tools = CATALOG.toolchain_of(target)
+    emulators = Emulators(store, Fetcher(store, Progress()), Progress())
+    programs = emulators.prepare([CATALOG.targets[one].emulator for one in EMULATED])
+    program = canary.compile_canary(store, target, tools)
+    return program, emulators.runner(target, tools, policy, programs), tools.triple
+
+
+def disagreements(program: Path, runner: Runner, triple: str, log: Path) -> list[str]:
+    """What is not as prescribed for the runner's policy, whatever the emulator was really told."""
+    try:
+        performed = canary.perform_all(program, runner, log, triple)
+    except InfrastructureError as error:
+        return [str(error)]
+    return [
+        f"{case.access.name}: {wrong}"
+        for case in canary.cases(runner)
+        for wrong in canary.disagreements(case, performed, runner)
+    ]
+
+
+@pytest.mark.parametrize(("name", "policy"), CELLS)
+def test_the_emulator_does_what_is_prescribed(name: str, policy: str, tmp_path: Path) -> None:
+    chosen = alignment.policy_for(CATALOG.policies, policy, CATALOG.targets[name])
+    program, runner, triple = prepared(name, chosen)
+    assert disagreements(program, runner, triple, tmp_path / "faults.jsonl") == []
+
+
+def broken(asked: Policy, target: Target, runner: Runner) -> list[Policy]:
+    """What differs from a policy in one thing, each of which makes a difference on the target."""
+    change = msgspec.structs.replace
+    concerned = {
+        case.access.access_class
+        for case in canary.cases(runner)
+        for offset in canary.OFFSETS
+        if alignment.forbidden(target, asked, alignment.shape(case.access, offset), hint_bytes=case.access.hint_bytes)
+    }
+    assert concerned, f"{target.name}: {asked.name} forbids nothing"
+    wrong = [change(asked, demand="none")]
+    wrong += [change(asked, fixup=tuple({*asked.fixup} ^ {one}), ignore=()) for one in sorted(concerned)]
+    return [*wrong, change(asked, report=False)] if asked.report else wrong
+
+
+@pytest.mark.parametrize("name", EMULATED)
+@pytest.mark.parametrize("policy", ["signal", "fixup", "warn", "strict", alignment.AUDIT])
+def test_an_emulator_that_is_told_one_thing_wrong_is_noticed(name: str, policy: str, tmp_path: Path) -> None:
+    target = CATALOG.targets[name]
+    asked = alignment.policy_for(CATALOG.policies, policy, target)
+    program, runner, triple = prepared(name, asked)
+    for number, wrong in enumerate(broken(asked, target, runner)):
+        sabotaged = msgspec.structs.replace(runner, options=with_alignment(runner.options, wrong))
+        found = disagreements(program, sabotaged, triple, tmp_path / f"{number}.jsonl")
+        assert found, f"told '{alignment_option(wrong)}' instead of '{alignment_option(asked)}', nobody noticed"
+
+
+def test_solaris_8i_and_8s_differ_as_documented(tmp_path: Path) -> None:
+    """-xmemalign=8i repairs and goes on, 8s raises SIGBUS (Sun Studio 12 C User's Guide, B.2.111)."""
+    outcomes = {}
+    for policy in ("solaris-8i", "solaris-8s"):
+        chosen = alignment.policy_for(CATALOG.policies, policy, CATALOG.targets["sparc64"])
+        program, runner, triple = prepared("sparc64", chosen)
+        outcomes[policy] = canary.perform_all(program, runner, tmp_path / policy, triple).outcomes
+    assert outcomes["solaris-8i"]["ldx"] == ["done"] * 16
+    assert outcomes["solaris-8s"]["ldx"] == ["signal" if offset % 8 else "done" for offset in range(16)]
+    # No kernel repairs an atomic access.
+    assert outcomes["solaris-8i"]["cas"] == outcomes["solaris-8s"]["cas"]
