@@ -224,7 +224,7 @@ def text_of(costs: Costs) -> str:
     lines += [
         f"{one.target:<12} {one.workload:<8} {one.pipeline:>2}  {one.policy:<6} {one.per_second:>10.0f} "
         f"{one.unchecked_per_second:>10.0f}  {one.ratio:.3f}  {one.lower_quartile:.3f}–{one.upper_quartile:.3f}  "
-        f"{one.goal:.2f} {_judged(one.ratio - one.goal)}"
+        f"{one.goal:.2f} {_judged(one.ratio - one.goal, noise=one.upper_quartile - one.ratio)}"
         for one in costs.throughput
     ]
     lines += ["", f"{'target':<12} {'policy':<6} {'MiB':>8} {'over unchecked':>15}  goal"]
@@ -243,8 +243,9 @@ def text_of(costs: Costs) -> str:
     return "\n".join(lines)
 
 
-def _judged(margin: float, *, digits: int = 3) -> str:
-    return f"{'met' if margin >= 0 else 'missed'} by {abs(margin):.{digits}f}"
+def _judged(margin: float, *, noise: float = 0.0, digits: int = 3) -> str:
+    met = "met" if margin >= 0 else "missed"
+    return f"{met} by {abs(margin):.{digits}f}" + (", within the noise" if -noise <= margin < 0 else "")
 
 
 def load() -> float:

@@ -60,6 +60,7 @@ def test_the_text_tells_how_near_every_goal_is() -> None:
         throughput=[
             ratio_of("armv5", "GET", 8, ENFORCED, [97], [100]),
             ratio_of("armv5", "GET", 8, AUDITED, [70], [100]),
+            ratio_of("armv5", "GET", 1, AUDITED, [60, 79, 99], [100] * 3),
         ],
         memory=[
             Memory(target="armv5", policy=AUDITED, mebibytes=50, over_unchecked_mebibytes=33.5, goal_mebibytes=32.0)
@@ -69,7 +70,8 @@ def test_the_text_tells_how_near_every_goal_is() -> None:
     text = text_of(costs)
     for expected in (
         "0.970  0.970–0.970  0.95 met by 0.020",
-        "0.80 missed by 0.100",
+        "0.80 missed by 0.100\n",
+        "0.80 missed by 0.010, within the noise\n",
         "33.5  32 missed by 1.5",
         "5.000 µs each",
         "load 0.5 before and 1.5 after",

@@ -54,8 +54,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Any:
         found = catalog.targets[target]
         compiler = toolchain.tool(catalog.toolchain_of(found), "gcc")
         made: Path = folder / f"place-{target}-{style}"
-        # addr2line of binutils 2.40 calls the first code of a DWARF 5 unit after the unit, were it from a header.
-        flags = [*toolchain.compiler_flags(found, "O2"), "-gdwarf-4", "-Wall", "-Werror", "-pthread", *STYLES[style]]
+        flags = [*toolchain.compiler_flags(found, "O2"), "-Wall", "-Werror", "-pthread", *STYLES[style]]
         result = process.run([compiler, str(folder / "place.c"), *flags, "-o", str(made)], deadline_seconds=120)
         assert result.code == 0, result.text
         return made
