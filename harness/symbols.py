@@ -26,6 +26,7 @@ _DISASSEMBLERS: dict[str, tuple[int, int]] = {
     "arm": (capstone.CS_ARCH_ARM, capstone.CS_MODE_ARM | _LITTLE),
     "thumb": (capstone.CS_ARCH_ARM, capstone.CS_MODE_THUMB | _LITTLE),
     "aarch64": (capstone.CS_ARCH_ARM64, _LITTLE),
+    "mips": (capstone.CS_ARCH_MIPS, capstone.CS_MODE_MIPS32 | _BIG),
     "sparc64": (capstone.CS_ARCH_SPARC, capstone.CS_MODE_V9 | _BIG),
     "sparc32plus": (capstone.CS_ARCH_SPARC, capstone.CS_MODE_V9 | _BIG),
 }

@@ -1,6 +1,6 @@
 """Who called: walks a recorded stack. Pure: it works on a fault record and the binaries' unwind tables, nothing runs.
 
-AArch64 and ARM code built with -g carry call-frame information (DWARF 5, section 6.4). SPARC needs none: every
+AArch64, ARM and MIPS code built with -g carry call-frame information (DWARF 5, section 6.4). SPARC needs none: every
 register window is spilled at a fixed place, %fp and %i7 at 14 and 15 words above the stack pointer (SPARC ABI).
 It stops, without guessing, where a binary has no table (Debian's 32-bit ARM libc) or the recorded slice of stack ends.
 """
@@ -59,6 +59,10 @@ def call_chain(fault: Fault, machine: str) -> list[int]:
         stack = Stack(fault, word_bytes=8, big_endian=False)
         registers = {number: stack.register(number) for number in range(32)}
         return _by_table(fault, stack, registers, return_register=30, stack_register=31)
+    if machine == "mips":
+        stack = Stack(fault, word_bytes=4, big_endian=True)
+        registers = {number: stack.register(number) for number in range(32)}
+        return _by_table(fault, stack, registers, return_register=31, stack_register=29)
     return []
 
 

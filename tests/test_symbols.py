@@ -68,6 +68,7 @@ INSTRUCTIONS = [
     ("sparc64", "", "d3e01008", "cas [%g0], %o0, %o1"),
     ("sparc64", "", "d3f01008", "casx [%g0], %o0, %o1"),
     ("sparc64", "", "d2784000", "swap [%g1], %o1"),
+    ("mips", "", "8ca90000", "lw $t1, ($a1)"),
     # SPARC V9 manual, A.27 and A.54: op 3, op3 0x03 and 0x07; GCC writes them for 32-bit programs.
     ("sparc32plus", "", "d0184000", "ldd [%g1], %o0"),
     ("sparc32plus", "", "d0384000", "std %o0, [%g1]"),
@@ -86,7 +87,7 @@ def test_an_instruction_is_named(machine: str, cpsr: str, code: str, text: str) 
         ("arm", ARM_STATE, "4a58b791"),
         ("aarch64", "", "d2346522"),
         ("sparc64", "", "df6af1d8"),
-        ("mips", "", "00112233"),
+        ("hppa", "", "00112233"),
     ],
 )
 def test_bytes_that_are_no_instruction_are_shown_and_nothing_is_guessed(machine: str, cpsr: str, code: str) -> None:
