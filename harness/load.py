@@ -17,7 +17,7 @@ import msgspec
 
 from harness import codec
 from harness.errors import NothingSelectedError, UsageError
-from harness.model import Noun, Policy, Server, Suite, Target, Toolchain
+from harness.model import KernelSpec, Noun, Policy, Server, Suite, Target, Toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,6 +110,20 @@ class Catalog:
     def toolchains(self) -> dict[str, Toolchain]:
         """toolchains/*.toml."""
         return {path.stem: read_toml(path, Toolchain, name=path.stem) for path in _tomls(self.root / "toolchains")}
+
+    @cached_property
+    def kernels(self) -> dict[str, KernelSpec]:
+        """toolchains/kernels/*.toml."""
+        folder = self.root / "toolchains" / "kernels"
+        found = {path.stem: read_toml(path, KernelSpec, name=path.stem) for path in _tomls(folder)}
+        for kernel in found.values():
+            if kernel.toolchain not in self.toolchains:
+                raise UsageError(
+                    f"unknown toolchain '{kernel.toolchain}'",
+                    where=f"toolchains/kernels/{kernel.name}.toml",
+                    remedy=_suggest(kernel.toolchain, self.toolchains),
+                )
+        return found
 
     @cached_property
     def servers(self) -> dict[str, Server]:

@@ -156,6 +156,48 @@ class Toolchain(Noun, frozen=True):
     """Folder inside the guest's root -> folder on the host; empty for native programs."""
 
 
+class MachineSpec(Noun, frozen=True):
+    """The emulated computer that a kernel is for, in the words of its emulator's command line."""
+
+    emulator: str
+    """`qemu-system-arm`."""
+    packages: list[str]
+    """Debian packages that provide it, firmware included."""
+    machine: str
+    cpu: str
+    memory_mib: int
+    options: list[str]
+    """Devices: what makes the netdev `network` a card, and the chardev `control` a line."""
+    console: str
+    """What the kernel calls the line that it writes to."""
+    control: str
+    """The control channel's device in the guest."""
+    append: list[str]
+    """More words for the kernel's command line."""
+    snapshots: bool
+    """Whether its state can be saved and loaded again."""
+
+
+class KernelSpec(Noun, frozen=True):
+    """A Linux kernel for one machine: toolchains/kernels/NAME.toml."""
+
+    name: str
+    title: str
+    toolchain: str
+    """What compiles the kernel and the guest's init."""
+    architecture: str
+    """Linux' ARCH."""
+    fragments: list[str]
+    """Files of options, on top of allnoconfig, in toolchains/kernels."""
+    make: list[str]
+    """Targets of its makefile."""
+    image: str
+    """What the emulator loads, in the build folder."""
+    device_tree: str
+    """The machine's description, in the build folder; empty where the emulator makes it."""
+    machine: MachineSpec
+
+
 class Place(Noun, frozen=True):
     """Where a source archive can be had."""
 

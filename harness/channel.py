@@ -1,0 +1,157 @@
+"""The control channel to a guest's init: frames over a byte stream, requests by number, events on the side.
+
+A frame is a line `ID WORD LENGTH` and LENGTH bytes (toolchains/kernels/init/channel.c). Between frames whatever is no
+header is dropped, because a serial line may open with noise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from harness.errors import InfrastructureError
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+LARGEST_PAYLOAD = 64 * 1024
+"""Of a request, and of what one `read` answers; init.h has it too."""
+LONGEST_HEADER = 64
+_HEADER = re.compile(rb"(\d{1,10}) ([a-z]{1,15}) (\d{1,9})$")
+
+
+class Frame(Noun, frozen=True):
+    """One message."""
+
+    id: int
+    """The request's number; 0 for an event."""
+    word: str
+    """A verb; or `ok`, `error`; or an event's name."""
+    payload: bytes
+
+
+class ChannelError(Exception):
+    """The guest does not answer, refuses, or has gone."""
+
+
+def encode(frame: Frame) -> bytes:
+    """The bytes of a frame."""
+    return b"%d %s %d\n%s" % (frame.id, frame.word.encode(), len(frame.payload), frame.payload)
+
+
+def fields(*values: str | int) -> bytes:
+    """Values as the fields of a payload. Raises ValueError for a text that holds a NUL."""
+    texts = [str(value) for value in values]
+    if any("\0" in text for text in texts):
+        raise ValueError("a field cannot hold a NUL")
+    return b"".join(text.encode("utf-8", "surrogateescape") + b"\0" for text in texts)
+
+
+class Decoder:
+    """Bytes in, frames out."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that these bytes complete."""
+        self._bytes += data
+        while (end := self._bytes.find(b"\n")) >= 0:
+            header = _HEADER.search(self._bytes[max(0, end - LONGEST_HEADER) : end])
+            if header is None:
+                del self._bytes[: end + 1]
+                continue
+            length = int(header[3])
+            if len(self._bytes) < end + 1 + length:
+                return
+            frame = Frame(
+                id=int(header[1]), word=header[2].decode(), payload=bytes(self._bytes[end + 1 : end + 1 + length])
+            )
+            del self._bytes[: end + 1 + length]
+            yield frame
+
+
+class Channel:
+    """A connected channel. A thread of its own reads, and hands events to `on_event`, before later replies are seen."""
+
+    def __init__(self, path: Path, on_event: Callable[[Frame], None], *, deadline_seconds: float) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(deadline_seconds)
+        try:
+            self._socket.connect(str(path))
+        except OSError as error:
+            self._socket.close()
+            raise InfrastructureError("the guest's control channel cannot be opened", because=str(error)) from error
+        self._socket.settimeout(None)
+        self._on_event = on_event
+        self._news = threading.Condition()
+        self._replies: dict[int, Frame] = {}
+        self._problem = ""
+        self._last = 0
+        self._sending = threading.Lock()
+        self._reader = threading.Thread(target=self._read, name="control channel", daemon=True)
+        self._reader.start()
+
+    def close(self) -> None:
+        """Hang up; whoever waits gets a ChannelError."""
+        # The other end may have been faster.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._reader.join()
+        self._socket.close()
+
+    def request(self, verb: str, payload: bytes = b"", *, deadline_seconds: float) -> bytes:
+        """What the guest answers. Raises ChannelError for an error, an end, or no answer before the deadline."""
+        if len(payload) > LARGEST_PAYLOAD:
+            raise ChannelError(f"{verb}: a request of {len(payload)} bytes is too long")
+        with self._sending:
+            self._last += 1
+            number = self._last
+            try:
+                self._socket.sendall(encode(Frame(id=number, word=verb, payload=payload)))
+            except OSError as error:
+                raise ChannelError(f"{verb}: {error}") from error
+        self.wait_for(lambda: number in self._replies, verb, deadline_seconds=deadline_seconds)
+        reply = self._replies.pop(number)
+        if reply.word != "ok":
+            raise ChannelError(f"{verb}: {reply.payload.decode('utf-8', 'replace')}")
+        return reply.payload
+
+    def wait_for(self, condition: Callable[[], object], what: str, *, deadline_seconds: float) -> None:
+        """Wait until something that frames bring about is true. Raises ChannelError when it does not come true."""
+        deadline = time.monotonic() + deadline_seconds
+        with self._news:
+            while not condition():
+                if self._problem:
+                    raise ChannelError(f"{what}: {self._problem}")
+                if not self._news.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
+                    raise ChannelError(f"{what}: no answer within {deadline_seconds:.0f} s")
+
+    def _read(self) -> None:
+        decoder = Decoder()
+        try:
+            while data := self._socket.recv(1 << 16):
+                self._take(decoder.feed(data))
+            problem = "the machine has ended"
+        except OSError as error:
+            problem = str(error)
+        except Exception as error:  # noqa: BLE001 - whoever waits is told, whatever it is
+            problem = f"an event cannot be read: {error}"
+        with self._news:
+            self._problem = problem
+            self._news.notify_all()
+
+    def _take(self, frames: Iterable[Frame]) -> None:
+        for frame in frames:
+            if frame.id == 0:
+                self._on_event(frame)
+            with self._news:
+                if frame.id:
+                    self._replies[frame.id] = frame
+                self._news.notify_all()

@@ -1,0 +1,173 @@
+"""The kernel tier's root file system: an archive of exactly what a run needs; and the guest's init, which it compiles.
+
+The archive is the kernel's `newc` format (Linux Documentation/driver-api/early-userspace/buffer-format.rst). It is made
+of bytes alone, without times, owners or inode numbers of this machine: the same content is the same file.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+
+from harness import process, toolchain
+from harness.errors import InfrastructureError
+from harness.load import ROOT
+from harness.model import Noun
+from harness.store import Store, key_of, sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.model import Toolchain
+
+INIT_FOLDER = ROOT / "toolchains" / "kernels" / "init"
+INIT_FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-D_FILE_OFFSET_BITS=64", "-static"]
+CONSOLE_DEVICE = (5, 1)
+"""Major and minor number of /dev/console, which the kernel opens for init before anything is mounted."""
+SHARE = 0.6
+"""Of a machine's memory the archive may be at most so much: once unpacked it is there twice for a moment."""
+
+
+class Initramfs(Noun, frozen=True):
+    """An archive in the cache."""
+
+    key: str
+    archive: Path
+    places: dict[str, Path]
+    """Path in the guest -> the file on the host that it is a copy of."""
+
+
+def compile_init(store: Store, tools: Toolchain) -> Path:
+    """The guest's process 1 for a toolchain's machines. Raises InfrastructureError when it does not compile."""
+    compiler = toolchain.tool(tools, "gcc")
+    sources = sorted(INIT_FOLDER.glob("*.c"))
+
+    def compile_into(into: Path) -> None:
+        command = [compiler, *INIT_FLAGS, *[str(path) for path in sources], "-o", "init"]
+        result = process.run(command, deadline_seconds=120, folder=into)
+        if result.code != 0:
+            raise InfrastructureError(
+                f"the guest's init does not compile with {compiler}",
+                where=str(INIT_FOLDER),
+                because=result.text.strip(),
+                remedy="plumb doctor",
+            )
+
+    contents = [sha256_of(path) for path in sorted(INIT_FOLDER.iterdir())]
+    key = key_of([*contents, toolchain.version(compiler), *INIT_FLAGS])
+    return store.folder("inits", f"{tools.name}-{key}", compile_into) / "init"
+
+
+def with_libraries(programs: Mapping[str, Path], tools: Toolchain) -> dict[str, Path]:
+    """Guest path -> host file for programs and all that their dynamic sections name, found in the toolchain's sysroot.
+
+    Raises InfrastructureError for a library that the sysroot lacks, and for two files at one place.
+    """
+    places: dict[str, Path] = {}
+    waiting = [(inside, path.resolve()) for inside, path in programs.items()]
+    while waiting:
+        inside, path = waiting.pop()
+        if inside in places:
+            if places[inside] != path:
+                raise InfrastructureError(
+                    f"two files for one place in the guest: {inside}", because=f"{places[inside]} and {path}"
+                )
+            continue
+        places[inside] = path
+        bits, interpreter, names = _needs(path)
+        if interpreter:
+            waiting.append((interpreter, _in_sysroot(PurePosixPath(interpreter), tools, path)))
+        waiting += [_library(name, bits, tools, path) for name in names]
+    return places
+
+
+def _needs(path: Path) -> tuple[int, str, list[str]]:
+    """Word size, interpreter, and names of the libraries that a program or library asks for."""
+    try:
+        with path.open("rb") as stream:
+            elf = ELFFile(stream)
+            # The library's annotations do not tell one kind of segment or tag from another.
+            interpreters: list[Any] = list(elf.iter_segments("PT_INTERP"))
+            sections: list[Any] = [section for section in elf.iter_sections() if isinstance(section, DynamicSection)]
+            interpreter = str(interpreters[0].get_interp_name()) if interpreters else ""
+            names = [str(tag.needed) for section in sections for tag in section.iter_tags("DT_NEEDED")]
+            return elf.elfclass, interpreter, names
+    except (OSError, ELFError) as error:
+        raise InfrastructureError("not a program that a guest can run", where=str(path), because=str(error)) from error
+
+
+def _in_sysroot(inside: PurePosixPath, tools: Toolchain, wanted_by: Path) -> Path:
+    outside = tools.sysroot.get(str(inside.parent).lstrip("/"))
+    if outside is None or not (Path(outside) / inside.name).exists():
+        raise InfrastructureError(
+            f"the toolchain {tools.name} has no {inside}",
+            because=f"{wanted_by.name} needs it",
+            remedy=toolchain.install_command(tools.packages),
+        )
+    return (Path(outside) / inside.name).resolve()
+
+
+def _library(name: str, bits: int, tools: Toolchain, wanted_by: Path) -> tuple[str, Path]:
+    for inside, outside in tools.sysroot.items():
+        path = Path(outside) / name
+        if path.exists() and _needs(path)[0] == bits:
+            return f"/{inside}/{name}", path.resolve()
+    raise InfrastructureError(
+        f"the toolchain {tools.name} has no {name}",
+        because=f"{wanted_by.name} needs it",
+        remedy=toolchain.install_command(tools.packages),
+    )
+
+
+def assemble(store: Store, init: Path, places: Mapping[str, Path], *, memory_bytes: int) -> Initramfs:
+    """The archive of init and the files at their places.
+
+    Raises InfrastructureError when it is too large for the machine's memory.
+    """
+    everything = {"/init": init, **places}
+    size = sum(path.stat().st_size for path in everything.values())
+    if size > memory_bytes * SHARE:
+        largest = max(everything.values(), key=lambda path: path.stat().st_size)
+        raise InfrastructureError(
+            f"the root file system is too large for the machine: {size >> 20} MiB of {memory_bytes >> 20}",
+            because=f"the largest file is {largest} of {largest.stat().st_size >> 20} MiB",
+            remedy="raise memory_mib in toolchains/kernels/MACHINE.toml, or take less debug information",
+        )
+    key = key_of(f"{inside}={sha256_of(path)}" for inside, path in sorted(everything.items()))
+    folder = store.folder("initramfs", key, lambda into: _write(into / "initramfs.cpio", everything))
+    return Initramfs(key=key, archive=folder / "initramfs.cpio", places=dict(places))
+
+
+def _write(archive: Path, everything: Mapping[str, Path]) -> None:
+    archive.write_bytes(cpio({inside: path.read_bytes() for inside, path in everything.items()}))
+
+
+def cpio(files: Mapping[str, bytes]) -> bytes:
+    """A newc archive of files by their absolute path, executable all, with their folders and /dev/console."""
+    paths = [PurePosixPath(inside.lstrip("/")) for inside in files]
+    folders = sorted({"dev", *(str(parent) for path in paths for parent in path.parents)} - {"."})
+    entries: dict[str, tuple[int, tuple[int, int], bytes]] = dict.fromkeys(folders, (stat.S_IFDIR | 0o755, (0, 0), b""))
+    entries["dev/console"] = (stat.S_IFCHR | 0o600, CONSOLE_DEVICE, b"")
+    entries.update({inside.lstrip("/"): (stat.S_IFREG | 0o755, (0, 0), data) for inside, data in files.items()})
+    # Sorted, a folder comes before what lies in it.
+    records = [_record(number, name, *entries[name]) for number, name in enumerate(sorted(entries), start=1)]
+    return b"".join([*records, _record(0, "TRAILER!!!", 0, (0, 0), b"")])
+
+
+def _record(number: int, name: str, mode: int, device: tuple[int, int], data: bytes) -> bytes:
+    encoded = name.encode() + b"\0"
+    links = 2 if stat.S_ISDIR(mode) else 1
+    # Inode, mode, owner, group, links, time, size, device of the file system, device, name's length, check sum.
+    fields = (number, mode, 0, 0, links, 0, len(data), 0, 0, *device, len(encoded), 0)
+    head = b"070701" + b"".join(b"%08x" % field for field in fields) + encoded
+    return _padded(head) + _padded(data)
+
+
+def _padded(data: bytes) -> bytes:
+    """To a multiple of four bytes, as the format has it for names and contents."""
+    return data + bytes(-len(data) % 4)

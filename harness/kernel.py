@@ -1,0 +1,174 @@
+"""Kernels of the kernel tier: built from the pinned Linux source by the project's own compilers, kept in the store.
+
+toolchains/kernels/*.toml says what to build and for which machine. It refuses a kernel whose configuration lost an
+option that its fragments ask for: Linux drops without a word what depends on something that is off.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import process, toolchain
+from harness.errors import InfrastructureError, UsageError
+from harness.load import ROOT, read_toml
+from harness.model import Noun, Place
+from harness.store import key_of, sha256_of
+
+if TYPE_CHECKING:
+    from harness.console import Progress
+    from harness.fetch import Fetcher
+    from harness.model import KernelSpec, Toolchain
+    from harness.store import Store
+
+KERNELS_FOLDER = ROOT / "toolchains" / "kernels"
+SOURCE_FILE = KERNELS_FOLDER / "linux" / "linux.toml"
+BUILD_SECONDS = 3600
+# Who built it, where and when, stands in the kernel's first line: the same for everybody.
+_REPRODUCIBLE = {"KBUILD_BUILD_USER": "plumbline", "KBUILD_BUILD_HOST": "plumbline", "KBUILD_BUILD_TIMESTAMP": "@0"}
+
+
+class LinuxSource(Noun, frozen=True):
+    """toolchains/kernels/linux/linux.toml: what all kernels are built from."""
+
+    version: str
+    sha256: str
+    packages: list[str]
+    """Debian packages that Linux builds with, beyond the compiler."""
+    places: list[Place]
+
+
+class Kernel(Noun, frozen=True):
+    """A built kernel in the cache."""
+
+    spec: KernelSpec
+    key: str
+    image: Path
+    device_tree: Path | None
+    seconds: float
+    """How long building it took."""
+
+
+def linux_source() -> LinuxSource:
+    """The pinned source."""
+    return read_toml(SOURCE_FILE, LinuxSource)
+
+
+def needed_packages(spec: KernelSpec) -> list[str]:
+    """Debian packages that a machine needs: what its kernel builds with, and the emulator it runs in."""
+    return sorted({*linux_source().packages, *spec.machine.packages})
+
+
+class Kernels:
+    """Kernels of this machine, built on demand."""
+
+    def __init__(self, store: Store, fetcher: Fetcher, progress: Progress) -> None:
+        self.store = store
+        self.fetcher = fetcher
+        self.progress = progress
+
+    def build(self, spec: KernelSpec, tools: Toolchain) -> Kernel:
+        """The kernel; built if it is not in the cache. Raises InfrastructureError when it does not build."""
+        linux = linux_source()
+        key = kernel_key(spec, tools, linux)
+
+        def fill(into: Path) -> None:
+            seconds = self._build(spec, tools, linux, key, into)
+            (into / "seconds").write_text(f"{seconds:.1f}\n")
+
+        folder = self.store.folder("kernels", f"{spec.name}-{key}", fill)
+        device_tree = folder / Path(spec.device_tree).name if spec.device_tree else None
+        return Kernel(
+            spec=spec,
+            key=key,
+            image=folder / Path(spec.image).name,
+            device_tree=device_tree,
+            seconds=float((folder / "seconds").read_text()),
+        )
+
+    def _build(self, spec: KernelSpec, tools: Toolchain, linux: LinuxSource, key: str, into: Path) -> float:
+        log = self.store.root / "logs" / f"kernel-{spec.name}-{key}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.unlink(missing_ok=True)
+        source = self.fetcher.tree(f"linux-{linux.version}", linux.sha256, linux.places)
+        work = self.store.path("work", f"kernel-{spec.name}-{key}")
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        seconds = 0.0
+        with self.progress.stage("kernel", f"building Linux {linux.version} for {spec.name}"):
+            try:
+                fragments = work / "fragments"
+                fragments.write_text("".join(_fragment(name).read_text("utf-8") for name in spec.fragments), "utf-8")
+                make = [
+                    "make",
+                    "--silent",
+                    f"--directory={source}",
+                    f"O={work}",
+                    f"ARCH={spec.architecture}",
+                    f"CROSS_COMPILE={tools.triple}-",
+                    f"--jobs={os.cpu_count() or 1}",
+                ]
+                for targets in (["allnoconfig"], spec.make):
+                    result = process.run(
+                        [*make, *targets],
+                        deadline_seconds=BUILD_SECONDS,
+                        log=log,
+                        folder=work,
+                        environment=process.environment_with(
+                            LC_ALL="C", KCONFIG_ALLCONFIG=str(fragments), **_REPRODUCIBLE
+                        ),
+                    )
+                    seconds += result.seconds
+                    if result.code != 0:
+                        raise InfrastructureError(
+                            f"the kernel for {spec.name} does not build here",
+                            because="\n".join(result.text.strip().splitlines()[-5:]),
+                            log=str(log),
+                            remedy="plumb doctor --target TARGET names missing packages; then run again",
+                        )
+                    if targets == ["allnoconfig"]:
+                        refuse_lost_options(fragments.read_text("utf-8"), (work / ".config").read_text("utf-8"), spec)
+                for name in filter(None, (spec.image, spec.device_tree)):
+                    shutil.copy2(work / name, into)
+                shutil.copy2(work / ".config", into / "config")
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+        return seconds
+
+
+def kernel_key(spec: KernelSpec, tools: Toolchain, linux: LinuxSource) -> str:
+    """Content address of a kernel: source, configuration, compiler."""
+    fragments = [sha256_of(_fragment(name)) for name in spec.fragments]
+    compiler = toolchain.version(toolchain.tool(tools, "gcc"))
+    return key_of([linux.sha256, *fragments, spec.architecture, *spec.make, compiler])
+
+
+def _fragment(name: str) -> Path:
+    path = KERNELS_FOLDER / name
+    if not path.is_file():
+        known = ", ".join(sorted(one.name for one in KERNELS_FOLDER.glob("*.config")))
+        raise UsageError(f"no configuration fragment '{name}'", where=str(KERNELS_FOLDER), remedy=f"known: {known}")
+    return path
+
+
+def options(text: str) -> dict[str, str]:
+    """Option -> value of a kernel configuration; what is said not to be set is `n`."""
+    found = dict(re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.MULTILINE))
+    found |= dict.fromkeys(re.findall(r"^# (CONFIG_\w+) is not set$", text, re.MULTILINE), "n")
+    return found
+
+
+def refuse_lost_options(asked: str, got: str, spec: KernelSpec) -> None:
+    """Raise UsageError when a configuration lacks what its fragments ask for."""
+    has = options(got)
+    lost = [f"{name}={value}" for name, value in options(asked).items() if has.get(name, "n") != value]
+    if lost:
+        raise UsageError(
+            f"the kernel for {spec.name} loses {len(lost)} options that it asks for: {', '.join(lost)}",
+            where=f"toolchains/kernels: {', '.join(spec.fragments)}",
+            because="something that they depend on is off, or something else selects the contrary",
+            remedy="look at `depends on` in the option's Kconfig file, and add that option to the fragment",
+        )

@@ -1,0 +1,354 @@
+"""A machine of the kernel tier: an emulated computer with a real kernel, and what can be asked of it.
+
+A context manager: whatever happens, the emulator's process group is killed and its sockets removed. It owns no verdict;
+what it gathers lies in its folder: `console` (what the kernel writes), `emulator` (what QEMU says), `faults.jsonl` (a
+record of every fault of a traced program, as the user tier's emulator writes them, with the host's paths).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import msgspec
+
+from harness import codec, events, process, toolchain
+from harness.channel import LARGEST_PAYLOAD, Channel, ChannelError, fields
+from harness.errors import InfrastructureError
+from harness.model import Noun
+from harness.qmp import Qmp, QmpError
+from harness.store import key_of
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Mapping, Sequence
+
+    from harness.channel import Frame
+    from harness.initramfs import Initramfs
+    from harness.kernel import Kernel
+    from harness.store import Store
+
+BOOT_SECONDS = 120.0
+"""Until init is ready: some 30 times what it takes on an idle machine."""
+SOCKET_SECONDS = 30.0
+REQUEST_SECONDS = 30.0
+SAVE_SECONDS = 120.0
+POLL_SECONDS = 0.01
+GUEST_ADDRESS = "10.0.2.15"
+"""The guest's, in QEMU's user-mode network; init.c has it too."""
+ALIGNMENT_FILE = "/proc/cpu/alignment"
+OUTPUT_FOLDER = "/run"
+_PIECE = LARGEST_PAYLOAD // 2
+
+
+class Ended(Noun, frozen=True):
+    """How a guest's program ended."""
+
+    how: Literal["exit", "signal"]
+    number: int
+    """Exit status, or the signal's number on the host."""
+
+
+class Ran(Noun, frozen=True):
+    """A program that was waited for."""
+
+    pid: int
+    end: Ended | None
+    """None: the deadline passed, and it was killed."""
+    output: bytes
+
+
+class Machine:
+    """One running machine. `folder` keeps its logs, `sockets` (a short path) its sockets.
+
+    `ports` are the guest's TCP ports that are forwarded to loopback; `snapshot` a saved state to go on from, of a
+    machine with the same kernel and root file system.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        initramfs: Initramfs,
+        folder: Path,
+        *,
+        sockets: Path,
+        ports: Sequence[int] = (6379,),
+        snapshot: Path | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.initramfs = initramfs
+        self.folder = folder
+        self.ports = tuple(ports)
+        self.snapshot = snapshot
+        self.console = folder / "console"
+        self.emulator_log = folder / "emulator"
+        self.fault_log = folder / "faults.jsonl"
+        self.boot_seconds = 0.0
+        self._sockets = sockets
+        self._socket_folder = sockets
+        self._process: subprocess.Popen[bytes] | None = None
+        self._qmp: Qmp | None = None
+        self._channel: Channel | None = None
+        self._ready = False
+        self._ends: dict[int, Ended] = {}
+        self._outputs = 0
+
+    def __enter__(self) -> Self:
+        """Start it, and wait until init answers. Raises InfrastructureError with the console's last lines."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._socket_folder = Path(tempfile.mkdtemp(dir=self._sockets))
+        started = time.monotonic()
+        try:
+            self._start()
+            self._go_on() if self.snapshot else self._boot()
+            self.request("clock", fields(int(time.time())))
+        except (ChannelError, QmpError) as error:
+            problem = self._problem(str(error))
+            self.__exit__()
+            raise problem from error
+        except BaseException:
+            self.__exit__()
+            raise
+        self.boot_seconds = time.monotonic() - started
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill the emulator, leave nothing behind but the folder."""
+        if self._process is not None:
+            process.kill_group(self._process)
+        if self._channel is not None:
+            self._channel.close()
+        if self._qmp is not None:
+            self._qmp.__exit__()
+        shutil.rmtree(self._socket_folder, ignore_errors=True)
+
+    # What can be asked of it. All of these raise InfrastructureError when the machine does not answer.
+
+    def request(self, verb: str, payload: bytes = b"", *, deadline_seconds: float = REQUEST_SECONDS) -> bytes:
+        """One request of init's (toolchains/kernels/init/init.c lists them). Raises ChannelError."""
+        assert self._channel is not None
+        return self._channel.request(verb, payload, deadline_seconds=deadline_seconds)
+
+    def alive(self) -> bool:
+        """Whether the emulator still runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def endpoint(self, port: int) -> tuple[str, int]:
+        """Where on the host's loopback a forwarded port of the guest is."""
+        assert self._qmp is not None
+        return "127.0.0.1", forwarded_ports(self._qmp.monitor("info usernet"))[port]
+
+    def set_alignment(self, mode: int) -> None:
+        """Write the kernel's alignment mode: 1 warn, 2 fixup, 4 signal, or sums (ARM only)."""
+        self.write(ALIGNMENT_FILE, f"{mode}\n".encode())
+
+    def alignment(self) -> str:
+        """The kernel's alignment counters and mode, as it prints them (ARM only)."""
+        return self.read(ALIGNMENT_FILE).decode()
+
+    def kernel_log(self) -> str:
+        """What the kernel has logged since the last time."""
+        return self.request("log").decode("utf-8", "replace")
+
+    def processes(self) -> list[str]:
+        """Lines `PID PARENT STATE NAME`, without the kernel's own threads."""
+        return self.request("processes").decode("utf-8", "replace").splitlines()
+
+    def read(self, path: str) -> bytes:
+        """A file's content."""
+        content = b""
+        while piece := self.request("read", fields(path, len(content))):
+            content += piece
+            if len(piece) < LARGEST_PAYLOAD:
+                break
+        return content
+
+    def write(self, path: str, content: bytes) -> None:
+        """Make a file, executable, or overwrite one."""
+        how = "truncate"
+        for at in range(0, max(len(content), 1), _PIECE):
+            self.request("write", fields(path, how) + content[at : at + _PIECE])
+            how = "append"
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: str = "/tmp",  # noqa: S108 - the guest's, which nobody shares
+        output: str = "/dev/null",
+        traced: bool = True,
+    ) -> int:
+        """Start a program in a session of its own; its number. Only faults of traced ones are recorded."""
+        variables = process.PLAIN_ENVIRONMENT if environment is None else environment
+        words = [*command, *[f"{name}={value}" for name, value in variables.items()]]
+        return int(self.request("start", fields(int(traced), folder, output, len(command), *words)))
+
+    def end(self, pid: int) -> Ended | None:
+        """How a started program ended; None while it runs. What it did before is in `faults.jsonl` when this tells."""
+        self.request("ping")
+        return self._ends.get(pid)
+
+    def wait(self, pid: int, *, deadline_seconds: float) -> Ended | None:
+        """The same, after waiting for it until the deadline."""
+        assert self._channel is not None
+        try:
+            self._channel.wait_for(lambda: pid in self._ends, f"program {pid}", deadline_seconds=deadline_seconds)
+        except ChannelError:
+            return self.end(pid)
+        return self._ends[pid]
+
+    def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
+        """Send a signal to a program and all in its session's first group."""
+        self.request("signal", fields(-pid, number))
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        deadline_seconds: float,
+        environment: Mapping[str, str] | None = None,
+        traced: bool = True,
+    ) -> Ran:
+        """Run a program to its end, or to the deadline, and return what it wrote."""
+        self._outputs += 1
+        output = f"{OUTPUT_FOLDER}/output-{self._outputs}"
+        pid = self.start(command, output=output, environment=environment, traced=traced)
+        end = self.wait(pid, deadline_seconds=deadline_seconds)
+        if end is None:
+            self.kill(pid)
+            self.wait(pid, deadline_seconds=REQUEST_SECONDS)
+        return Ran(pid=pid, end=end, output=self.read(output))
+
+    def save(self, path: Path) -> None:
+        """Write the machine's state to a file, and leave the machine stopped."""
+        assert self._qmp is not None
+        try:
+            self._qmp.execute("stop")
+            # The default leaves half of the disk's speed unused.
+            self._qmp.execute("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
+            self._qmp.execute("migrate", uri=f"exec:cat > '{path}'")
+            self._await_migration()
+        except QmpError as error:
+            raise self._problem(f"its state cannot be saved: {error}") from error
+
+    # How it is started.
+
+    def command(self) -> list[str]:
+        """The emulator's command line."""
+        machine, sockets = self.kernel.spec.machine, self._socket_folder
+        forwards = "".join(f",hostfwd=tcp:127.0.0.1:0-{GUEST_ADDRESS}:{port}" for port in self.ports)
+        # A panic resets the machine, and a reset ends the emulator: else it would sit there until the deadline.
+        append = [f"console={machine.console}", "panic=-1", f"control={machine.control}", *machine.append]
+        tree = ["-dtb", str(self.kernel.device_tree)] if self.kernel.device_tree else []
+        return [
+            *[machine.emulator, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S"],
+            *["-M", machine.machine, "-cpu", machine.cpu, "-m", str(machine.memory_mib)],
+            *["-kernel", str(self.kernel.image), *tree, "-initrd", str(self.initramfs.archive)],
+            *["-append", " ".join(append)],
+            *["-chardev", f"file,id=console,path={self.console}"],
+            *["-chardev", f"socket,id=control,path={sockets / 'control'},server=on,wait=off"],
+            *["-qmp", f"unix:{sockets / 'qmp'},server=on,wait=off"],
+            *["-netdev", f"user,id=network,restrict=on{forwards}"],
+            *machine.options,
+            *(["-incoming", "defer"] if self.snapshot else []),
+        ]
+
+    def _start(self) -> None:
+        machine = self.kernel.spec.machine
+        if shutil.which(machine.emulator) is None:
+            raise InfrastructureError(
+                f"no {machine.emulator} on this machine", remedy=toolchain.install_command(machine.packages)
+            )
+        with self.emulator_log.open("wb") as log:
+            self._process = process.start(self.command(), output=log, folder=self.folder)
+        deadline = time.monotonic() + SOCKET_SECONDS
+        while not (self._socket_folder / "qmp").exists():
+            if not self.alive() or time.monotonic() > deadline:
+                raise self._problem("it has made no control socket")
+            time.sleep(POLL_SECONDS)
+        self._qmp = Qmp(self._socket_folder / "qmp", deadline_seconds=SOCKET_SECONDS)
+        # Nothing of the guest has run yet, so that no event of it can be missed.
+        self._channel = Channel(self._socket_folder / "control", self._on_event, deadline_seconds=SOCKET_SECONDS)
+
+    def _boot(self) -> None:
+        assert self._qmp is not None
+        assert self._channel is not None
+        self._qmp.execute("cont")
+        self._channel.wait_for(lambda: self._ready, "boot", deadline_seconds=BOOT_SECONDS)
+
+    def _go_on(self) -> None:
+        assert self._qmp is not None
+        self._qmp.execute("migrate-incoming", uri=f"exec:cat '{self.snapshot}'")
+        self._await_migration()
+        self._qmp.execute("cont")
+
+    def _await_migration(self) -> None:
+        assert self._qmp is not None
+        deadline = time.monotonic() + SAVE_SECONDS
+        while (status := self._qmp.execute("query-migrate").get("status")) != "completed":
+            if status in {"failed", "cancelled"} or time.monotonic() > deadline:
+                raise QmpError(f"migration: {status}")
+            time.sleep(POLL_SECONDS)
+
+    def _on_event(self, frame: Frame) -> None:
+        if frame.word == "ready":
+            self._ready = True
+        elif frame.word == "ended":
+            pid, how, number = frame.payload.decode().split()
+            self._ends[int(pid)] = codec.convert({"how": how, "number": int(number)}, Ended)
+        elif frame.word == "fault":
+            fault = codec.decode(frame.payload, events.Fault)
+            with self.fault_log.open("ab") as stream:
+                stream.write(codec.encode(with_host_paths(fault, self.initramfs.places)) + b"\n")
+
+    def _problem(self, detail: str) -> InfrastructureError:
+        """What went wrong, with what the machine said last."""
+        said = [line for path in (self.emulator_log, self.console) for line in _lines(path)[-8:]]
+        panic = next((line for line in _lines(self.console) if "Kernel panic" in line), "")
+        code = None if self._process is None else self._process.poll()
+        what = "its kernel panicked" if panic else detail
+        return InfrastructureError(
+            f"the machine {self.kernel.spec.name} failed: {what}",
+            where=str(self.folder),
+            because="\n".join([*([f"the emulator ended with status {code}"] if code is not None else []), *said]),
+            remedy="read the log; plumb clean, and the kernel is built again",
+            log=str(self.console),
+        )
+
+
+def forwarded_ports(usernet: str) -> dict[int, int]:
+    """Guest port -> host port, from what the monitor's `info usernet` prints."""
+    pattern = rf"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+{re.escape(GUEST_ADDRESS)}\s+(\d+)"
+    return {int(guest): int(host) for host, guest in re.findall(pattern, usernet)}
+
+
+def with_host_paths(fault: events.Fault, places: Mapping[str, Path]) -> events.Fault:
+    """A record with the files that were mapped as the host knows them, for symbols."""
+    replace = msgspec.structs.replace
+    maps = [replace(one, path=str(places.get(one.path, one.path))) for one in fault.maps]
+    return replace(fault, maps=maps)
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
+
+
+def snapshot(store: Store, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path:
+    """The saved state of a machine that has just booted; made if it is not in the cache.
+
+    Raises InfrastructureError when it does not boot, or its state cannot be saved.
+    """
+    emulator = toolchain.version(kernel.spec.machine.emulator)
+    key = key_of([kernel.key, initramfs.key, emulator, codec.encode(kernel.spec.machine).decode()])
+
+    def fill(into: Path) -> None:
+        with Machine(kernel, initramfs, into / "machine", sockets=sockets) as machine:
+            machine.save(into / "state")
+
+    return store.folder("snapshots", f"{kernel.spec.name}-{key}", fill) / "state"

@@ -1,0 +1,63 @@
+"""The emulator's own control socket (QEMU's docs/interop/qmp-spec): one command at a time, its answer awaited."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any, Self
+
+from harness import codec
+from harness.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class QmpError(Exception):
+    """The emulator refused a command, or has gone."""
+
+
+class Qmp:
+    """A connected control socket; a context manager that closes it."""
+
+    def __init__(self, path: Path, *, deadline_seconds: float) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(deadline_seconds)
+        try:
+            self._socket.connect(str(path))
+            self._stream = self._socket.makefile("rwb")
+            self._read()
+            self.execute("qmp_capabilities")
+        except (OSError, QmpError) as error:
+            self._socket.close()
+            raise InfrastructureError("the emulator's control socket does not answer", because=str(error)) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+        self._socket.close()
+
+    def execute(self, command: str, **arguments: Any) -> Any:
+        """What a command returns. Raises QmpError when it is refused, or the emulator ends."""
+        try:
+            self._stream.write(codec.encode({"execute": command, "arguments": arguments}) + b"\n")
+            self._stream.flush()
+            while True:
+                message = self._read()
+                if "error" in message:
+                    raise QmpError(f"{command}: {message['error'].get('desc', message['error'])}")
+                if "return" in message:
+                    return message["return"]
+        except OSError as error:
+            raise QmpError(f"{command}: {error}") from error
+
+    def monitor(self, line: str) -> str:
+        """What a line of the human monitor prints."""
+        return str(self.execute("human-monitor-command", **{"command-line": line}))
+
+    def _read(self) -> dict[str, Any]:
+        line = self._stream.readline()
+        if not line:
+            raise QmpError("the emulator has gone")
+        return codec.decode(line, dict[str, Any])

@@ -1,0 +1,157 @@
+/*
+ * Frames on the control channel, a serial line or a virtio port: a line `ID WORD LENGTH`, then LENGTH bytes.
+ * From the host WORD is a verb and ID the request's number; back come `ok` or `error` with the same ID, or an event
+ * of init's own with ID 0. Bytes before the first whole header line are dropped, as a serial line may open with noise.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "init.h"
+
+enum { LONGEST_HEADER = 64, OPEN_ATTEMPTS = 1000, OPEN_PAUSE_MICROSECONDS = 10000 };
+
+static int channel = -1;
+static char buffer[LONGEST_HEADER + LARGEST_PAYLOAD + 1];
+static size_t filled;
+static size_t consumed; /* by the request that was handed out last */
+static char displaced;  /* what stood where that request's payload got its NUL */
+
+void open_channel(const char *path)
+{
+    struct termios settings;
+
+    /* Drivers find their devices while init starts already. */
+    for (int i = 0; channel < 0 && i < OPEN_ATTEMPTS; i++) {
+        channel = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
+        if (channel < 0) {
+            usleep(OPEN_PAUSE_MICROSECONDS);
+        }
+    }
+    if (channel < 0) {
+        complain(path);
+        return;
+    }
+    if (tcgetattr(channel, &settings) == 0) {
+        cfmakeraw(&settings);
+        settings.c_cflag |= CLOCAL;
+        cfsetspeed(&settings, B115200);
+        tcsetattr(channel, TCSANOW, &settings);
+    }
+}
+
+int channel_descriptor(void)
+{
+    return channel;
+}
+
+/* The payload ends with a NUL that belongs to nobody: give the next frame its byte back, and close the gap. */
+static void discard_consumed(void)
+{
+    if (consumed) {
+        buffer[consumed] = displaced;
+        memmove(buffer, buffer + consumed, filled - consumed);
+        filled -= consumed;
+        consumed = 0;
+    }
+}
+
+bool receive(void)
+{
+    discard_consumed();
+    ssize_t length = read(channel, buffer + filled, sizeof buffer - 1 - filled);
+
+    if (length > 0) {
+        filled += (size_t)length;
+    }
+    return length > 0 || (length < 0 && (errno == EINTR || errno == EAGAIN));
+}
+
+bool next_request(struct request *request)
+{
+    discard_consumed();
+    for (;;) {
+        char *end = memchr(buffer, '\n', filled);
+        if (end == NULL) {
+            if (filled >= LONGEST_HEADER) {
+                filled = 0; /* noise */
+            }
+            return false;
+        }
+        size_t header = (size_t)(end - buffer) + 1;
+        *end = '\0';
+        if (sscanf(buffer, "%u %15s %zu", &request->id, request->verb, &request->length) == 3
+            && request->length <= LARGEST_PAYLOAD) {
+            *end = '\n';
+            if (filled < header + request->length) {
+                return false;
+            }
+            request->payload = buffer + header;
+            consumed = header + request->length;
+            displaced = buffer[consumed];
+            buffer[consumed] = '\0';
+            return true;
+        }
+        memmove(buffer, buffer + header, filled - header);
+        filled -= header;
+    }
+}
+
+static void send_all(const void *bytes, size_t length)
+{
+    const char *at = bytes;
+
+    while (length) {
+        ssize_t sent = write(channel, at, length);
+        if (sent > 0) {
+            at += sent;
+            length -= (size_t)sent;
+        } else if (sent < 0 && errno != EINTR && errno != EAGAIN) {
+            complain("the control channel");
+            return;
+        }
+    }
+}
+
+void reply(unsigned id, const char *status, const void *payload, size_t length)
+{
+    char header[LONGEST_HEADER];
+    int written = snprintf(header, sizeof header, "%u %s %zu\n", id, status, length);
+
+    send_all(header, (size_t)written);
+    send_all(payload, length);
+}
+
+void reply_text(unsigned id, const char *status, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    reply(id, status, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
+}
+
+void reply_error(unsigned id, const char *what)
+{
+    reply_text(id, "error", "%s: %s", what, strerror(errno));
+}
+
+char *next_field(char **at, const char *end)
+{
+    char *field = *at;
+
+    if (field >= end) {
+        return NULL;
+    }
+    *at = field + strlen(field) + 1;
+    return field;
+}

@@ -1,0 +1,47 @@
+/* What the parts of the guest system share. See init.c. SPDX-License-Identifier: Apache-2.0 */
+#ifndef PLUMBLINE_INIT_H
+#define PLUMBLINE_INIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* channel.c: frames on the control channel. */
+
+enum { LARGEST_PAYLOAD = 64 * 1024 };
+
+struct request {
+    unsigned id;
+    char verb[16];
+    size_t length;
+    char *payload; /* `length` bytes, and a NUL after them */
+};
+
+/* Wait for the channel's device and open it. */
+void open_channel(const char *path);
+int channel_descriptor(void);
+/* Take in what has arrived; false when the host is not connected. */
+bool receive(void);
+/* The next whole request, if there is one; valid until the next call. */
+bool next_request(struct request *request);
+void reply(unsigned id, const char *status, const void *payload, size_t length);
+void reply_text(unsigned id, const char *status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void reply_error(unsigned id, const char *what);
+/* The next NUL-terminated field of a payload, or NULL at its end. */
+char *next_field(char **at, const char *end);
+
+/* trace.c: programs that run under the eye of init, and what it says of their faults. */
+
+/* The number that x86 and ARM have for one of this machine's signals, and the way back; 0 if there is none. */
+int host_signal(int number);
+int guest_signal(int number);
+/* Follow a stopped child and whatever it forks. */
+bool trace(pid_t pid);
+/* A traced thread has stopped: record a fault, then let it go on. */
+void on_stop(pid_t tid, int status);
+
+/* init.c */
+void complain(const char *what);
+
+#endif
