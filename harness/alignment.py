@@ -37,24 +37,46 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
     """
     if is_audit(name):
         base = policy_for(policies, name.removeprefix(AUDIT).removeprefix("-") or "signal", target)
+        if target.emulator.kind == "system":
+            raise UsageError(
+                f"{target.name} has no audit",
+                because="a real kernel does not report what it lets through",
+                remedy=f"plumb audit --target {userland(target)}",
+            )
         return base if target.emulator.kind == "native" else audited(base)
     if name not in policies:
         raise UsageError(f"unknown policy '{name}'", where="--policy", remedy="plumb list policies")
     policy = policies[name]
     if not applies(policy, target):
-        usable = [one.name for one in policies.values() if applies(one, target)]
+        usable = sorted(one.name for one in policies.values() if applies(one, target))
         raise UsageError(
             f"policy {name} is not one of {target.name}'s",
             because=f"it is for {', '.join(policy.targets)}",
             remedy=f"--target '{policy.targets[0]}', or for {target.name} one of: {', '.join(usable)}",
         )
+    if target.emulator.kind == "system" and not has_switch(target):
+        return policies[target.kernel]
     # Nothing imitates this machine: its hardware and kernel do what they do.
-    return policies["signal" if target.emulator.kind == "native" else policy.becomes.get(target.name, name)]
+    return policies["signal" if target.emulator.kind == "native" else policy.becomes.get(userland(target), name)]
 
 
 def applies(policy: Policy, target: Target) -> bool:
-    """Whether a policy makes sense for a target."""
-    return any(fnmatch.fnmatch(target.name, glob) for glob in policy.targets)
+    """Whether a policy makes sense for a target: for a system, whether its kernel has it."""
+    fits = any(fnmatch.fnmatch(userland(target), glob) for glob in policy.targets)
+    if target.emulator.kind != "system":
+        return fits
+    # Where there is no switch there is one policy, the kernel's own.
+    return fits and (policy.mode is not None if has_switch(target) else policy.name in {"signal", target.kernel})
+
+
+def has_switch(target: Target) -> bool:
+    """Whether its kernel's treatment of misaligned accesses can be set: /proc/cpu/alignment, of 32-bit ARM kernels."""
+    return target.kernel == "linux-arm-2"
+
+
+def userland(target: Target) -> str:
+    """The name of the target whose programs it runs."""
+    return target.userland or target.name
 
 
 def audit_name(policy: str) -> str:

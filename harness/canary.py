@@ -6,6 +6,7 @@ A program is generated from suites/canary/accesses/ISA.toml; what each access mu
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.emulator import Runner
+    from harness.machine import Machine
     from harness.model import Target, Toolchain
 
 FOLDER = ROOT / "suites" / "canary"
@@ -46,7 +48,7 @@ class CanaryCase(Noun, frozen=True):
 def table(target: Target) -> AccessTable:
     """The instruction set's accesses, without those that the target has not."""
     read = read_toml(FOLDER / "accesses" / f"{target.isa}.toml", AccessTable)
-    mine = [one for one in read.accesses if any(fnmatch(target.name, glob) for glob in one.targets)]
+    mine = [one for one in read.accesses if any(fnmatch(alignment.userland(target), glob) for glob in one.targets)]
     return AccessTable(clobbers=read.clobbers, accesses=mine)
 
 
@@ -137,21 +139,65 @@ class Performed(Noun, frozen=True):
     reports: dict[str, list[Reported]]
 
 
-def perform_all(program: Path, runner: Runner, fault_log: Path, triple: str) -> Performed:
-    """Run `canary all`. Raises InfrastructureError when it did not get to the end of its table."""
-    result = process.run(
-        runner.command(program, ["all"], fault_log), deadline_seconds=RUN_SECONDS * max(1.0, runner.target.slowdown / 3)
-    )
+class Performance(Noun, frozen=True):
+    """What a run of the canary program came to, wherever it ran."""
+
+    code: int
+    """Exit status; negative for a signal."""
+    expired: bool
+    text: str
+
+
+Perform = Callable[[Sequence[str]], Performance]
+"""Runs the canary program with arguments."""
+
+
+def emulated(program: Path, runner: Runner, fault_log: Path | None = None) -> Perform:
+    """The program under the user-mode emulator, or natively."""
+
+    def perform(arguments: Sequence[str]) -> Performance:
+        result = process.run(
+            runner.command(program, arguments, fault_log),
+            deadline_seconds=RUN_SECONDS * max(1.0, runner.target.slowdown / 3),
+        )
+        return Performance(code=result.code, expired=result.expired, text=result.text)
+
+    return perform
+
+
+def on_machine(program: Path, machine: Machine, slowdown: float) -> Perform:
+    """The program on a real kernel. `program` is where it lies in the guest."""
+
+    def perform(arguments: Sequence[str]) -> Performance:
+        ran = machine.run([str(program), *arguments], deadline_seconds=RUN_SECONDS * slowdown, traced=False)
+        code = 0 if ran.end is None else -ran.end.number if ran.end.how == "signal" else ran.end.number
+        return Performance(code=code, expired=ran.end is None, text=ran.output.decode("utf-8", "replace"))
+
+    return perform
+
+
+def perform_all(perform: Perform, target: Target) -> dict[str, list[str]]:
+    """Run `canary all`: access -> its outcome at every offset.
+
+    Raises InfrastructureError when it did not get to the end of its table.
+    """
+    result = perform(["all"])
     outcomes: dict[str, list[str]] = {}
     for line in result.text.splitlines():
         name, _, rest = line.partition(" ")
         outcomes.setdefault(name, []).append(rest.partition(" ")[2])
-    expected = {access.name for access in table(runner.target).accesses}
+    expected = {access.name for access in table(target).accesses}
     complete = outcomes.keys() == expected and all(len(found) == len(OFFSETS) for found in outcomes.values())
     if result.code != 0 or not complete:
         how = "did not end" if result.expired else f"ended with status {result.code}"
         lines = result.text.strip().splitlines() or ["no output"]
-        raise InfrastructureError(f"the canary program {how} on {runner.target.name}", because=lines[-1])
+        raise InfrastructureError(f"the canary program {how} on {target.name}", because=lines[-1])
+    return outcomes
+
+
+def performed(program: Path, runner: Runner, fault_log: Path, triple: str) -> Performed:
+    """`canary all` under the user-mode emulator, with what it reported."""
+    outcomes = perform_all(emulated(program, runner, fault_log), runner.target)
     return Performed(outcomes=outcomes, reports=_reports(program, fault_log, triple) if runner.policy.report else {})
 
 
@@ -195,10 +241,6 @@ def disagreements(case: CanaryCase, performed: Performed, runner: Runner) -> lis
     return wrong
 
 
-def dies(program: Path, runner: Runner, access: PlannedAccess, offset: int) -> bool:
+def dies(perform: Perform, access: PlannedAccess, offset: int) -> bool:
     """Whether an access on its own, with nothing in its way, ends the process by SIGBUS."""
-    result = process.run(
-        runner.command(program, [access.name, str(offset)]),
-        deadline_seconds=RUN_SECONDS * max(1.0, runner.target.slowdown / 3),
-    )
-    return result.code == -signal.SIGBUS
+    return perform([access.name, str(offset)]).code == -signal.SIGBUS

@@ -7,9 +7,10 @@ from typing import Literal
 
 from harness import codec
 from harness.emulator import Runner  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.machine_guest import PreparedMachine  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.model import Build, Noun
 
-Tier = Literal["quick", "full", "thorough"]
+Tier = Literal["quick", "full", "thorough", "kernel"]
 
 
 class CellSpec(Noun, frozen=True):
@@ -29,6 +30,8 @@ class CellSpec(Noun, frozen=True):
     tier: Tier
     detector_canary: Path | None = None
     """None where the target has no detector."""
+    machine: PreparedMachine | None = None
+    """Of the kernel tier: the emulated computer."""
 
 
 def write_cell(path: Path, cell: CellSpec) -> None:

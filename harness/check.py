@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, doctor, events, known, process, source
+from harness import alignment, canary, doctor, events, initramfs, known, process, source
 from harness.build import Builder, BuildFailedError
 from harness.cell import CellSpec, Tier, write_cell
 from harness.detector_canary import compile_detector_canary
@@ -24,17 +24,22 @@ from harness.errors import ExitCode, UsageError
 from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
 from harness.judge import CellVerdict, Judgement, judge
+from harness.kernel import Kernels
 from harness.load import ROOT, select
+from harness.machine import snapshot
+from harness.machine_guest import CANARY, SERVER, PreparedMachine
 from harness.model import Finding, Noun, Verdict
 from harness.plan import Plan, make_plan
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from harness.console import Progress
     from harness.load import Catalog
     from harness.model import Build, Server, SourceTree, Target
     from harness.store import Store
 
-CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0}
+CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}
 """Deadline of a cell, by tier: a target that faults for ever is ended, not waited for."""
 
 
@@ -63,6 +68,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     runner: Runner
     build: Build | None
     problem: str = ""
+    machine: PreparedMachine | None = None
 
 
 class Check:
@@ -106,15 +112,26 @@ class Check:
             tools = self.catalog.toolchain_of(target)
             policy = alignment.policy_for(self.catalog.policies, self.request.policy, target)
             runner = emulators.runner(target, tools, policy, programs)
+            built_for = self.catalog.targets[alignment.userland(target)]
             try:
-                build = self.builder.build(tree, target, tools, self.request.optimisation)
+                build = self.builder.build(tree, built_for, tools, self.request.optimisation)
             except BuildFailedError as error:
                 self.progress.say(str(error))
                 return Prepared(target=target, runner=runner, build=None, problem=f"{error.what}: {error.because}")
-            return Prepared(target=target, runner=runner, build=build)
+            return Prepared(target=target, runner=runner, build=build, machine=self._machine(target, runner, build))
 
         with ThreadPoolExecutor(self.request.jobs) as pool:
             return {one.target.name: one for one in pool.map(prepare, targets)}
+
+    def _machine(self, target: Target, runner: Runner, build: Build) -> PreparedMachine | None:
+        """The emulated computer of a target of the kernel tier: kernel, root file system, and its state after boot."""
+        if target.emulator.kind != "system":
+            return None
+        tools = self.catalog.toolchain_of(target)
+        programs = {SERVER: build.server_binary, CANARY: canary.compile_canary(self.store, target, tools)}
+        return prepare_machine(
+            self.catalog, self.store, self.fetcher, self.progress, target, programs, mode=runner.policy.mode
+        )
 
     def _oracle(self, tree: SourceTree) -> Build | None:
         native = self.catalog.targets["native"]
@@ -157,9 +174,11 @@ class Check:
             detector_canary=None if needs_server else compile_detector_canary(self.store, prepared.target, tools),
             seed=self.request.seed,
             tier=self.request.tier,
+            machine=prepared.machine,
         )
         record = self._run_spec(spec)
-        if needs_server and not alignment.is_audit(self.request.policy) and _died_misaligned(folder):
+        can_audit = prepared.target.emulator.kind == "user" and not alignment.is_audit(self.request.policy)
+        if needs_server and can_audit and _died_misaligned(folder):
             audit = self._run_spec(self._audit_of(spec))
             record = msgspec.structs.replace(record, audit=audit.problem or "done")
         return record
@@ -243,6 +262,34 @@ def _cell_problem(result: process.Result) -> str:
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return re.sub(r"^=+ | =+$", "", lines[-1]) if lines else "no output"
+
+
+def prepare_machine(
+    catalog: Catalog,
+    store: Store,
+    fetcher: Fetcher,
+    progress: Progress,
+    target: Target,
+    programs: Mapping[str, Path],
+    *,
+    mode: int | None,
+) -> PreparedMachine:
+    """Kernel and root file system with programs (guest path -> file), and a saved state to go on from.
+
+    Raises InfrastructureError when something of it cannot be made.
+    """
+    spec = catalog.kernels[target.emulator.machine]
+    kernel_tools = catalog.toolchains[spec.toolchain]
+    kernel = Kernels(store, fetcher, progress).build(spec, kernel_tools)
+    places = initramfs.with_libraries(programs, catalog.toolchain_of(target))
+    archive = initramfs.assemble(
+        store, initramfs.compile_init(store, kernel_tools), places, memory_bytes=spec.machine.memory_mib << 20
+    )
+    state = None
+    if spec.machine.snapshots:
+        with progress.stage("boot", f"booting {spec.name} once"), tempfile.TemporaryDirectory(prefix="plumb-") as short:
+            state = snapshot(store, kernel, archive, sockets=Path(short))
+    return PreparedMachine(kernel=kernel, initramfs=archive, snapshot=state, mode=mode if alignment.has_switch(target) else None)
 
 
 def known_server(catalog: Catalog, name: str) -> Server | Path:

@@ -197,7 +197,7 @@ _RUN_OPTIONS = [
     _suite,
     click.option(
         "--tier",
-        type=click.Choice(["quick", "full", "thorough"]),
+        type=click.Choice(["quick", "full", "thorough", "kernel"]),
         default="quick",
         show_default=True,
         help="How much to run.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from harness import process, toolchain
 from harness.emulator import QEMU_FOLDER, Qemu
 from harness.errors import InfrastructureError
+from harness.kernel import needed_packages as kernel_packages
 from harness.load import read_toml
 from harness.model import Noun
 
@@ -39,6 +40,10 @@ def needed_packages(catalog: Catalog, targets: Sequence[str], *, emulator: str) 
     if any(catalog.targets[name].emulator.kind == "user" for name in targets):
         qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
         packages.update(qemu.packages if emulator == "pinned" else ["qemu-user-static"])
+    for name in targets:
+        if machine := catalog.targets[name].emulator.machine:
+            spec = catalog.kernels[machine]
+            packages.update([*kernel_packages(spec), *catalog.toolchains[spec.toolchain].packages])
     return sorted(packages)
 
 

@@ -122,6 +122,9 @@ class Emulators:
     def runner(self, target: Target, toolchain: Toolchain, policy: Policy, programs: dict[str, Path]) -> Runner:
         """How to run a target's programs under a policy. Makes the guest's root folder of links if it is not there."""
         spec = target.emulator
+        if spec.kind == "system":
+            # What runs in a machine is started by the machine's own init.
+            return Runner(target=target, policy=policy, program=None, options=[], records_faults=False, environment={})
         if spec.kind == "native":
             prefix = detector.PREFIXES[spec.detector]
             return Runner(

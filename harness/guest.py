@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
-import socket
 import tempfile
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from harness import events, process
 from harness.detector import reports
-from harness.transcript import Recorder
+from harness.transcript import Recorder, connect
 
 if TYPE_CHECKING:
     import subprocess
@@ -26,11 +25,13 @@ if TYPE_CHECKING:
     from harness.emulator import Runner
     from harness.events import End
     from harness.model import Build
+    from harness.transcript import Address
 
 START_SECONDS = 10.0
 STOP_SECONDS = 2.0
 REPLY_SECONDS = 5.0
 POLL_SECONDS = 0.02
+PING_SECONDS = 1.0
 
 
 class StartError(Exception):
@@ -94,6 +95,11 @@ class Guest:
         return self._socket_folder / "s"
 
     @property
+    def upstream(self) -> Address:
+        """Where the server itself listens, behind the proxy."""
+        return self.socket_path
+
+    @property
     def endpoint(self) -> tuple[str, int]:
         """Where clients connect: the recording proxy on loopback."""
         assert self.recorder is not None
@@ -112,18 +118,31 @@ class Guest:
 
     def __exit__(self, *_: object) -> None:
         """Stop it if it still runs, classify its end, leave nothing behind."""
-        if self._process is not None:
+        if self.started():
             if self.alive():
                 self.end = "stopped"
-            process.kill_group(self._process, grace_seconds=STOP_SECONDS)
+            self.kill(grace_seconds=STOP_SECONDS)
         if self.recorder is not None:
             self.recorder.close()
         shutil.rmtree(self._socket_folder, ignore_errors=True)
 
+    def started(self) -> bool:
+        """Whether there is, or was, a server process."""
+        return self._process is not None
+
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def kill(self, *, grace_seconds: float = 0.0) -> None:
+        """End it and all that it started."""
+        assert self._process is not None
+        process.kill_group(self._process, grace_seconds=grace_seconds)
+
     def alive(self) -> bool:
         """True while it runs; when it has ended, `end` and `detail` say how."""
-        assert self._process is not None
-        code = self._process.poll()
+        code = self.poll()
         if code is None:
             return True
         if self.end is None:
@@ -141,8 +160,7 @@ class Guest:
         """Mark it as hanging, and kill it."""
         if self.alive():
             self.end, self.detail = "hang", f"no reply within {self.deadline_seconds:.0f} s"
-            assert self._process is not None
-            process.kill_group(self._process)
+            self.kill()
 
     def faults(self) -> int:
         """How many faults the emulator has recorded so far."""
@@ -168,22 +186,27 @@ class Guest:
             stream.seek(since)
             return reports(stream.read(), self.runner.target.emulator.detector)
 
-    def _start(self) -> None:
-        command = self.runner.command(self.build.server_binary, self._arguments(), self.fault_log)
+    def launch(self) -> None:
+        """Start the server process."""
+        command = self.runner.command(self.build.server_binary, self.arguments(), self.fault_log)
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with self.log.open("wb") as log:
             self._process = process.start(command, output=log, folder=self.folder, environment=environment)
+
+    def _start(self) -> None:
+        self.launch()
         deadline = time.monotonic() + START_SECONDS * max(1.0, self.runner.target.slowdown / 3)
-        while not _answers_ping(self.socket_path):
+        while not _answers_ping(self.upstream):
             if not self.alive():
                 raise StartError("start-failed", f"{self.detail}; {self.log_tail(1)}")
             if time.monotonic() > deadline:
                 self.end, self.detail = "hang", "no PONG before the deadline"
                 raise StartError("hang", self.detail)
             time.sleep(POLL_SECONDS)
-        self.recorder = Recorder(self.socket_path)
+        self.recorder = Recorder(self.upstream)
 
-    def _arguments(self) -> list[str]:
+    def arguments(self) -> list[str]:
+        """The server's command line behind its own name."""
         arguments = ["--port", "0", "--unixsocket", str(self.socket_path), "--save", "", "--dir", str(self.folder)]
         if self.runner.target.machine == "aarch64" and self.version >= (6, 2):
             # The kernel bug that the self test looks for is the host's affair, and the emulator makes it misread.
@@ -200,12 +223,10 @@ def describe_exit(code: int) -> tuple[End, str]:
     return "exit", f"exit status {code}"
 
 
-def _answers_ping(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(1.0)
-        try:
-            client.connect(str(path))
+def _answers_ping(address: Address) -> bool:
+    try:
+        with connect(address, deadline_seconds=PING_SECONDS) as client:
             client.sendall(b"*1\r\n$4\r\nPING\r\n")
             return client.recv(64).startswith(b"+PONG")
-        except OSError:
-            return False
+    except OSError:
+        return False

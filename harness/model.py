@@ -42,9 +42,11 @@ Detector = Literal["", "ubsan", "asan", "valgrind"]
 class EmulatorSpec(Noun, frozen=True):
     """What runs a target's programs."""
 
-    kind: Literal["user", "native"]
+    kind: Literal["user", "native", "system"]
     qemu: str = ""
-    """QEMU's name of the user-mode emulator: `arm` for qemu-arm."""
+    """QEMU's name of the user-mode emulator that runs the same programs: `arm` for qemu-arm."""
+    machine: str = ""
+    """Of a system: which of toolchains/kernels/*.toml, the emulated computer and its kernel."""
     cpu: str = ""
     """QEMU's name of the CPU model; empty for the emulator's default."""
     detector: Detector = ""
@@ -96,6 +98,8 @@ class Policy(Noun, frozen=True):
     """Compilers are taken to split wider plain accesses into units of so many bytes (Solaris' -xmemalign)."""
     report: bool = False
     """Every forbidden access is logged, whatever becomes of it."""
+    mode: int | None = None
+    """What /proc/cpu/alignment is set to for it, on a real 32-bit ARM kernel; None: no mode of that file is this."""
     becomes: dict[str, str] = msgspec.field(default_factory=dict)
     """Target -> the policy that its kernel silently uses instead."""
 
@@ -142,6 +146,8 @@ class Target(Noun, frozen=True):
     slowdown: float
     """How many times slower than the host; every deadline is multiplied by it."""
     emulator: EmulatorSpec
+    userland: str = ""
+    """Of a system: the target whose builds it runs; empty for a target's own."""
 
 
 class Toolchain(Noun, frozen=True):

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import detector_canary, events
-from harness.canary import cases
+from harness.canary import cases, emulated, on_machine
 from harness.cell import CellSpec, read_cell
 from harness.emulator import Runner
 from harness.guest import Guest, StartError
 from harness.load import Catalog
+from harness.machine_guest import CANARY, Host, MachineGuest
 from harness.tclsuite import TclFile
 from harness.transcript import save, unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from harness.canary import Perform
     from harness.model import Build
 
 _CELL = pytest.StashKey["CellRun"]()
@@ -36,6 +38,7 @@ class CellRun:
         self.events = cell.folder / "events.jsonl"
         self._guest: Guest | None = None
         self._oracle: Guest | None = None
+        self._host = Host(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
         self._started = 0
         self._failure: StartError | None = None
         self.test = ""
@@ -79,7 +82,16 @@ class CellRun:
             self._oracle = self._new(self.cell.oracle, runner, "oracle").__enter__()
         return self._oracle
 
+    def perform(self) -> Perform:
+        """How the canary program is run: on the cell's machine, or under its emulator."""
+        assert self.cell.canary is not None
+        if self._host is None:
+            return emulated(self.cell.canary, self.cell.runner)
+        return on_machine(Path(CANARY), self._host.machine(), self.cell.runner.target.slowdown)
+
     def _new(self, build: Build, runner: Runner, name: str) -> Guest:
+        if self._host is not None and runner.target.emulator.kind == "system":
+            return MachineGuest(build, runner, self.cell.folder / name, host=self._host, version=self.cell.version)
         return Guest(build, runner, self.cell.folder / name, sockets=self.cell.sockets, version=self.cell.version)
 
     def begin(self, name: str) -> None:
@@ -156,6 +168,8 @@ class CellRun:
         self.retire()
         if self._oracle is not None:
             self._oracle.__exit__()
+        if self._host is not None:
+            self._host.close()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -254,6 +268,12 @@ def guest(request: pytest.FixtureRequest) -> Guest:
 def oracle(request: pytest.FixtureRequest) -> Guest:
     """A live native server of the same source."""
     return _cell_run(request).oracle()
+
+
+@pytest.fixture(scope="session")
+def perform(request: pytest.FixtureRequest) -> Perform:
+    """Runs the canary program where the cell's target is."""
+    return _cell_run(request).perform()
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,7 @@ def replay(
             frames = table.backtrace(fault, target.emulator.qemu)
             functions.add(frames[0].function)
             what = signal.Signals(fault.signal).name if fault.signal else "access"
-            access = symbols.access_of(fault) if events.is_misaligned(fault) else ""
+            access = symbols.access_of(fault, target.emulator.qemu) if events.is_misaligned(fault) else ""
             lines.append(f"{what}: {instruction}  {access}".rstrip())
             lines += _stack(frames)
         reported = guest.reports(0)

@@ -140,7 +140,7 @@ def _from_fault(
     kind = "alignment" if misaligned else name.lower()
     if in_handler:
         kind = f"crash-handler-{name.lower()}"
-    access = symbols.access_of(fault) if misaligned else None
+    access = symbols.access_of(fault, machine) if misaligned else None
     function = frames[0].function
     direction = access.direction if access else ""
     title = f"misaligned {direction} in {function}" if misaligned else f"{name} in {function}"

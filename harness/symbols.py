@@ -9,14 +9,14 @@ import re
 import shutil
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import capstone
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from harness import process, unwind
-from harness.model import Access, Frame
+from harness.model import Access, AccessClass, Frame
 
 if TYPE_CHECKING:
     from harness.events import Fault, MapRecord
@@ -72,14 +72,61 @@ def _sparc_register(number: int) -> str:
     return f"%{'goli'[number >> 3 & 3]}{number & 7}"
 
 
-def access_of(fault: Fault) -> Access:
-    """Direction, class, size and misalignment of what the instruction tried, as the emulator has it."""
-    return Access(
-        direction=fault.access,
-        access_class=fault.access_class,
-        size_bytes=fault.access_bytes,
-        modulo=fault.address % (fault.access_bytes or 16),
-    )
+def access_of(fault: Fault, machine: str = "") -> Access:
+    """Direction, class, size and misalignment of what the instruction tried.
+
+    The user-mode emulator records them; a kernel does not, and then the instruction tells, on what `machine` names.
+    """
+    direction, kind, size = fault.access, fault.access_class, fault.access_bytes
+    if not kind and machine:
+        direction, kind, size = classify(disassemble(fault, machine), machine)
+    return Access(direction=direction, access_class=kind, size_bytes=size, modulo=fault.address % (size or 16))
+
+
+_Classified = tuple[Literal["load", "store", ""], AccessClass | Literal[""], int]
+_CONDITION = r"(eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|al)?"
+# Whole instruction -> class and size of the unit whose alignment counts; as plumbline.c classifies their bits.
+_CLASSES: dict[str, list[tuple[str, AccessClass, int]]] = {
+    "arm": [
+        (rf"(ldr|str)s?h{_CONDITION}t?\b.*", "half", 2),
+        (rf"(ldr|str)d{_CONDITION}\b.*", "dword", 8),
+        (rf"(ldm|stm)(ia|ib|da|db|fd|ea|fa|ed)?{_CONDITION}\b.*|(push|pop){_CONDITION}\b.*", "multi", 4),
+        (rf"(vldr|vstr){_CONDITION}(\.\d+)? d.*", "vfp", 8),
+        (r"(vldr|vstr|vldm|vstm|vpush|vpop)\w*\b.*", "vfp", 4),
+        (r"v(ld|st)[1-4].*", "neon", 8),
+        (rf"(ld|st)rexh{_CONDITION}\b.*", "exclusive", 2),
+        (rf"(ld|st)rexd{_CONDITION}\b.*", "exclusive", 8),
+        (rf"(ld|st)rex{_CONDITION}\b.*", "exclusive", 4),
+        (rf"swp{_CONDITION}\b.*", "swap", 4),
+        (rf"(ldr|str){_CONDITION}t?\b.*", "word", 4),
+    ],
+    "aarch64": [
+        (r"(ldxr|stxr|ldaxr|stlxr)\b.*[wx]\d+.*", "exclusive", 0),
+        (r"(ldar|stlr|ldapr)h\b.*", "acquire", 2),
+        (r"(ldar|stlr|ldapr)\b.*", "acquire", 0),
+        (r"(cas|swp|ldadd|ldset|ldclr|ldeor)\w*\b.*", "cas", 0),
+    ],
+    "sparc": [
+        (r"(ld|st) .*%f\d.*", "float", 4),
+        (r"(ldd|std) .*%f\d.*", "double", 8),
+        (r"(ldsh|lduh|sth)a?\b.*", "half", 2),
+        (r"(ldx|stx|ldd|std)a?\b.*", "dword", 8),
+        (r"casxa?\b.*", "cas", 8),
+        (r"casa?\b.*", "cas", 4),
+        (r"swapa?\b.*", "swap", 4),
+        (r"(ldsw|lduw|ld|st)a?\b.*", "word", 4),
+    ],
+}
+
+
+def classify(instruction: str, machine: str) -> _Classified:
+    """Direction, class and unit in bytes of an access, from its instruction as text; empty where that is not known."""
+    for pattern, kind, size in _CLASSES.get("sparc" if machine.startswith("sparc") else machine, []):
+        if re.fullmatch(pattern, instruction):
+            stores = re.match(r"(st|vst|push|vpush|swp|swap|cas)", instruction)
+            width = re.search(r"\b([wx])\d+", instruction)
+            return "store" if stores else "load", kind, size or (8 if width and width[1] == "x" else 4)
+    return "", "", 0
 
 
 class Symbols:

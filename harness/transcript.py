@@ -1,7 +1,7 @@
 """The recording proxy: every client of a guest, in whatever language, is recorded without its knowing.
 
-It listens on loopback at a port of the kernel's choice and forwards, byte for byte and chunk for chunk, to the guest's
-Unix socket. What it recorded can be read as requests, saved, and sent again.
+It listens on loopback at a port of the kernel's choice and forwards, byte for byte and chunk for chunk, to the guest.
+What it recorded can be read as requests, saved, and sent again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import socket
 import threading
 import time
-from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
+from pathlib import Path
 from typing import Literal
 
 import hiredis
@@ -39,11 +39,31 @@ class Chunk(Noun, frozen=True):
         return base64.b64decode(self.data)
 
 
+Address = Path | tuple[str, int]
+"""Where a server listens: a Unix socket, or a port on loopback that leads into a machine."""
+
+
+def connect(address: Address, *, deadline_seconds: float | None = None) -> socket.socket:
+    """A connection to a server. Raises OSError."""
+    if isinstance(address, tuple):
+        connection = socket.create_connection(address, timeout=deadline_seconds)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(deadline_seconds)
+    try:
+        connection.connect(str(address))
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
 class Recorder:
     """A proxy in front of one guest, until it is closed."""
 
-    def __init__(self, guest_socket: Path) -> None:
-        self._guest_socket = guest_socket
+    def __init__(self, upstream: Address) -> None:
+        self._upstream = upstream
         self._lock = threading.Lock()
         self._chunks: list[Chunk] = []
         self._connections = 0
@@ -80,13 +100,11 @@ class Recorder:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            guest = socket.socket(socket.AF_UNIX)
             try:
-                guest.connect(str(self._guest_socket))
+                guest = connect(self._upstream)
             except OSError:
                 # The guest is gone: the client sees its connection closed, as it would without a proxy.
                 client.close()
-                guest.close()
                 continue
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:

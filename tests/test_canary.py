@@ -127,19 +127,19 @@ def test_a_report_that_nothing_calls_for_is_told() -> None:
 def test_a_program_that_does_not_get_to_its_end_is_no_canary(tmp_path: Path, body: str, because: str) -> None:
     program = fakes.write(tmp_path / "canary", f"#!/bin/sh\n{body}\n", mode=0o755)
     with pytest.raises(InfrastructureError, match=because):
-        canary.perform_all(program, runner_of(CATALOG.targets["armv5"]), tmp_path / "log", "fake")
+        canary.performed(program, runner_of(CATALOG.targets["armv5"]), tmp_path / "log", "fake")
 
 
 def test_only_sigbus_is_the_death_that_is_asked_for(tmp_path: Path) -> None:
     access = case("ldr").access
     for body, expected in (("kill -BUS $$", True), ("kill -SEGV $$", False), ("exit 0", False)):
         program = fakes.write(tmp_path / "canary", f"#!/bin/sh\n{body}\n", mode=0o755)
-        assert canary.dies(program, runner_of(CATALOG.targets["armv5"]), access, 1) is expected
+        assert canary.dies(canary.emulated(program, runner_of(CATALOG.targets["armv5"])), access, 1) is expected
 
 
 def test_the_program_is_told_access_and_offset(tmp_path: Path) -> None:
     program = fakes.write(tmp_path / "canary", '#!/bin/sh\n[ "$1 $2" = "ldr 3" ] && kill -BUS $$\n', mode=0o755)
-    assert canary.dies(program, runner_of(CATALOG.targets["armv5"]), case("ldr").access, 3)
+    assert canary.dies(canary.emulated(program, runner_of(CATALOG.targets["armv5"])), case("ldr").access, 3)
 
 
 def test_an_emulators_command_line_is_pure() -> None:

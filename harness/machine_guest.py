@@ -1,0 +1,184 @@
+"""A guest of the kernel tier: a server running on a real kernel, inside an emulated machine.
+
+To tests it is a guest like any other. The machine outlives its servers: one boot serves a cell, until it is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
+from typing import TYPE_CHECKING
+
+from harness.channel import ChannelError
+from harness.errors import InfrastructureError
+from harness.guest import POLL_SECONDS, Guest
+from harness.initramfs import Initramfs  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.kernel import Kernel  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.machine import Machine
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.emulator import Runner
+    from harness.model import Build
+    from harness.transcript import Address
+
+SERVER = "/srv/server"
+CANARY = "/srv/canary"
+"""Where programs lie in the guest."""
+PORT = 6379
+KILL_SECONDS = 10.0
+
+
+class PreparedMachine(Noun, frozen=True):
+    """A machine that can be started."""
+
+    kernel: Kernel
+    initramfs: Initramfs
+    snapshot: Path | None
+    """Its state after booting, where it can be resumed from that."""
+    mode: int | None
+    """What /proc/cpu/alignment is set to; None where there is none."""
+
+
+class Host:
+    """The machine of a cell: started when it is first asked for, and again if it is gone."""
+
+    def __init__(self, prepared: PreparedMachine, folder: Path, *, sockets: Path) -> None:
+        self.prepared = prepared
+        self.folder = folder
+        self.sockets = sockets
+        self._machine: Machine | None = None
+        self._started = 0
+
+    def machine(self) -> Machine:
+        """A machine that runs, with its alignment mode set. Raises InfrastructureError when it does not come up."""
+        if self._machine is not None and self._machine.alive():
+            return self._machine
+        self.close()
+        self._started += 1
+        made = Machine(
+            self.prepared.kernel,
+            self.prepared.initramfs,
+            self.folder / f"machine-{self._started}",
+            sockets=self.sockets,
+            ports=(PORT,),
+            snapshot=self.prepared.snapshot,
+        )
+        self._machine = made.__enter__()
+        if self.prepared.mode is not None:
+            made.set_alignment(self.prepared.mode)
+        return made
+
+    def close(self) -> None:
+        """Switch it off."""
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            machine.__exit__()
+
+
+class MachineGuest(Guest):
+    """One server in a machine. `folder` gets its log and its faults when it has ended."""
+
+    def __init__(
+        self,
+        build: Build,
+        runner: Runner,
+        folder: Path,
+        *,
+        host: Host,
+        version: tuple[int, ...],
+        options: Sequence[str] = (),
+    ) -> None:
+        super().__init__(build, runner, folder, sockets=host.sockets, version=version, options=options)
+        self.host = host
+        self.counters: list[str] = []
+        self._machine: Machine | None = None
+        self._pid = 0
+
+    @property
+    def pid(self) -> int:
+        """The server's number in its machine."""
+        return self._pid
+
+    @property
+    def upstream(self) -> Address:
+        """The forwarded port on loopback."""
+        assert self._machine is not None
+        return self._machine.endpoint(PORT)
+
+    def started(self) -> bool:
+        """Whether there is, or was, a server process."""
+        return self._pid != 0
+
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs.
+
+        Raises InfrastructureError when the machine does not answer: then nothing is known of the server.
+        """
+        assert self._machine is not None
+        try:
+            end = self._machine.end(self._pid)
+        except ChannelError as error:
+            raise InfrastructureError(
+                "the machine does not answer any more",
+                where=str(self._machine.folder),
+                because=str(error),
+                log=str(self._machine.console),
+                remedy="read its console log",
+            ) from error
+        if end is None:
+            return None
+        self._fetch_log()
+        return -end.number if end.how == "signal" else end.number
+
+    def kill(self, *, grace_seconds: float = 0.0) -> None:
+        """End the server; the machine goes on."""
+        assert self._machine is not None
+        deadline = time.monotonic() + KILL_SECONDS + grace_seconds
+        with contextlib.suppress(ChannelError, InfrastructureError):
+            self._machine.kill(self._pid)
+            while self.poll() is None and time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS)
+
+    def launch(self) -> None:
+        """Start the server in the machine, traced."""
+        machine = self.host.machine()
+        self._machine = machine
+        machine.fault_log = self.fault_log
+        self._pid = machine.start([SERVER, *self.arguments()], output=self._inside)
+
+    def arguments(self) -> list[str]:
+        """Its command line. It listens everywhere inside the machine; only loopback leads into that."""
+        arguments = ["--port", str(PORT), "--bind", "0.0.0.0", "--save", "", "--dir", "/tmp"]  # noqa: S104, S108
+        if self.version >= (3, 2):
+            arguments += ["--protected-mode", "no"]
+        return arguments + self.options
+
+    def faults(self) -> int:
+        """How many faults have been recorded so far; what the machine has sent by now is among them."""
+        if self._machine is not None:
+            with contextlib.suppress(ChannelError):
+                self._machine.request("ping")
+        return super().faults()
+
+    def log_tail(self, lines: int = 5) -> str:
+        """The last lines of the server's log."""
+        self._fetch_log()
+        return super().log_tail(lines)
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the server, keep its log."""
+        super().__exit__()
+        self._fetch_log()
+
+    @property
+    def _inside(self) -> str:
+        return f"/run/{self.name}.log"
+
+    def _fetch_log(self) -> None:
+        if self._machine is not None and self._pid:
+            with contextlib.suppress(ChannelError, InfrastructureError):
+                self.log.write_bytes(self._machine.read(self._inside))
