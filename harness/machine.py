@@ -7,6 +7,7 @@ record of every fault of a traced program, as the user tier's emulator writes th
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import signal
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from harness.kernel import Kernel
     from harness.store import Store
 
-BOOT_SECONDS = 120.0
+BOOT_SECONDS = 60.0
 """Until init is ready: some 30 times what it takes on an idle machine."""
 SOCKET_SECONDS = 30.0
 REQUEST_SECONDS = 30.0
@@ -280,7 +281,18 @@ class Machine:
         assert self._qmp is not None
         assert self._channel is not None
         self._qmp.execute("cont")
-        self._channel.wait_for(lambda: self._ready, "boot", deadline_seconds=BOOT_SECONDS)
+        deadline = time.monotonic() + BOOT_SECONDS
+        while not self._ready:
+            # Not every machine can be reset, so that a panic may leave it standing.
+            if self._panicked() or time.monotonic() > deadline:
+                raise ChannelError(f"boot: not ready within {BOOT_SECONDS:.0f} s")
+            with contextlib.suppress(ChannelError):
+                self._channel.wait_for(lambda: self._ready, "boot", deadline_seconds=0.2)
+            if not self.alive():
+                raise ChannelError("boot: the emulator has ended")
+
+    def _panicked(self) -> str:
+        return next((line for line in _lines(self.console) if "Kernel panic" in line), "")
 
     def _go_on(self) -> None:
         assert self._qmp is not None
@@ -310,9 +322,8 @@ class Machine:
     def _problem(self, detail: str) -> InfrastructureError:
         """What went wrong, with what the machine said last."""
         said = [line for path in (self.emulator_log, self.console) for line in _lines(path)[-8:]]
-        panic = next((line for line in _lines(self.console) if "Kernel panic" in line), "")
         code = None if self._process is None else self._process.poll()
-        what = "its kernel panicked" if panic else detail
+        what = "its kernel panicked" if self._panicked() else detail
         return InfrastructureError(
             f"the machine {self.kernel.spec.name} failed: {what}",
             where=str(self.folder),

@@ -177,7 +177,7 @@ class MachineSpec(Noun, frozen=True):
     console: str
     """What the kernel calls the line that it writes to."""
     control: str
-    """The control channel's device in the guest."""
+    """The control channel's device in the guest; a pattern (glob(7)) where its number is not known beforehand."""
     append: list[str]
     """More words for the kernel's command line."""
     snapshots: bool

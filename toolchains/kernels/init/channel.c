@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,19 +25,24 @@ static size_t filled;
 static size_t consumed; /* by the request that was handed out last */
 static char displaced;  /* what stood where that request's payload got its NUL */
 
-void open_channel(const char *path)
+void open_channel(const char *pattern)
 {
     struct termios settings;
 
     /* Drivers find their devices while init starts already. */
     for (int i = 0; channel < 0 && i < OPEN_ATTEMPTS; i++) {
-        channel = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
+        glob_t found;
+
+        if (glob(pattern, 0, NULL, &found) == 0) {
+            channel = open(found.gl_pathv[0], O_RDWR | O_NOCTTY | O_CLOEXEC);
+            globfree(&found);
+        }
         if (channel < 0) {
             usleep(OPEN_PAUSE_MICROSECONDS);
         }
     }
     if (channel < 0) {
-        complain(path);
+        complain(pattern);
         return;
     }
     if (tcgetattr(channel, &settings) == 0) {

@@ -18,8 +18,8 @@ struct request {
     char *payload; /* `length` bytes, and a NUL after them */
 };
 
-/* Wait for the channel's device and open it. */
-void open_channel(const char *path);
+/* Wait for the channel's device and open it. A pattern, because a virtio port's name tells in which order drivers came. */
+void open_channel(const char *pattern);
 int channel_descriptor(void);
 /* Take in what has arrived; false when the host is not connected. */
 bool receive(void);
