@@ -287,7 +287,7 @@ def prepare_machine(
     )
     state = None
     if spec.machine.snapshots:
-        with progress.stage("boot", f"booting {spec.name} once"), tempfile.TemporaryDirectory(prefix="plumb-") as short:
+        with progress.stage("boot", f"booting {spec.name}"), tempfile.TemporaryDirectory(prefix="plumb-") as short:
             state = snapshot(store, kernel, archive, sockets=Path(short))
     return PreparedMachine(kernel=kernel, initramfs=archive, snapshot=state, mode=mode if alignment.has_switch(target) else None)
 

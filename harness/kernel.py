@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from harness import process, toolchain
 from harness.errors import InfrastructureError, UsageError
 from harness.load import ROOT, read_toml
-from harness.model import Noun, Place
+from harness.model import KernelSpec, Noun, Place
 from harness.store import key_of, sha256_of
 
 if TYPE_CHECKING:
     from harness.console import Progress
     from harness.fetch import Fetcher
-    from harness.model import KernelSpec, Toolchain
+    from harness.model import Toolchain
     from harness.store import Store
 
 KERNELS_FOLDER = ROOT / "toolchains" / "kernels"
