@@ -289,7 +289,9 @@ def prepare_machine(
     if spec.machine.snapshots:
         with progress.stage("boot", f"booting {spec.name}"), tempfile.TemporaryDirectory(prefix="plumb-") as short:
             state = snapshot(store, kernel, archive, sockets=Path(short))
-    return PreparedMachine(kernel=kernel, initramfs=archive, snapshot=state, mode=mode if alignment.has_switch(target) else None)
+    return PreparedMachine(
+        kernel=kernel, initramfs=archive, snapshot=state, mode=mode if alignment.has_switch(target) else None
+    )
 
 
 def known_server(catalog: Catalog, name: str) -> Server | Path:

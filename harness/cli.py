@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from harness import agree as agreeing
 from harness import alignment, codec, process
 from harness import bench as benchmarking
 from harness import check as checking
@@ -355,6 +356,43 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     else:
         click.echo(benchmarking.text_of(costs))
     return ExitCode.PASS
+
+
+@plumb.command()
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    default=("kernel",),
+    show_default=True,
+    help="Target of the kernel tier, glob or group; repeat for more.",
+)
+@_offline
+@_install
+@_json
+def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool) -> ExitCode:
+    """Compare the user tier with real kernels: every access, offset and mode. Exit 1: a difference nobody explains."""
+    catalog, progress, store = Catalog(), Progress(), Store.default()
+    chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    needed = doctoring.diagnose(
+        catalog, [*chosen, *(alignment.userland(catalog.targets[name]) for name in chosen)], emulator="pinned"
+    )
+    doctoring.mend(needed, progress, install=_may_install(install))
+    rows = agreeing.agree(catalog, store, Fetcher(store, progress, offline=offline), progress, chosen)
+    strange = agreeing.unexplained(rows)
+    if as_json:
+        _print_json(rows)
+        return ExitCode.FINDINGS if strange else ExitCode.PASS
+    click.echo("\n".join(agreeing.summary(rows)))
+    for reason in dict.fromkeys(row.reason for row in rows if row.reason):
+        click.echo(f"\nexplained: {reason}")
+    cases = sum(len(row.offsets) for row in rows)
+    agreed = sum(len(row.offsets) for row in rows if row.agrees)
+    explained = sum(len(row.offsets) for row in rows if row.reason)
+    click.echo(f"\n{agreed} of {cases} agree, {explained} differ for a known reason, {len(strange)} rows unexplained")
+    for row in strange:
+        click.echo(f"unexplained: {row.target} {row.policy} {row.access} at {row.offsets}: {row.user} / {row.kernel}")
+    return ExitCode.FINDINGS if strange else ExitCode.PASS
 
 
 @plumb.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import tempfile
 from pathlib import Path
@@ -17,6 +18,7 @@ from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
 from harness.judge import Reproducer
 from harness.load import select
+from harness.machine_guest import SERVER, Host, MachineGuest
 from harness.model import Noun
 
 if TYPE_CHECKING:
@@ -51,6 +53,20 @@ def _stack(frames: list[Frame]) -> list[str]:
     return [f"    {frame.function} ({frame.file}:{frame.line}) [{frame.origin}]" for frame in frames]
 
 
+def _describe(faults: list[events.Fault], table: symbols.Symbols, machine: str) -> tuple[set[str], list[str]]:
+    """The functions in which faults were recorded, and the records for the reader."""
+    functions: set[str] = set()
+    lines: list[str] = []
+    for fault in faults:
+        frames = table.backtrace(fault, machine)
+        functions.add(frames[0].function)
+        what = signal.Signals(fault.signal).name if fault.signal else "access"
+        access = symbols.access_of(fault, machine) if events.is_misaligned(fault) else ""
+        lines.append(f"{what}: {symbols.disassemble(fault, machine)}  {access}".rstrip())
+        lines += _stack(frames)
+    return functions, lines
+
+
 def replay(
     catalog: Catalog, store: Store, progress: Progress, reproducer: Reproducer, *, server: str, offline: bool
 ) -> Replay:
@@ -62,9 +78,21 @@ def replay(
     emulators = Emulators(store, fetcher, progress, flavour="distro" if reproducer.emulator == "distro" else "pinned")
     policy = alignment.policy_for(catalog.policies, reproducer.policy, target)
     runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))
-    build = Builder(store, progress).build(tree, target, tools, reproducer.optimisation)
-    with tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder:
-        guest = Guest(build, runner, Path(folder) / "guest-1", sockets=Path(folder), version=tree.version)
+    built_for = catalog.targets[alignment.userland(target)]
+    build = Builder(store, progress).build(tree, built_for, tools, reproducer.optimisation)
+    with (
+        tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder,
+        contextlib.ExitStack() as machines,
+    ):
+        place = Path(folder) / "guest-1"
+        guest = Guest(build, runner, place, sockets=Path(folder), version=tree.version)
+        if target.emulator.kind == "system":
+            machine = check.prepare_machine(
+                catalog, store, fetcher, progress, target, {SERVER: build.server_binary}, mode=policy.mode
+            )
+            host = Host(machine, Path(folder), sockets=Path(folder))
+            machines.callback(host.close)
+            guest = MachineGuest(build, runner, place, host=host, version=tree.version)
         try:
             with guest:
                 transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=guest.deadline_seconds)
@@ -74,18 +102,10 @@ def replay(
                 end = "it answered every request and lives on" if alive else guest.detail
         except StartError as error:
             alive, end = False, str(error)
-        faults = events.read_faults(guest.fault_log)
         lines = [f"{tree.name} on {target.name}, -{build.optimisation}, policy {reproducer.policy}: {end}"]
         table = symbols.Symbols(tools.triple, str(build.server_binary))
-        functions: set[str] = set()
-        for fault in faults:
-            instruction = symbols.disassemble(fault, target.emulator.qemu)
-            frames = table.backtrace(fault, target.emulator.qemu)
-            functions.add(frames[0].function)
-            what = signal.Signals(fault.signal).name if fault.signal else "access"
-            access = symbols.access_of(fault, target.emulator.qemu) if events.is_misaligned(fault) else ""
-            lines.append(f"{what}: {instruction}  {access}".rstrip())
-            lines += _stack(frames)
+        functions, told = _describe(events.read_faults(guest.fault_log), table, target.emulator.qemu)
+        lines += told
         reported = guest.reports(0)
     for report in reported:
         lines += [f"{report.detector}: {report.access}", *_stack(report.frames)]

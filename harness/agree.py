@@ -1,0 +1,180 @@
+"""Do both tiers agree? Every access at every offset, in every mode, on the emulated CPU and on a real kernel.
+
+What a real kernel does is the last word on the model of it; where the emulated computer under that kernel is itself
+only a model of hardware, the difference is listed with its cause in toolchains/kernels/differences.toml.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import alignment, canary
+from harness.check import prepare_machine
+from harness.emulator import Emulators
+from harness.errors import UsageError
+from harness.load import ROOT, read_toml
+from harness.machine_guest import CANARY, Host
+from harness.model import AccessClass, Noun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.console import Progress
+    from harness.fetch import Fetcher
+    from harness.load import Catalog
+    from harness.model import Policy, Target
+    from harness.store import Store
+
+DIFFERENCES = ROOT / "toolchains" / "kernels" / "differences.toml"
+
+
+class Difference(Noun, frozen=True):
+    """A known disagreement of the tiers."""
+
+    targets: list[str]
+    """Globs of targets of the kernel tier."""
+    policies: list[str]
+    classes: list[AccessClass]
+    user: list[alignment.Outcome]
+    kernel: str
+    reason: str
+
+
+class DifferenceList(Noun, frozen=True):
+    """toolchains/kernels/differences.toml."""
+
+    differences: list[Difference]
+
+
+class Row(Noun, frozen=True):
+    """One access under one policy, at the offsets where all three say the same of it."""
+
+    target: str
+    policy: str
+    access: str
+    access_class: AccessClass
+    offsets: list[int]
+    """Bytes past a 16-byte boundary."""
+    user: str
+    kernel: str
+    prescribed: str
+    reason: str
+    """Why the tiers differ; empty where they agree, and where nobody knows."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both tiers do what is prescribed."""
+        return self.user == self.kernel == self.prescribed
+
+
+def policies_of(catalog: Catalog, target: Target) -> list[Policy]:
+    """What a kernel can be told: the documented modes, or the one thing that it does."""
+    if not alignment.has_switch(target):
+        return [catalog.policies[target.kernel]]
+    return [one for one in catalog.policies.values() if one.name.startswith("linux-arm-")]
+
+
+def agree(catalog: Catalog, store: Store, fetcher: Fetcher, progress: Progress, names: Sequence[str]) -> list[Row]:
+    """Run the canary program everywhere, and compare. Raises UsageError for a target without a kernel."""
+    emulators = Emulators(store, fetcher, progress)
+    differences = read_toml(DIFFERENCES, DifferenceList).differences
+    rows: list[Row] = []
+    for name in names:
+        target = catalog.targets[name]
+        if target.emulator.kind != "system":
+            raise UsageError(f"{name} has no kernel of its own", where="--target", remedy="--target kernel")
+        model = catalog.targets[alignment.userland(target)]
+        programs = emulators.prepare([model.emulator])
+        tools = catalog.toolchain_of(model)
+        program = canary.compile_canary(store, target, tools)
+        prepared = prepare_machine(catalog, store, fetcher, progress, target, {CANARY: program}, mode=None)
+        with tempfile.TemporaryDirectory(prefix="plumb-agree-") as folder:
+            host = Host(prepared, Path(folder), sockets=Path(folder))
+            try:
+                for policy in policies_of(catalog, target):
+                    with progress.stage("agree", f"{name}: {policy.name}"):
+                        resolved = alignment.policy_for(catalog.policies, policy.name, model)
+                        runner = emulators.runner(model, tools, resolved, programs)
+                        user = canary.perform_all(canary.emulated(program, runner), model)
+                        machine = host.machine()
+                        if policy.mode is not None:
+                            machine.set_alignment(policy.mode)
+                        perform = canary.on_machine(Path(CANARY), machine, target.slowdown)
+                        kernel = canary.perform_all(perform, target)
+                        for case in canary.cases(runner):
+                            rows += _rows(name, policy, case, user, kernel, differences)
+            finally:
+                host.close()
+    return rows
+
+
+def _rows(
+    target: str,
+    policy: Policy,
+    case: canary.CanaryCase,
+    user: dict[str, list[str]],
+    kernel: dict[str, list[str]],
+    differences: Sequence[Difference],
+) -> list[Row]:
+    access = case.access
+    triples: dict[tuple[str, str, str], list[int]] = {}
+    seen = zip(user[access.name], kernel[access.name], case.prescribed, strict=True)
+    for offset, triple in enumerate(seen):
+        triples.setdefault(triple, []).append(offset)
+    return [
+        Row(
+            target=target,
+            policy=policy.name,
+            access=access.name,
+            access_class=access.access_class,
+            offsets=offsets,
+            user=mine,
+            kernel=theirs,
+            prescribed=due,
+            reason=""
+            if mine == theirs
+            else explain(differences, target, policy.name, access.access_class, mine, theirs),
+        )
+        for (mine, theirs, due), offsets in triples.items()
+    ]
+
+
+def explain(
+    differences: Sequence[Difference], target: str, policy: str, kind: AccessClass, user: str, kernel: str
+) -> str:
+    """The listed reason of a difference, or nothing."""
+    for one in differences:
+        if (
+            any(fnmatch.fnmatch(target, glob) for glob in one.targets)
+            and policy in one.policies
+            and kind in one.classes
+            and user in one.user
+            and kernel == one.kernel
+        ):
+            return one.reason
+    return ""
+
+
+def unexplained(rows: Sequence[Row]) -> list[Row]:
+    """Rows that nobody explains: the tiers differ without a listed reason, or the model is not as prescribed."""
+    return [row for row in rows if row.user != row.prescribed or (row.user != row.kernel and not row.reason)]
+
+
+def summary(rows: Sequence[Row]) -> list[str]:
+    """A Markdown table: a line for each target, policy and class, and each thing that is said of it."""
+    lines = [
+        "| target | policy | accesses | at | user tier | kernel tier | prescribed |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    merged: dict[tuple[str, ...], tuple[list[str], Row]] = {}
+    for row in rows:
+        offsets = ",".join(map(str, row.offsets)) if len(row.offsets) < len(canary.OFFSETS) else "all"
+        key = (row.target, row.policy, offsets, row.user, row.kernel, row.prescribed)
+        merged.setdefault(key, ([], row))[0].append(row.access)
+    for (target, policy, offsets, user, kernel, due), (accesses, row) in merged.items():
+        theirs = kernel if row.agrees else f"**{kernel}**"
+        lines.append(f"| {target} | {policy} | {' '.join(accesses)} | {offsets} | {user} | {theirs} | {due} |")
+    return lines
