@@ -1,7 +1,7 @@
 """Do both tiers agree? Every access at every offset, in every mode, on the emulated CPU and on a real kernel.
 
 What a real kernel does is the last word on the model of it; where the emulated computer under that kernel is itself
-only a model of hardware, the difference is listed with its cause in toolchains/kernels/differences.toml.
+only a model of hardware, the difference is listed with its cause in suites/canary/differences.toml.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.model import Policy, Target
     from harness.store import Store
 
-DIFFERENCES = ROOT / "toolchains" / "kernels" / "differences.toml"
+DIFFERENCES = ROOT / "suites" / "canary" / "differences.toml"
 
 
 class Difference(Noun, frozen=True):
@@ -44,7 +44,7 @@ class Difference(Noun, frozen=True):
 
 
 class DifferenceList(Noun, frozen=True):
-    """toolchains/kernels/differences.toml."""
+    """suites/canary/differences.toml."""
 
     differences: list[Difference]
 
