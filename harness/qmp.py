@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from typing import TYPE_CHECKING, Any, Self
 
@@ -35,7 +36,9 @@ class Qmp:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stream.close()
+        # What could not be sent any more is of no interest either.
+        with contextlib.suppress(OSError):
+            self._stream.close()
         self._socket.close()
 
     def execute(self, command: str, **arguments: Any) -> Any:
