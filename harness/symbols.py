@@ -101,7 +101,8 @@ _CLASSES: dict[str, list[tuple[str, AccessClass, int]]] = {
         (rf"(ldr|str){_CONDITION}t?\b.*", "word", 4),
     ],
     "aarch64": [
-        (r"(ldxr|stxr|ldaxr|stlxr)\b.*[wx]\d+.*", "exclusive", 0),
+        (r"(ld|st)l?a?xp\b.*", "exclusive", 16),
+        (r"(ld|st)l?a?xr\b.*", "exclusive", 0),
         (r"(ldar|stlr|ldapr)h\b.*", "acquire", 2),
         (r"(ldar|stlr|ldapr)\b.*", "acquire", 0),
         (r"(cas|swp|ldadd|ldset|ldclr|ldeor)\w*\b.*", "cas", 0),
@@ -124,8 +125,9 @@ def classify(instruction: str, machine: str) -> _Classified:
     for pattern, kind, size in _CLASSES.get("sparc" if machine.startswith("sparc") else machine, []):
         if re.fullmatch(pattern, instruction):
             stores = re.match(r"(st|vst|push|vpush|swp|swap|cas)", instruction)
-            width = re.search(r"\b([wx])\d+", instruction)
-            return "store" if stores else "load", kind, size or (8 if width and width[1] == "x" else 4)
+            # Of several registers the last before the address is the one that is moved.
+            moved = re.findall(r"\b([wx])\d+", instruction.partition("[")[0])
+            return "store" if stores else "load", kind, size or (8 if moved and moved[-1] == "x" else 4)
     return "", "", 0
 
 

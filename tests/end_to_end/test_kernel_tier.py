@@ -1,0 +1,73 @@
+"""A real kernel sees what the user tier sees, in the same places; and the tiers agree access by access."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness import alignment, canary, events, symbols
+from harness.errors import ExitCode
+from harness.load import Catalog
+from harness.store import Store
+from tests.end_to_end.machines import REQUIRED, runner
+from tests.end_to_end.plumb_runs import PLUMB, document, processes_of, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+
+def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(tmp_path: Path) -> None:
+    words = ["--target", "armv5-kernel", "--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6"]
+    finished = run("check", "--tier", "kernel", *words, "--seed", 1, "--json", "--run", tmp_path / "run")
+    read = document(finished)
+    assert (finished.returncode, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
+    found = {finding["id"]: finding for finding in read["findings"]}
+    for name in ("alignment-bitopCommand-load", "alignment-redisBitpos-load", "alignment-dictGenHashFunction-load"):
+        places: dict[str, set[tuple[str, int]]] = {}
+        for witness in found[name]["witnesses"]:
+            if witness["detector"] == "signal":
+                places.setdefault(witness["target"], set()).add((witness["file"], witness["line"]))
+        assert places["armv5"] == places["armv5-kernel"], f"{name}: {places}"
+    assert {cell["verdict"] for cell in read["cells"] if cell["suite"] == "canary"} == {"PASS"}
+    assert processes_of(tmp_path) == []
+    reproducer = tmp_path / "run" / "reproducers" / "alignment-redisBitpos-load.json"
+    recorded: dict[str, Any] = json.loads(reproducer.read_text())
+    recorded["target"] = "armv5-kernel"
+    reproducer.write_text(json.dumps(recorded))
+    assert run("replay", reproducer, program=PLUMB).returncode == ExitCode.FINDINGS
+
+
+def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:
+    """Among them the historic case: a double summed through a misaligned pointer (VLDR) dies even in mode 2."""
+    finished = run("agree", "--target", "armv5-kernel", "--json")
+    rows = json.loads(finished.stdout)
+    strange = [row for row in rows if row["user"] != row["kernel"] and not row["reason"]]
+    assert (finished.returncode, strange) == (ExitCode.PASS, [])
+    historic = [row for row in rows if (row["policy"], row["access"]) == ("linux-arm-2", "vldr-double")]
+    dying = [row for row in historic if 2 in row["offsets"]]
+    assert [(row["user"], row["kernel"]) for row in dying] == [("signal", "signal")]
+    # Modes 0 and 1 apart, where QEMU's processor is not the real one, there is nothing to explain.
+    assert {row["policy"] for row in rows if row["reason"]} == {"linux-arm-0", "linux-arm-1"}
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_what_an_instruction_tells_of_its_access_is_what_the_emulator_recorded(name: str, tmp_path: Path) -> None:
+    """The kernel tier has no other source than the instruction; the user tier has both."""
+    catalog = Catalog()
+    emulated = runner(name, alignment.AUDIT)
+    tools = catalog.toolchain_of(emulated.target)
+    program = canary.compile_canary(Store.default(), emulated.target, tools)
+    log = tmp_path / "faults.jsonl"
+    canary.performed(program, emulated, log, tools.triple)
+    records = [fault for fault in events.read_faults(log) if fault.event == "access"]
+    assert len(records) > 8
+    for record in records:
+        text = symbols.disassemble(record, emulated.target.emulator.qemu)
+        told = symbols.classify(text, emulated.target.emulator.qemu)
+        assert told[:2] == (record.access, record.access_class), text
+        # A pair of registers may be one access of QEMU's; what is demanded of it is the same.
+        assert told[2] in {record.access_bytes, 4}, text

@@ -1,0 +1,91 @@
+"""What counts as agreement of the tiers, and what explains a difference."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from harness.agree import DIFFERENCES, Difference, DifferenceList, Row, explain, policies_of, summary, unexplained
+from harness.load import Catalog, read_toml
+
+CATALOG = Catalog()
+ROW = Row(
+    target="armv5-kernel",
+    policy="linux-arm-0",
+    access="ldr",
+    access_class="word",
+    offsets=[1, 2, 3],
+    user="rotated",
+    kernel="done",
+    prescribed="rotated",
+    reason="QEMU does not rotate",
+)
+
+
+def differing(**change: object) -> Row:
+    return msgspec.structs.replace(ROW, **change)
+
+
+def test_what_both_do_as_prescribed_agrees_and_needs_no_reason() -> None:
+    row = differing(kernel="rotated", reason="")
+    assert row.agrees
+    assert unexplained([row]) == []
+
+
+def test_a_difference_with_a_reason_is_explained_and_no_agreement() -> None:
+    assert not ROW.agrees
+    assert unexplained([ROW]) == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        differing(reason=""),
+        # Both the same, and both wrong.
+        differing(user="done", reason=""),
+        # The model is not what is prescribed: no reason for the kernel's answer excuses that.
+        differing(user="signal"),
+    ],
+)
+def test_a_difference_that_nobody_explains_is_told(row: Row) -> None:
+    assert unexplained([row]) == [row]
+
+
+@pytest.mark.parametrize(
+    ("change", "explained"),
+    [
+        ({}, True),
+        ({"target": "armv6-kernel"}, False),
+        ({"policy": "linux-arm-2"}, False),
+        ({"kind": "half"}, False),
+        ({"user": "signal"}, False),
+        ({"kernel": "forever"}, False),
+    ],
+)
+def test_a_reason_is_for_what_it_names_alone(change: dict[str, str], explained: bool) -> None:
+    listed = Difference(
+        targets=["armv5-*"], policies=["linux-arm-0"], classes=["word"], user=["rotated"], kernel="done", reason="so"
+    )
+    asked = {"target": "armv5-kernel", "policy": "linux-arm-0", "kind": "word", "user": "rotated", "kernel": "done"}
+    assert bool(explain([listed], **{**asked, **change})) is explained  # type: ignore[arg-type]
+
+
+def test_every_listed_difference_is_of_a_machine_that_there_is_and_says_why() -> None:
+    systems = {name for name, target in CATALOG.targets.items() if target.emulator.kind == "system"}
+    for one in read_toml(DIFFERENCES, DifferenceList).differences:
+        assert set(one.targets) <= systems
+        assert set(one.policies) <= set(CATALOG.policies)
+        assert len(one.reason) > 40
+
+
+def test_a_kernel_with_a_switch_is_asked_in_every_mode_and_any_other_once() -> None:
+    modes = [policy.mode for policy in policies_of(CATALOG, CATALOG.targets["armv6-kernel"])]
+    assert modes == [0, 1, 2, 3, 4, 5]
+    assert [one.name for one in policies_of(CATALOG, CATALOG.targets["sparc64-kernel"])] == ["linux-sparc"]
+
+
+def test_the_table_has_a_line_for_what_is_said_alike() -> None:
+    lines = summary([ROW, differing(access="ldr-postindexed"), differing(offsets=[0], kernel="rotated")])
+    assert len(lines) == 4
+    assert "| ldr ldr-postindexed | 1,2,3 | rotated | **done** | rotated |" in lines[2]
+    assert "| ldr | 0 | rotated | rotated | rotated |" in lines[3]
