@@ -78,13 +78,18 @@ class Decoder:
 
 
 class Channel:
-    """A connected channel. A thread of its own reads, and hands events to `on_event`, before later replies are seen."""
+    """A connected channel, to a Unix socket or an address.
 
-    def __init__(self, path: Path, on_event: Callable[[Frame], None], *, deadline_seconds: float) -> None:
-        self._socket = socket.socket(socket.AF_UNIX)
+    A thread of its own reads, and hands events to `on_event` before later replies are seen.
+    """
+
+    def __init__(
+        self, place: Path | tuple[str, int], on_event: Callable[[Frame], None], *, deadline_seconds: float
+    ) -> None:
+        self._socket = socket.socket(socket.AF_INET if isinstance(place, tuple) else socket.AF_UNIX)
         self._socket.settimeout(deadline_seconds)
         try:
-            self._socket.connect(str(path))
+            self._socket.connect(place if isinstance(place, tuple) else str(place))
         except OSError as error:
             self._socket.close()
             raise InfrastructureError("the guest's control channel cannot be opened", because=str(error)) from error

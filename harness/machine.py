@@ -40,6 +40,7 @@ SOCKET_SECONDS = 30.0
 REQUEST_SECONDS = 30.0
 SAVE_SECONDS = 120.0
 POLL_SECONDS = 0.01
+LOOK_AGAIN_SECONDS = 0.5
 GUEST_ADDRESS = "10.0.2.15"
 """The guest's, in QEMU's user-mode network; init.c has it too."""
 ALIGNMENT_FILE = "/proc/cpu/alignment"
@@ -84,7 +85,8 @@ class Machine:
         self.kernel = kernel
         self.initramfs = initramfs
         self.folder = folder
-        self.ports = tuple(ports)
+        control = self._control_port
+        self.ports = tuple(ports) if control is None else (*ports, control)
         self.snapshot = snapshot
         self.console = folder / "console"
         self.emulator_log = folder / "emulator"
@@ -253,7 +255,11 @@ class Machine:
             *["-kernel", str(self.kernel.image), *tree, "-initrd", str(self.initramfs.archive)],
             *["-append", " ".join(append)],
             *["-chardev", f"file,id=console,path={self.console}"],
-            *["-chardev", f"socket,id=control,path={sockets / 'control'},server=on,wait=off"],
+            *(
+                []
+                if self._control_port
+                else ["-chardev", f"socket,id=control,path={sockets / 'control'},server=on,wait=off"]
+            ),
             *["-qmp", f"unix:{sockets / 'qmp'},server=on,wait=off"],
             *["-netdev", f"user,id=network,restrict=on{forwards}"],
             *machine.options,
@@ -274,20 +280,35 @@ class Machine:
                 raise self._problem("it has made no control socket")
             time.sleep(POLL_SECONDS)
         self._qmp = Qmp(self._socket_folder / "qmp", deadline_seconds=SOCKET_SECONDS)
-        # Nothing of the guest has run yet, so that no event of it can be missed.
-        self._channel = Channel(self._socket_folder / "control", self._on_event, deadline_seconds=SOCKET_SECONDS)
+        if self._control_port is None:
+            # Nothing of the guest has run yet, so that no event of it can be missed.
+            self._connect(self._socket_folder / "control")
+
+    @property
+    def _control_port(self) -> int | None:
+        """The guest's TCP port that is the control channel, if it is one."""
+        kind, _, port = self.kernel.spec.machine.control.partition("tcp:")
+        return int(port) if not kind and port else None
+
+    def _connect(self, place: Path | tuple[str, int]) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = Channel(place, self._on_event, deadline_seconds=SOCKET_SECONDS)
 
     def _boot(self) -> None:
         assert self._qmp is not None
-        assert self._channel is not None
         self._qmp.execute("cont")
         deadline = time.monotonic() + BOOT_SECONDS
         while not self._ready:
             # Not every machine can be reset, so that a panic may leave it standing.
             if self._panicked() or time.monotonic() > deadline:
                 raise ChannelError(f"boot: not ready within {BOOT_SECONDS:.0f} s")
+            if self._control_port is not None:
+                # The emulator accepts for a guest that is not there yet, and then hangs up, or forgets.
+                self._connect(self.endpoint(self._control_port))
+            assert self._channel is not None
             with contextlib.suppress(ChannelError):
-                self._channel.wait_for(lambda: self._ready, "boot", deadline_seconds=0.2)
+                self._channel.wait_for(lambda: self._ready, "boot", deadline_seconds=LOOK_AGAIN_SECONDS)
             if not self.alive():
                 raise ChannelError("boot: the emulator has ended")
 
