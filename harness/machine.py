@@ -97,6 +97,7 @@ class Machine:
         self._process: subprocess.Popen[bytes] | None = None
         self._qmp: Qmp | None = None
         self._channel: Channel | None = None
+        self._forwards: dict[int, int] = {}
         self._ready = False
         self._ends: dict[int, Ended] = {}
         self._outputs = 0
@@ -133,9 +134,12 @@ class Machine:
     # What can be asked of it. All of these raise InfrastructureError when the machine does not answer.
 
     def request(self, verb: str, payload: bytes = b"", *, deadline_seconds: float = REQUEST_SECONDS) -> bytes:
-        """One request of init's (toolchains/kernels/init/init.c lists them). Raises ChannelError."""
+        """One request of init's (toolchains/kernels/init/init.c lists them). Raises RefusedError where init cannot."""
         assert self._channel is not None
-        return self._channel.request(verb, payload, deadline_seconds=deadline_seconds)
+        try:
+            return self._channel.request(verb, payload, deadline_seconds=deadline_seconds)
+        except ChannelError as error:
+            raise self._problem(str(error)) from error
 
     def alive(self) -> bool:
         """Whether the emulator still runs."""
@@ -144,7 +148,9 @@ class Machine:
     def endpoint(self, port: int) -> tuple[str, int]:
         """Where on the host's loopback a forwarded port of the guest is."""
         assert self._qmp is not None
-        return "127.0.0.1", forwarded_ports(self._qmp.monitor("info usernet"))[port]
+        if not self._forwards:
+            self._forwards = forwarded_ports(self._qmp.monitor("info usernet"))
+        return "127.0.0.1", self._forwards[port]
 
     def set_alignment(self, mode: int) -> None:
         """Write the kernel's alignment mode: 1 warn, 2 fixup, 4 signal, or sums (ARM only)."""

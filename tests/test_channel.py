@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.channel import LARGEST_PAYLOAD, Channel, ChannelError, Decoder, Frame, encode, fields
+from harness.channel import LARGEST_PAYLOAD, Channel, ChannelError, Decoder, Frame, RefusedError, encode, fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,21 +76,36 @@ def test_an_event_is_handled_before_the_reply_that_follows_it(tmp_path: Path) ->
     channel.close()
 
 
-@pytest.mark.parametrize(
-    ("answer", "complaint"),
-    [(b"1 error 4\nnope", "ping: nope"), (b"", "the machine has ended"), (b"2 ok 0\n", "the machine has ended")],
-)
-def test_what_is_no_answer_is_an_error(answer: bytes, complaint: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("answer", [b"", b"2 ok 0\n", b"1 ok 5\nshor"])
+def test_what_is_no_answer_is_an_error(answer: bytes, tmp_path: Path) -> None:
     Guest(tmp_path / "s", answer)
     channel = Channel(tmp_path / "s", print, deadline_seconds=5)
-    with pytest.raises(ChannelError, match=complaint):
+    with pytest.raises(ChannelError, match="the machine has ended"):
         channel.request("ping", deadline_seconds=5)
     channel.close()
+
+
+def test_a_refusal_says_why(tmp_path: Path) -> None:
+    Guest(tmp_path / "s", b"1 error 4\nnope")
+    channel = Channel(tmp_path / "s", print, deadline_seconds=5)
+    with pytest.raises(RefusedError, match="ping: nope"):
+        channel.request("ping", deadline_seconds=5)
+    channel.close()
+
+
+def test_silence_is_an_error_at_the_deadline(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        channel = Channel(tmp_path / "s", print, deadline_seconds=5)
+        with pytest.raises(ChannelError, match="no answer within"):
+            channel.request("ping", deadline_seconds=0.05)
+        channel.close()
 
 
 def test_a_request_that_the_guest_could_not_hold_is_refused(tmp_path: Path) -> None:
     Guest(tmp_path / "s")
     channel = Channel(tmp_path / "s", print, deadline_seconds=5)
-    with pytest.raises(ChannelError, match="too long"):
+    with pytest.raises(RefusedError, match="too long"):
         channel.request("write", bytes(LARGEST_PAYLOAD + 1), deadline_seconds=5)
     channel.close()

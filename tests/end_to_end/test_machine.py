@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import alignment, canary, events, initramfs, symbols
+from harness import alignment, canary, events, initramfs, process, symbols
+from harness.channel import RefusedError
 from harness.console import Progress
 from harness.emulator import Runner
 from harness.errors import InfrastructureError
@@ -26,6 +27,7 @@ from harness.load import ROOT, Catalog
 from harness.machine import Ended, Machine, snapshot
 from harness.source import open_tree
 from harness.store import Store
+from harness.toolchain import tool
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -100,6 +102,62 @@ def test_an_access_that_never_ends_is_killed_at_its_deadline(tmp_path: Path) -> 
         ran = machine.run(["/srv/canary", "vldr-double", "1"], deadline_seconds=3)
         assert ran.end is None
         assert [line.split()[3] for line in machine.processes()] == ["init"]
+
+
+def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
+    with canary_machine("versatile", "armv5", tmp_path) as machine:
+        content = bytes(range(256)) * 700
+        machine.write("/run/large", content)
+        assert machine.read("/run/large") == content
+        with pytest.raises(RefusedError, match="/run/absent: No such file"):
+            machine.read("/run/absent")
+        assert "Linux version" in machine.kernel_log()
+        assert "Linux version" not in machine.kernel_log()
+        machine.set_alignment(5)
+        assert "5 (signal+warn)" in machine.alignment()
+        ran = machine.run(["/srv/canary", "ldr", "1"], deadline_seconds=20, environment={"HOME": "/"})
+        assert ran.end == Ended(how="signal", number=signal.SIGBUS)
+        assert "Alignment trap: canary" in machine.kernel_log()
+        assert machine.run(["/srv/none"], deadline_seconds=20).end == Ended(how="exit", number=127)
+        assert abs(float(machine.read("/proc/uptime").split()[0])) < 120
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("versatile", "armv5"), ("virt-arm64", "armv7"), ("sun4u", "sparc64"), ("sun4u", "sparc32plus")],
+)
+def test_a_fault_of_a_child_or_a_thread_is_recorded_and_a_sent_signal_is_not(
+    name: str, target: str, tmp_path: Path
+) -> None:
+    found = CATALOG.targets[target]
+    compiler = tool(CATALOG.toolchain_of(found), "gcc")
+    program = tmp_path / "children"
+    source = ROOT / "tests" / "data" / "faults" / "children.c"
+    flags = [*found.compiler_flags, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    compiled = process.run([compiler, str(source), *flags, "-o", str(program)], deadline_seconds=60)
+    assert compiled.code == 0, compiled.text
+    kernel = built(name)
+    machine = Machine(kernel, archive(kernel, target, {"/srv/children": program}), tmp_path / "m", sockets=tmp_path)
+    fixed_up = kernel.spec.architecture == "arm64"
+    with machine:
+        if kernel.spec.architecture == "arm":
+            machine.set_alignment(4)
+        forked = machine.run(["/srv/children"], deadline_seconds=30)
+        assert forked.output == f"child ended by SIGBUS: {int(not fixed_up)}\n".encode()
+        assert forked.end == Ended(how="exit", number=3)
+        threaded = machine.run(["/srv/children", "thread"], deadline_seconds=30)
+    faults = events.read_faults(machine.fault_log)
+    if fixed_up:
+        # COMPAT_ALIGNMENT_FIXUPS repairs LDRD.
+        assert faults == []
+        assert threaded.end == Ended(how="exit", number=0)
+        return
+    assert threaded.end == Ended(how="signal", number=signal.SIGBUS)
+    child, thread = faults
+    assert child.pid == child.tid != forked.pid
+    assert (thread.pid, thread.tid != thread.pid) == (threaded.pid, True)
+    names = symbols.Symbols(CATALOG.toolchain_of(found).triple, str(program))
+    assert {names.frames(fault.maps, fault.pc)[0].function for fault in faults} == {"misaligned"}
 
 
 def ask(endpoint: tuple[str, int], *words: str) -> bytes:
