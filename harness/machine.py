@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import shutil
 import signal
 import tempfile
@@ -241,7 +242,7 @@ class Machine:
             self._qmp.execute("stop")
             # The default leaves half of the disk's speed unused.
             self._qmp.execute("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
-            self._qmp.execute("migrate", uri=f"exec:cat > '{path}'")
+            self._qmp.execute("migrate", uri=f"exec:cat > {shlex.quote(str(path))}")
             self._await_migration()
         except QmpError as error:
             raise self._problem(f"its state cannot be saved: {error}") from error
@@ -250,7 +251,9 @@ class Machine:
 
     def command(self) -> list[str]:
         """The emulator's command line."""
-        machine, sockets = self.kernel.spec.machine, self._socket_folder
+        machine = self.kernel.spec.machine
+        # In the emulator's options a comma ends a value, unless it is doubled.
+        sockets = str(self._socket_folder).replace(",", ",,")
         forwards = "".join(f",hostfwd=tcp:127.0.0.1:0-{GUEST_ADDRESS}:{port}" for port in self.ports)
         # A panic resets the machine, and a reset ends the emulator: else it would sit there until the deadline.
         append = [f"console={machine.console}", "panic=-1", f"control={machine.control}", *machine.append]
@@ -260,13 +263,13 @@ class Machine:
             *["-M", machine.machine, "-cpu", machine.cpu, "-m", str(machine.memory_mib)],
             *["-kernel", str(self.kernel.image), *tree, "-initrd", str(self.initramfs.archive)],
             *["-append", " ".join(append)],
-            *["-chardev", f"file,id=console,path={self.console}"],
+            *["-chardev", "file,id=console,path=console"],
             *(
                 []
                 if self._control_port
-                else ["-chardev", f"socket,id=control,path={sockets / 'control'},server=on,wait=off"]
+                else ["-chardev", f"socket,id=control,path={sockets}/control,server=on,wait=off"]
             ),
-            *["-qmp", f"unix:{sockets / 'qmp'},server=on,wait=off"],
+            *["-qmp", f"unix:{sockets}/qmp,server=on,wait=off"],
             *["-netdev", f"user,id=network,restrict=on{forwards}"],
             *machine.options,
             *(["-incoming", "defer"] if self.snapshot else []),
@@ -323,7 +326,7 @@ class Machine:
 
     def _go_on(self) -> None:
         assert self._qmp is not None
-        self._qmp.execute("migrate-incoming", uri=f"exec:cat '{self.snapshot}'")
+        self._qmp.execute("migrate-incoming", uri=f"exec:cat {shlex.quote(str(self.snapshot))}")
         self._await_migration()
         self._qmp.execute("cont")
 
@@ -377,11 +380,13 @@ def _lines(path: Path) -> list[str]:
     return path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
 
 
-def snapshot(store: Store, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path:
-    """The saved state of a machine that has just booted; made if it is not in the cache.
+def snapshot(store: Store, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:
+    """The saved state of a machine that has just booted; made if it is not in the cache. None where there can be none.
 
     Raises InfrastructureError when it does not boot, or its state cannot be saved.
     """
+    if not kernel.spec.machine.snapshots:
+        return None
     emulator = toolchain.version(kernel.spec.machine.emulator)
     key = key_of([kernel.key, initramfs.key, emulator, codec.encode(kernel.spec.machine).decode()])
 
