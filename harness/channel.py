@@ -37,7 +37,11 @@ class Frame(Noun, frozen=True):
 
 
 class ChannelError(Exception):
-    """The guest does not answer, refuses, or has gone."""
+    """The guest does not answer, or has gone."""
+
+
+class RefusedError(Exception):
+    """The guest answered that it cannot do what it was asked to: no such file, no such process."""
 
 
 def encode(frame: Frame) -> bytes:
@@ -78,13 +82,18 @@ class Decoder:
 
 
 class Channel:
-    """A connected channel. A thread of its own reads, and hands events to `on_event`, before later replies are seen."""
+    """A connected channel, to a Unix socket or an address.
 
-    def __init__(self, path: Path, on_event: Callable[[Frame], None], *, deadline_seconds: float) -> None:
-        self._socket = socket.socket(socket.AF_UNIX)
+    A thread of its own reads, and hands events to `on_event` before later replies are seen.
+    """
+
+    def __init__(
+        self, place: Path | tuple[str, int], on_event: Callable[[Frame], None], *, deadline_seconds: float
+    ) -> None:
+        self._socket = socket.socket(socket.AF_INET if isinstance(place, tuple) else socket.AF_UNIX)
         self._socket.settimeout(deadline_seconds)
         try:
-            self._socket.connect(str(path))
+            self._socket.connect(place if isinstance(place, tuple) else str(place))
         except OSError as error:
             self._socket.close()
             raise InfrastructureError("the guest's control channel cannot be opened", because=str(error)) from error
@@ -107,9 +116,9 @@ class Channel:
         self._socket.close()
 
     def request(self, verb: str, payload: bytes = b"", *, deadline_seconds: float) -> bytes:
-        """What the guest answers. Raises ChannelError for an error, an end, or no answer before the deadline."""
+        """What the guest answers. Raises RefusedError for an error, ChannelError when no answer comes in time."""
         if len(payload) > LARGEST_PAYLOAD:
-            raise ChannelError(f"{verb}: a request of {len(payload)} bytes is too long")
+            raise RefusedError(f"{verb}: a request of {len(payload)} bytes is too long")
         with self._sending:
             self._last += 1
             number = self._last
@@ -120,7 +129,7 @@ class Channel:
         self.wait_for(lambda: number in self._replies, verb, deadline_seconds=deadline_seconds)
         reply = self._replies.pop(number)
         if reply.word != "ok":
-            raise ChannelError(f"{verb}: {reply.payload.decode('utf-8', 'replace')}")
+            raise RefusedError(f"{verb}: {reply.payload.decode('utf-8', 'replace')}")
         return reply.payload
 
     def wait_for(self, condition: Callable[[], object], what: str, *, deadline_seconds: float) -> None:

@@ -6,6 +6,7 @@ of bytes alone, without times, owners or inode numbers of this machine: the same
 
 from __future__ import annotations
 
+import contextlib
 import stat
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,12 @@ def with_libraries(programs: Mapping[str, Path], tools: Toolchain) -> dict[str, 
     """
     places: dict[str, Path] = {}
     waiting = [(inside, path.resolve()) for inside, path in programs.items()]
+    for path in programs.values():
+        bits, _, names = _needs(path)
+        if names:
+            # No section names it: libc loads it by itself when a thread is cancelled, as a crash handler does.
+            with contextlib.suppress(InfrastructureError):
+                waiting.append(_library("libgcc_s.so.1", bits, tools, path))
     while waiting:
         inside, path = waiting.pop()
         if inside in places:

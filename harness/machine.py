@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import shutil
 import signal
 import tempfile
@@ -40,6 +41,7 @@ SOCKET_SECONDS = 30.0
 REQUEST_SECONDS = 30.0
 SAVE_SECONDS = 120.0
 POLL_SECONDS = 0.01
+LOOK_AGAIN_SECONDS = 0.5
 GUEST_ADDRESS = "10.0.2.15"
 """The guest's, in QEMU's user-mode network; init.c has it too."""
 ALIGNMENT_FILE = "/proc/cpu/alignment"
@@ -84,7 +86,8 @@ class Machine:
         self.kernel = kernel
         self.initramfs = initramfs
         self.folder = folder
-        self.ports = tuple(ports)
+        control = self._control_port
+        self.ports = tuple(ports) if control is None else (*ports, control)
         self.snapshot = snapshot
         self.console = folder / "console"
         self.emulator_log = folder / "emulator"
@@ -95,6 +98,7 @@ class Machine:
         self._process: subprocess.Popen[bytes] | None = None
         self._qmp: Qmp | None = None
         self._channel: Channel | None = None
+        self._forwards: dict[int, int] = {}
         self._ready = False
         self._ends: dict[int, Ended] = {}
         self._outputs = 0
@@ -131,9 +135,12 @@ class Machine:
     # What can be asked of it. All of these raise InfrastructureError when the machine does not answer.
 
     def request(self, verb: str, payload: bytes = b"", *, deadline_seconds: float = REQUEST_SECONDS) -> bytes:
-        """One request of init's (toolchains/kernels/init/init.c lists them). Raises ChannelError."""
+        """One request of init's (toolchains/kernels/init/init.c lists them). Raises RefusedError where init cannot."""
         assert self._channel is not None
-        return self._channel.request(verb, payload, deadline_seconds=deadline_seconds)
+        try:
+            return self._channel.request(verb, payload, deadline_seconds=deadline_seconds)
+        except ChannelError as error:
+            raise self._problem(str(error)) from error
 
     def alive(self) -> bool:
         """Whether the emulator still runs."""
@@ -142,7 +149,9 @@ class Machine:
     def endpoint(self, port: int) -> tuple[str, int]:
         """Where on the host's loopback a forwarded port of the guest is."""
         assert self._qmp is not None
-        return "127.0.0.1", forwarded_ports(self._qmp.monitor("info usernet"))[port]
+        if not self._forwards:
+            self._forwards = forwarded_ports(self._qmp.monitor("info usernet"))
+        return "127.0.0.1", self._forwards[port]
 
     def set_alignment(self, mode: int) -> None:
         """Write the kernel's alignment mode: 1 warn, 2 fixup, 4 signal, or sums (ARM only)."""
@@ -233,7 +242,7 @@ class Machine:
             self._qmp.execute("stop")
             # The default leaves half of the disk's speed unused.
             self._qmp.execute("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
-            self._qmp.execute("migrate", uri=f"exec:cat > '{path}'")
+            self._qmp.execute("migrate", uri=f"exec:cat > {shlex.quote(str(path))}")
             self._await_migration()
         except QmpError as error:
             raise self._problem(f"its state cannot be saved: {error}") from error
@@ -242,7 +251,9 @@ class Machine:
 
     def command(self) -> list[str]:
         """The emulator's command line."""
-        machine, sockets = self.kernel.spec.machine, self._socket_folder
+        machine = self.kernel.spec.machine
+        # In the emulator's options a comma ends a value, unless it is doubled.
+        sockets = str(self._socket_folder).replace(",", ",,")
         forwards = "".join(f",hostfwd=tcp:127.0.0.1:0-{GUEST_ADDRESS}:{port}" for port in self.ports)
         # A panic resets the machine, and a reset ends the emulator: else it would sit there until the deadline.
         append = [f"console={machine.console}", "panic=-1", f"control={machine.control}", *machine.append]
@@ -252,9 +263,13 @@ class Machine:
             *["-M", machine.machine, "-cpu", machine.cpu, "-m", str(machine.memory_mib)],
             *["-kernel", str(self.kernel.image), *tree, "-initrd", str(self.initramfs.archive)],
             *["-append", " ".join(append)],
-            *["-chardev", f"file,id=console,path={self.console}"],
-            *["-chardev", f"socket,id=control,path={sockets / 'control'},server=on,wait=off"],
-            *["-qmp", f"unix:{sockets / 'qmp'},server=on,wait=off"],
+            *["-chardev", "file,id=console,path=console"],
+            *(
+                []
+                if self._control_port
+                else ["-chardev", f"socket,id=control,path={sockets}/control,server=on,wait=off"]
+            ),
+            *["-qmp", f"unix:{sockets}/qmp,server=on,wait=off"],
             *["-netdev", f"user,id=network,restrict=on{forwards}"],
             *machine.options,
             *(["-incoming", "defer"] if self.snapshot else []),
@@ -274,20 +289,35 @@ class Machine:
                 raise self._problem("it has made no control socket")
             time.sleep(POLL_SECONDS)
         self._qmp = Qmp(self._socket_folder / "qmp", deadline_seconds=SOCKET_SECONDS)
-        # Nothing of the guest has run yet, so that no event of it can be missed.
-        self._channel = Channel(self._socket_folder / "control", self._on_event, deadline_seconds=SOCKET_SECONDS)
+        if self._control_port is None:
+            # Nothing of the guest has run yet, so that no event of it can be missed.
+            self._connect(self._socket_folder / "control")
+
+    @property
+    def _control_port(self) -> int | None:
+        """The guest's TCP port that is the control channel, if it is one."""
+        kind, _, port = self.kernel.spec.machine.control.partition("tcp:")
+        return int(port) if not kind and port else None
+
+    def _connect(self, place: Path | tuple[str, int]) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = Channel(place, self._on_event, deadline_seconds=SOCKET_SECONDS)
 
     def _boot(self) -> None:
         assert self._qmp is not None
-        assert self._channel is not None
         self._qmp.execute("cont")
         deadline = time.monotonic() + BOOT_SECONDS
         while not self._ready:
             # Not every machine can be reset, so that a panic may leave it standing.
             if self._panicked() or time.monotonic() > deadline:
                 raise ChannelError(f"boot: not ready within {BOOT_SECONDS:.0f} s")
+            if self._control_port is not None:
+                # The emulator accepts for a guest that is not there yet, and then hangs up, or forgets.
+                self._connect(self.endpoint(self._control_port))
+            assert self._channel is not None
             with contextlib.suppress(ChannelError):
-                self._channel.wait_for(lambda: self._ready, "boot", deadline_seconds=0.2)
+                self._channel.wait_for(lambda: self._ready, "boot", deadline_seconds=LOOK_AGAIN_SECONDS)
             if not self.alive():
                 raise ChannelError("boot: the emulator has ended")
 
@@ -296,7 +326,7 @@ class Machine:
 
     def _go_on(self) -> None:
         assert self._qmp is not None
-        self._qmp.execute("migrate-incoming", uri=f"exec:cat '{self.snapshot}'")
+        self._qmp.execute("migrate-incoming", uri=f"exec:cat {shlex.quote(str(self.snapshot))}")
         self._await_migration()
         self._qmp.execute("cont")
 
@@ -350,11 +380,13 @@ def _lines(path: Path) -> list[str]:
     return path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
 
 
-def snapshot(store: Store, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path:
-    """The saved state of a machine that has just booted; made if it is not in the cache.
+def snapshot(store: Store, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:
+    """The saved state of a machine that has just booted; made if it is not in the cache. None where there can be none.
 
     Raises InfrastructureError when it does not boot, or its state cannot be saved.
     """
+    if not kernel.spec.machine.snapshots:
+        return None
     emulator = toolchain.version(kernel.spec.machine.emulator)
     key = key_of([kernel.key, initramfs.key, emulator, codec.encode(kernel.spec.machine).decode()])
 

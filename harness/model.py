@@ -177,7 +177,8 @@ class MachineSpec(Noun, frozen=True):
     console: str
     """What the kernel calls the line that it writes to."""
     control: str
-    """The control channel's device in the guest; a pattern (glob(7)) where its number is not known beforehand."""
+    """The control channel's device in the guest; a pattern (glob(7)) where its number is not known beforehand.
+    Or `tcp:PORT`: the guest listens there."""
     append: list[str]
     """More words for the kernel's command line."""
     snapshots: bool

@@ -1,17 +1,20 @@
 /*
- * Frames on the control channel, a serial line or a virtio port: a line `ID WORD LENGTH`, then LENGTH bytes.
+ * Frames on the control channel, a serial line, a virtio port or a TCP connection: a line `ID WORD LENGTH`, then LENGTH bytes.
  * From the host WORD is a verb and ID the request's number; back come `ok` or `error` with the same ID, or an event
  * of init's own with ID 0. Bytes before the first whole header line are dropped, as a serial line may open with noise.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -20,12 +23,37 @@
 enum { LONGEST_HEADER = 64, OPEN_ATTEMPTS = 1000, OPEN_PAUSE_MICROSECONDS = 10000 };
 
 static int channel = -1;
+static int listener = -1; /* where the channel is a TCP connection */
 static char buffer[LONGEST_HEADER + LARGEST_PAYLOAD + 1];
 static size_t filled;
 static size_t consumed; /* by the request that was handed out last */
 static char displaced;  /* what stood where that request's payload got its NUL */
 
-void open_channel(const char *pattern)
+/* The next host; those that have already hung up are met as well, and left again. */
+static void accept_host(void)
+{
+    if (channel >= 0) {
+        close(channel);
+    }
+    do {
+        channel = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    } while (channel < 0 && errno == EINTR);
+    filled = consumed = 0;
+    reply(0, "ready", NULL, 0);
+}
+
+static void listen_on(int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || listen(listener, SOMAXCONN) != 0) {
+        complain("the control channel's port");
+    }
+    accept_host();
+}
+
+static void open_device(const char *pattern)
 {
     struct termios settings;
 
@@ -53,6 +81,16 @@ void open_channel(const char *pattern)
     }
 }
 
+void open_channel(const char *place)
+{
+    if (strncmp(place, "tcp:", 4) == 0) {
+        listen_on(atoi(place + 4));
+    } else {
+        open_device(place);
+        reply(0, "ready", NULL, 0);
+    }
+}
+
 int channel_descriptor(void)
 {
     return channel;
@@ -77,7 +115,13 @@ bool receive(void)
     if (length > 0) {
         filled += (size_t)length;
     }
-    return length > 0 || (length < 0 && (errno == EINTR || errno == EAGAIN));
+    if (length > 0 || (length < 0 && (errno == EINTR || errno == EAGAIN))) {
+        return true;
+    }
+    if (listener >= 0) {
+        accept_host();
+    }
+    return listener >= 0;
 }
 
 bool next_request(struct request *request)

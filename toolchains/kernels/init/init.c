@@ -3,7 +3,7 @@
  *
  * It mounts what programs expect, configures the network (the emulator's user-mode network has fixed addresses), and
  * then does what the host asks on a control channel (channel.c), whose device the kernel's command line names in
- * `control=`. Verbs, with their fields, each ended by a NUL:
+ * `control=`; or `tcp:PORT` instead. Verbs, with their fields, each ended by a NUL:
  *
  *   ping                                        ok
  *   start TRACED FOLDER OUTPUT COUNT WORD... VARIABLE...    ok PID; later the event `ended PID exit|signal NUMBER`
@@ -15,7 +15,7 @@
  *   clock SECONDS                               ok; sets the time of day
  *   off                                         nothing: the machine is reset, and the emulator ends
  *
- * Events have ID 0: `ready` once, `ended`, and `fault` with a record (trace.c). Signals have the host's numbers.
+ * Events have ID 0: `ready` once (over TCP to each host), `ended`, and `fault` with a record (trace.c). Signals have the host's numbers.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -406,7 +406,6 @@ int main(void)
     sigprocmask(SIG_BLOCK, &children, NULL);
     int ends = signalfd(-1, &children, SFD_NONBLOCK | SFD_CLOEXEC);
     open_channel(control ? control : "/dev/null");
-    reply(0, "ready", NULL, 0);
     for (;;) {
         struct pollfd sources[] = {{channel_descriptor(), POLLIN, 0}, {ends, POLLIN, 0}};
         struct signalfd_siginfo signal;

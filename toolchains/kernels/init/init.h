@@ -18,8 +18,11 @@ struct request {
     char *payload; /* `length` bytes, and a NUL after them */
 };
 
-/* Wait for the channel's device and open it. A pattern, because a virtio port's name tells in which order drivers came. */
-void open_channel(const char *pattern);
+/*
+ * Open the channel, and say `ready`. A place is a device, after waiting for it, as a pattern, because a virtio port's
+ * name tells in which order drivers came; or `tcp:PORT`, to wait for the host's connection there.
+ */
+void open_channel(const char *place);
 int channel_descriptor(void);
 /* Take in what has arrived; false when the host is not connected. */
 bool receive(void);

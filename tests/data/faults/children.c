@@ -1,0 +1,60 @@
+/* Faults where they are hard to see: in a forked child, in a thread, in a handler's reach; then the program goes on. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char bytes[16] __attribute__((aligned(16)));
+
+/* LDRD and SPARC's LDX fault at 1 mod 4 whatever the machine; what the compiler makes of 8 bytes is one or the other. */
+__attribute__((noinline)) static uint64_t misaligned(const char *address)
+{
+    __asm__ volatile("" : "+r"(address));
+    uint64_t value;
+#if defined(__arm__)
+    __asm__ volatile("ldrd r2, r3, [%1]\n\tmov %Q0, r2\n\tmov %R0, r3" : "=r"(value) : "r"(address) : "r2", "r3", "memory");
+#else
+    value = *(const volatile uint64_t *)address;
+#endif
+    return value;
+}
+
+static void *in_a_thread(void *unused)
+{
+    (void)unused;
+    misaligned(bytes + 1);
+    return NULL;
+}
+
+static void leave(int number)
+{
+    (void)number;
+    _exit(3);
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+    int status;
+
+    if (argc == 2 && strcmp(argv[1], "thread") == 0) {
+        pthread_create(&thread, NULL, in_a_thread, NULL);
+        pthread_join(thread, NULL);
+        return 0;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        misaligned(bytes + 1);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    printf("child ended by SIGBUS: %d\n", WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+    fflush(stdout);
+    /* Sent by somebody, it is no fault. */
+    signal(SIGBUS, leave);
+    kill(getpid(), SIGBUS);
+    return 0;
+}

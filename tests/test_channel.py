@@ -1,0 +1,111 @@
+"""Frames survive any cut and any noise between them, and a channel says what is wrong with its other end."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.channel import LARGEST_PAYLOAD, Channel, ChannelError, Decoder, Frame, RefusedError, encode, fields
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FRAMES = st.lists(
+    st.builds(
+        Frame,
+        id=st.integers(0, 2**31),
+        word=st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=15),
+        payload=st.binary(max_size=200),
+    ),
+    max_size=5,
+)
+
+
+@given(frames=FRAMES, cuts=st.lists(st.integers(0, 2000), max_size=10))
+def test_frames_are_read_as_they_were_written_wherever_the_stream_is_cut(frames: list[Frame], cuts: list[int]) -> None:
+    stream = b"".join(map(encode, frames))
+    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    decoder = Decoder()
+    got = [frame for start, end in itertools.pairwise(edges) for frame in list(decoder.feed(stream[start:end]))]
+    assert got == frames
+
+
+@pytest.mark.parametrize("noise", [b"\x00\xff", b"Uncompressing Linux...\n", b"\n\n", b"1 TWO 3\n", b"x" * 500 + b"\n"])
+def test_noise_before_a_frame_is_dropped(noise: bytes) -> None:
+    frame = Frame(id=0, word="ready", payload=b"")
+    assert list(Decoder().feed(noise + encode(frame))) == [frame]
+
+
+def test_a_field_cannot_hold_what_ends_it() -> None:
+    assert fields("a", 1) == b"a\x001\x00"
+    with pytest.raises(ValueError, match="NUL"):
+        fields("a\0b")
+
+
+class Guest:
+    """The other end: answers each request with what it was told to."""
+
+    def __init__(self, path: Path, *answers: bytes) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._answers = answers
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection, self._listener:
+            for answer in self._answers:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+
+
+def test_an_event_is_handled_before_the_reply_that_follows_it(tmp_path: Path) -> None:
+    Guest(tmp_path / "s", b"0 fault 3\nabc1 ok 2\nhi")
+    seen: list[Frame] = []
+    channel = Channel(tmp_path / "s", seen.append, deadline_seconds=5)
+    assert channel.request("ping", deadline_seconds=5) == b"hi"
+    assert [(one.word, one.payload) for one in seen] == [("fault", b"abc")]
+    channel.close()
+
+
+@pytest.mark.parametrize("answer", [b"", b"2 ok 0\n", b"1 ok 5\nshor"])
+def test_what_is_no_answer_is_an_error(answer: bytes, tmp_path: Path) -> None:
+    Guest(tmp_path / "s", answer)
+    channel = Channel(tmp_path / "s", print, deadline_seconds=5)
+    with pytest.raises(ChannelError, match="the machine has ended"):
+        channel.request("ping", deadline_seconds=5)
+    channel.close()
+
+
+def test_a_refusal_says_why(tmp_path: Path) -> None:
+    Guest(tmp_path / "s", b"1 error 4\nnope")
+    channel = Channel(tmp_path / "s", print, deadline_seconds=5)
+    with pytest.raises(RefusedError, match="ping: nope"):
+        channel.request("ping", deadline_seconds=5)
+    channel.close()
+
+
+def test_silence_is_an_error_at_the_deadline(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        channel = Channel(tmp_path / "s", print, deadline_seconds=5)
+        with pytest.raises(ChannelError, match="no answer within"):
+            channel.request("ping", deadline_seconds=0.05)
+        channel.close()
+
+
+def test_a_request_that_the_guest_could_not_hold_is_refused(tmp_path: Path) -> None:
+    Guest(tmp_path / "s")
+    channel = Channel(tmp_path / "s", print, deadline_seconds=5)
+    with pytest.raises(RefusedError, match="too long"):
+        channel.request("write", bytes(LARGEST_PAYLOAD + 1), deadline_seconds=5)
+    channel.close()
