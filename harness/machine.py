@@ -320,6 +320,8 @@ class Machine:
                 self._channel.wait_for(lambda: self._ready, "boot", deadline_seconds=LOOK_AGAIN_SECONDS)
             if not self.alive():
                 raise ChannelError("boot: the emulator has ended")
+        for name, value in self.kernel.spec.machine.settings.items():
+            self.write(f"/proc/sys/{name}", f"{value}\n".encode())
 
     def _panicked(self) -> str:
         return next((line for line in _lines(self.console) if "Kernel panic" in line), "")

@@ -183,6 +183,8 @@ class MachineSpec(Noun, frozen=True):
     """More words for the kernel's command line."""
     snapshots: bool
     """Whether its state can be saved and loaded again."""
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
+    """File below /proc/sys -> what is written to it after boot."""
 
 
 class KernelSpec(Noun, frozen=True):
