@@ -217,6 +217,19 @@ def test_a_kernel_that_panics_is_told_with_its_last_words(tmp_path: Path) -> Non
     assert "No working init found" in caught.value.because
 
 
+def test_a_boot_that_hangs_is_ended_and_told_with_the_consoles_last_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("harness.machine.BOOT_SECONDS", 4.0)
+    kernel = built("versatile")
+    deaf = msgspec.structs.replace(kernel.spec.machine, control="/dev/absent")
+    spec = msgspec.structs.replace(kernel.spec, machine=deaf)
+    files = archive(kernel, "armv5", {})
+    with pytest.raises(InfrastructureError, match="not ready within 4 s") as caught:
+        Machine(msgspec.structs.replace(kernel, spec=spec), files, tmp_path, sockets=tmp_path).__enter__()
+    assert "Run /init as init process" in caught.value.because
+
+
 def test_a_missing_emulator_is_told_with_the_package(tmp_path: Path) -> None:
     kernel = built("versatile")
     absent = msgspec.structs.replace(kernel.spec.machine, emulator="qemu-system-none")
