@@ -135,6 +135,7 @@ def fate(target: Target, policies: Mapping[str, Policy], access: Access) -> Fate
         return ""
     if prescribed(target, policies["signal"], access) == "done":
         return "hardware"
-    if prescribed(target, policy_for(policies, "ignore", target), access) == "rotated":
+    ignoring = policies[policies["ignore"].becomes.get(userland(target), "ignore")]
+    if prescribed(target, ignoring, access) == "rotated":
         return "rotated"
     return "fixup" if prescribed(target, policies[target.kernel], access) == "done" else "kill"

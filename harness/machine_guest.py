@@ -10,7 +10,7 @@ import time
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import TYPE_CHECKING
 
-from harness.channel import ChannelError
+from harness.channel import ChannelError, RefusedError
 from harness.errors import InfrastructureError
 from harness.guest import POLL_SECONDS, Guest
 from harness.initramfs import Initramfs  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -138,7 +138,7 @@ class MachineGuest(Guest):
         """End the server; the machine goes on."""
         assert self._machine is not None
         deadline = time.monotonic() + KILL_SECONDS + grace_seconds
-        with contextlib.suppress(ChannelError, InfrastructureError):
+        with contextlib.suppress(ChannelError, RefusedError, InfrastructureError):
             self._machine.kill(self._pid)
             while self.poll() is None and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
@@ -180,5 +180,5 @@ class MachineGuest(Guest):
 
     def _fetch_log(self) -> None:
         if self._machine is not None and self._pid:
-            with contextlib.suppress(ChannelError, InfrastructureError):
+            with contextlib.suppress(ChannelError, RefusedError, InfrastructureError):
                 self.log.write_bytes(self._machine.read(self._inside))

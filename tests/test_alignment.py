@@ -125,6 +125,9 @@ def test_an_audit_lets_through_and_reports_exactly_what_its_policy_forbids(
         ("armv6", "multi", 1, "fixup"),
         ("armv7", "vfp", 2, "kill"),
         ("sparc64", "word", 2, "kill"),
+        ("sparc64-kernel", "word", 2, "kill"),
+        ("armv5-kernel", "word", 1, "rotated"),
+        ("armv7-on-arm64-kernel", "multi", 1, "fixup"),
         ("mips", "word", 2, "fixup"),
         ("aarch64", "dword", 1, "hardware"),
         ("aarch64", "exclusive", 1, "kill"),
@@ -132,6 +135,19 @@ def test_an_audit_lets_through_and_reports_exactly_what_its_policy_forbids(
 )
 def test_a_fate(target: str, kind: AccessClass, modulo: int, expected: str) -> None:
     assert expected == fate(CATALOG.targets[target], CATALOG.policies, access(kind, modulo))
+
+
+def test_a_kernel_without_a_switch_does_what_it_does_and_one_with_it_what_it_is_told() -> None:
+    compat = CATALOG.targets["armv7-on-arm64-kernel"]
+    assert policy_for(CATALOG.policies, "signal", compat).name == "linux-arm64-compat"
+    for name in ("fixup", "linux-arm-2", "strict", "unchecked"):
+        with pytest.raises(UsageError, match="is not one of armv7-on-arm64-kernel's"):
+            policy_for(CATALOG.policies, name, compat)
+    switched = CATALOG.targets["armv6-kernel"]
+    assert policy_for(CATALOG.policies, "linux-arm-0", switched).name == "linux-arm-2"
+    for name in ("strict", "unchecked", "audit"):
+        with pytest.raises(UsageError):
+            policy_for(CATALOG.policies, name, switched)
 
 
 def test_without_a_class_or_a_size_there_is_no_fate() -> None:
