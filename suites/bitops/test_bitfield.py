@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from suites.bitops import model
-from suites.bitops.both import EDGE_LENGTHS
+from suites.both import EDGE_LENGTHS
 
 if TYPE_CHECKING:
-    from suites.bitops.both import Both
+    from suites.both import Both
 
 WIDTHS = [1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 47, 48, 63, 64]
 STEPS = [1, -1, 7, -(1 << 31), 1 << 31, 1 << 62, -(1 << 62)]

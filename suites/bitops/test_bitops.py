@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from suites.bitops import model
-from suites.bitops.both import EDGE_LENGTHS, HEADER_LENGTHS
+from suites.both import EDGE_LENGTHS, HEADER_LENGTHS
 
 if TYPE_CHECKING:
-    from suites.bitops.both import Both
+    from suites.both import Both
 
 LENGTHS = EDGE_LENGTHS + HEADER_LENGTHS
 # Keys of several lengths: in old releases a key's bytes shift what follows them in the query buffer.

@@ -1,4 +1,4 @@
-"""Fixtures of the bitops suite."""
+"""Fixtures that several suites share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.resp import Client
-from suites.bitops.both import Both
+from suites.both import Both
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
