@@ -92,18 +92,12 @@ class Catalog:
         """targets/*.toml."""
         found = {path.stem: read_toml(path, Target, name=path.stem) for path in _tomls(self.root / "targets")}
         for target in found.values():
-            if target.toolchain not in self.toolchains:
-                raise UsageError(
-                    f"unknown toolchain '{target.toolchain}'",
-                    where=f"targets/{target.name}.toml",
-                    remedy=_suggest(target.toolchain, self.toolchains),
-                )
-            if target.kernel not in self.policies:
-                raise UsageError(
-                    f"unknown policy '{target.kernel}'",
-                    where=f"targets/{target.name}.toml",
-                    remedy=_suggest(target.kernel, self.policies),
-                )
+            where = f"targets/{target.name}.toml"
+            _refer("toolchain", target.toolchain, self.toolchains, where)
+            _refer("policy", target.kernel, self.policies, where)
+            _refer("target", target.userland or target.name, found, where)
+            if target.emulator.kind == "system":
+                _refer("kernel", target.emulator.machine, self.kernels, where)
         return found
 
     @cached_property
@@ -117,12 +111,7 @@ class Catalog:
         folder = self.root / "toolchains" / "kernels"
         found = {path.stem: read_toml(path, KernelSpec, name=path.stem) for path in _tomls(folder)}
         for kernel in found.values():
-            if kernel.toolchain not in self.toolchains:
-                raise UsageError(
-                    f"unknown toolchain '{kernel.toolchain}'",
-                    where=f"toolchains/kernels/{kernel.name}.toml",
-                    remedy=_suggest(kernel.toolchain, self.toolchains),
-                )
+            _refer("toolchain", kernel.toolchain, self.toolchains, f"toolchains/kernels/{kernel.name}.toml")
         return found
 
     @cached_property
@@ -145,10 +134,7 @@ class Catalog:
                 found[policy.name] = policy
         for policy in found.values():
             for name in policy.becomes.values():
-                if name not in found:
-                    raise UsageError(
-                        f"policy '{policy.name}' becomes an unknown one, '{name}'", remedy=_suggest(name, found)
-                    )
+                _refer("policy", name, found, f"harness/policies: what {policy.name} becomes")
         return found
 
     @cached_property
@@ -191,7 +177,7 @@ def select(
         matched = (groups or {}).get(pattern) or fnmatch.filter(known, pattern)
         if not matched and not re.search(r"[*?\[]", pattern):
             choices = [*known, *(groups or {})]
-            raise UsageError(f"unknown {kind} '{pattern}'", where=f"--{kind}", remedy=_suggest(pattern, choices))
+            _refer(kind, pattern, choices, f"--{kind}")
         chosen.update(matched)
     if not chosen:
         raise NothingSelectedError(f"no {kind} matches {' '.join(patterns)}", where=f"--{kind}", remedy="plumb list")
@@ -207,7 +193,10 @@ def target_groups(targets: dict[str, Target]) -> dict[str, list[str]]:
     return groups
 
 
-def _suggest(word: str, names: Iterable[str]) -> str:
+def _refer(kind: str, name: str, names: Iterable[str], where: str) -> None:
+    """Raise UsageError, with the nearest name, for one that is not known."""
     known = list(names)
-    near = difflib.get_close_matches(word, known, n=1)
-    return (f"did you mean '{near[0]}'? " if near else "") + "known: " + ", ".join(known)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        suggestion = (f"did you mean '{near[0]}'? " if near else "") + "known: " + ", ".join(known)
+        raise UsageError(f"unknown {kind} '{name}'", where=where, remedy=suggestion)

@@ -162,12 +162,24 @@ def test_a_file_that_is_not_there_is_a_usage_error_not_a_bug(tmp_path: Path) -> 
     assert str(tmp_path / "absent.toml") in str(caught.value)
 
 
-def test_a_target_of_an_unknown_toolchain_is_an_error_that_suggests_one(copied: Path) -> None:
-    damage(copied / "targets" / "armv5.toml", "gcc-arm-linux-gnueabi", "gcc-arm-linux-gnuabi")
+@pytest.mark.parametrize(
+    ("file", "name", "near", "kind"),
+    [
+        ("armv5", "gcc-arm-linux-gnueabi", "gcc-arm-linux-gnuabi", "toolchain"),
+        ("armv5", "linux-arm-2", "linux-arm-22", "policy"),
+        ("armv5-kernel", '"versatile"', '"versatil"', "kernel"),
+        ("armv5-kernel", 'userland = "armv5"', 'userland = "armv55"', "target"),
+    ],
+)
+def test_what_a_target_names_and_is_not_there_is_an_error_that_suggests_one(
+    copied: Path, file: str, name: str, near: str, kind: str
+) -> None:
+    damage(copied / "targets" / f"{file}.toml", name, near)
     with pytest.raises(UsageError) as caught:
         Catalog(copied).targets  # noqa: B018
-    assert "unknown toolchain 'gcc-arm-linux-gnuabi'" in str(caught.value)
-    assert "did you mean 'gcc-arm-linux-gnueabi'?" in str(caught.value)
+    wrong, right = near.rpartition("= ")[2].strip('"'), name.rpartition("= ")[2].strip('"')
+    assert f"unknown {kind} '{wrong}' (targets/{file}.toml)" in str(caught.value)
+    assert f"did you mean '{right}'?" in str(caught.value)
 
 
 def test_a_toolchain_is_checked_as_strictly_as_a_target(tmp_path: Path) -> None:
