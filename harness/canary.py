@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
+from functools import cache
 from typing import TYPE_CHECKING
 
 from harness import alignment, events, process, symbols, toolchain
@@ -47,9 +48,14 @@ class CanaryCase(Noun, frozen=True):
 
 def table(target: Target) -> AccessTable:
     """The instruction set's accesses, without those that the target has not."""
-    read = read_toml(FOLDER / "accesses" / f"{target.isa}.toml", AccessTable)
+    read = _instruction_set(target.isa)
     mine = [one for one in read.accesses if any(fnmatch(alignment.userland(target), glob) for glob in one.targets)]
     return AccessTable(clobbers=read.clobbers, accesses=mine)
+
+
+@cache
+def _instruction_set(name: str) -> AccessTable:
+    return read_toml(FOLDER / "accesses" / f"{name}.toml", AccessTable)
 
 
 def cases(runner: Runner) -> list[CanaryCase]:
@@ -110,13 +116,13 @@ def compile_canary(store: Store, target: Target, tools: Toolchain) -> Path:
 
     def compile_into(into: Path) -> None:
         (into / "canary.c").write_text(text, "utf-8")
-        result = process.run([compiler, "canary.c", *flags, "-o", "canary"], deadline_seconds=120, folder=into)
-        if result.code != 0:
-            raise InfrastructureError(
-                f"the canary does not compile for {target.name}",
-                where=str(FOLDER / "accesses" / f"{target.isa}.toml"),
-                because=result.text.strip(),
-            )
+        process.run_successfully(
+            [compiler, "canary.c", *flags, "-o", "canary"],
+            problem=f"the canary does not compile for {target.name}",
+            where=str(FOLDER / "accesses" / f"{target.isa}.toml"),
+            deadline_seconds=120,
+            folder=into,
+        )
 
     key = key_of([text, sha256_of(DRIVER), toolchain.version(compiler), *flags])
     return store.folder("canaries", f"{target.name}-{key}", compile_into) / "canary"

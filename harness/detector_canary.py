@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from harness import process, toolchain
 from harness.detector import PRELUDES, reports, write_prelude
-from harness.errors import InfrastructureError
 from harness.load import ROOT
 from harness.store import Store, key_of, sha256_of
 
@@ -66,15 +65,12 @@ def compile_detector_canary(store: Store, target: Target, tools: Toolchain) -> P
 
     def compile_into(into: Path) -> None:
         first = write_prelude(target.emulator.detector, into)
-        result = process.run(
-            [compiler, str(SOURCE), *first, *flags, "-o", str(into / "detector")], deadline_seconds=120
+        process.run_successfully(
+            [compiler, str(SOURCE), *first, *flags, "-o", str(into / "detector")],
+            problem=f"the detector's canary does not compile for {target.name}",
+            where=str(SOURCE),
+            deadline_seconds=120,
         )
-        if result.code != 0:
-            raise InfrastructureError(
-                f"the detector's canary does not compile for {target.name}",
-                where=str(SOURCE),
-                because=result.text.strip(),
-            )
 
     key = key_of([sha256_of(SOURCE), PRELUDES[target.emulator.detector], toolchain.version(compiler), *flags])
     return store.folder("canaries", f"{target.name}-detector-{key}", compile_into) / "detector"

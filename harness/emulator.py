@@ -87,37 +87,27 @@ class Emulators:
 
     def _build(self, qemu: Qemu, key: str, names: list[str]) -> None:
         """Build several in one build folder, because what they have in common is most of the work."""
-        log = self.store.root / "logs" / f"qemu-{key}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.unlink(missing_ok=True)
+        log = self.store.log(f"qemu-{key}")
         source = self.fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
-        work = self.store.path("work", f"qemu-{key}-{key_of(names)}")
-        shutil.rmtree(work, ignore_errors=True)
-        with self.progress.stage("emulator", f"building QEMU {qemu.version} for {', '.join(names)}"):
-            try:
-                shutil.copytree(source, work / "source", symlinks=True)
-                for number, command in enumerate(_build_commands(qemu, work, names)):
-                    folder = work / "source" if number == 0 else work / "build"
-                    folder.mkdir(exist_ok=True)
-                    result = process.run(
-                        command,
-                        deadline_seconds=BUILD_SECONDS,
-                        log=log,
-                        folder=folder,
-                        environment=process.environment_with(LC_ALL="C"),
-                    )
-                    if result.code != 0:
-                        raise InfrastructureError(
-                            "QEMU does not build here",
-                            because="\n".join(result.text.strip().splitlines()[-5:]),
-                            log=str(log),
-                            remedy="plumb doctor; or --emulator distro (weaker: its canaries will say so)",
-                        )
-                for name in names:
-                    built = work / "build" / f"qemu-{name}"
-                    self.store.folder("emulators", f"{key}-{name}", partial(_publish, built))
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
+        with (
+            self.progress.stage("emulator", f"building QEMU {qemu.version} for {', '.join(names)}"),
+            self.store.work(f"qemu-{key}-{key_of(names)}") as work,
+        ):
+            shutil.copytree(source, work / "source", symlinks=True)
+            (work / "build").mkdir()
+            for number, command in enumerate(_build_commands(qemu, work, names)):
+                process.run_successfully(
+                    command,
+                    problem="QEMU does not build here",
+                    deadline_seconds=BUILD_SECONDS,
+                    log=log,
+                    folder=work / "source" if number == 0 else work / "build",
+                    environment=process.environment_with(LC_ALL="C"),
+                    remedy="plumb doctor; or --emulator distro (weaker: its canaries will say so)",
+                )
+            for name in names:
+                built = work / "build" / f"qemu-{name}"
+                self.store.folder("emulators", f"{key}-{name}", partial(_publish, built))
 
     def runner(self, target: Target, toolchain: Toolchain, policy: Policy, programs: dict[str, Path]) -> Runner:
         """How to run a target's programs under a policy. Makes the guest's root folder of links if it is not there."""

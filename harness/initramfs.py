@@ -50,14 +50,14 @@ def compile_init(store: Store, tools: Toolchain) -> Path:
 
     def compile_into(into: Path) -> None:
         command = [compiler, *INIT_FLAGS, *[str(path) for path in sources], "-o", "init"]
-        result = process.run(command, deadline_seconds=120, folder=into)
-        if result.code != 0:
-            raise InfrastructureError(
-                f"the guest's init does not compile with {compiler}",
-                where=str(INIT_FOLDER),
-                because=result.text.strip(),
-                remedy="plumb doctor",
-            )
+        process.run_successfully(
+            command,
+            problem=f"the guest's init does not compile with {compiler}",
+            where=str(INIT_FOLDER),
+            remedy="plumb doctor",
+            deadline_seconds=120,
+            folder=into,
+        )
 
     contents = [sha256_of(path) for path in sorted(INIT_FOLDER.iterdir())]
     key = key_of([*contents, toolchain.version(compiler), *INIT_FLAGS])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import process, toolchain
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import UsageError
 from harness.load import ROOT, read_toml
 from harness.model import KernelSpec, Noun, Place
 from harness.store import key_of, sha256_of
@@ -90,52 +90,39 @@ class Kernels:
         )
 
     def _build(self, spec: KernelSpec, tools: Toolchain, linux: LinuxSource, key: str, into: Path) -> float:
-        log = self.store.root / "logs" / f"kernel-{spec.name}-{key}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.unlink(missing_ok=True)
+        log = self.store.log(f"kernel-{spec.name}-{key}")
         source = self.fetcher.tree(f"linux-{linux.version}", linux.sha256, linux.places)
-        work = self.store.path("work", f"kernel-{spec.name}-{key}")
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
         seconds = 0.0
-        with self.progress.stage("kernel", f"building Linux {linux.version} for {spec.name}"):
-            try:
-                fragments = work / "fragments"
-                fragments.write_text("".join(_fragment(name).read_text("utf-8") for name in spec.fragments), "utf-8")
-                make = [
-                    "make",
-                    "--silent",
-                    f"--directory={source}",
-                    f"O={work}",
-                    f"ARCH={spec.architecture}",
-                    f"CROSS_COMPILE={tools.triple}-",
-                    f"--jobs={os.cpu_count() or 1}",
-                ]
-                for targets in (["allnoconfig"], spec.make):
-                    result = process.run(
-                        [*make, *targets],
-                        deadline_seconds=BUILD_SECONDS,
-                        log=log,
-                        folder=work,
-                        environment=process.environment_with(
-                            LC_ALL="C", KCONFIG_ALLCONFIG=str(fragments), **_REPRODUCIBLE
-                        ),
-                    )
-                    seconds += result.seconds
-                    if result.code != 0:
-                        raise InfrastructureError(
-                            f"the kernel for {spec.name} does not build here",
-                            because="\n".join(result.text.strip().splitlines()[-5:]),
-                            log=str(log),
-                            remedy="plumb doctor --target TARGET names missing packages; then run again",
-                        )
-                    if targets == ["allnoconfig"]:
-                        refuse_lost_options(fragments.read_text("utf-8"), (work / ".config").read_text("utf-8"), spec)
-                for name in filter(None, (spec.image, spec.device_tree)):
-                    shutil.copy2(work / name, into)
-                shutil.copy2(work / ".config", into / "config")
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
+        with (
+            self.progress.stage("kernel", f"building Linux {linux.version} for {spec.name}"),
+            self.store.work(f"kernel-{spec.name}-{key}") as work,
+        ):
+            fragments = work / "fragments"
+            fragments.write_text("".join(_fragment(name).read_text("utf-8") for name in spec.fragments), "utf-8")
+            make = [
+                "make",
+                "--silent",
+                f"--directory={source}",
+                f"O={work}",
+                f"ARCH={spec.architecture}",
+                f"CROSS_COMPILE={tools.triple}-",
+                f"--jobs={os.cpu_count() or 1}",
+            ]
+            for targets in (["allnoconfig"], spec.make):
+                seconds += process.run_successfully(
+                    [*make, *targets],
+                    problem=f"the kernel for {spec.name} does not build here",
+                    deadline_seconds=BUILD_SECONDS,
+                    log=log,
+                    folder=work,
+                    environment=process.environment_with(LC_ALL="C", KCONFIG_ALLCONFIG=str(fragments), **_REPRODUCIBLE),
+                    remedy="plumb doctor --target TARGET names missing packages; then run again",
+                ).seconds
+                if targets == ["allnoconfig"]:
+                    refuse_lost_options(fragments.read_text("utf-8"), (work / ".config").read_text("utf-8"), spec)
+            for name in filter(None, (spec.image, spec.device_tree)):
+                shutil.copy2(work / name, into)
+            shutil.copy2(work / ".config", into / "config")
         return seconds
 
 

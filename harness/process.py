@@ -221,6 +221,29 @@ def run(
     return Result(words, process.returncode, output, expired=expired, seconds=time.monotonic() - started)
 
 
+def run_successfully(
+    command: Sequence[str | Path],
+    *,
+    problem: str,
+    deadline_seconds: float,
+    where: str = "",
+    remedy: str = "",
+    log: Path | None = None,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Result:
+    """Run a command that has to succeed. Raises InfrastructureError, which says `problem` and why, when it does not."""
+    result = run(command, deadline_seconds=deadline_seconds, log=log, folder=folder, environment=environment)
+    if result.expired or result.code != 0:
+        # Without a log this is the only place where its words are kept.
+        said = result.text.strip().splitlines()[-5 if log else 0 :]
+        late = [f"it did not end within {deadline_seconds:g} s"] if result.expired else []
+        raise InfrastructureError(
+            problem, where=where, because="\n".join([*said, *late]), log=str(log or ""), remedy=remedy
+        )
+    return result
+
+
 @contextlib.contextmanager
 def _output_file(log: Path | None) -> Iterator[IO[bytes]]:
     with tempfile.TemporaryFile() if log is None else log.open("a+b") as stream:

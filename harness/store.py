@@ -62,6 +62,26 @@ class Store:
         return final
 
     @contextlib.contextmanager
+    def work(self, name: str) -> Iterator[Path]:
+        """An empty folder to build in, gone afterwards. Its path depends on the name alone. Hold a lock around it."""
+        folder = self.path("work", name)
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            with disk_errors(folder):
+                folder.mkdir(parents=True)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def log(self, name: str) -> Path:
+        """A build's log, not there yet: it outlives the work folder."""
+        path = self.root / "logs" / f"{name}.log"
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+        return path
+
+    @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Exclude other threads and processes that take the same name."""
         locks = self.root / "locks"

@@ -91,6 +91,25 @@ def test_a_program_that_is_not_there_is_an_infrastructure_error_that_names_it() 
     assert "try: " in str(caught.value)
 
 
+def test_a_command_that_has_to_succeed_raises_its_last_words_and_names_its_log(tmp_path: Path) -> None:
+    noisy = ["sh", "-c", "seq 9; exit 3"]
+    with pytest.raises(InfrastructureError) as caught:
+        process.run_successfully(noisy, problem="it fails", deadline_seconds=WAIT_SECONDS, remedy="try more")
+    assert caught.value.because == "\n".join("123456789")
+    log = tmp_path / "log"
+    with pytest.raises(InfrastructureError) as caught:
+        process.run_successfully(noisy, problem="it fails", deadline_seconds=WAIT_SECONDS, log=log)
+    assert (caught.value.what, caught.value.because) == ("it fails", "\n".join("56789"))
+    assert caught.value.log == str(log)
+    assert process.run_successfully(["true"], problem="", deadline_seconds=WAIT_SECONDS).code == 0
+
+
+def test_a_command_that_has_to_succeed_may_not_run_for_ever() -> None:
+    with pytest.raises(InfrastructureError, match="it hangs") as caught:
+        process.run_successfully(["sleep", SLEEP], problem="it hangs", deadline_seconds=0.2)
+    assert "did not end within 0.2 s" in caught.value.because
+
+
 def test_the_deadline_kills_the_whole_group_grandchildren_included(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"(sleep {SLEEP} & echo $! >>{pids}; exec sleep {SLEEP}) & echo $! >>{pids}; echo before; wait"

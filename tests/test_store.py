@@ -96,6 +96,23 @@ def test_concurrent_requests_for_one_key_fill_it_once(tmp_path: Path) -> None:
     assert (1, {tmp_path / "builds" / "key"}) == (len(calls), found)
 
 
+def test_a_work_folder_starts_empty_and_is_gone_afterwards_whatever_happens(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (store.path("work", "w") / "left").mkdir(parents=True)
+    with store.work("w") as work:
+        assert not list(work.iterdir())
+        (work / "file").touch()
+    assert not work.exists()
+    with pytest.raises(KeyError), store.work("w"):
+        raise KeyError
+    assert not work.exists()
+
+
+def test_a_log_is_not_there_yet(tmp_path: Path) -> None:
+    Store(tmp_path).log("build").write_text("of the last time")
+    assert not Store(tmp_path).log("build").exists()
+
+
 def test_two_stores_on_one_folder_exclude_each_other(tmp_path: Path) -> None:
     inside = threading.Event()
     order: list[str] = []
