@@ -13,6 +13,10 @@ from harness.model import Build, Noun
 Tier = Literal["quick", "full", "thorough", "kernel"]
 
 
+LARGEST_SEED = 2**32 - 1
+"""A seed is a number from 0 to this: what every generator of ours takes, Tcl's included."""
+
+
 class CellSpec(Noun, frozen=True):
     """One cell, prepared: builds made, emulator there."""
 

@@ -23,6 +23,7 @@ from harness import known as knowing
 from harness import replay as replaying
 from harness import report as reporting
 from harness.build import Builder
+from harness.cell import LARGEST_SEED
 from harness.console import Progress
 from harness.errors import ExitCode, PlumblineError
 from harness.fetch import Fetcher
@@ -212,7 +213,12 @@ _RUN_OPTIONS = [
         show_default="processors",
         help="Targets at a time.",
     ),
-    click.option("--seed", type=int, default=None, help="Seed of everything random; drawn and reported if not given."),
+    click.option(
+        "--seed",
+        type=click.IntRange(0, LARGEST_SEED),
+        default=None,
+        help="Seed of everything random; drawn and reported if not given.",
+    ),
     _offline,
     _install,
     _known,
@@ -265,7 +271,7 @@ def _make_run(*, run_folder: Path | None, keep: int, as_json: bool, **options: A
     seed = options.pop("seed")
     asked = {
         **options,
-        "seed": random.randrange(2**32) if seed is None else seed,
+        "seed": random.randint(0, LARGEST_SEED) if seed is None else seed,
         "install": _may_install(options["install"]),
         "run": folder,
     }

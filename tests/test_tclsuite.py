@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.tclsuite import TclFailedError, verdict
+from harness import process
+from harness.cell import LARGEST_SEED
+from harness.load import ROOT
+from harness.tclsuite import RUNNER, TclFailedError, verdict
 
 PASSED = "runner.tcl:\tTotal\t41\tPassed\t1\tSkipped\t40\tFailed\t0\n"
 FAILED = """
@@ -58,3 +61,19 @@ def test_more_tests_than_the_one_asked_for_are_a_failure() -> None:
 def test_a_deadline_that_passed_is_a_failure_whatever_was_printed() -> None:
     with pytest.raises(TclFailedError, match="timed out"):
         verdict(PASSED, expired=True)
+
+
+@pytest.mark.parametrize("seed", [0, 1, LARGEST_SEED])
+def test_the_runner_takes_every_seed_that_a_run_may_have(seed: int) -> None:
+    file = ROOT / "suites" / "protocol" / "framing.testsuite"
+    options = ["--endpoint", "127.0.0.1:1", "--deadline-seconds", "1", "--match", "none", "--seed", str(seed)]
+    result = process.run(["tclsh", str(RUNNER), *options, str(file)], deadline_seconds=30)
+    assert f"seed {seed}\n" in result.text
+    assert "no test of framing.testsuite matches none" in result.text
+
+
+def test_the_runner_refuses_a_larger_seed() -> None:
+    file = ROOT / "suites" / "protocol" / "framing.testsuite"
+    options = ["--endpoint", "127.0.0.1:1", "--deadline-seconds", "1", "--seed", str(LARGEST_SEED + 1)]
+    result = process.run(["tclsh", str(RUNNER), *options, str(file)], deadline_seconds=30)
+    assert (result.code, "a seed is a whole number" in result.text) == (4, True)

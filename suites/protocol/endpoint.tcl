@@ -152,7 +152,7 @@ proc ::endpoint::difference {actual expected} {
 proc ::endpoint::pattern {length} {
     variable told
     if {![info exists told(period)]} {
-        expr {srand($told(seed))}
+        sow $told(seed)
         set values {}
         for {set value 0} {$value < 256} {incr value} {
             set values [linsert $values [random [expr {$value + 1}]] $value]
@@ -167,6 +167,11 @@ proc ::endpoint::random {limit} {
     return [expr {int(rand() * $limit)}]
 }
 
+# Begins a sequence of random numbers, by the low 31 bits: the range that srand takes on any width of integer.
+proc ::endpoint::sow {number} {
+    expr {srand(($number & 0x7ffffffe) + 1)}
+}
+
 # --- Below: how a test runs, and how constraints are found out. ------------------------------------------------------
 
 # Runs the body of a test between a check that the endpoint answers and the closing of every connection.
@@ -177,8 +182,7 @@ proc ::endpoint::Run {testName space body} {
     try {
         DeleteKeys
         pattern 1
-        # The low 31 bits: the range that srand takes on any width of integer.
-        expr {srand((($told(seed) ^ [zlib crc32 $testName]) & 0x7ffffffe) + 1)}
+        sow [expr {$told(seed) ^ [zlib crc32 $testName]}]
         set result [apply [list {} $body $space]]
         # What a test leaves behind would be dumped, replicated and compared by whoever comes next.
         DeleteKeys

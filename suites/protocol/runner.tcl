@@ -88,10 +88,10 @@ proc readValues {options} {
     }
     if {[dict exists $options --seed]} {
         set told(seed) [dict get $options --seed]
-        if {![regexp {^\d{1,9}$} $told(seed)]} {
-            failUsage "a seed is a whole number below 1000000000, not $told(seed)" --seed
+        if {![regexp {^\d{1,10}$} $told(seed)] || [scan $told(seed) %lld] >= 1 << 32} {
+            failUsage "a seed is a whole number below 4294967296, not $told(seed)" --seed
         }
-        set told(seed) [scan $told(seed) %d]
+        set told(seed) [scan $told(seed) %lld]
     }
     if {[dict exists $options --match]} {
         set told(match) [dict get $options --match]
