@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import Literal
 
+import msgspec
+
 from harness import codec
 from harness.emulator import Runner  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.machine_guest import PreparedMachine  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -17,6 +19,13 @@ LARGEST_SEED = 2**32 - 1
 """A seed is a number from 0 to this: what every generator of ours takes, Tcl's included."""
 
 
+class Peer(Noun, frozen=True):
+    """Another target of the same run: what a cell needs to start its server too."""
+
+    runner: Runner
+    build: Build
+
+
 class CellSpec(Noun, frozen=True):
     """One cell, prepared: builds made, emulator there."""
 
@@ -27,13 +36,13 @@ class CellSpec(Noun, frozen=True):
     runner: Runner
     version: tuple[int, ...]
     build: Build | None
-    oracle: Build | None
-    """The native build of the same source."""
     canary: Path | None
     seed: int
     tier: Tier
     detector_canary: Path | None = None
     """None where the target has no detector."""
+    peers: dict[str, Peer] = msgspec.field(default_factory=dict)
+    """Target -> the same server there: the run's targets, and `native`, which is the oracle."""
     machine: PreparedMachine | None = None
     """Of the kernel tier: the emulated computer."""
 

@@ -17,9 +17,9 @@ import msgspec
 
 from harness import alignment, canary, doctor, events, initramfs, known, process, source
 from harness.build import Builder, BuildFailedError
-from harness.cell import CellSpec, Tier, write_cell
+from harness.cell import CellSpec, Peer, Tier, write_cell
 from harness.detector_canary import compile_detector_canary
-from harness.emulator import Emulators, Flavour, Runner, with_alignment
+from harness.emulator import Emulators, Flavour, Runner, native_runner, with_alignment
 from harness.errors import ExitCode, UsageError
 from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
@@ -93,13 +93,13 @@ class Check:
         doctor.mend(diagnosis, self.progress, install=self.request.install)
         tree = open_server(self.catalog, self.fetcher, self.request.server)
         prepared = self._prepare(plan, tree)
-        oracle = self._oracle(tree)
+        peers = self._peers(tree, prepared)
         self.request.run.mkdir(parents=True, exist_ok=True)
         with (
             self.progress.stage("suites", f"running {len(plan.cells)} cells, {self.request.jobs} targets at a time"),
             tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
         ):
-            records = self._run_cells(plan, tree, prepared, oracle, Path(sockets))
+            records = self._run_cells(plan, tree, prepared, peers, Path(sockets))
         events.write_run(self.request.run, self._record(plan, tree, prepared, records))
         return conclude(self.request.run, self.request.known, self.progress)
 
@@ -133,31 +133,46 @@ class Check:
             self.catalog, self.store, self.fetcher, self.progress, target, programs, mode=runner.policy.mode
         )
 
-    def _oracle(self, tree: SourceTree) -> Build | None:
-        native = self.catalog.targets["native"]
-        try:
-            return self.builder.build(tree, native, self.catalog.toolchain_of(native), self.request.optimisation)
-        except BuildFailedError as error:
-            self.progress.say(str(error))
-            return None
-
     def _run_cells(
-        self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], oracle: Build | None, sockets: Path
+        self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], peers: dict[str, Peer], sockets: Path
     ) -> list[CellRecord]:
         def run_target(name: str) -> list[CellRecord]:
-            return [self._run_cell(prepared[name], suite, tree, oracle, sockets) for suite in plan.suites]
+            return [self._run_cell(prepared[name], suite, tree, peers, sockets) for suite in plan.suites]
 
         with ThreadPoolExecutor(self.request.jobs) as pool:
             return [record for records in pool.map(run_target, plan.targets) for record in records]
 
+    def _peers(self, tree: SourceTree, prepared: dict[str, Prepared]) -> dict[str, Peer]:
+        """The servers that cells start beside their own; a machine of the kernel tier is nobody's peer.
+
+        Without `native`, the oracle, where the tree does not compile for this machine.
+        """
+        found = {
+            name: Peer(runner=one.runner, build=one.build)
+            for name, one in prepared.items()
+            if one.build is not None and one.target.emulator.kind != "system"
+        }
+        native = self.catalog.targets["native"]
+        try:
+            oracle = self.builder.build(tree, native, self.catalog.toolchain_of(native), self.request.optimisation)
+        except BuildFailedError as error:
+            self.progress.say(str(error))
+            return found
+        return {native.name: Peer(runner=native_runner(self.catalog), build=oracle), **found}
+
     def _run_cell(
-        self, prepared: Prepared, suite: str, tree: SourceTree, oracle: Build | None, sockets: Path
+        self,
+        prepared: Prepared,
+        suite: str,
+        tree: SourceTree,
+        peers: dict[str, Peer],
+        sockets: Path,
     ) -> CellRecord:
         target = prepared.target.name
         needs_server = self.catalog.suites[suite].needs_server
         if needs_server and prepared.build is None:
             return CellRecord(target=target, suite=suite, seconds=0, problem=prepared.problem, problem_kind="build")
-        if needs_server and oracle is None:
+        if needs_server and "native" not in peers:
             why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"
             return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="crash")
         folder = self.request.run / target / suite
@@ -169,12 +184,12 @@ class Check:
             runner=prepared.runner,
             version=tree.version,
             build=prepared.build,
-            oracle=oracle,
             canary=None if needs_server else canary.compile_canary(self.store, prepared.target, tools),
             detector_canary=None if needs_server else compile_detector_canary(self.store, prepared.target, tools),
             seed=self.request.seed,
             tier=self.request.tier,
             machine=prepared.machine,
+            peers=peers,
         )
         record = self._run_spec(spec)
         can_audit = prepared.target.emulator.kind == "user" and not alignment.is_audit(self.request.policy)
@@ -209,16 +224,15 @@ class Check:
 
     def _audit_of(self, spec: CellSpec) -> CellSpec:
         """The same cell with every forbidden access let through: what the first crash hides."""
-        policy = alignment.audited(spec.runner.policy)
-        runner = msgspec.structs.replace(
-            spec.runner, policy=policy, options=with_alignment(spec.runner.options, policy)
-        )
-        return msgspec.structs.replace(spec, runner=runner, folder=spec.folder / events.AUDIT)
+        peers = {name: Peer(runner=_audited(peer.runner), build=peer.build) for name, peer in spec.peers.items()}
+        runner = _audited(spec.runner)
+        return msgspec.structs.replace(spec, runner=runner, peers=peers, folder=spec.folder / events.AUDIT)
 
     def _record(
         self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], records: list[CellRecord]
     ) -> RunRecord:
         ready = list(prepared.values())
+        native = self.catalog.targets["native"]
         return RunRecord(
             server=self.request.server if self.request.server in self.catalog.servers else str(tree.path),
             family=tree.family,
@@ -230,15 +244,20 @@ class Check:
             suites=plan.suites,
             binaries={one.target.name: str(one.build.server_binary) for one in ready if one.build},
             triples={one.target.name: self.catalog.toolchain_of(one.target).triple for one in ready},
-            machines={one.target.name: one.target for one in ready},
+            machines={native.name: native, **{one.target.name: one.target for one in ready}},
             stages=self.progress.stages,
             cells=records,
         )
 
 
+def _audited(runner: Runner) -> Runner:
+    policy = alignment.audited(runner.policy)
+    return msgspec.structs.replace(runner, policy=policy, options=with_alignment(runner.options, policy))
+
+
 def _died_misaligned(folder: Path) -> bool:
     """Whether a misaligned access raised a signal in one of a cell's guests."""
-    logs = folder.glob("guest-*/faults.jsonl")
+    logs = [*folder.glob("guest-*/faults.jsonl"), *folder.glob(f"{events.PEERS}/*/guest-*/faults.jsonl")]
     return any(
         events.is_misaligned(fault) and fault.event == "fault" for log in logs for fault in events.read_faults(log)
     )
@@ -348,7 +367,9 @@ def _with_known(finding: Finding, listed: known.KnownList, server: str, today: d
 
 def _excuse(cell: CellVerdict, findings: list[Finding]) -> CellVerdict:
     """A cell whose every finding is known is an expected failure."""
-    here = [f for f in findings if any(w.target == cell.target and w.suite == cell.suite for w in f.witnesses)]
+    # By where the evidence lies: a peer's fault is another target's witness in this cell.
+    folder = f"{cell.target}/{cell.suite}/"
+    here = [f for f in findings if any(w.evidence.startswith(folder) for w in f.witnesses)]
     if cell.verdict == Verdict.FAIL.name and here and all(finding.known for finding in here):
         return msgspec.structs.replace(cell, verdict=Verdict.XFAIL.name, reason=f"known: {here[0].known}")
     return cell

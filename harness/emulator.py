@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from harness.console import Progress
     from harness.fetch import Fetcher
+    from harness.load import Catalog
 
 BUILD_SECONDS = 3600
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"
@@ -58,6 +59,17 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
             return [str(program), *arguments]
         log = ["-fault-log", str(fault_log)] if fault_log and self.records_faults else []
         return [str(self.program), *self.options, *log, str(program), *arguments]
+
+
+def native_runner(catalog: Catalog) -> Runner:
+    """How the oracle is run: by the host itself."""
+    return Runner(
+        target=catalog.targets["native"],
+        policy=catalog.policies["signal"],
+        program=None,
+        options=[],
+        records_faults=False,
+    )
 
 
 class Emulators:

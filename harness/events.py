@@ -6,6 +6,7 @@ Evidence only: nothing here judges. Writers append whole lines, so a run that wa
     RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests
     RUN/TARGET/SUITE/audit/               the same again, of the audit that followed
     RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's), transcript-N.jsonl
+    RUN/TARGET/SUITE/peers/OTHER/guest-N/ the same, of servers that a test started on another target
 """
 
 from __future__ import annotations
@@ -92,6 +93,12 @@ class GuestEvent(Noun, frozen=True, tag="guest"):
     detail: str = ""
     test: str = ""
     """The test during which it ended, or empty."""
+    target: str = ""
+    """Where it ran, if it was not the cell's own target: its folder is peers/TARGET/NAME."""
+    own: bool = False
+    """It was started for one test alone: all that it did is that test's. What follows is then as in TestEvent."""
+    unanswered: tuple[str, ...] = ()
+    transcript: str = ""
 
 
 Event = TestEvent | GuestEvent
@@ -150,6 +157,7 @@ class Count(Noun, frozen=True):
     count: int
 
 
+PEERS = "peers"
 AUDIT = "audit"
 """RUN/TARGET/SUITE/audit/: the same evidence again, of the audit that follows guests' death by misaligned accesses."""
 

@@ -19,7 +19,7 @@ from harness.transcript import Recorder, connect
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.detector import Report
     from harness.emulator import Runner
@@ -46,7 +46,8 @@ class StartError(Exception):
 class Guest:
     """One running server. `folder` keeps its log and fault log, `sockets` (a short path) its Unix socket.
 
-    `options` are more words for the server's command line, as `--io-threads 2`.
+    `options` are more words for the server's command line, as `--io-threads 2`; `files` (name -> content) lie in its
+    working folder when it starts, as dump.rdb.
     """
 
     def __init__(
@@ -58,12 +59,14 @@ class Guest:
         sockets: Path,
         version: tuple[int, ...],
         options: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
     ) -> None:
         self.build = build
         self.runner = runner
         self.folder = folder
         self.version = version
         self.options = list(options)
+        self.files = dict(files or {})
         self.fault_log = folder / "faults.jsonl"
         self.log = folder / "log"
         self.end: End | None = None
@@ -186,8 +189,16 @@ class Guest:
             stream.seek(since)
             return reports(stream.read(), self.runner.target.emulator.detector)
 
+    def read(self, name: str) -> bytes:
+        """A file of its working folder, as dump.rdb after SAVE. Raises FileNotFoundError."""
+        return (self.folder / name).read_bytes()
+
     def launch(self) -> None:
-        """Start the server process."""
+        """Start the server process, with its files in place."""
+        for name, content in self.files.items():
+            place = self.folder / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
         command = self.runner.command(self.build.server_binary, self.arguments(), self.fault_log)
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with self.log.open("wb") as log:

@@ -19,7 +19,7 @@ from harness.machine import Machine
 from harness.model import Noun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.emulator import Runner
     from harness.model import Build
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SERVER = "/srv/server"
 CANARY = "/srv/canary"
 """Where programs lie in the guest."""
+WORK_FOLDER = "/tmp"  # noqa: S108 - the guest's, which nobody shares
 PORT = 6379
 KILL_SECONDS = 10.0
 
@@ -91,8 +92,9 @@ class MachineGuest(Guest):
         host: Host,
         version: tuple[int, ...],
         options: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
     ) -> None:
-        super().__init__(build, runner, folder, sockets=host.sockets, version=version, options=options)
+        super().__init__(build, runner, folder, sockets=host.sockets, version=version, options=options, files=files)
         self.host = host
         self.counters: list[str] = []
         self._machine: Machine | None = None
@@ -143,16 +145,23 @@ class MachineGuest(Guest):
             while self.poll() is None and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
 
+    def read(self, name: str) -> bytes:
+        """A file of its working folder."""
+        assert self._machine is not None
+        return self._machine.read(f"{WORK_FOLDER}/{name}")
+
     def launch(self) -> None:
         """Start the server in the machine, traced."""
         machine = self.host.machine()
         self._machine = machine
         machine.fault_log = self.fault_log
+        for name, content in self.files.items():
+            machine.write(f"{WORK_FOLDER}/{name}", content)
         self._pid = machine.start([SERVER, *self.arguments()], output=self._inside)
 
     def arguments(self) -> list[str]:
         """Its command line. It listens everywhere inside the machine; only loopback leads into that."""
-        arguments = ["--port", str(PORT), "--bind", "0.0.0.0", "--save", "", "--dir", "/tmp"]  # noqa: S104, S108
+        arguments = ["--port", str(PORT), "--bind", "0.0.0.0", "--save", "", "--dir", WORK_FOLDER]  # noqa: S104
         if self.version >= (3, 2):
             arguments += ["--protected-mode", "no"]
         return arguments + self.options

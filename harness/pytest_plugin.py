@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 from harness import detector_canary, events
 from harness.canary import cases, emulated, on_machine
 from harness.cell import CellSpec, read_cell
-from harness.emulator import Runner
 from harness.guest import Guest, StartError
-from harness.load import Catalog
 from harness.machine_guest import CANARY, Host, MachineGuest
 from harness.tclsuite import TclFile
 from harness.transcript import save, unanswered
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping, Sequence
 
     from harness.canary import Perform
+    from harness.emulator import Runner
     from harness.model import Build
 
 _CELL = pytest.StashKey["CellRun"]()
@@ -39,6 +38,7 @@ class CellRun:
         self._guest: Guest | None = None
         self._oracle: Guest | None = None
         self._host = Host(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
+        self._own: list[Guest] = []
         self._started = 0
         self._failure: StartError | None = None
         self.test = ""
@@ -56,7 +56,7 @@ class CellRun:
         self.retire()
         assert self.cell.build is not None
         self._started += 1
-        guest = self._new(self.cell.build, self.cell.runner, f"guest-{self._started}")
+        guest = self._new(self.cell.build, self.cell.runner, self.cell.folder / f"guest-{self._started}")
         self._guest, self.faults_before, self.log_before = guest, 0, 0
         try:
             guest.__enter__()
@@ -70,17 +70,38 @@ class CellRun:
     def oracle(self) -> Guest:
         """The native build of the same source, started once and again if it died."""
         if self._oracle is None or not self._oracle.alive():
-            assert self.cell.oracle is not None
-            catalog = Catalog()
-            runner = Runner(
-                target=catalog.targets["native"],
-                policy=catalog.policies["signal"],
-                program=None,
-                options=[],
-                records_faults=False,
-            )
-            self._oracle = self._new(self.cell.oracle, runner, "oracle").__enter__()
+            native = self.cell.peers["native"]
+            self._oracle = self._new(native.build, native.runner, self.cell.folder / "oracle").__enter__()
         return self._oracle
+
+    def start(
+        self,
+        *,
+        target: str = "",
+        options: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+        may_refuse: bool = False,
+    ) -> Guest:
+        """One more server, for this test alone; another target's if one is named. It is ended with the test.
+
+        Raises StartError; if it `may_refuse`, then exiting by itself, without a signal, is no finding.
+        """
+        self._started += 1
+        folder = self.cell.folder / events.PEERS / target if target else self.cell.folder
+        assert self.cell.build is not None
+        build, runner = self.cell.build, self.cell.runner
+        if target:
+            build, runner = self.cell.peers[target].build, self.cell.peers[target].runner
+        guest = self._new(build, runner, folder / f"guest-{self._started}", options=options, files=files)
+        self._own.append(guest)
+        try:
+            return guest.__enter__()
+        except StartError as error:
+            if may_refuse and guest.end == "exit":
+                guest.end, guest.detail = "stopped", f"refused: {error.detail}"
+            else:
+                guest.end, guest.detail = error.end, error.detail
+            raise
 
     def perform(self) -> Perform:
         """How the canary program is run: on the cell's machine, or under its emulator."""
@@ -89,10 +110,20 @@ class CellRun:
             return emulated(self.cell.canary, self.cell.runner)
         return on_machine(Path(CANARY), self._host.machine(), self.cell.runner.target.slowdown)
 
-    def _new(self, build: Build, runner: Runner, name: str) -> Guest:
+    def _new(
+        self,
+        build: Build,
+        runner: Runner,
+        folder: Path,
+        *,
+        options: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+    ) -> Guest:
+        version = self.cell.version
         if self._host is not None and runner.target.emulator.kind == "system":
-            return MachineGuest(build, runner, self.cell.folder / name, host=self._host, version=self.cell.version)
-        return Guest(build, runner, self.cell.folder / name, sockets=self.cell.sockets, version=self.cell.version)
+            return MachineGuest(build, runner, folder, host=self._host, version=version, options=options, files=files)
+        sockets = self.cell.sockets
+        return Guest(build, runner, folder, sockets=sockets, version=version, options=options, files=files)
 
     def begin(self, name: str) -> None:
         """A test starts."""
@@ -105,6 +136,9 @@ class CellRun:
 
     def finish(self, outcome: events.Outcome, message: str, seconds: float) -> None:
         """A test has ended: write what it left behind, and how the guest is."""
+        for own in self._own:
+            self._finish_own(own, outcome)
+        self._own.clear()
         guest, faults, log_bytes = self._guest, 0, 0
         requests: list[str] = []
         transcript = ""
@@ -132,6 +166,30 @@ class CellRun:
         )
         if guest is not None:
             self.faults_before, self.log_before = faults, log_bytes
+
+    def _finish_own(self, guest: Guest, outcome: events.Outcome) -> None:
+        """End a server that was started for one test, and record how it was."""
+        if guest.started() and guest.died_of_fault(0):
+            guest.settle()
+        ended_by_itself = guest.started() and not guest.alive()
+        guest.__exit__()
+        requests: list[str] = []
+        transcript = ""
+        if guest.recorder is not None and (outcome == "failed" or ended_by_itself or guest.faults()):
+            chunks = guest.recorder.chunks()
+            requests, transcript = unanswered(chunks), "transcript-0.jsonl"
+            save(guest.folder / transcript, chunks)
+        event = events.GuestEvent(
+            name=guest.name,
+            end=guest.end or "stopped",
+            detail=guest.detail,
+            test=self.test,
+            target=guest.runner.target.name if guest.folder.parent != self.cell.folder else "",
+            own=True,
+            unanswered=tuple(requests),
+            transcript=transcript,
+        )
+        events.append(self.events, event)
 
     def _explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
         """Let a crash finish, end a hang, and keep the transcript."""
@@ -262,6 +320,27 @@ def guest(request: pytest.FixtureRequest) -> Guest:
         return run.guest()
     except StartError as error:
         pytest.fail(f"{error}", pytrace=False)
+
+
+class StartGuest(Protocol):
+    """What the fixture `start_guest` gives: CellRun.start."""
+
+    def __call__(
+        self,
+        *,
+        target: str = "",
+        options: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+        may_refuse: bool = False,
+    ) -> Guest:
+        """Start it; raises StartError."""
+        ...
+
+
+@pytest.fixture
+def start_guest(request: pytest.FixtureRequest) -> StartGuest:
+    """Starts more servers for one test, with files and options of its own, on this target or another of the run."""
+    return _cell_run(request).start
 
 
 @pytest.fixture

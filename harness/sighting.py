@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import signal
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -19,7 +20,6 @@ from harness.transcript import load, requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from harness.events import CellRecord, Event, Fault, GuestEvent, RunRecord, TestEvent
     from harness.model import AccessClass, Detector, Fate, Frame
@@ -52,6 +52,14 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
     """Everything that a cell shows to be wrong, and the audit that followed it, if one did."""
+    return [
+        msgspec.structs.replace(one, evidence=str(Path(one.evidence).relative_to(folder)))
+        for one in _all_sightings(folder, run, record, recorded)
+    ]
+
+
+def _all_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
+    """The same, with evidence as whole paths."""
     if record.problem_kind == "build":
         return [
             _plain(
@@ -59,7 +67,7 @@ def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: l
                 kind="build",
                 subject="does not compile",
                 title=record.problem.splitlines()[0],
-                evidence="run.json",
+                evidence=str(folder / "run.json"),
                 detector="compiler",
             )
         ]
@@ -79,30 +87,58 @@ def _seen_in(cell: Path, run: RunRecord, record: CellRecord, recorded: list[Even
     killed = [event for event in guests if killed_from_outside(event)]
     explained = {event.test for event in killed}
     faulted = {event.name for event in killed}
-    for guest in sorted(path for path in cell.glob("guest-*") if path.is_dir()):
+    for guest, where in _guest_folders(cell, record):
+        alone = _alone(guest, tests, guests)
         counts = events.read_counts(guest / "faults.jsonl")
         faults = events.read_faults(guest / "faults.jsonl")
         for number, fault in enumerate(faults):
-            test = next((t for t in tests if t.guest == guest.name and t.fault_from <= number < t.fault_to), None)
-            sighting = _from_fault(run, record, guest, fault, test, faults[:number])
+            test = alone or next(
+                (t for t in tests if t.guest == guest.name and t.fault_from <= number < t.fault_to), None
+            )
+            sighting = _from_fault(run, where, guest, fault, test, faults[:number])
             sightings.append(msgspec.structs.replace(sighting, count=counts.get(fault.pc, 1)))
             if test:
                 explained.add(test.name)
             faulted.add(guest.name)
-        for report in _reports(guest / "log", run.machines[record.target].emulator.detector):
-            test = _test_of(report, guest, tests)
-            sightings.append(_from_report(record, guest, report, test, tests))
+        for report in _reports(guest / "log", run.machines[where.target].emulator.detector):
+            test = alone or _test_of(report, guest, tests)
+            sightings.append(_from_report(where, guest, report, test, tests))
             if report.fatal:
                 explained.update({test.name} if test else set())
                 faulted.add(guest.name)
     for event in guests:
         excused = event.test in explained if event.test else event.name in faulted
         if event.end != "stopped" and not excused:
-            owner = next((test for test in tests if test.name == event.test), None)
-            sightings.append(_from_end(record, cell, event, owner))
+            owner = _alone(_folder_of(event, cell), tests, guests) or next(
+                (test for test in tests if test.name == event.test), None
+            )
+            where = msgspec.structs.replace(record, target=event.target or record.target)
+            sightings.append(_from_end(where, cell, event, owner))
             explained.add(event.test)
     sightings += [_from_failure(record, cell, test) for test in tests if _unexplained(test, explained)]
     return sightings
+
+
+def _guest_folders(cell: Path, record: CellRecord) -> list[tuple[Path, CellRecord]]:
+    """The cell's guests, and those that its tests started elsewhere: each with a record that names its own target."""
+    own = [(path, record) for path in sorted(cell.glob("guest-*")) if path.is_dir()]
+    peers = sorted(cell.glob(f"{events.PEERS}/*/guest-*"))
+    return own + [(path, msgspec.structs.replace(record, target=path.parent.name)) for path in peers]
+
+
+def _folder_of(event: GuestEvent, cell: Path) -> Path:
+    return (cell / events.PEERS / event.target if event.target else cell) / event.name
+
+
+def _alone(guest: Path, tests: list[TestEvent], guests: list[GuestEvent]) -> TestEvent | None:
+    """The one test that a guest was started for, as seen from that guest; None where it served several."""
+    event = next((one for one in guests if one.own and one.name == guest.name), None)
+    test = next((one for one in tests if event is not None and one.name == event.test), None)
+    if event is None or test is None:
+        return None
+    return msgspec.structs.replace(
+        test, guest=guest.name, unanswered=event.unanswered, transcript=event.transcript, blocked=False
+    )
 
 
 def _reports(log: Path, kind: Detector) -> list[Report]:
@@ -157,7 +193,7 @@ def _from_fault(
         suite=record.suite,
         test=test.name if test else "",
         command=_command(fault, guest, test, frames) if test else "",
-        evidence=_evidence(guest / "faults.jsonl", record),
+        evidence=str(guest / "faults.jsonl"),
         transcript=guest / test.transcript if test and test.transcript else None,
         identity="-".join(part for part in (kind, function, direction) if part),
         detector="audit" if fault.event == "access" else "signal",
@@ -186,7 +222,7 @@ def _from_report(
         suite=record.suite,
         test=test.name if test else "",
         command=_asked(guest, test, report.frames) if test else _outside_tests(report, guest, tests),
-        evidence=_evidence(guest / "log", record),
+        evidence=str(guest / "log"),
         transcript=guest / test.transcript if test and test.transcript else None,
         identity=report.identity,
         detector=report.detector,
@@ -232,16 +268,17 @@ def _on_stack(lines: Sequence[str], frames: list[Frame]) -> list[str]:
 
 
 def _from_end(record: CellRecord, cell: Path, event: GuestEvent, test: TestEvent | None) -> Sighting:
+    guest = _folder_of(event, cell)
     subject = "start" if event.end == "start-failed" or test is None else test.name
     return _plain(
         record,
         kind="hang" if event.end == "hang" else "crash" if event.end == "signal" else "exit",
         subject=subject,
         title=f"the server {'hung' if event.end == 'hang' else 'ended'} in {subject}: {event.detail}",
-        evidence=_evidence(cell / event.name / "log", record),
+        evidence=str(guest / "log"),
         detector="process",
         test=test,
-        transcript=cell / event.name / test.transcript if test and test.transcript else None,
+        transcript=guest / test.transcript if test and test.transcript else None,
     )
 
 
@@ -251,17 +288,11 @@ def _from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
         kind="wrong-result",
         subject=test.name,
         title=f"{test.name}: {test.message.splitlines()[0] if test.message else 'failed'}",
-        evidence=_evidence(cell / "events.jsonl", record),
+        evidence=str(cell / "events.jsonl"),
         detector="suite",
         test=test,
         transcript=cell / test.guest / test.transcript if test.guest and test.transcript else None,
     )
-
-
-def _evidence(path: Path, record: CellRecord) -> str:
-    """A path inside the run folder: from the last `TARGET/SUITE` in it on."""
-    inside = f"{record.target}/{record.suite}/"
-    return inside + str(path).rpartition(f"/{inside}")[2]
 
 
 def _plain(

@@ -231,6 +231,28 @@ class StoredRun:
         event = events.GuestEvent(name=name, end=end, detail=detail, test=test)
         events.append(self.cell(target, suite) / "events.jsonl", event)
 
+    def own_guest(
+        self,
+        cell: str,
+        suite: str,
+        target: str,
+        *,
+        test: str,
+        end: Literal["stopped", "signal", "exit"] = "stopped",
+        detail: str = "",
+        record: events.Fault | None = None,
+    ) -> None:
+        """A server that one test of a cell started, on the cell's own target or another, with at most one fault."""
+        peer = "" if target == cell else target
+        folder = f"{events.PEERS}/{peer}/guest-9" if peer else "guest-9"
+        (self.cell(cell, suite) / folder).mkdir(parents=True, exist_ok=True)
+        if record is not None:
+            self.fault(cell, suite, folder, record, binary_of=target)
+        event = events.GuestEvent(
+            name="guest-9", end=end, detail=detail, test=test, target=peer, own=True, unanswered=("SAVE",)
+        )
+        events.append(self.cell(cell, suite) / "events.jsonl", event)
+
     def place(self, target: str, function: str, file: str = "src/bitops.c", line: int = 93) -> int:
         """Give a function an address in the target's binary; returns it."""
         lines = self.binary(target).with_name("redis-server.lines")
@@ -241,11 +263,11 @@ class StoredRun:
         write(self.binary(target), "no real binary\n")
         return address
 
-    def fault(self, target: str, suite: str, guest: str, record: events.Fault) -> None:
+    def fault(self, target: str, suite: str, guest: str, record: events.Fault, *, binary_of: str = "") -> None:
         """One line of a guest's fault log, inside the target's binary."""
         from harness import codec
 
-        maps = [events.MapRecord(start=0, end=0x100000, offset=0, path=str(self.binary(target)))]
+        maps = [events.MapRecord(start=0, end=0x100000, offset=0, path=str(self.binary(binary_of or target)))]
         complete = codec.decode(codec.encode({**codec.decode(codec.encode(record), dict), "maps": maps}), events.Fault)
         log = self.cell(target, suite) / guest / "faults.jsonl"
         log.parent.mkdir(parents=True, exist_ok=True)

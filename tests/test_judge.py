@@ -528,3 +528,48 @@ def test_an_entry_that_matched_nothing_is_remarked(tmp_path: Path, run: StoredRu
     run.test("armv5", "bitops", "test_bitop")
     judgement, _ = concluded(tmp_path, run, entry("alignment-gone-load"))
     assert judgement.remarks == ["known finding alignment-gone-load (redis-3.2.6) was not seen in this run"]
+
+
+# Servers that a test starts for itself, on other machines too.
+
+
+def two_machines(tmp_path: Path) -> StoredRun:
+    stored = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"))
+    for name in stored.targets:
+        stored.canary(name)
+        stored.test(name, "bitops", "test_one")
+    return stored
+
+
+@pytest.mark.parametrize("where", ["armv5", "sparc64"])
+def test_a_fault_of_a_tests_own_server_is_that_tests_and_of_the_machine_where_it_ran(
+    tmp_path: Path, where: str
+) -> None:
+    stored = two_machines(tmp_path)
+    pc = stored.place(where, "rdbSaveLen")
+    stored.test("armv5", "bitops", "test_save", outcome="failed", message="ServerGoneError")
+    stored.own_guest("armv5", "bitops", where, test="test_save", end="signal", detail="SIGBUS", record=fault(pc=pc))
+    findings, verdicts = judged(stored)
+    assert [(found.function, found.targets, found.command) for found in findings] == [("rdbSaveLen", [where], "SAVE")]
+    witness = findings[0].witnesses[0]
+    inside = "guest-9" if where == "armv5" else "peers/sparc64/guest-9"
+    assert (witness.test, witness.evidence) == ("test_save", f"armv5/bitops/{inside}/faults.jsonl")
+    assert {"armv5/bitops": "FAIL", "sparc64/bitops": "PASS"}.items() <= verdicts.items()
+
+
+def test_a_known_fault_of_a_peer_excuses_the_cell_that_saw_it(tmp_path: Path) -> None:
+    stored = two_machines(tmp_path)
+    pc = stored.place("sparc64", "rdbSaveLen")
+    stored.own_guest("armv5", "bitops", "sparc64", test="test_one", record=fault(pc=pc))
+    listed = entry("alignment-rdbSaveLen-load").replace("armv5", "sparc64")
+    judgement, _ = concluded(tmp_path, stored, listed)
+    verdicts = {f"{cell.target}/{cell.suite}": cell.verdict for cell in judgement.cells}
+    assert (verdicts["armv5/bitops"], verdicts["sparc64/bitops"]) == ("XFAIL", "PASS")
+
+
+def test_a_tests_own_server_that_stops_is_no_finding_and_one_that_dies_without_a_fault_is(tmp_path: Path) -> None:
+    stored = two_machines(tmp_path)
+    stored.own_guest("armv5", "bitops", "sparc64", test="test_one")
+    assert judged(stored)[0] == []
+    stored.own_guest("armv5", "bitops", "sparc64", test="test_one", end="exit", detail="exit status 1")
+    assert [(found.kind, found.targets) for found in judged(stored)[0]] == [("exit", ["sparc64"])]

@@ -269,7 +269,7 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
     test = tmp_path / "test_persistence.py"
     test.write_text(SUITE, "utf-8")
     with tempfile.TemporaryDirectory(prefix="plumbline-") as sockets:
-        spec: dict[str, Any] = {"oracle": None, "canary": None, "seed": 1, "tier": "quick", "version": VERSION}
+        spec: dict[str, Any] = {"canary": None, "seed": 1, "tier": "quick", "version": VERSION}
         cell = CellSpec(
             suite="persistence",
             folder=folder,
