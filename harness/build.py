@@ -6,6 +6,7 @@ ccache recognises unchanged files.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from harness.source import copy_tree
 from harness.store import Store, disk_errors, key_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from harness.console import Progress
@@ -41,6 +43,81 @@ class BuildFailedError(PlumblineError):
     exit_code = ExitCode.FINDINGS
 
 
+class Workshop:
+    """A copy of a server's tree in a work folder, and its makefile called for a target."""
+
+    def __init__(
+        self, builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, work: Path
+    ) -> None:
+        self.server = tree
+        self.target = target
+        self.tools = tools
+        self.optimisation = optimisation
+        self.work = work
+        self.tree = work / "tree"
+        """The copy."""
+        self.log = builder.store.root / "logs" / f"build-{work.name}.log"
+        self._ccache = builder.store.root / "ccache"
+
+    def prepare(self) -> None:
+        """Copy the tree, and write the compilers' wrappers."""
+        copy_tree(self.server.path, self.tree)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.unlink(missing_ok=True)
+        for name in ("gcc", "g++"):
+            self.wrapper(name)
+
+    def wrapper(self, name: str, extra: Sequence[str] = (), *, suffix: str = "") -> Path:
+        """The compiler `name` with the target's flags, and others after them."""
+        path = self.work / f"{name}{suffix}"
+        first = detector.write_prelude(self.target.emulator.detector, self.work)
+        flags = [*first, *compile_flags(self.server, self.target, self.optimisation), *extra]
+        toolchain.write_wrapper(path, toolchain.tool(self.tools, name), flags, ["-latomic"])
+        return path
+
+    def make(self, goals: Sequence[str], *, compiler: Path | None = None, go_on: bool = False) -> process.Result:
+        """Make goals of the server's makefile. Raises InfrastructureError where the machine is to blame."""
+        command = self.make_command(goals, compiler=compiler)
+        return self.run([*command, "--keep-going"] if go_on else command)
+
+    def make_command(self, goals: Sequence[str], *, compiler: Path | None = None) -> list[str]:
+        """The command line that makes goals."""
+        return _make_command(self, goals, compiler or self.work / "gcc")
+
+    def run(self, command: Sequence[str | Path]) -> process.Result:
+        """Run a tool in the tree, as `make` runs compilers."""
+        result = process.run(
+            command, deadline_seconds=BUILD_SECONDS, log=self.log, folder=self.tree, environment=self._environment()
+        )
+        for sign, what, remedy in _MACHINE_FAULTS:
+            if result.code != 0 and sign in result.text:
+                raise InfrastructureError(what, where=str(self.work), log=str(self.log), remedy=remedy)
+        return result
+
+    def make_server(self) -> Path:
+        """The server's binary. Raises BuildFailedError with the compiler's first error."""
+        result = self.make([f"{self.server.family}-server"])
+        binary = self.tree / "src" / f"{self.server.family}-server"
+        if result.code != 0 or not binary.is_file():
+            raise BuildFailedError(
+                f"{self.server.name} does not compile for {self.target.name}",
+                where=str(self.server.path),
+                because=first_error(result.text),
+                log=str(self.log),
+            )
+        return binary
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **process.PLAIN_ENVIRONMENT,
+            "HOME": os.environ.get("HOME", "/"),
+            "CCACHE_DIR": str(self._ccache),
+            "CCACHE_BASEDIR": str(self.work),
+            # The wrapper's own text and time change with every run; the compiler behind it is what counts.
+            "CCACHE_COMPILERCHECK": "content",
+        }
+
+
 class Builder:
     """Builds, kept in the store."""
 
@@ -50,26 +127,15 @@ class Builder:
 
     def build(self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Build:
         """The server's binaries for a target. Raises BuildFailedError, or InfrastructureError without a compiler."""
-        compiler = toolchain.tool(tools, "gcc")
-        flags = toolchain.compiler_flags(target, optimisation, _dialect(tree))
-        prelude = detector.PRELUDES[target.emulator.detector]
-        parts = [
-            RECIPE,
-            tree.digest,
-            target.machine,
-            toolchain.version(compiler),
-            *flags,
-            *([prelude] if prelude else []),
-        ]
-        key = f"{tree.name}-{target.name}-{optimisation}-{key_of(parts)}"
-        place = key_of([str(tree.path), target.name, optimisation])
+        key = f"{tree.name}-{target.name}-{optimisation}-{build_key(tree, target, tools, optimisation)}"
 
         def compile_into(into: Path) -> None:
-            with (
-                self.store.lock(f"work-{place}"),
-                self.progress.stage("build", f"building {tree.name} for {target.name} -{optimisation}"),
-            ):
-                self._compile(tree, target, tools, flags, self.store.path("work", place), into, optimisation)
+            with self.workshop(tree, target, tools, optimisation, what=f"{tree.name} for {target.name}") as shop:
+                binary = shop.make_server()
+                with disk_errors(into):
+                    shutil.copy2(binary, into)
+                    command = shop.make_command([binary.name])
+                    (into / "build.json").write_bytes(codec.pretty({"command_line": command}))
 
         folder = self.store.folder("builds", key, compile_into)
         recorded = codec.decode((folder / "build.json").read_bytes(), dict[str, list[str]])
@@ -83,60 +149,45 @@ class Builder:
             command_line=recorded["command_line"],
         )
 
-    def _compile(
-        self,
-        tree: SourceTree,
-        target: Target,
-        tools: Toolchain,
-        flags: list[str],
-        work: Path,
-        into: Path,
-        optimisation: str,
-    ) -> None:
-        shutil.rmtree(work, ignore_errors=True)
-        log = self.store.root / "logs" / f"build-{work.name}.log"
-        try:
-            with disk_errors(work):
-                copy_tree(tree.path, work / "tree")
-                log.parent.mkdir(parents=True, exist_ok=True)
-                log.unlink(missing_ok=True)
-                first = detector.write_prelude(target.emulator.detector, work)
-                for name in ("gcc", "g++"):
-                    toolchain.write_wrapper(work / name, toolchain.tool(tools, name), [*first, *flags], ["-latomic"])
-            command = _make_command(tree, target, tools, work, optimisation)
-            result = process.run(
-                command,
-                deadline_seconds=BUILD_SECONDS,
-                log=log,
-                folder=work / "tree",
-                environment=self._environment(work),
-            )
-            binary = work / "tree" / "src" / f"{tree.family}-server"
-            for sign, what, remedy in _MACHINE_FAULTS:
-                if result.code != 0 and sign in result.text:
-                    raise InfrastructureError(what, where=str(work), log=str(log), remedy=remedy)
-            if result.code != 0 or not binary.is_file():
-                raise BuildFailedError(
-                    f"{tree.name} does not compile for {target.name}",
-                    where=str(tree.path),
-                    because=_first_error(result.text),
-                    log=str(log),
-                )
-            with disk_errors(into):
-                shutil.copy2(binary, into)
-                (into / "build.json").write_bytes(codec.pretty({"command_line": command}))
-        finally:
+    @contextlib.contextmanager
+    def workshop(
+        self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, *, what: str
+    ) -> Iterator[Workshop]:
+        """A place to compile in, gone afterwards; `what` is being made, for the reader."""
+        place = key_of([str(tree.path), target.name, optimisation])
+        with (
+            self.store.lock(f"work-{place}"),
+            self.progress.stage("build", f"building {what} -{optimisation}"),
+        ):
+            work = self.store.path("work", place)
             shutil.rmtree(work, ignore_errors=True)
+            try:
+                with disk_errors(work):
+                    shop = Workshop(self, tree, target, tools, optimisation, work)
+                    shop.prepare()
+                yield shop
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
 
-    def _environment(self, work: Path) -> dict[str, str]:
-        return {
-            **process.PLAIN_ENVIRONMENT,
-            "HOME": os.environ.get("HOME", "/"),
-            "CCACHE_DIR": str(self.store.root / "ccache"),
-            "CCACHE_BASEDIR": str(work),
-            # The wrapper's own text and time change with every run; the compiler behind it is what counts.
-            "CCACHE_COMPILERCHECK": "content",
-        }
+
+def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> str:
+    """Content address of what a tree compiles to for a target. Raises InfrastructureError without a compiler."""
+    prelude = detector.PRELUDES[target.emulator.detector]
+    return key_of(
+        [
+            RECIPE,
+            tree.digest,
+            target.machine,
+            toolchain.version(toolchain.tool(tools, "gcc")),
+            *compile_flags(tree, target, optimisation),
+            *([prelude] if prelude else []),
+        ]
+    )
+
+
+def compile_flags(tree: SourceTree, target: Target, optimisation: str) -> list[str]:
+    """What every file of a tree is compiled with for a target."""
+    return toolchain.compiler_flags(target, optimisation, _dialect(tree))
 
 
 def _dialect(tree: SourceTree) -> list[str]:
@@ -144,21 +195,21 @@ def _dialect(tree: SourceTree) -> list[str]:
     return ["-fcommon"] if tree.family == "redis" and tree.version < (6,) else []
 
 
-def _make_command(tree: SourceTree, target: Target, tools: Toolchain, work: Path, optimisation: str) -> list[str]:
+def _make_command(shop: Workshop, goals: Sequence[str], compiler: Path) -> list[str]:
     return [
         "make",
         f"-j{os.cpu_count() or 1}",
         "-C",
         "src",
-        f"{tree.family}-server",
-        f"CC={work / 'gcc'}",
-        f"CXX={work / 'g++'}",
-        f"AR={toolchain.tool(tools, 'ar')}",
-        f"RANLIB={toolchain.tool(tools, 'ranlib')}",
+        *goals,
+        f"CC={compiler}",
+        f"CXX={shop.work / 'g++'}",
+        f"AR={toolchain.tool(shop.tools, 'ar')}",
+        f"RANLIB={toolchain.tool(shop.tools, 'ranlib')}",
         "MALLOC=libc",
         "uname_S=Linux",
-        f"uname_M={target.machine}",
-        f"OPTIMIZATION=-{optimisation}",
+        f"uname_M={shop.target.machine}",
+        f"OPTIMIZATION=-{shop.optimisation}",
         # Nothing probes the build machine: what a target has is decided here.
         "USE_SYSTEMD=no",
         "BUILD_TLS=no",
@@ -167,7 +218,7 @@ def _make_command(tree: SourceTree, target: Target, tools: Toolchain, work: Path
     ]
 
 
-def _first_error(output: str) -> str:
+def first_error(output: str) -> str:
     """The compiler's or linker's first error with its source line, or the last lines when none is recognised."""
     lines = re.sub(r"\x1b\[[0-9;]*[mK]", "", output).splitlines()
     for number, line in enumerate(lines):
