@@ -11,6 +11,7 @@ from harness import codec
 from harness.emulator import Runner  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.machine_guest import PreparedMachine  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.model import Build, Noun
+from harness.units import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 Tier = Literal["quick", "full", "thorough", "kernel"]
 
@@ -43,6 +44,8 @@ class CellSpec(Noun, frozen=True):
     """None where the target has no detector."""
     peers: dict[str, Peer] = msgspec.field(default_factory=dict)
     """Target -> the same server there: the run's targets, and `native`, which is the oracle."""
+    units: Units | None = None
+    """None where the suite has none."""
     machine: PreparedMachine | None = None
     """Of the kernel tier: the emulated computer."""
 

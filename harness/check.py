@@ -27,9 +27,10 @@ from harness.judge import CellVerdict, Judgement, judge
 from harness.kernel import Kernels
 from harness.load import ROOT, select
 from harness.machine import snapshot
-from harness.machine_guest import CANARY, SERVER, PreparedMachine
+from harness.machine_guest import CANARY, SERVER, UNITS, PreparedMachine
 from harness.model import Finding, Noun, Verdict
 from harness.plan import Plan, make_plan
+from harness.units import Units, build_units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,6 +70,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     build: Build | None
     problem: str = ""
     machine: PreparedMachine | None = None
+    units: Units | None = None
 
 
 class Check:
@@ -118,17 +120,23 @@ class Check:
             except BuildFailedError as error:
                 self.progress.say(str(error))
                 return Prepared(target=target, runner=runner, build=None, problem=f"{error.what}: {error.because}")
-            return Prepared(target=target, runner=runner, build=build, machine=self._machine(target, runner, build))
+            units = None
+            if any(self.catalog.suites[name].needs_units for name in plan.suites):
+                units = build_units(self.builder, tree, built_for, tools, self.request.optimisation)
+            machine = self._machine(target, runner, build, units)
+            return Prepared(target=target, runner=runner, build=build, machine=machine, units=units)
 
         with ThreadPoolExecutor(self.request.jobs) as pool:
             return {one.target.name: one for one in pool.map(prepare, targets)}
 
-    def _machine(self, target: Target, runner: Runner, build: Build) -> PreparedMachine | None:
+    def _machine(self, target: Target, runner: Runner, build: Build, units: Units | None) -> PreparedMachine | None:
         """The emulated computer of a target of the kernel tier: kernel, root file system, and its state after boot."""
         if target.emulator.kind != "system":
             return None
         tools = self.catalog.toolchain_of(target)
         programs = {SERVER: build.server_binary, CANARY: canary.compile_canary(self.store, target, tools)}
+        if units is not None and units.program is not None:
+            programs[UNITS] = units.program
         return prepare_machine(
             self.catalog, self.store, self.fetcher, self.progress, target, programs, mode=runner.policy.mode
         )
@@ -190,8 +198,11 @@ class Check:
             tier=self.request.tier,
             machine=prepared.machine,
             peers=peers,
+            units=prepared.units if self.catalog.suites[suite].needs_units else None,
         )
         record = self._run_spec(spec)
+        if spec.units is not None and spec.units.broken and not record.problem:
+            record = msgspec.structs.replace(record, problem=_broken(spec.units), problem_kind="units")
         can_audit = prepared.target.emulator.kind == "user" and not alignment.is_audit(self.request.policy)
         if needs_server and can_audit and _died_misaligned(folder):
             audit = self._run_spec(self._audit_of(spec))
@@ -253,6 +264,12 @@ class Check:
 def _audited(runner: Runner) -> Runner:
     policy = alignment.audited(runner.policy)
     return msgspec.structs.replace(runner, policy=policy, options=with_alignment(runner.options, policy))
+
+
+def _broken(units: Units) -> str:
+    """What of a server was not called, because drivers of ours do not fit it."""
+    errors = "; ".join(f"{name}: {error}" for name, error in units.broken.items())
+    return f"{len(units.broken)} units do not compile, and were not run: {errors}"
 
 
 def _died_misaligned(folder: Path) -> bool:

@@ -7,6 +7,7 @@ Evidence only: nothing here judges. Writers append whole lines, so a run that wa
     RUN/TARGET/SUITE/audit/               the same again, of the audit that followed
     RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's), transcript-N.jsonl
     RUN/TARGET/SUITE/peers/OTHER/guest-N/ the same, of servers that a test started on another target
+    RUN/TARGET/SUITE/guest-unit-NAME/     log, faults.jsonl of a unit's run
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class CellRecord(Noun, frozen=True):
     seconds: float
     problem: str = ""
     """Why it has no results of its own: a build that failed, a deadline, a missing tool."""
-    problem_kind: Literal["", "build", "deadline", "crash"] = ""
+    problem_kind: Literal["", "build", "deadline", "crash", "units"] = ""
     audit: str = ""
     """`done` if an audit of the same cell followed, because misaligned accesses ended guests; or why it failed."""
 
@@ -83,6 +84,10 @@ class TestEvent(Noun, frozen=True, tag="test"):
     """The requests that got no reply, as a person reads them."""
     transcript: str = ""
     """The test's requests and replies, a file in the guest folder; kept when something went wrong."""
+    unit: str = ""
+    """What ran instead of a server: a unit of the program that harness.units makes."""
+    wrong_line: str = ""
+    """The line of the unit's output that is not what the model says."""
 
 
 class GuestEvent(Noun, frozen=True, tag="guest"):

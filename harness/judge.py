@@ -77,6 +77,10 @@ class Reproducer(Noun, frozen=True):
     chunks: list[Chunk]
     detector: str = "signal"
     """What saw it, and must see it again."""
+    unit: str = ""
+    """The unit to run; empty for a server and its requests."""
+    wrong_line: str = ""
+    """What the unit must write again."""
 
 
 def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict], dict[str, Counters]]:
@@ -280,6 +284,8 @@ def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         emulator=run.emulator,
         chunks=chunks,
         detector=best.detector,
+        unit=best.unit,
+        wrong_line=best.wrong_line,
     )
     path = folder / "reproducers" / f"{_file_name(best.identity)}.json"
     path.parent.mkdir(exist_ok=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SERVER = "/srv/server"
 CANARY = "/srv/canary"
+UNITS = "/srv/units"
 """Where programs lie in the guest."""
 WORK_FOLDER = "/tmp"  # noqa: S108 - the guest's, which nobody shares
 PORT = 6379

@@ -250,6 +250,8 @@ class Suite(Noun, frozen=True):
     title: str
     path: Path
     needs_server: bool
+    needs_units: bool = False
+    """Whether its tests call functions of the server: harness.units."""
 
 
 class Cell(Noun, frozen=True):

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from harness import detector_canary, events
+from harness import detector_canary, events, units
 from harness.canary import cases, emulated, on_machine
 from harness.cell import CellSpec, read_cell
-from harness.guest import Guest, StartError
-from harness.machine_guest import CANARY, Host, MachineGuest
+from harness.guest import Guest, StartError, describe_exit
+from harness.machine_guest import CANARY, UNITS, Host, MachineGuest
 from harness.tclsuite import TclFile
 from harness.transcript import save, unanswered
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from harness.canary import Perform
     from harness.emulator import Runner
     from harness.model import Build
+    from harness.units import UnitRun
 
 _CELL = pytest.StashKey["CellRun"]()
 
@@ -45,6 +46,8 @@ class CellRun:
         self.blocked = False
         self.faults_before = 0
         self.log_before = 0
+        self.unit = ""
+        self.wrong_line = ""
 
     def guest(self) -> Guest:
         """A live guest: the one there is, or a fresh one. Raises StartError, at once if it could not start before."""
@@ -110,6 +113,17 @@ class CellRun:
             return emulated(self.cell.canary, self.cell.runner)
         return on_machine(Path(CANARY), self._host.machine(), self.cell.runner.target.slowdown)
 
+    def run_unit(self, name: str) -> UnitRun:
+        """Call a unit of the server, on the cell's machine or under its emulator; its log and faults are evidence."""
+        assert self.cell.units is not None
+        assert self.cell.units.program is not None
+        self.unit = name
+        folder = self.cell.folder / _unit_folder(name)
+        runner = self.cell.runner
+        if self._host is None:
+            return units.run_emulated(self.cell.units.program, runner, name, folder)
+        return units.run_on_machine(UNITS, self._host.machine(), runner.target.slowdown, name, folder)
+
     def _new(
         self,
         build: Build,
@@ -129,6 +143,7 @@ class CellRun:
         """A test starts."""
         self.test = name
         self.blocked = False
+        self.unit = self.wrong_line = ""
         if self._guest is not None:
             self.faults_before, self.log_before = self._guest.faults(), self._guest.log_bytes()
             if self._guest.recorder is not None:
@@ -139,6 +154,9 @@ class CellRun:
         for own in self._own:
             self._finish_own(own, outcome)
         self._own.clear()
+        if self.unit:
+            events.append(self.events, self._unit_event(outcome, message, seconds))
+            return
         guest, faults, log_bytes = self._guest, 0, 0
         requests: list[str] = []
         transcript = ""
@@ -191,6 +209,21 @@ class CellRun:
         )
         events.append(self.events, event)
 
+    def _unit_event(self, outcome: events.Outcome, message: str, seconds: float) -> events.TestEvent:
+        folder = self.cell.folder / _unit_folder(self.unit)
+        log = folder / "log"
+        return events.TestEvent(
+            name=self.test,
+            outcome=outcome,
+            seconds=round(seconds, 3),
+            message=message,
+            guest=folder.name,
+            fault_to=events.count_faults(folder / "faults.jsonl"),
+            log_to=log.stat().st_size if log.is_file() else 0,
+            unit=self.unit,
+            wrong_line=self.wrong_line,
+        )
+
     def _explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
         """Let a crash finish, end a hang, and keep the transcript."""
         fatal = guest.died_of_fault(self.faults_before)
@@ -230,6 +263,11 @@ class CellRun:
             self._host.close()
 
 
+def _unit_folder(name: str) -> str:
+    """Its name begins as a guest's does: the evidence in it is of the same kind."""
+    return f"guest-unit-{name}"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """--plumb-cell FILE: written by `plumb check` for every cell (RUN/TARGET/SUITE/cell.json)."""
     parser.addoption("--plumb-cell", metavar="FILE", default=None, help="the cell to run: cell.json of a run folder")
@@ -250,7 +288,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise canary tests by the cell's target and policy."""
+    """Parametrise canary tests by the cell's target and policy, and units by their table."""
     run = metafunc.config.stash.get(_CELL, None)
     if "canary_case" in metafunc.fixturenames:
         every = cases(run.cell.runner) if run else []
@@ -258,6 +296,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "detector_case" in metafunc.fixturenames:
         errors = detector_canary.expectations(run.cell.runner.target.emulator.detector) if run else []
         metafunc.parametrize("detector_case", errors, ids=[case for case, _ in errors])
+    if "unit" in metafunc.fixturenames:
+        metafunc.parametrize("unit", [unit.name for unit in units.table()])
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -290,9 +330,14 @@ _REPORTS = pytest.StashKey[list[pytest.TestReport]]()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Keep the reports for the evidence."""
     report = yield
+    run = item.config.stash.get(_CELL, None)
+    if run is not None and call.excinfo is not None and isinstance(call.excinfo.value, units.WrongLineError):
+        run.wrong_line = call.excinfo.value.line
     if _REPORTS in item.stash:
         item.stash[_REPORTS].append(report)
     return report
@@ -347,6 +392,27 @@ def start_guest(request: pytest.FixtureRequest) -> StartGuest:
 def oracle(request: pytest.FixtureRequest) -> Guest:
     """A live native server of the same source."""
     return _cell_run(request).oracle()
+
+
+@pytest.fixture
+def unit_lines(request: pytest.FixtureRequest) -> Callable[[str], list[str]]:
+    """Runs a unit and gives its lines. Skips what the server does not have; what did not compile the cell tells of."""
+    run = _cell_run(request)
+
+    def lines_of(unit: str) -> list[str]:
+        assert run.cell.units is not None
+        if unit in run.cell.units.absent:
+            pytest.skip(run.cell.units.absent[unit])
+        if unit in run.cell.units.broken:
+            pytest.skip(f"its driver does not compile: {run.cell.units.broken[unit]}")
+        ran = run.run_unit(unit)
+        lines = units.lines(ran)
+        if not units.complete(ran, unit):
+            how = "it hung" if ran.expired else describe_exit(ran.code)[1]
+            pytest.fail(f"{unit} did not get to its end: {how}, after {lines[-1:] or 'no line'}", pytrace=False)
+        return lines[:-1]
+
+    return lines_of
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,10 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """How often: in an audit one sighting stands for all the times an instruction did it."""
     access_class: AccessClass | Literal[""] = ""
     fate: Fate = ""
+    unit: str = ""
+    """The unit that ran, where no server did."""
+    wrong_line: str = ""
+    """What it wrote that is wrong."""
 
 
 def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
@@ -199,6 +203,7 @@ def _from_fault(
         detector="audit" if fault.event == "access" else "signal",
         access_class=access.access_class if access else "",
         fate=alignment.fate(target, Catalog().policies, access) if access else "",
+        unit=test.unit if test else "",
     )
 
 
@@ -226,6 +231,7 @@ def _from_report(
         transcript=guest / test.transcript if test and test.transcript else None,
         identity=report.identity,
         detector=report.detector,
+        unit=test.unit if test else "",
     )
 
 
@@ -257,6 +263,8 @@ def _trigger(test: TestEvent, frames: list[Frame]) -> str:
     """
     if test.blocked:
         return "(while starting)"
+    if test.unit:
+        return f"(unit {test.unit})"
     candidates = _on_stack(test.unanswered, frames) or list(test.unanswered)
     more = f"  (one of {len(candidates)} in a pipeline)" if len(candidates) > 1 else ""
     return candidates[0] + more if candidates else ""
@@ -322,4 +330,6 @@ def _plain(
         detector=detector,
         transcript=transcript,
         identity=f"{kind}-{re.sub(r'[^A-Za-z0-9_.]+', '_', subject).strip('_')}",
+        unit=test.unit if test else "",
+        wrong_line=test.wrong_line if test else "",
     )

@@ -1,0 +1,246 @@
+"""Units: functions of a server, called by drivers of ours that are linked with the server's own objects.
+
+The server's makefile compiles the drivers, so that flags, headers and allocator are the server's; there are no stand-ins.
+What a release does not have is left out, and that differs from what does not compile.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import codec, process, toolchain
+from harness.build import build_key, first_error
+from harness.load import ROOT, read_toml
+from harness.model import Noun
+from harness.store import disk_errors, key_of, sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.build import Builder, Workshop
+    from harness.emulator import Runner
+    from harness.machine import Machine
+    from harness.model import SourceTree, Target, Toolchain
+
+FOLDER = ROOT / "suites" / "units"
+INSIDE = Path("suites") / "units" / "drivers"
+"""Where drivers lie in a work folder: as in the checkout, so that a place in one is told alike."""
+RUN_SECONDS = 20.0
+RECIPE = "1"
+
+
+class Unit(Noun, frozen=True):
+    """What is called by one run of the program: suites/units/units.toml."""
+
+    name: str
+    driver: str
+    """File in suites/units/drivers; its function is `unit_NAME`."""
+    file: str
+    """Where it stands, below the server's src."""
+    redis: list[str]
+    """Releases that have it: [first], [first, first without], or none."""
+    valkey: list[str]
+
+
+class UnitTable(Noun, frozen=True):
+    """suites/units/units.toml."""
+
+    units: list[Unit]
+
+
+class Units(Noun, frozen=True):
+    """The program for one server and target, and what is not in it."""
+
+    program: Path | None
+    """None when nothing could be linked."""
+    absent: dict[str, str]
+    """Unit -> why this server has none."""
+    broken: dict[str, str]
+    """Unit -> the first error of its driver: a fault of the suite, or of a tree that is being changed."""
+
+
+class UnitRun(Noun, frozen=True):
+    """One run of the program."""
+
+    code: int
+    """Exit status; negative for a signal."""
+    expired: bool
+    output: bytes
+
+
+class WrongLineError(AssertionError):
+    """A line of a unit's output is not what the model says."""
+
+    def __init__(self, unit: str, line: str, complaint: str) -> None:
+        super().__init__(f"{unit}, {line.partition(':')[0]}: {complaint}")
+        self.line = line
+        """The whole line: the same input gives it again."""
+
+
+def table() -> list[Unit]:
+    """All units."""
+    return read_toml(FOLDER / "units.toml", UnitTable).units
+
+
+def absence(unit: Unit, tree: SourceTree) -> str:
+    """Why a server does not have a unit; empty when it should."""
+    releases = unit.valkey if tree.family == "valkey" else unit.redis
+    bounds = [tuple(int(part) for part in release.split(".")) for release in releases]
+    version = ".".join(map(str, tree.version))
+    if not bounds:
+        return f"{tree.family} has no {unit.name}"
+    if tree.version < bounds[0]:
+        return f"{tree.family} has it from {releases[0]} on, this is {version}"
+    if len(bounds) > 1 and tree.version >= bounds[1]:
+        return f"{tree.family} has it no more from {releases[1]} on, this is {version}"
+    return ""
+
+
+def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Units:
+    """The program, from the store if it is there.
+
+    Raises BuildFailedError when the server itself does not compile, InfrastructureError without a compiler.
+    """
+    sources = [FOLDER / "units.toml", *sorted((FOLDER / "drivers").iterdir())]
+    parts = [RECIPE, build_key(tree, target, tools, optimisation), *(sha256_of(path) for path in sources)]
+    key = f"{tree.name}-{target.name}-{optimisation}-{key_of(parts)}"
+    absent = {unit.name: why for unit in table() if (why := absence(unit, tree))}
+    wanted = [unit for unit in table() if unit.name not in absent]
+
+    def compile_into(into: Path) -> None:
+        what = f"units of {tree.name} for {target.name}"
+        with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
+            broken = _compile(shop, wanted, into)
+            (into / "broken.json").write_bytes(codec.pretty(broken))
+
+    folder = builder.store.folder("units", key, compile_into)
+    program = folder / "units"
+    return Units(
+        program=program if program.is_file() else None,
+        absent=absent,
+        broken=codec.decode((folder / "broken.json").read_bytes(), dict[str, str]),
+    )
+
+
+def _compile(shop: Workshop, wanted: Sequence[Unit], into: Path) -> dict[str, str]:
+    """Put the program into a folder; unit -> why it is not in it."""
+    shop.make_server()
+    folder = shop.work / INSIDE
+    with disk_errors(folder):
+        shutil.copytree(FOLDER / "drivers", folder)
+    objects, broken = _drivers(shop, wanted, folder)
+    with disk_errors(folder):
+        (folder / "table.c").write_text(_table_source([unit for unit in wanted if unit.name not in broken]), "utf-8")
+    objects += _objects(shop, ["table.c", "main.c"])[0]
+    problem = _link(shop, objects, folder / "units")
+    if problem:
+        return {unit.name: broken.get(unit.name, problem) for unit in wanted}
+    with disk_errors(into):
+        shutil.copy2(folder / "units", into)
+    return broken
+
+
+def _drivers(shop: Workshop, wanted: Sequence[Unit], folder: Path) -> tuple[list[Path], dict[str, str]]:
+    """Objects of the drivers that are wanted, and why units are without one."""
+    broken = {
+        unit.name: f"src/{unit.file} is not there; suites/units/units.toml says that this release has it"
+        for unit in wanted
+        if not (shop.tree / "src" / unit.file).is_file()
+    }
+    files = sorted({unit.driver for unit in wanted if unit.name not in broken})
+    objects, errors = _objects(shop, files)
+    broken |= {unit.name: errors[unit.driver] for unit in wanted if unit.driver in errors}
+    return objects, broken
+
+
+def _objects(shop: Workshop, files: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
+    """Compile drivers as the server's makefile compiles its own files: objects, and the first error of those that fail."""
+    family = ["-DPLUMBLINE_VALKEY"] if shop.server.family == "valkey" else []
+    compiler = shop.wrapper("gcc", ["-iquote", str(shop.tree / "src"), *family], suffix="-drivers")
+    goals = {name: str(Path("..", "..", INSIDE, name).with_suffix(".o")) for name in files}
+    shop.make(list(goals.values()), compiler=compiler, go_on=True)
+    objects, errors = [], {}
+    for name, goal in goals.items():
+        # Before 6.0 the makefile's rule leaves the object in src, whatever was asked for.
+        places = [shop.tree / "src" / goal, shop.tree / "src" / Path(goal).name]
+        found = next((place for place in places if place.is_file()), None)
+        if found is None:
+            errors[name] = first_error(shop.make([goal], compiler=compiler).text)
+        else:
+            objects.append(found)
+    return objects, errors
+
+
+def _table_source(units: Sequence[Unit]) -> str:
+    declarations = [f"void unit_{unit.name}(void);" for unit in units]
+    rows = [f'    {{"{unit.name}", unit_{unit.name}}},' for unit in units]
+    head = ["/* Generated by harness/units.py. */", "#include <stddef.h>", *declarations]
+    body = ["const struct unit {", "    const char *name;", "    void (*run)(void);", "} units[] = {", *rows]
+    return "\n".join([*head, *body, "    {NULL, NULL},", "};", ""])
+
+
+def _link(shop: Workshop, objects: Sequence[Path], program: Path) -> str:
+    """Link drivers with what they need of the server's objects and libraries; what went wrong, or nothing.
+
+    A driver that includes one of the server's files brings all that this defines; then the server's own object of it is
+    not drawn from the archive.
+    """
+    source = shop.tree / "src"
+    archive = program.with_name("server.a")
+    own = [path for path in sorted(source.glob("*.o")) if path not in objects]
+    for path in own:
+        if path.name in {"server.o", "redis.o"}:
+            shop.run([toolchain.tool(shop.tools, "objcopy"), "--redefine-sym", "main=server_main", path])
+    shop.run([toolchain.tool(shop.tools, "ar"), "qc", archive, *own])
+    libraries = [*sorted((shop.tree / "deps").rglob("*.a")), *sorted(source.rglob("*.a"))]
+    group = ["-Wl,--start-group", archive, *libraries, "-Wl,--end-group"]
+    # The C++ compiler knows the library that Redis 8 needs; the others need none.
+    command = [
+        shop.work / "g++",
+        "-o",
+        program,
+        *objects,
+        "-Wl,--as-needed",
+        *group,
+        "-lm",
+        "-ldl",
+        "-lpthread",
+        "-lrt",
+    ]
+    result = shop.run(command)
+    return "" if result.code == 0 else first_error(result.text)
+
+
+def run_emulated(program: Path, runner: Runner, unit: str, folder: Path) -> UnitRun:
+    """Run a unit under the user-mode emulator or natively; `folder` gets its log and its faults."""
+    folder.mkdir(parents=True)
+    result = process.run(
+        runner.command(program, [unit], folder / "faults.jsonl"),
+        deadline_seconds=RUN_SECONDS * max(1.0, runner.target.slowdown / 3),
+        environment={**process.PLAIN_ENVIRONMENT, **runner.environment},
+    )
+    (folder / "log").write_bytes(result.output)
+    return UnitRun(code=result.code, expired=result.expired, output=result.output)
+
+
+def run_on_machine(program: str, machine: Machine, slowdown: float, unit: str, folder: Path) -> UnitRun:
+    """Run a unit on a real kernel. `program` is where it lies in the guest."""
+    folder.mkdir(parents=True)
+    machine.fault_log = folder / "faults.jsonl"
+    ran = machine.run([program, unit], deadline_seconds=RUN_SECONDS * slowdown)
+    (folder / "log").write_bytes(ran.output)
+    code = 0 if ran.end is None else -ran.end.number if ran.end.how == "signal" else ran.end.number
+    return UnitRun(code=code, expired=ran.end is None, output=ran.output)
+
+
+def lines(run: UnitRun) -> list[str]:
+    """The lines that the drivers wrote, without what servers and detectors wrote between them."""
+    text = run.output.decode("utf-8", "replace")
+    return [line.removeprefix("> ") for line in text.split("\n")[:-1] if line.startswith("> ")]
+
+
+def complete(run: UnitRun, unit: str) -> bool:
+    """Whether a unit got to its end."""
+    return run.code == 0 and not run.expired and lines(run)[-1:] == [f"end {unit}"]

@@ -1,0 +1,121 @@
+/*
+ * `units NAME` runs one unit and ends with the line `> end NAME`. Exit status 0 when it got there, 4 for an unknown name.
+ * The table is generated: what a server does not have is not in it.
+ */
+#include "unit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct unit {
+    const char *name;
+    void (*run)(void);
+};
+
+extern const struct unit units[];
+
+const size_t lengths[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,  13,  14,  15,  16,  17,  18,  19,  20, 21,
+                          22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34,  35,  36,  37,  38,  39,  40,  41,  42, 43,
+                          44, 45, 46, 47, 48, 55, 56, 57, 63, 64, 65, 66, 119, 120, 127, 128, 129, 255, 256, 257, 1023, 1025};
+const size_t lengths_count = sizeof lengths / sizeof *lengths;
+
+#define BOUNDARY 64
+
+unsigned char *place(size_t offset, size_t length)
+{
+    void *block;
+
+    if (posix_memalign(&block, BOUNDARY, offset + length) != 0) {
+        fprintf(stderr, "no memory\n");
+        exit(3);
+    }
+    return (unsigned char *)block + offset;
+}
+
+void release(unsigned char *placed)
+{
+    free(placed - (uintptr_t)placed % BOUNDARY);
+}
+
+void fill(unsigned char *to, size_t length, unsigned seed)
+{
+    for (size_t i = 0; i < length; i++) {
+        to[i] = (unsigned char)(i * 151 + (i >> 8) * 29 + seed * 89 + 7);
+    }
+}
+
+unsigned char *place_pattern(size_t offset, size_t length, unsigned seed)
+{
+    unsigned char *placed = place(offset, length);
+
+    fill(placed, length, seed);
+    return placed;
+}
+
+unsigned char *place_copy(size_t offset, const void *from, size_t length)
+{
+    unsigned char *placed = place(offset, length);
+
+    memcpy(placed, from, length);
+    return placed;
+}
+
+void line(const char *format, ...)
+{
+    va_list arguments;
+
+    /* What the server or a detector writes never begins like this. */
+    printf("> ");
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    putchar(':');
+}
+
+void number(long long value) { printf(" %lld", value); }
+
+void unsigned_number(unsigned long long value) { printf(" %llu", value); }
+
+void bytes(const void *from, size_t length)
+{
+    const unsigned char *byte = from;
+
+    printf(" x");
+    for (size_t i = 0; i < length; i++) {
+        printf("%02x", byte[i]);
+    }
+}
+
+/* Length and FNV-1a (RFC draft-eastlake-fnv): for what is too long to be shown. */
+void digest(const void *from, size_t length)
+{
+    const unsigned char *byte = from;
+    uint32_t hash = 2166136261U;
+
+    for (size_t i = 0; i < length; i++) {
+        hash = (hash ^ byte[i]) * 16777619U;
+    }
+    printf(" %zu/%08lx", length, (unsigned long)hash);
+}
+
+void end(void) { putchar('\n'); }
+
+int main(int argc, char **argv)
+{
+    /* Whole lines, so that what a detector says comes between them; and what is written when it crashes is not lost. */
+    setvbuf(stdout, NULL, _IOLBF, 1 << 16);
+    for (const struct unit *unit = units; argc == 2 && unit->name != NULL; unit++) {
+        if (strcmp(unit->name, argv[1]) == 0) {
+            unit->run();
+            printf("> end %s\n", unit->name);
+            return 0;
+        }
+    }
+    fprintf(stderr, "usage: units NAME, one of:\n");
+    for (const struct unit *unit = units; unit->name != NULL; unit++) {
+        fprintf(stderr, "  %s\n", unit->name);
+    }
+    return 4;
+}

@@ -1,0 +1,179 @@
+"""Decoders of the servers' compact encodings, from their published layouts: every number in them is little-endian.
+
+They raise EncodingError for whatever is not as the layout says, lengths of neighbours and totals included.
+"""
+
+from __future__ import annotations
+
+import struct
+
+
+class EncodingError(ValueError):
+    """The bytes are not what the layout says."""
+
+
+def demand(ok: bool, message: str) -> None:
+    """Raise EncodingError unless it holds."""
+    if not ok:
+        raise EncodingError(message)
+
+
+def intset(values: list[int]) -> bytes:
+    """An intset: width of all, count, and the values in order (intset.h). There is one way only to write it."""
+    ordered = sorted(set(values))
+    width = max((_width(value) for value in ordered), default=2)
+    return struct.pack("<II", width, len(ordered)) + b"".join(v.to_bytes(width, "little", signed=True) for v in ordered)
+
+
+def _width(value: int) -> int:
+    return next(size for size in (2, 4, 8) if -(1 << size * 8 - 1) <= value < 1 << size * 8 - 1)
+
+
+def lzf(data: bytes) -> bytes:
+    """LibLZF's format: literal runs 000LLLLL, short matches LLLooooo oooooooo, long ones 111ooooo LLLLLLLL oooooooo."""
+    out = bytearray()
+    at = 0
+    while at < len(data):
+        control = data[at]
+        at += 1
+        if control < 32:
+            demand(at + control < len(data), "a literal run passes the end")
+            out += data[at : at + control + 1]
+            at += control + 1
+            continue
+        length = control >> 5
+        if length == 7:
+            length += data[at]
+            at += 1
+        distance = ((control & 31) << 8 | data[at]) + 1
+        at += 1
+        demand(distance <= len(out), "a match begins before the beginning")
+        for _ in range(length + 2):
+            out.append(out[-distance])
+    return bytes(out)
+
+
+def ziplist(blob: bytes) -> list[bytes]:
+    """A ziplist's entries as text (ziplist.c's head comment): total bytes, offset of the last entry, count, entries, 255."""
+    demand(len(blob) >= 11, "shorter than an empty one")
+    total, tail, count = struct.unpack_from("<IIH", blob)
+    demand(total == len(blob), f"it says that it has {total} bytes, and has {len(blob)}")
+    demand(blob[-1] == 255, "the last byte is not 255")
+    entries = []
+    at, last, before = 10, 10, 0
+    while at < len(blob) - 1:
+        last = at
+        previous, at = (blob[at], at + 1) if blob[at] < 254 else (_unsigned(blob, at + 1, 4), at + 5)
+        demand(
+            previous == before, f"the entry at {last} says {previous} bytes of the one before it, which has {before}"
+        )
+        content, at = _ziplist_content(blob, at)
+        entries.append(content)
+        before = at - last
+    demand(at == len(blob) - 1, "an entry passes the end")
+    demand(tail == last, f"the last entry is at {last}, it says {tail}")
+    demand(count == len(entries), f"it has {len(entries)} entries, it says {count}")
+    return entries
+
+
+_ZIPLIST_INTEGERS = {0xC0: 2, 0xD0: 4, 0xE0: 8, 0xF0: 3, 0xFE: 1}
+
+
+def _ziplist_content(blob: bytes, at: int) -> tuple[bytes, int]:
+    head = blob[at]
+    if head >> 6 == 3:
+        if head in _ZIPLIST_INTEGERS:
+            size = _ZIPLIST_INTEGERS[head]
+            return b"%d" % _signed(blob, at + 1, size), at + 1 + size
+        demand(0xF1 <= head <= 0xFD, f"no encoding has the byte {head:#x}")
+        return b"%d" % (head - 0xF1), at + 1
+    # Lengths are the one number that is big-endian.
+    if head >> 6 == 0:
+        length, at = head & 63, at + 1
+    elif head >> 6 == 1:
+        length, at = (head & 63) << 8 | blob[at + 1], at + 2
+    else:
+        length, at = int.from_bytes(blob[at + 1 : at + 5], "big"), at + 5
+    return blob[at : at + length], at + length
+
+
+def listpack(blob: bytes) -> list[bytes]:
+    """A listpack's entries as text (the listpack specification): total bytes, count, entries with their length, 255."""
+    demand(len(blob) >= 7, "shorter than an empty one")
+    total, count = struct.unpack_from("<IH", blob)
+    demand(total == len(blob), f"it says that it has {total} bytes, and has {len(blob)}")
+    demand(blob[-1] == 255, "the last byte is not 255")
+    entries = []
+    at = 6
+    while at < len(blob) - 1:
+        start = at
+        content, at = _listpack_content(blob, at)
+        entries.append(content)
+        back = _backlen(at - start)
+        found = blob[at : at + len(back)]
+        demand(found == back, f"the entry at {start} has {at - start} bytes, behind it stands {found.hex()}")
+        at += len(back)
+    demand(at == len(blob) - 1, "an entry passes the end")
+    demand(count == len(entries), f"it has {len(entries)} entries, it says {count}")
+    return entries
+
+
+_LISTPACK_INTEGERS = {0xF1: 2, 0xF2: 3, 0xF3: 4, 0xF4: 8}
+
+
+def _listpack_content(blob: bytes, at: int) -> tuple[bytes, int]:
+    head = blob[at]
+    if head < 0x80:
+        return b"%d" % head, at + 1
+    if head < 0xC0:
+        length, at = head & 63, at + 1
+    elif head < 0xE0:
+        value = (head & 31) << 8 | blob[at + 1]
+        return b"%d" % (value - (1 << 13) if value & 1 << 12 else value), at + 2
+    elif head < 0xF0:
+        length, at = (head & 15) << 8 | blob[at + 1], at + 2
+    elif head == 0xF0:
+        length, at = _unsigned(blob, at + 1, 4), at + 5
+    else:
+        demand(head in _LISTPACK_INTEGERS, f"no encoding has the byte {head:#x}")
+        size = _LISTPACK_INTEGERS[head]
+        return b"%d" % _signed(blob, at + 1, size), at + 1 + size
+    return blob[at : at + length], at + length
+
+
+def _backlen(length: int) -> bytes:
+    """An entry's length, to be read from its last byte on: 7 bits a byte, the eighth set in all but the first."""
+    parts = [length & 127]
+    while length := length >> 7:
+        parts[-1] |= 128
+        parts.append(length & 127)
+    return bytes(reversed(parts))
+
+
+def zipmap(blob: bytes) -> dict[bytes, bytes]:
+    """A zipmap's keys and values (zipmap.c's head comment): count, then lengths and bytes, free bytes after values, 255."""
+    demand(len(blob) >= 2, "shorter than an empty one")
+    found = {}
+    at = 1
+    while blob[at] != 255:
+        length, at = _zipmap_length(blob, at)
+        key, at = blob[at : at + length], at + length
+        length, at = _zipmap_length(blob, at)
+        free, at = blob[at], at + 1
+        found[key] = blob[at : at + length]
+        at += length + free
+    demand(at == len(blob) - 1, "bytes follow the end")
+    demand(blob[0] == min(len(found), 254), f"it has {len(found)} pairs, it says {blob[0]}")
+    return found
+
+
+def _zipmap_length(blob: bytes, at: int) -> tuple[int, int]:
+    return (blob[at], at + 1) if blob[at] < 254 else (_unsigned(blob, at + 1, 4), at + 5)
+
+
+def _unsigned(blob: bytes, at: int, size: int) -> int:
+    return int.from_bytes(blob[at : at + size], "little")
+
+
+def _signed(blob: bytes, at: int, size: int) -> int:
+    return int.from_bytes(blob[at : at + size], "little", signed=True)

@@ -1,0 +1,127 @@
+"""Independent models of the hash functions and checksums that servers use, each from its published definition."""
+
+from __future__ import annotations
+
+from functools import cache
+
+_64 = (1 << 64) - 1
+_32 = (1 << 32) - 1
+
+
+def pattern(length: int, seed: int) -> bytes:
+    """What drivers fill their data with (drivers/main.c): all byte values, told by seed and position alone."""
+    return bytes((i * 151 + (i >> 8) * 29 + seed * 89 + 7) & 255 for i in range(length))
+
+
+def lower(data: bytes) -> bytes:
+    """ASCII's upper case letters as lower case; all else as it is, whatever the locale."""
+    return bytes(byte + 32 if 65 <= byte <= 90 else byte for byte in data)
+
+
+def siphash(data: bytes, key: bytes, *, compressions: int = 1, finalizations: int = 2) -> int:
+    """SipHash-c-d (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012); servers use 1-2."""
+    k0, k1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:16], "little")
+    state = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
+    whole = len(data) // 8 * 8
+    words = [int.from_bytes(data[at : at + 8], "little") for at in range(0, whole, 8)]
+    words.append(int.from_bytes(data[whole:], "little") | (len(data) & 255) << 56)
+    for word in words:
+        state[3] ^= word
+        for _ in range(compressions):
+            _sip_round(state)
+        state[0] ^= word
+    state[2] ^= 0xFF
+    for _ in range(finalizations):
+        _sip_round(state)
+    return state[0] ^ state[1] ^ state[2] ^ state[3]
+
+
+def _sip_round(v: list[int]) -> None:
+    v[0] = (v[0] + v[1]) & _64
+    v[1] = _rotated(v[1], 13) ^ v[0]
+    v[0] = _rotated(v[0], 32)
+    v[2] = (v[2] + v[3]) & _64
+    v[3] = _rotated(v[3], 16) ^ v[2]
+    v[0] = (v[0] + v[3]) & _64
+    v[3] = _rotated(v[3], 21) ^ v[0]
+    v[2] = (v[2] + v[1]) & _64
+    v[1] = _rotated(v[1], 17) ^ v[2]
+    v[2] = _rotated(v[2], 32)
+
+
+def _rotated(word: int, bits: int) -> int:
+    return (word << bits | word >> (64 - bits)) & _64
+
+
+def murmurhash2(data: bytes, seed: int, *, byteorder: str = "little") -> int:
+    """MurmurHash2 (Appleby, 2008), which reads words in the machine's own order; its tail it reads byte by byte."""
+    m = 0x5BD1E995
+    h = (seed ^ len(data)) & _32
+    whole = len(data) // 4 * 4
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little" if byteorder == "little" else "big") * m & _32
+        h = (h * m & _32) ^ ((k ^ k >> 24) * m & _32)
+    if whole < len(data):
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & _32
+    h = (h ^ h >> 13) * m & _32
+    return h ^ h >> 15
+
+
+def murmurhash64a(data: bytes, seed: int) -> int:
+    """MurmurHash64A (Appleby, 2008), on little-endian words as HyperLogLog's registers demand of every machine."""
+    m = 0xC6A4A7935BD1E995
+    h = (seed ^ len(data) * m) & _64
+    whole = len(data) // 8 * 8
+    for at in range(0, whole, 8):
+        k = int.from_bytes(data[at : at + 8], "little") * m & _64
+        h = (h ^ (k ^ k >> 47) * m & _64) * m & _64
+    if whole < len(data):
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & _64
+    h = (h ^ h >> 47) * m & _64
+    return h ^ h >> 47
+
+
+def bernstein(data: bytes, seed: int) -> int:
+    """Bernstein's hash, h * 33 + c, of lower-cased text; dictionaries that ignore case had it before SipHash."""
+    h = seed
+    for byte in lower(data):
+        h = (h * 33 + byte) & _32
+    return h
+
+
+def crc16(data: bytes) -> int:
+    """CRC-16/XMODEM (polynomial 0x1021, nothing reflected, from zero): Redis Cluster specification, key slots."""
+    crc = 0
+    for byte in data:
+        crc ^= byte << 8
+        for _ in range(8):
+            crc = (crc << 1 ^ (0x1021 if crc & 0x8000 else 0)) & 0xFFFF
+    return crc
+
+
+@cache
+def _crc64_table() -> list[int]:
+    reflected = int(f"{0xAD93D23594C935A9:064b}"[::-1], 2)
+    table = []
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (reflected if crc & 1 else 0)
+        table.append(crc)
+    return table
+
+
+def crc64(data: bytes, crc: int = 0) -> int:
+    """CRC-64/REDIS, Jones' polynomial 0xad93d23594c935a9, reflected (D. T. Jones, "An Improved 64-bit CRC", 2002)."""
+    table = _crc64_table()
+    for byte in data:
+        crc = crc >> 8 ^ table[(crc ^ byte) & 255]
+    return crc
+
+
+def fnv1a(data: bytes) -> int:
+    """FNV-1a of 32 bits (Fowler, Noll, Vo): what drivers show of long results."""
+    h = 2166136261
+    for byte in data:
+        h = (h ^ byte) * 16777619 & _32
+    return h
