@@ -268,8 +268,11 @@ def _audited(runner: Runner) -> Runner:
 
 def _broken(units: Units) -> str:
     """What of a server was not called, because drivers of ours do not fit it."""
-    errors = "; ".join(f"{name}: {error}" for name, error in units.broken.items())
-    return f"{len(units.broken)} units do not compile, and were not run: {errors}"
+    by_error: dict[str, list[str]] = {}
+    for name, error in units.broken.items():
+        by_error.setdefault(error, []).append(name)
+    told = "; ".join(f"{', '.join(names)}: {error}" for error, names in by_error.items())
+    return f"{len(units.broken)} units do not compile, and were not run: {told}"
 
 
 def _died_misaligned(folder: Path) -> bool:

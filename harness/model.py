@@ -309,7 +309,7 @@ class Frame(Noun, frozen=True):
     file: str
     line: int
     origin: str
-    """Whose code it is: `server`, `bundled/NAME`, `libc`, `library/NAME` or `unknown` (docs/reference.md)."""
+    """Whose code it is: `server`, `bundled/NAME`, `driver`, `libc`, `library/NAME` or `unknown` (docs/reference.md)."""
     pc: int
     inlined: bool = False
 

@@ -183,9 +183,13 @@ _RUNTIME = re.compile(
 )
 
 
+_IN_DRIVERS = re.compile(r"/(suites/units/drivers/.*)$")
+"""Ours: what calls a server's functions (harness.units)."""
+
+
 def place_in_object(file: str, object_path: str) -> tuple[str, str]:
     """The same for an object that is not the server: a module of the tree, the C runtime, or another library."""
-    if _IN_TREE.search(_collapse(file)):
+    if _IN_TREE.search(_collapse(file)) or _IN_DRIVERS.search(_collapse(file)):
         return place_in_tree(file)
     name = Path(object_path).name
     stem = name.partition(".so")[0]
@@ -196,6 +200,9 @@ def place_in_tree(file: str) -> tuple[str, str]:
     """A source path relative to the server's tree, and whose code it is (docs/reference.md, "Origins")."""
     match = _IN_TREE.search(_collapse(file))
     if match is None:
+        driver = _IN_DRIVERS.search(_collapse(file))
+        if driver is not None:
+            return driver[1], "driver"
         return file, "unknown" if file == "??" else "libc"
     path, top, below = match.groups()
     name = below.partition("/")[0] if top != "src" else _COPIED_INTO_SRC.get(below, "")

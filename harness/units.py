@@ -1,7 +1,7 @@
 """Units: functions of a server, called by drivers of ours that are linked with the server's own objects.
 
-The server's makefile compiles the drivers, so that flags, headers and allocator are the server's; there are no stand-ins.
-What a release does not have is left out, and that differs from what does not compile.
+The server's makefile compiles the drivers, so that flags, headers and allocator are the server's; nothing stands in for
+them. What a release does not have is left out, and that differs from what does not compile.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _compile(shop: Workshop, wanted: Sequence[Unit], into: Path) -> dict[str, st
     folder = shop.work / INSIDE
     with disk_errors(folder):
         shutil.copytree(FOLDER / "drivers", folder)
-    objects, broken = _drivers(shop, wanted, folder)
+    objects, broken = _drivers(shop, wanted)
     with disk_errors(folder):
         (folder / "table.c").write_text(_table_source([unit for unit in wanted if unit.name not in broken]), "utf-8")
     objects += _objects(shop, ["table.c", "main.c"])[0]
@@ -142,7 +142,7 @@ def _compile(shop: Workshop, wanted: Sequence[Unit], into: Path) -> dict[str, st
     return broken
 
 
-def _drivers(shop: Workshop, wanted: Sequence[Unit], folder: Path) -> tuple[list[Path], dict[str, str]]:
+def _drivers(shop: Workshop, wanted: Sequence[Unit]) -> tuple[list[Path], dict[str, str]]:
     """Objects of the drivers that are wanted, and why units are without one."""
     broken = {
         unit.name: f"src/{unit.file} is not there; suites/units/units.toml says that this release has it"
@@ -156,7 +156,7 @@ def _drivers(shop: Workshop, wanted: Sequence[Unit], folder: Path) -> tuple[list
 
 
 def _objects(shop: Workshop, files: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
-    """Compile drivers as the server's makefile compiles its own files: objects, and the first error of those that fail."""
+    """Compile drivers as the server's makefile compiles its own files: objects, and why others are none."""
     family = ["-DPLUMBLINE_VALKEY"] if shop.server.family == "valkey" else []
     compiler = shop.wrapper("gcc", ["-iquote", str(shop.tree / "src"), *family], suffix="-drivers")
     goals = {name: str(Path("..", "..", INSIDE, name).with_suffix(".o")) for name in files}
@@ -167,7 +167,7 @@ def _objects(shop: Workshop, files: Sequence[str]) -> tuple[list[Path], dict[str
         places = [shop.tree / "src" / goal, shop.tree / "src" / Path(goal).name]
         found = next((place for place in places if place.is_file()), None)
         if found is None:
-            errors[name] = first_error(shop.make([goal], compiler=compiler).text)
+            errors[name] = _in_a_line(shop.make([goal], compiler=compiler))
         else:
             objects.append(found)
     return objects, errors
@@ -190,12 +190,14 @@ def _link(shop: Workshop, objects: Sequence[Path], program: Path) -> str:
     source = shop.tree / "src"
     archive = program.with_name("server.a")
     own = [path for path in sorted(source.glob("*.o")) if path not in objects]
+    # Some dependencies are linked as they are: 3.2's geohash.
+    own += [path for path in sorted((shop.tree / "deps").rglob("*.o")) if not any(path.parent.glob("*.a"))]
     for path in own:
         if path.name in {"server.o", "redis.o"}:
             shop.run([toolchain.tool(shop.tools, "objcopy"), "--redefine-sym", "main=server_main", path])
     shop.run([toolchain.tool(shop.tools, "ar"), "qc", archive, *own])
     libraries = [*sorted((shop.tree / "deps").rglob("*.a")), *sorted(source.rglob("*.a"))]
-    group = ["-Wl,--start-group", archive, *libraries, "-Wl,--end-group"]
+    group: list[str | Path] = ["-Wl,--start-group", archive, *libraries, "-Wl,--end-group"]
     # The C++ compiler knows the library that Redis 8 needs; the others need none.
     command = [
         shop.work / "g++",
@@ -210,7 +212,11 @@ def _link(shop: Workshop, objects: Sequence[Path], program: Path) -> str:
         "-lrt",
     ]
     result = shop.run(command)
-    return "" if result.code == 0 else first_error(result.text)
+    return "" if result.code == 0 else _in_a_line(result)
+
+
+def _in_a_line(result: process.Result) -> str:
+    return first_error(result.text).splitlines()[0].strip()
 
 
 def run_emulated(program: Path, runner: Runner, unit: str, folder: Path) -> UnitRun:

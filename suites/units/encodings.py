@@ -54,7 +54,7 @@ def lzf(data: bytes) -> bytes:
 
 
 def ziplist(blob: bytes) -> list[bytes]:
-    """A ziplist's entries as text (ziplist.c's head comment): total bytes, offset of the last entry, count, entries, 255."""
+    """A ziplist's entries as text (ziplist.c, head comment): bytes, place of the last entry, count, entries, 255."""
     demand(len(blob) >= 11, "shorter than an empty one")
     total, tail, count = struct.unpack_from("<IIH", blob)
     demand(total == len(blob), f"it says that it has {total} bytes, and has {len(blob)}")
@@ -151,7 +151,7 @@ def _backlen(length: int) -> bytes:
 
 
 def zipmap(blob: bytes) -> dict[bytes, bytes]:
-    """A zipmap's keys and values (zipmap.c's head comment): count, then lengths and bytes, free bytes after values, 255."""
+    """A zipmap's keys and values (zipmap.c, head comment): count, then lengths and bytes, room after values, 255."""
     demand(len(blob) >= 2, "shorter than an empty one")
     found = {}
     at = 1

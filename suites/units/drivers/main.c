@@ -21,8 +21,6 @@ const size_t lengths[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,  1
                           44, 45, 46, 47, 48, 55, 56, 57, 63, 64, 65, 66, 119, 120, 127, 128, 129, 255, 256, 257, 1023, 1025};
 const size_t lengths_count = sizeof lengths / sizeof *lengths;
 
-#define BOUNDARY 64
-
 unsigned char *place(size_t offset, size_t length)
 {
     void *block;
@@ -62,6 +60,9 @@ unsigned char *place_copy(size_t offset, const void *from, size_t length)
     return placed;
 }
 
+/* Whether the key of the present line is still open. */
+static int in_key;
+
 void line(const char *format, ...)
 {
     va_list arguments;
@@ -71,20 +72,41 @@ void line(const char *format, ...)
     va_start(arguments, format);
     vprintf(format, arguments);
     va_end(arguments);
-    putchar(':');
+    in_key = 1;
 }
 
-void number(long long value) { printf(" %lld", value); }
+void more(const char *word) { printf(" %s", word); }
 
-void unsigned_number(unsigned long long value) { printf(" %llu", value); }
+void more_number(size_t number) { printf(" %zu", number); }
+
+static void value(void)
+{
+    fputs(in_key ? ": " : " ", stdout);
+    in_key = 0;
+}
+
+void number(long long is)
+{
+    value();
+    printf("%lld", is);
+}
+
+void unsigned_number(unsigned long long is)
+{
+    value();
+    printf("%llu", is);
+}
 
 void bytes(const void *from, size_t length)
 {
+    static const char digits[] = "0123456789abcdef";
     const unsigned char *byte = from;
 
-    printf(" x");
+    value();
+    putchar('x');
     for (size_t i = 0; i < length; i++) {
-        printf("%02x", byte[i]);
+        putchar(digits[byte[i] >> 4]);
+        putchar(digits[byte[i] & 15]);
     }
 }
 
@@ -97,10 +119,15 @@ void digest(const void *from, size_t length)
     for (size_t i = 0; i < length; i++) {
         hash = (hash ^ byte[i]) * 16777619U;
     }
-    printf(" %zu/%08lx", length, (unsigned long)hash);
+    value();
+    printf("%zu/%08lx", length, (unsigned long)hash);
 }
 
-void end(void) { putchar('\n'); }
+void end(void)
+{
+    puts(in_key ? ":" : "");
+    in_key = 0;
+}
 
 int main(int argc, char **argv)
 {

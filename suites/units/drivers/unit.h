@@ -12,8 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes past a 64-byte boundary at which data are placed. */
+/* At so many places data are put: so many bytes past a boundary. */
 #define OFFSETS 16
+#define BOUNDARY 64
 
 /* Lengths around every word, block (SipHash 8, SHA 64), SDS header and LZF run. */
 extern const size_t lengths[];
@@ -26,7 +27,7 @@ extern const size_t lengths_count;
 #define FAMILY(name) redis##name
 #endif
 
-/* Memory for `length` bytes that begins `offset` bytes past a 64-byte boundary, with nothing behind it. */
+/* Memory for `length` bytes that begins `offset` bytes (less than BOUNDARY) past a boundary, with nothing behind it. */
 unsigned char *place(size_t offset, size_t length);
 void release(unsigned char *placed);
 
@@ -35,8 +36,10 @@ void fill(unsigned char *to, size_t length, unsigned seed);
 unsigned char *place_pattern(size_t offset, size_t length, unsigned seed);
 unsigned char *place_copy(size_t offset, const void *from, size_t length);
 
-/* A line: its key, its values, its end. */
+/* A line: its key and more words of that, its values, its end. */
 void line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void more(const char *word);
+void more_number(size_t number);
 void number(long long value);
 void unsigned_number(unsigned long long value);
 void bytes(const void *from, size_t length);

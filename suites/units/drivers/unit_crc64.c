@@ -12,7 +12,7 @@ void unit_crc64(void)
         for (int goes_on = 0; goes_on <= 1; goes_on++) {
             line("length %zu from %d", lengths[i], goes_on);
             for (size_t offset = 0; offset < OFFSETS; offset++) {
-                unsigned char *data = place_pattern(offset, lengths[i], (unsigned)i);
+                unsigned char *data = place_pattern(offset, lengths[i], (unsigned)lengths[i]);
 
                 unsigned_number(crc64(goes_on ? 0x0123456789abcdefULL : 0, data, lengths[i]));
                 release(data);

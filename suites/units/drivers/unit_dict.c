@@ -11,7 +11,7 @@ void unit_murmurhash2(void)
     for (size_t i = 0; i < lengths_count; i++) {
         line("length %zu", lengths[i]);
         for (size_t offset = 0; offset < OFFSETS; offset++) {
-            unsigned char *data = place_pattern(offset, lengths[i], (unsigned)i);
+            unsigned char *data = place_pattern(offset, lengths[i], (unsigned)lengths[i]);
 
             unsigned_number(dictGenHashFunction(data, (int)lengths[i]));
             release(data);
@@ -26,7 +26,7 @@ void unit_casehash(void)
     for (size_t i = 0; i < lengths_count; i++) {
         line("length %zu", lengths[i]);
         for (size_t offset = 0; offset < OFFSETS; offset++) {
-            unsigned char *data = place_pattern(offset, lengths[i], (unsigned)i);
+            unsigned char *data = place_pattern(offset, lengths[i], (unsigned)lengths[i]);
 
             unsigned_number(dictGenCaseHashFunction(data, (int)lengths[i]));
             release(data);

@@ -11,7 +11,7 @@ void unit_murmurhash64a(void)
     for (size_t i = 0; i < lengths_count; i++) {
         line("length %zu", lengths[i]);
         for (size_t offset = 0; offset < OFFSETS; offset++) {
-            unsigned char *data = place_pattern(offset, lengths[i], (unsigned)i);
+            unsigned char *data = place_pattern(offset, lengths[i], (unsigned)lengths[i]);
 
             unsigned_number(MurmurHash64A(data, (int)lengths[i], SEED));
             release(data);

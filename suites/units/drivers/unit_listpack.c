@@ -100,6 +100,9 @@ static void all_alignments(void)
             list = append(list, (lead + i) % OFFSETS, integers[i], strlen(integers[i]));
         }
         line("push integers");
+        for (size_t i = 0; i < INTEGERS; i++) {
+            more(integers[i]);
+        }
         show(list);
         read_all(list);
         list = drop(list, 1);
@@ -118,7 +121,10 @@ static void strings(const char *name, const size_t *of, size_t count)
     for (size_t i = 0; i < count; i++) {
         list = append_pattern(list, i % OFFSETS, of[i]);
     }
-    line("push %s", name);
+    line("push strings");
+    for (size_t i = 0; i < count; i++) {
+        more_number(of[i]);
+    }
     show(list);
     read_all(list);
     lpFree(list);

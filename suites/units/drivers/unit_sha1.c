@@ -9,7 +9,7 @@ void unit_sha1(void)
     for (size_t i = 0; i < lengths_count; i++) {
         line("length %zu", lengths[i]);
         for (size_t offset = 0; offset < OFFSETS; offset++) {
-            unsigned char *data = place_pattern(offset, lengths[i], (unsigned)i);
+            unsigned char *data = place_pattern(offset, lengths[i], (unsigned)lengths[i]);
             unsigned char *result = place(OFFSETS - 1 - offset, 20);
             uint32_t first = (uint32_t)(lengths[i] * offset / OFFSETS);
             SHA1_CTX context;

@@ -8,7 +8,7 @@ void unit_sha256(void)
     for (size_t i = 0; i < lengths_count; i++) {
         line("length %zu", lengths[i]);
         for (size_t offset = 0; offset < OFFSETS; offset++) {
-            unsigned char *data = place_pattern(offset, lengths[i], (unsigned)i);
+            unsigned char *data = place_pattern(offset, lengths[i], (unsigned)lengths[i]);
             unsigned char *result = place(OFFSETS - 1 - offset, SHA256_BLOCK_SIZE);
             size_t first = lengths[i] * offset / OFFSETS;
             SHA256_CTX context;

@@ -9,7 +9,7 @@ static void hash_all(uint64_t (*hash)(const uint8_t *, size_t, const uint8_t *))
     for (size_t i = 0; i < lengths_count; i++) {
         line("length %zu", lengths[i]);
         for (size_t offset = 0; offset < OFFSETS; offset++) {
-            unsigned char *data = place_pattern(offset, lengths[i], (unsigned)i);
+            unsigned char *data = place_pattern(offset, lengths[i], (unsigned)lengths[i]);
             /* The key is an array of bytes and may lie anywhere as well. */
             unsigned char *key = place_pattern((offset * 5) % OFFSETS, 16, 1);
 

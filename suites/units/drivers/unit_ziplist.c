@@ -104,6 +104,9 @@ static void all_alignments(void)
             list = push(list, (lead + i) % OFFSETS, integers[i], strlen(integers[i]), i % 3 ? ZIPLIST_TAIL : ZIPLIST_HEAD);
         }
         line("push integers");
+        for (size_t i = 0; i < INTEGERS; i++) {
+            more(integers[i]);
+        }
         show(list);
         read_all(list);
         list = drop(list, 1);
@@ -146,7 +149,10 @@ static void long_strings(void)
     for (size_t i = 0; i < LONG_STRINGS; i++) {
         list = push_pattern(list, i, long_lengths[i], ZIPLIST_TAIL);
     }
-    line("push long");
+    line("push strings");
+    for (size_t i = 0; i < LONG_STRINGS; i++) {
+        more_number(long_lengths[i]);
+    }
     show(list);
     zfree(list);
 }

@@ -1,0 +1,194 @@
+"""What the drivers of containers must say: judges that remember what was put in."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING
+
+from suites.units import encodings
+from suites.units.models import pattern
+from suites.units.values import OFFSETS, digest, exactly, hexadecimal, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.model import Endianness
+
+
+class Intset:
+    """An intset: values added, read and removed."""
+
+    def __init__(self, _: Endianness) -> None:
+        self.values: set[int] = set()
+
+    def __call__(self, key: str, values: list[str]) -> str:
+        """Judge a line."""
+        verb, _, word = key.partition(" ")
+        if verb == "begin":
+            self.values = set()
+            return exactly(values, [self._blob()])
+        if verb == "get":
+            ordered = sorted(self.values)
+            at = int(word)
+            if at >= len(ordered):
+                return exactly(values, [])
+            # The second look is for a neighbour, as 64-bit two's complement.
+            other = int.from_bytes((ordered[at] ^ 0x40).to_bytes(8, "little", signed=True), "little", signed=True)
+            return exactly(values, [str(ordered[at]), "1", str(int(other in self.values))])
+        value = int(word)
+        changed = (value in self.values) == (verb == "remove")
+        self.values = self.values | {value} if verb == "add" else self.values - {value}
+        if verb == "remove":
+            # What was widened stays so.
+            return self._removed(values, changed)
+        return exactly(values, [str(int(changed)), self._blob()])
+
+    def _removed(self, values: list[str], changed: bool) -> str:
+        blob = bytes.fromhex(values[1][1:]) if len(values) == 2 else b""
+        width = int.from_bytes(blob[:4], "little")
+        if width not in {2, 4, 8}:
+            return f"its width is {width}"
+        body = b"".join(value.to_bytes(width, "little", signed=True) for value in sorted(self.values))
+        expected = struct.pack("<II", width, len(self.values)) + body
+        return exactly(values, [str(int(changed)), hexadecimal(expected)])
+
+    def _blob(self) -> str:
+        return hexadecimal(encodings.intset(list(self.values)))
+
+
+def _is_integer(text: bytes) -> bool:
+    return bool(re.fullmatch(rb"0|-?[1-9][0-9]*", text)) and -(1 << 63) <= int(text) < 1 << 63
+
+
+class List:
+    """A ziplist or a listpack: what was put in must be in the blob, and must come out again."""
+
+    def __init__(self, _: Endianness, *, decode: Callable[[bytes], list[bytes]], heads: bool, texts: bool) -> None:
+        self.decode = decode
+        self.heads = heads
+        """Every third integer goes to the front."""
+        self.texts = texts
+        """Integers are shown as numbers and as text."""
+        self.entries: list[bytes] = []
+
+    def __call__(self, key: str, values: list[str]) -> str:
+        """Judge a line."""
+        verb, *words = key.split()
+        if verb in {"entry", "backwards"}:
+            once = self._shown(self.entries[int(words[0])])
+            return exactly(values, once * 2 if verb == "entry" else once)
+        if verb == "find":
+            wanted = words[0].encode()
+            return exactly(values, self._shown(wanted) if wanted in self.entries else [])
+        self._change(verb, words)
+        try:
+            found = self.decode(bytes.fromhex(values[0][1:]))
+        except (encodings.EncodingError, IndexError, struct.error) as error:
+            return f"the bytes are wrong: {error}; {shown(values)}"
+        if found == self.entries:
+            return ""
+        at = next((i for i, (a, b) in enumerate(zip(found, self.entries, strict=False)) if a != b), len(found))
+        here, due = (dict(enumerate(entries)).get(at, "nothing") for entries in (found, self.entries))
+        return f"entry {at} is {here!r:.60}; the model says {due!r:.60}"
+
+    def _change(self, verb: str, words: list[str]) -> None:
+        if verb == "begin":
+            lead = words[0] == "lead"
+            self.entries = [pattern(int(words[1]), int(words[1]))] if lead else []
+        elif verb == "delete":
+            del self.entries[int(words[0])]
+        elif words[0] == "integers":
+            for number, text in enumerate(words[1:]):
+                self.entries.insert(0 if self.heads and number % 3 == 0 else len(self.entries), text.encode())
+        elif words[0] == "strings":
+            self.entries += [pattern(int(size), int(size)) for size in words[1:]]
+        else:
+            size = int(words[1])
+            self.entries.insert(0 if words[0] == "head" else len(self.entries), pattern(size, size))
+
+    def _shown(self, entry: bytes) -> list[str]:
+        if not _is_integer(entry):
+            return [hexadecimal(entry)]
+        return [entry.decode(), hexadecimal(entry)] if self.texts else [entry.decode()]
+
+
+class Zipmap:
+    """A zipmap: pairs set, got and walked through."""
+
+    def __init__(self, _: Endianness) -> None:
+        self.pairs: dict[bytes, bytes] = {}
+
+    def __call__(self, key: str, values: list[str]) -> str:
+        """Judge a line."""
+        verb, *words = key.split()
+        if verb == "begin":
+            self.pairs = {}
+            return exactly(values, ["x00ff"])
+        if verb == "get":
+            found = self.pairs.get(words[0].encode())
+            return exactly(values, [] if found is None else [hexadecimal(found)])
+        return self._walk(int(words[0]), values) if verb == "walk" else self._set(words, values)
+
+    def _walk(self, count: int, values: list[str]) -> str:
+        if count != len(self.pairs):
+            return f"it counts {count} pairs, the model {len(self.pairs)}"
+        found = sorted(zip(values[::2], values[1::2], strict=False))
+        expected = sorted((hexadecimal(name), hexadecimal(value)) for name, value in self.pairs.items())
+        return "" if found == expected else f"it is {shown(values)}; the model says {expected!s:.120}"
+
+    def _set(self, words: list[str], values: list[str]) -> str:
+        name, size = words[0].encode(), int(words[1])
+        update = str(int(name in self.pairs))
+        self.pairs[name] = pattern(size, size)
+        try:
+            found = encodings.zipmap(bytes.fromhex(values[1][1:]))
+        except (encodings.EncodingError, IndexError) as error:
+            return f"the bytes are wrong: {error}; {shown(values)}"
+        if found != self.pairs:
+            return f"its pairs are {found!s:.100}; the model says {self.pairs!s:.100}"
+        return exactly(values[:1], [update])
+
+
+def sds(key: str, values: list[str]) -> str:
+    """Strings made, grown, cut and compared."""
+    verb, *words = key.split()
+    size = int(words[0])
+    if verb == "new":
+        return exactly(values, [digest(pattern(size, 0)), "0"] * OFFSETS)
+    if verb == "cat":
+        data = pattern(size + int(words[1]), 0)
+        return exactly(values, [digest(data), "0", digest(data + bytes(3)), "0"] * OFFSETS)
+    if verb == "range":
+        data = pattern(size, 0)[1:]
+        return exactly(values, [digest(data), "0"] * 3 + [digest(data[:1]), "0"])
+    return exactly(values, ["1", "1", "1"])
+
+
+class Rax:
+    """A radix tree: keys and the numbers that they lead to."""
+
+    def __init__(self, _: Endianness) -> None:
+        self.values: dict[bytes, int] = {}
+
+    def __call__(self, key: str, values: list[str]) -> str:
+        """Judge a line."""
+        verb, _, word = key.partition(" ")
+        if verb in {"walk", "back"}:
+            ordered = sorted(self.values.items())
+            if int(word) != len(ordered):
+                return f"it counts {word} keys, the model {len(ordered)}"
+            if verb == "back":
+                return exactly(values, [str(value) for _, value in reversed(ordered)])
+            return exactly(values, [text for name, value in ordered for text in (hexadecimal(name), str(value))])
+        number = int(word)
+        name = pattern(number * 7 % 48, number // 8 % 4)
+        before = self.values.get(name)
+        shown = "-1" if before is None else str(before)
+        if verb == "find":
+            return exactly(values, [shown])
+        if verb == "insert":
+            self.values[name] = number
+            return exactly(values, [str(int(before is None)), shown])
+        self.values.pop(name, None)
+        return exactly(values, [str(int(before is not None)), shown])

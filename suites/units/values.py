@@ -1,0 +1,44 @@
+"""How drivers write values, and complaints about those that differ from the model's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from suites.units.models import fnv1a
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OFFSETS = 16
+"""At how many places a driver calls what takes bytes (drivers/unit.h)."""
+
+
+def hexadecimal(data: bytes) -> str:
+    """Bytes as drivers write them."""
+    return "x" + data.hex()
+
+
+def digest(data: bytes) -> str:
+    """Length and hash, as drivers write what is too long."""
+    return f"{len(data)}/{fnv1a(data):08x}"
+
+
+def everywhere(values: Sequence[str], *expected: str) -> str:
+    """A complaint unless there is a value for every offset, and each is one of those expected."""
+    if len(values) != OFFSETS:
+        return f"{len(values)} values where {OFFSETS} are due"
+    for offset, value in enumerate(values):
+        if value not in expected:
+            others = "" if len(set(values)) == 1 else ", elsewhere " + ", ".join(sorted({*values} - {value}))
+            return f"at offset {offset} it is {value:.80}{others:.80}; the model says {' or '.join(expected):.200}"
+    return ""
+
+
+def exactly(values: Sequence[str], expected: Sequence[str]) -> str:
+    """A complaint unless the values are these."""
+    return "" if list(values) == list(expected) else f"it is {shown(values)}; the model says {shown(expected)}"
+
+
+def shown(values: Sequence[str]) -> str:
+    """Values for the reader."""
+    return f"{' '.join(values):.120}" if values else "nothing"
