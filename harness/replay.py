@@ -1,4 +1,4 @@
-"""Shows a finding again: the same build, a fresh guest, the recorded requests."""
+"""Shows a finding again: the same build, a fresh guest and the recorded requests, or the same unit."""
 
 from __future__ import annotations
 
@@ -12,20 +12,27 @@ import msgspec
 
 from harness import alignment, check, codec, events, symbols, transcript
 from harness.build import Builder
+from harness.detector import reports
 from harness.emulator import Emulators
 from harness.errors import UsageError
 from harness.fetch import Fetcher
-from harness.guest import Guest, StartError
+from harness.guest import Guest, StartError, describe_exit
 from harness.judge import Reproducer
 from harness.load import select
-from harness.machine_guest import SERVER, Host, MachineGuest
+from harness.machine_guest import SERVER, UNITS, Host, MachineGuest
 from harness.model import Noun
+from harness.units import build_units, run_emulated, run_on_machine
+from harness.units import complete as unit_complete
+from harness.units import lines as unit_lines
 
 if TYPE_CHECKING:
     from harness.console import Progress
+    from harness.detector import Report
+    from harness.emulator import Runner
     from harness.load import Catalog
-    from harness.model import Frame
+    from harness.model import Build, Frame, SourceTree
     from harness.store import Store
+    from harness.units import Units
 
 
 class Replay(Noun, frozen=True):
@@ -70,7 +77,7 @@ def _describe(faults: list[events.Fault], table: symbols.Symbols, machine: str) 
 def replay(
     catalog: Catalog, store: Store, progress: Progress, reproducer: Reproducer, *, server: str, offline: bool
 ) -> Replay:
-    """Build (or take from the cache), start, send, and tell what came of it. `server` replaces the recorded."""
+    """Build (or take from the cache), run, and tell what came of it. `server` replaces the recorded."""
     fetcher = Fetcher(store, progress, offline=offline)
     target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
     tools = catalog.toolchain_of(target)
@@ -79,39 +86,87 @@ def replay(
     policy = alignment.policy_for(catalog.policies, reproducer.policy, target)
     runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))
     built_for = catalog.targets[alignment.userland(target)]
-    build = Builder(store, progress).build(tree, built_for, tools, reproducer.optimisation)
+    builder = Builder(store, progress)
+    build = builder.build(tree, built_for, tools, reproducer.optimisation)
+    units = build_units(builder, tree, built_for, tools, reproducer.optimisation) if reproducer.unit else None
     with (
         tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder,
         contextlib.ExitStack() as machines,
     ):
-        place = Path(folder) / "guest-1"
-        guest = Guest(build, runner, place, sockets=Path(folder), version=tree.version)
+        host = None
         if target.emulator.kind == "system":
-            machine = check.prepare_machine(
-                catalog, store, fetcher, progress, target, {SERVER: build.server_binary}, mode=policy.mode
-            )
+            programs = {SERVER: build.server_binary}
+            if units is not None and units.program is not None:
+                programs[UNITS] = units.program
+            machine = check.prepare_machine(catalog, store, fetcher, progress, target, programs, mode=policy.mode)
             host = Host(machine, Path(folder), sockets=Path(folder))
             machines.callback(host.close)
-            guest = MachineGuest(build, runner, place, host=host, version=tree.version)
-        try:
-            with guest:
-                transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=guest.deadline_seconds)
-                if guest.died_of_fault(0):
-                    guest.settle()
-                alive = guest.alive()
-                end = "it answered every request and lives on" if alive else guest.detail
-        except StartError as error:
-            alive, end = False, str(error)
-        lines = [f"{tree.name} on {target.name}, -{build.optimisation}, policy {reproducer.policy}: {end}"]
-        table = symbols.Symbols(tools.triple, str(build.server_binary))
-        functions, told = _describe(events.read_faults(guest.fault_log), table, target.emulator.qemu)
-        lines += told
-        reported = guest.reports(0)
-    for report in reported:
+        place = Path(folder) / "guest-1"
+        if units is not None:
+            seen = _run_unit(units, runner, reproducer, place, host)
+        else:
+            seen = _run_server(build, runner, tree, reproducer, place, host)
+    lines = [f"{tree.name} on {target.name}, -{build.optimisation}, policy {reproducer.policy}: {seen.end}"]
+    table = symbols.Symbols(tools.triple, str(build.server_binary))
+    functions, told = _describe(seen.faults, table, target.emulator.qemu)
+    lines += told
+    for report in seen.reports:
         lines += [f"{report.detector}: {report.access}", *_stack(report.frames)]
     if reproducer.detector in {"ubsan", "asan", "valgrind"}:
         same = (reproducer.detector, reproducer.kind, reproducer.function)
-        reproduced = same in {(report.detector, report.kind, report.frames[0].function) for report in reported}
+        reproduced = same in {(report.detector, report.kind, report.frames[0].function) for report in seen.reports}
     else:
-        reproduced = reproducer.function in functions if reproducer.function else not alive
+        reproduced = reproducer.function in functions if reproducer.function else seen.wrong
     return Replay(reproduced=reproduced, text="\n".join(lines))
+
+
+class _Seen(Noun, frozen=True):
+    end: str
+    """How it ended, for the reader."""
+    wrong: bool
+    """What counts where no function was seen: it died, or it wrote the wrong line again."""
+    faults: list[events.Fault]
+    reports: list[Report]
+
+
+def _run_server(
+    build: Build, runner: Runner, tree: SourceTree, reproducer: Reproducer, place: Path, host: Host | None
+) -> _Seen:
+    """A fresh guest is sent the recorded requests."""
+    sockets = place.parent
+    guest = Guest(build, runner, place, sockets=sockets, version=tree.version)
+    if host is not None:
+        guest = MachineGuest(build, runner, place, host=host, version=tree.version)
+    try:
+        with guest:
+            transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=guest.deadline_seconds)
+            if guest.died_of_fault(0):
+                guest.settle()
+            alive = guest.alive()
+            end = "it answered every request and lives on" if alive else guest.detail
+    except StartError as error:
+        alive, end = False, str(error)
+    return _Seen(end=end, wrong=not alive, faults=events.read_faults(guest.fault_log), reports=guest.reports(0))
+
+
+def _run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path, host: Host | None) -> _Seen:
+    """The unit runs once more. Raises UsageError where the server has it no more."""
+    unit = reproducer.unit
+    why = units.absent.get(unit) or units.broken.get(unit)
+    if units.program is None or why:
+        raise UsageError(f"the server has no unit {unit}", where=reproducer.server, because=why or "nothing was linked")
+    if host is None:
+        ran = run_emulated(units.program, runner, unit, place)
+    else:
+        ran = run_on_machine(UNITS, host.machine(), runner.target.slowdown, unit, place)
+    lines, complete = unit_lines(ran), unit_complete(ran, unit)
+    end = "it got to its end" if complete else "it hung" if ran.expired else describe_exit(ran.code)[1]
+    if reproducer.wrong_line in lines:
+        end = f"{end}, and wrote again: {reproducer.wrong_line:.200}"
+    detector = runner.target.emulator.detector
+    return _Seen(
+        end=f"unit {unit}: {end}",
+        wrong=reproducer.wrong_line in lines if reproducer.wrong_line else not complete,
+        faults=events.read_faults(place / "faults.jsonl"),
+        reports=reports(ran.output, detector) if detector else [],
+    )
