@@ -212,11 +212,11 @@ def _link(shop: Workshop, objects: Sequence[Path], program: Path) -> str:
         "-lrt",
     ]
     result = shop.run(command)
-    return "" if result.code == 0 else _in_a_line(result)
+    return "" if result.code == 0 and program.is_file() else _in_a_line(result) or "the linker wrote no program"
 
 
 def _in_a_line(result: process.Result) -> str:
-    return first_error(result.text).splitlines()[0].strip()
+    return first_error(result.text).partition("\n")[0].strip()
 
 
 def run_emulated(program: Path, runner: Runner, unit: str, folder: Path) -> UnitRun:

@@ -165,7 +165,7 @@ class StoredRun:
         self.targets = targets
         self.suites = suites
         self.server = server
-        self.problems: dict[tuple[str, str], tuple[str, Literal["", "build", "deadline", "crash"]]] = {}
+        self.problems: dict[tuple[str, str], tuple[str, Literal["", "build", "deadline", "crash", "units"]]] = {}
         self.functions: dict[str, int] = {}
         self.left_out: set[tuple[str, str]] = set()
         self.detectors: dict[str, Detector] = {}
@@ -192,6 +192,8 @@ class StoredRun:
         command: str = "",
         blocked: bool = False,
         transcript: bytes = b"",
+        unit: str = "",
+        wrong_line: str = "",
     ) -> None:
         """One test's result."""
         kept = ""
@@ -213,6 +215,8 @@ class StoredRun:
             unanswered=(command,) if command else (),
             blocked=blocked,
             transcript=kept,
+            unit=unit,
+            wrong_line=wrong_line,
         )
         events.append(self.cell(target, suite) / "events.jsonl", event)
 
@@ -289,7 +293,9 @@ class StoredRun:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def problem(self, target: str, suite: str, text: str, kind: Literal["", "build", "deadline", "crash"]) -> None:
+    def problem(
+        self, target: str, suite: str, text: str, kind: Literal["", "build", "deadline", "crash", "units"]
+    ) -> None:
         """Why a cell has no results of its own."""
         self.problems[target, suite] = (text, kind)
 

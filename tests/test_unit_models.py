@@ -1,0 +1,179 @@
+"""Units: the models against published vectors, decoders against examples and damage, judges against wrong lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.model import Endianness
+from suites.units import encodings, expectations, models, values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHECK = b"123456789"
+"""What catalogues of checksums give the result of."""
+
+
+# Models
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"), [(0, 0x726FDB47DD0E0E31), (1, 0x74F839C593DC67FD), (15, 0xA129CA6149BE45E5)]
+)
+def test_siphash_2_4_is_that_of_the_paper(length: int, expected: int) -> None:
+    """Aumasson and Bernstein, appendix A, and the reference implementation's vectors."""
+    key, data = bytes(range(16)), bytes(range(length))
+    assert expected == models.siphash(data, key, compressions=2, finalizations=4)
+
+
+def test_siphash_1_2_differs_from_2_4_in_its_rounds_alone() -> None:
+    key, data = bytes(range(16)), bytes(range(15))
+    assert models.siphash(data, key) == models.siphash(data, key, compressions=1, finalizations=2)
+    assert models.siphash(data, key) != models.siphash(data, key, compressions=2, finalizations=4)
+
+
+@pytest.mark.parametrize(
+    ("function", "size", "expected"), [(models.murmurhash2, 4, 0x27864C1E), (models.murmurhash64a, 8, 0x1F0D3804)]
+)
+def test_murmurhash_has_smhashers_verification_value(
+    function: Callable[[bytes, int], int], size: int, expected: int
+) -> None:
+    """SMHasher, main.cpp: of the hashes of 0, 01, 012, … with the seeds 256, 255, …, hashed again."""
+    hashes = b"".join(function(bytes(range(n)), 256 - n).to_bytes(size, "little") for n in range(256))
+    assert expected == function(hashes, 0) & 0xFFFFFFFF
+
+
+def test_checksums_have_the_catalogues_check_values() -> None:
+    """RevEng's catalogue: CRC-16/XMODEM and CRC-64/REDIS; Redis Cluster specification, appendix A."""
+    assert models.crc16(CHECK) == 0x31C3
+    assert models.crc64(CHECK) == 0xE9C6D914C4B8D9CA
+    assert models.crc64(CHECK) == models.crc64(CHECK[4:], models.crc64(CHECK[:4]))
+
+
+def test_fnv_and_bernstein_have_their_published_values() -> None:
+    """draft-eastlake-fnv, appendix C; h * 33 + c from 5381."""
+    assert (models.fnv1a(b""), models.fnv1a(b"a"), models.fnv1a(b"foobar")) == (0x811C9DC5, 0xE40C292C, 0xBF9CF968)
+    assert models.bernstein(b"a", 5381) == models.bernstein(b"A", 5381) == 5381 * 33 + 97
+
+
+def test_murmurhash2_reads_words_in_the_machines_order_and_its_tail_in_none() -> None:
+    little, big = (models.murmurhash2(b"abcd", 1, byteorder=order) for order in ("little", "big"))
+    assert little == models.murmurhash2(b"dcba", 1, byteorder="big")
+    assert little != big
+    assert models.murmurhash2(b"abc", 1) == models.murmurhash2(b"abc", 1, byteorder="big")
+
+
+def test_the_pattern_has_all_byte_values_and_a_seed_of_its_own_for_every_length() -> None:
+    assert set(models.pattern(256, 3)) == set(range(256))
+    assert len({models.pattern(16, length) for length in range(256)}) == 256
+
+
+# Encodings
+
+ENCODED: list[tuple[str, bytes, object]] = [
+    # ziplist.c's and zipmap.c's own examples.
+    ("ziplist", bytes.fromhex("0f0000000c000000020000f302f6ff"), [b"2", b"5"]),
+    ("zipmap", b"\x02\x03foo\x03\x00bar\x05hello\x05\x00world\xff", {b"foo": b"bar", b"hello": b"world"}),
+    # By hand from the listpack specification: 5, -1 (13 bits), 300 (13 bits), "ab".
+    ("listpack", bytes.fromhex("13000000040005 01 dfff 02 c12c 02 826162 03 ff"), [b"5", b"-1", b"300", b"ab"]),
+    # Three literals, then a match of four that overlaps itself, then a long one of nine.
+    ("lzf", bytes.fromhex("02616263 4002 e00000"), b"abc" + b"abca" + b"a" * 9),
+]
+
+
+@pytest.mark.parametrize(("name", "blob", "expected"), ENCODED, ids=[name for name, _, _ in ENCODED])
+def test_an_encoding_is_read_as_its_specification_says(name: str, blob: bytes, expected: object) -> None:
+    assert getattr(encodings, name)(blob) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "blob"),
+    [
+        ("ziplist", "0000000f0000000c000200f302f6ff"),  # totals in big-endian order
+        ("ziplist", "0f0000000c000000000200f302f6ff"),  # count in big-endian order
+        ("ziplist", "0f0000000a000000020000f302f6ff"),  # not the last entry
+        ("ziplist", "0f0000000c000000020000f303f6ff"),  # the neighbour's length
+        ("listpack", "00000013040005 01 dfff 02 c12c 02 826162 03 ff"),
+        ("listpack", "130000000004 05 01 dfff 02 c12c 02 826162 03 ff"),
+        ("listpack", "13000000040005 02 dfff 02 c12c 02 826162 03 ff"),
+        ("zipmap", "0303666f6f0300626172ff"),
+    ],
+)
+def test_a_number_in_the_wrong_byte_order_is_refused(name: str, blob: str) -> None:
+    with pytest.raises(encodings.EncodingError):
+        getattr(encodings, name)(bytes.fromhex(blob))
+
+
+def test_an_intset_is_little_endian_and_as_wide_as_its_widest_value() -> None:
+    assert encodings.intset([]).hex() == "0200000000000000"
+    assert encodings.intset([5, -1, 5]).hex() == "0200000002000000ffff0500"
+    assert encodings.intset([1, 32768]).hex() == "04000000020000000100000000800000"
+    assert encodings.intset([-(1 << 31) - 1]).hex() == "0800000001000000" + "ffffff7fffffffff"
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1))
+def test_an_intsets_width_holds_its_value_and_no_narrower_one_does(value: int) -> None:
+    width = int.from_bytes(encodings.intset([value])[:4], "little")
+    assert -(1 << width * 8 - 1) <= value < 1 << width * 8 - 1
+    assert width == 2 or not -(1 << width * 4 - 1) <= value < 1 << width * 4 - 1
+
+
+# Judges
+
+
+def judged(unit: str, line: str, endianness: Endianness = Endianness.LITTLE) -> str:
+    key, _, rest = line.partition(":")
+    return expectations.judge_of(unit, endianness)(key, rest.split())
+
+
+def test_a_value_that_differs_at_one_offset_is_named_with_that_offset() -> None:
+    right = str(models.crc16(models.pattern(3, 3)))
+    assert judged("crc16", f"length 3: {' '.join([right] * 16)}") == ""
+    complaint = judged("crc16", f"length 3: {' '.join([right] * 5 + ['17'] + [right] * 10)}")
+    assert complaint == f"at offset 5 it is 17, elsewhere {right}; the model says {right}"
+
+
+def test_an_offset_that_is_missing_is_a_complaint() -> None:
+    right = str(models.crc16(b""))
+    assert judged("crc16", f"length 0: {' '.join([right] * 15)}") == "15 values where 16 are due"
+
+
+def test_siphash_may_be_in_the_references_byte_order_on_big_endian_machines_only() -> None:
+    hashed = models.siphash(b"", expectations.SIPHASH_KEY)
+    swapped = int.from_bytes(hashed.to_bytes(8, "little"), "big")
+    line = f"length 0: {' '.join([str(swapped)] * 16)}"
+    assert judged("siphash", line, Endianness.BIG) == ""
+    assert "the model says" in judged("siphash", line)
+
+
+def test_macros_for_little_endian_files_swap_on_big_endian_machines_only() -> None:
+    data = models.pattern(4, 3)
+    line = f"size 4: {' '.join([values.hexadecimal(data)] * 16)}"
+    assert judged("endianconv", line) == ""
+    assert "the model says" in judged("endianconv", line, Endianness.BIG)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("0", "0"), ("-1", "-1"), ("-0", "x"), ("01", "x"), ("9223372036854775808", "x"), ("", "x"), (" 1", "x")],
+)
+def test_string2ll_takes_one_spelling_of_each_64_bit_integer(text: str, shown: str) -> None:
+    assert judged("string2ll", f"text {text}: {' '.join([shown] * 16)}") == ""
+
+
+@pytest.mark.parametrize("text", ["0.1", "0.10000000000000001"])
+def test_a_double_may_have_as_many_digits_as_tell_it_apart(text: str) -> None:
+    line = "double 3fb999999999999a: " + " ".join([values.hexadecimal(text.encode())] * 16)
+    assert judged("d2string", line) == ""
+    assert "the number is 0.10000000000000002" in judged("d2string", line.replace("999a:", "999b:"))
+
+
+def test_a_list_that_lost_an_entry_is_a_complaint() -> None:
+    judge = expectations.judge_of("ziplist", Endianness.LITTLE)
+    blob = bytes.fromhex("0f0000000c000000020000f302f6ff")
+    assert judge("begin strings", ["x0b0000000a0000000000ff"]) == ""
+    assert "nothing" in judge("push integers 2 5 6", [values.hexadecimal(blob)])

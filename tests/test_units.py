@@ -1,0 +1,250 @@
+"""Units: what is compiled, what is left out and what is broken; what their runs left, and what is judged of it.
+
+The compiler is a fake.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import codec, units
+from harness.build import Builder
+from harness.judge import Reproducer, judge
+from harness.model import Finding, SourceTree
+from harness.source import open_tree
+from harness.store import Store
+from suites.units import expectations
+from tests import fakes
+from tests.fakes import StoredRun, fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+# The table and the drivers
+
+
+def test_every_unit_has_a_driver_with_its_function_and_a_judge() -> None:
+    table = units.table()
+    assert sorted(unit.name for unit in table) == sorted(expectations.units())
+    for unit in table:
+        text = (units.FOLDER / "drivers" / unit.driver).read_text("utf-8")
+        assert f"void unit_{unit.name}(void)" in text, f"{unit.driver} has no unit_{unit.name}"
+    drivers = {path.name for path in (units.FOLDER / "drivers").glob("unit_*.c")}
+    assert drivers == {unit.driver for unit in table}
+
+
+def test_no_driver_is_named_as_a_file_of_a_server() -> None:
+    """Its object may land beside the server's own."""
+    for path in (units.FOLDER / "drivers").glob("*.c"):
+        assert re.match(r"unit_|main\.c", path.name)
+
+
+def tree(path: Path, family: str, *version: int) -> SourceTree:
+    return SourceTree(
+        name=family, family="valkey" if family == "valkey" else "redis", version=version, path=path, digest=""
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "version", "why"),
+    [
+        ("siphash", "redis", (3, 2, 6), "redis has it from 4.0 on, this is 3.2.6"),
+        ("siphash", "redis", (4, 0, 0), ""),
+        ("murmurhash2", "redis", (3, 2, 6), ""),
+        ("murmurhash2", "redis", (5, 0, 6), "redis has it no more from 4.0 on, this is 5.0.6"),
+        ("murmurhash2", "valkey", (9, 1, 2), "valkey has no murmurhash2"),
+        ("crc16", "redis", (2, 8, 17), "redis has it from 3.0 on, this is 2.8.17"),
+        ("zipmap", "valkey", (9, 1, 2), "valkey has it no more from 8.1 on, this is 9.1.2"),
+        ("listpack", "valkey", (255, 255, 255), ""),
+    ],
+)
+def test_a_release_without_a_unit_says_since_when(
+    tmp_path: Path, name: str, family: str, version: tuple[int, ...], why: str
+) -> None:
+    unit = next(one for one in units.table() if one.name == name)
+    assert why == units.absence(unit, tree(tmp_path, family, *version))
+
+
+# Output
+
+
+def ran(output: bytes, code: int = 0, *, expired: bool = False) -> units.UnitRun:
+    return units.UnitRun(code=code, expired=expired, output=output)
+
+
+def test_what_others_write_between_the_lines_is_passed_over() -> None:
+    run = ran(b"> length 0: 1\n==7== Invalid read\n1:M 01 Jan # bug > report\n> end crc16\n")
+    assert units.lines(run) == ["length 0: 1", "end crc16"]
+    assert units.complete(run, "crc16")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        ran(b"> length 0: 1\n"),
+        ran(b"> length 0: 1\n> end crc16"),
+        ran(b"> length 0: 1\n> end crc64\n"),
+        ran(b"> length 0: 1\n> end crc16\n", -7),
+        ran(b"> length 0: 1\n> end crc16\n", expired=True),
+    ],
+    ids=["no end", "half an end", "another's end", "died after it", "hung"],
+)
+def test_a_unit_that_did_not_get_to_its_end_is_not_complete(run: units.UnitRun) -> None:
+    assert not units.complete(run, "crc16")
+
+
+# What is compiled
+
+MAKEFILE = """
+redis-server:
+\techo server >redis-server
+\techo object >server.o
+\tchmod +x redis-server
+
+../../suites/units/drivers/%.o: ../../suites/units/drivers/%.c
+\t@case "$< {broken}" in *unit_crc16.c\\ yes) echo '$<:3:5: error: boom'; exit 1;; esac
+\tcp $< {objects}$(notdir $@)
+"""
+LINKER = """#!/bin/sh
+for word; do
+    case $last in -o) program=$word;; esac
+    last=$word
+done
+echo "$@" >"$program"
+"""
+
+
+def server(tmp_path: Path, *, broken: str = "no", objects: str = "../../suites/units/drivers/") -> SourceTree:
+    """A tree that has the sources of some units, and a makefile that copies files for a compiler."""
+    path = fakes.server_tree(tmp_path / "redis-7.0.15")
+    fakes.write(path / "src" / "Makefile", MAKEFILE.format(broken=broken, objects=objects))
+    for unit in units.table():
+        if not unit.file.startswith(("..", "rax")):
+            fakes.write(path / "src" / unit.file, "int there;\n")
+    return open_tree(path)
+
+
+def built(tmp_path: Path, tree: SourceTree, monkeypatch: pytest.MonkeyPatch) -> units.Units:
+    fakes.fake_compiler(tmp_path / "bin", monkeypatch)
+    for name in ("objcopy", "g++"):
+        fakes.write(tmp_path / "bin" / f"fake-{name}", LINKER if name == "g++" else "#!/bin/sh\n", mode=0o755)
+    builder = Builder(Store(tmp_path / "cache"), fakes.quiet())
+    return units.build_units(builder, tree, fakes.target("armv5"), fakes.toolchain(), "O2")
+
+
+def linked(made: units.Units) -> set[str]:
+    assert made.program is not None
+    return set(re.findall(r"unit_\w+\.o", made.program.read_text("utf-8")))
+
+
+def test_what_a_release_has_is_compiled_and_linked_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(tmp_path, server(tmp_path), monkeypatch)
+    assert set(made.absent) == {"murmurhash2", "casehash"}
+    assert set(made.broken) == {"rax", "lua"}
+    assert {"unit_crc16.o", "unit_siphash.o"} <= linked(made)
+    assert not {"unit_dict.o", "unit_rax.o"} & linked(made)
+
+
+def test_a_source_that_the_table_promises_and_the_tree_lacks_is_broken_and_not_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(tmp_path, server(tmp_path), monkeypatch)
+    assert made.broken["rax"] == "src/rax.c is not there; suites/units/units.toml says that this release has it"
+
+
+def test_a_driver_that_does_not_compile_is_broken_and_the_others_are_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(tmp_path, server(tmp_path, broken="yes"), monkeypatch)
+    assert made.broken["crc16"].endswith("unit_crc16.c:3:5: error: boom")
+    assert "crc64" not in made.broken
+    assert "unit_crc16.o" not in linked(made)
+
+
+def test_objects_are_found_in_src_too_where_old_makefiles_leave_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(tmp_path, server(tmp_path, objects=""), monkeypatch)
+    assert "unit_crc16.o" in linked(made)
+
+
+# What is judged
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:
+    """A run of units on one target whose canaries behaved."""
+    fakes.fake_symbols(tmp_path / "bin", monkeypatch)
+    stored = StoredRun(tmp_path / "run", suites=("canary", "bitops", "units"))
+    stored.canary("armv5")
+    stored.test("armv5", "bitops", "test_bitop")
+    return stored
+
+
+def judged(stored: StoredRun) -> tuple[list[Finding], str, str]:
+    findings, cells, _ = judge(stored.finish())
+    cell = next(cell for cell in cells if cell.suite == "units")
+    return findings, cell.verdict, cell.reason
+
+
+def reproducer(stored: StoredRun, finding: Finding) -> Reproducer:
+    return codec.decode((stored.folder / "reproducers" / f"{finding.id}.json").read_bytes(), Reproducer)
+
+
+def test_a_fault_in_a_unit_is_a_finding_that_names_it_and_is_replayed_by_it(run: StoredRun) -> None:
+    run.fault("armv5", "units", "guest-unit-crc16", fault(pc=run.place("armv5", "crc16", "src/crc16.c", 82)))
+    run.test("armv5", "units", "test_unit", outcome="failed", guest="guest-unit-crc16", faults=(0, 1), unit="crc16")
+    (finding,), verdict, _ = judged(run)
+    assert (finding.id, finding.file, finding.line) == ("alignment-crc16-load", "src/crc16.c", 82)
+    assert (finding.command, verdict) == ("(unit crc16)", "FAIL")
+    assert (reproducer(run, finding).unit, reproducer(run, finding).wrong_line) == ("crc16", "")
+
+
+def test_a_units_fault_and_the_servers_at_the_same_place_are_one_finding(run: StoredRun) -> None:
+    pc = run.place("armv5", "redisBitpos")
+    run.fault("armv5", "units", "guest-unit-bitpos", fault(pc=pc))
+    run.test("armv5", "units", "test_unit", outcome="failed", guest="guest-unit-bitpos", faults=(0, 1), unit="bitpos")
+    run.fault("armv5", "bitops", "guest-1", fault(pc=pc))
+    run.test("armv5", "bitops", "test_bitpos", outcome="failed", guest="guest-1", faults=(0, 1), transcript=b"BITPOS")
+    (finding,), _, _ = judged(run)
+    assert {witness.suite for witness in finding.witnesses} == {"bitops", "units"}
+    # Requests show more than a unit does.
+    assert reproducer(run, finding).unit == ""
+
+
+def test_a_wrong_line_is_a_finding_whose_reproducer_has_the_line(run: StoredRun) -> None:
+    run.test(
+        "armv5",
+        "units",
+        "test_unit",
+        outcome="failed",
+        message="crc16, length 3: at offset 5 it is 17",
+        guest="guest-unit-crc16",
+        unit="crc16",
+        wrong_line="length 3: 17",
+    )
+    (finding,), verdict, _ = judged(run)
+    assert (finding.kind, verdict) == ("wrong-result", "FAIL")
+    assert "at offset 5 it is 17" in finding.title
+    assert reproducer(run, finding).wrong_line == "length 3: 17"
+
+
+def test_units_that_do_not_compile_make_the_cell_unknown_whatever_the_others_gave(run: StoredRun) -> None:
+    run.test("armv5", "units", "test_unit[crc16]", guest="guest-unit-crc16", unit="crc16")
+    run.test("armv5", "units", "test_unit[rax]", outcome="skipped", message="its driver does not compile")
+    run.problem("armv5", "units", "1 units do not compile, and were not run: rax: boom", "units")
+    findings, verdict, reason = judged(run)
+    assert (findings, verdict) == ([], "UNKNOWN")
+    assert "rax: boom" in reason
+
+
+def test_units_that_a_release_lacks_leave_the_cell_as_the_others_are(run: StoredRun) -> None:
+    run.test("armv5", "units", "test_unit[crc16]", guest="guest-unit-crc16", unit="crc16")
+    run.test("armv5", "units", "test_unit[rax]", outcome="skipped", message="redis has it from 5.0 on")
+    assert judged(run)[1] == "PASS"
