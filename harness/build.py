@@ -56,6 +56,8 @@ class Workshop:
         self.work = work
         self.tree = work / "tree"
         """The copy."""
+        self.binary = self.tree / "src" / f"{tree.family}-server"
+        """What `make_server` makes."""
         self.log = builder.store.root / "logs" / f"build-{work.name}.log"
         self._ccache = builder.store.root / "ccache"
 
@@ -84,28 +86,31 @@ class Workshop:
         """The command line that makes goals."""
         return _make_command(self, goals, compiler or self.work / "gcc")
 
-    def run(self, command: Sequence[str | Path]) -> process.Result:
-        """Run a tool in the tree, as `make` runs compilers."""
+    def run(self, command: Sequence[str | Path], *, folder: Path | None = None) -> process.Result:
+        """Run a tool in the tree, or in a folder, as `make` runs compilers."""
         result = process.run(
-            command, deadline_seconds=BUILD_SECONDS, log=self.log, folder=self.tree, environment=self._environment()
+            command,
+            deadline_seconds=BUILD_SECONDS,
+            log=self.log,
+            folder=folder or self.tree,
+            environment=self._environment(),
         )
         for sign, what, remedy in _MACHINE_FAULTS:
             if result.code != 0 and sign in result.text:
                 raise InfrastructureError(what, where=str(self.work), log=str(self.log), remedy=remedy)
         return result
 
-    def make_server(self) -> Path:
-        """The server's binary. Raises BuildFailedError with the compiler's first error."""
-        result = self.make([f"{self.server.family}-server"])
-        binary = self.tree / "src" / f"{self.server.family}-server"
-        if result.code != 0 or not binary.is_file():
+    def make_server(self) -> process.Result:
+        """Make the server's binary: what the makefile said. Raises BuildFailedError with the compiler's first error."""
+        result = self.make([self.binary.name])
+        if result.code != 0 or not self.binary.is_file():
             raise BuildFailedError(
                 f"{self.server.name} does not compile for {self.target.name}",
                 where=str(self.server.path),
                 because=first_error(result.text),
                 log=str(self.log),
             )
-        return binary
+        return result
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -131,10 +136,10 @@ class Builder:
 
         def compile_into(into: Path) -> None:
             with self.workshop(tree, target, tools, optimisation, what=f"{tree.name} for {target.name}") as shop:
-                binary = shop.make_server()
+                shop.make_server()
                 with disk_errors(into):
-                    shutil.copy2(binary, into)
-                    command = shop.make_command([binary.name])
+                    shutil.copy2(shop.binary, into)
+                    command = shop.make_command([shop.binary.name])
                     (into / "build.json").write_bytes(codec.pretty({"command_line": command}))
 
         folder = self.store.folder("builds", key, compile_into)

@@ -126,7 +126,7 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
 
 def _compile(shop: Workshop, wanted: Sequence[Unit], into: Path) -> dict[str, str]:
     """Put the program into a folder; unit -> why it is not in it."""
-    shop.make_server()
+    made = shop.make_server()
     folder = shop.work / INSIDE
     with disk_errors(folder):
         shutil.copytree(FOLDER / "drivers", folder)
@@ -134,7 +134,7 @@ def _compile(shop: Workshop, wanted: Sequence[Unit], into: Path) -> dict[str, st
     with disk_errors(folder):
         (folder / "table.c").write_text(_table_source([unit for unit in wanted if unit.name not in broken]), "utf-8")
     objects += _objects(shop, ["table.c", "main.c"])[0]
-    problem = _link(shop, objects, folder / "units")
+    problem = _link(shop, made.text, objects, folder / "units")
     if problem:
         return {unit.name: broken.get(unit.name, problem) for unit in wanted}
     with disk_errors(into):
@@ -181,38 +181,37 @@ def _table_source(units: Sequence[Unit]) -> str:
     return "\n".join([*head, *body, "    {NULL, NULL},", "};", ""])
 
 
-def _link(shop: Workshop, objects: Sequence[Path], program: Path) -> str:
-    """Link drivers with what they need of the server's objects and libraries; what went wrong, or nothing.
+def _link(shop: Workshop, made: str, objects: Sequence[Path], program: Path) -> str:
+    """Link drivers as the makefile linked the server, says what it `made`; what went wrong, or nothing.
 
-    A driver that includes one of the server's files brings all that this defines; then the server's own object of it is
-    not drawn from the archive.
+    The server's objects become an archive, of which what is called is drawn. A driver that includes one of the server's
+    files brings all that this defines; then the server's own object of it is not drawn.
     """
     source = shop.tree / "src"
+    words = link_words(made, shop.binary.name)
+    if not words:
+        return f"the makefile told no command that links {shop.binary.name}"
     archive = program.with_name("server.a")
-    own = [path for path in sorted(source.glob("*.o")) if path not in objects]
-    # Some dependencies are linked as they are: 3.2's geohash.
-    own += [path for path in sorted((shop.tree / "deps").rglob("*.o")) if not any(path.parent.glob("*.a"))]
+    own = [source / word for word in words if word.endswith(".o")]
     for path in own:
         if path.name in {"server.o", "redis.o"}:
             shop.run([toolchain.tool(shop.tools, "objcopy"), "--redefine-sym", "main=server_main", path])
     shop.run([toolchain.tool(shop.tools, "ar"), "qc", archive, *own])
-    libraries = [*sorted((shop.tree / "deps").rglob("*.a")), *sorted(source.rglob("*.a"))]
-    group: list[str | Path] = ["-Wl,--start-group", archive, *libraries, "-Wl,--end-group"]
-    # The C++ compiler knows the library that Redis 8 needs; the others need none.
-    command = [
-        shop.work / "g++",
-        "-o",
-        program,
-        *objects,
-        "-Wl,--as-needed",
-        *group,
-        "-lm",
-        "-ldl",
-        "-lpthread",
-        "-lrt",
-    ]
-    result = shop.run(command)
+    compiler, *others = [word for word in words if not word.endswith(".o")]
+    # Libraries may need what no driver called: Valkey 9's Lua is linked whole.
+    group = ["-Wl,--start-group", str(archive), *others, "-Wl,--end-group"]
+    result = shop.run([compiler, "-o", program, *objects, *group], folder=source)
     return "" if result.code == 0 and program.is_file() else _in_a_line(result) or "the linker wrote no program"
+
+
+def link_words(made: str, name: str) -> list[str]:
+    """The compiler and all words after it, but for `-o NAME`, of the command that linked a program; or none."""
+    for line in reversed(made.splitlines()):
+        words = line.split()
+        if "-o" in words and words[words.index("-o") + 1 :][:1] == [name]:
+            at = words.index("-o")
+            return words[:at] + words[at + 2 :]
+    return []
 
 
 def _in_a_line(result: process.Result) -> str:

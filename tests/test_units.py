@@ -101,8 +101,9 @@ def test_a_unit_that_did_not_get_to_its_end_is_not_complete(run: units.UnitRun) 
 
 MAKEFILE = """
 redis-server:
-\techo server >redis-server
 \techo object >server.o
+\techo object >crc16.o
+\t$(CXX) -g -o redis-server server.o crc16.o ../deps/lua/liblua.a -lm
 \tchmod +x redis-server
 
 ../../suites/units/drivers/%.o: ../../suites/units/drivers/%.c
@@ -149,6 +150,29 @@ def test_what_a_release_has_is_compiled_and_linked_and_nothing_else(
     assert set(made.broken) == {"rax", "lua"}
     assert {"unit_crc16.o", "unit_siphash.o"} <= linked(made)
     assert not {"unit_dict.o", "unit_rax.o"} & linked(made)
+
+
+def test_drivers_are_linked_as_the_server_was_with_its_objects_in_an_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(tmp_path, server(tmp_path), monkeypatch)
+    assert made.program is not None
+    words = made.program.read_text("utf-8").split()
+    assert "server.o" not in words
+    libraries = words[words.index(next(word for word in words if word.endswith("server.a"))) + 1 :]
+    assert libraries[:4] == ["-g", "../deps/lua/liblua.a", "-lm", "-Wl,--end-group"]
+
+
+def test_a_makefile_that_does_not_tell_how_it_links_leaves_every_unit_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = server(tmp_path)
+    makefile = tree.path / "src" / "Makefile"
+    fakes.write(makefile, makefile.read_text("utf-8").replace("\t$(CXX)", "\t@$(CXX)"))
+    made = built(tmp_path, open_tree(tree.path), monkeypatch)
+    assert made.program is None
+    assert made.broken["crc16"] == "the makefile told no command that links redis-server"
+    assert set(made.broken) | set(made.absent) == {unit.name for unit in units.table()}
 
 
 def test_a_source_that_the_table_promises_and_the_tree_lacks_is_broken_and_not_absent(
