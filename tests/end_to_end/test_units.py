@@ -1,0 +1,84 @@
+"""The unit suite on real servers: the known bad are found, what is planted too, and what is right passes."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.errors import ExitCode
+from harness.store import Store, key_of
+from tests.end_to_end.machines import release
+from tests.end_to_end.plumb_runs import PLUMB, document, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+PLANTED = [
+    # The byte-wise load of big-endian machines becomes a word's.
+    ("crcspeed.c", "uint64_t crcspeed64big(", "((uintptr_t)next & 7) != 0", "((uintptr_t)next & 0) != 0"),
+    # A number that is widened on the way in stays in the machine's own order.
+    ("intset.c", "static void _intsetSet(", "        memrev32ifbe(((int32_t*)is->contents)+pos);\n", ""),
+]
+"""File, after what, what is replaced, by what: each is silent on little-endian machines that allow misaligned loads."""
+
+
+def planted_tree() -> Path:
+    """redis-7.0.15 with what is planted."""
+    source = release("redis-7.0.15")
+
+    def fill(into: Path) -> None:
+        shutil.copytree(source, into, dirs_exist_ok=True)
+        for file, after, old, new in PLANTED:
+            path = into / "src" / file
+            text = path.read_text("utf-8")
+            at = text.index(old, text.index(after))
+            path.write_text(text[:at] + new + text[at + len(old) :], "utf-8")
+
+    return Store.default().folder("test-trees", f"units-{key_of([str(PLANTED), source.name])}", fill)
+
+
+def check(folder: Path, *words: object) -> tuple[int, dict[str, Any]]:
+    finished = run("check", "--suite", "units", *words, "--json", "--run", folder)
+    return finished.returncode, document(finished)
+
+
+def replayed(finding: dict[str, Any]) -> int:
+    return run(*shlex.split(finding["replay"])[1:], program=PLUMB).returncode
+
+
+def test_redis_3_2_6_hashes_keys_and_counts_bits_misaligned(tmp_path: Path) -> None:
+    """MurmurHash2, MurmurHash64A and BITPOS: what 4.0 mended, with its places, and shown again."""
+    code, read = check(tmp_path / "run", "--target", "armv5", "--server", "redis-3.2.6")
+    assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
+    found = {f["id"]: (f["file"], f["line"], f["command"]) for f in read["findings"]}
+    assert found == {
+        "alignment-dictGenHashFunction-load": ("src/dict.c", 117, "(unit murmurhash2)"),
+        "alignment-MurmurHash64A-load": ("src/hyperloglog.c", 404, "(unit murmurhash64a)"),
+        "alignment-redisBitpos-load": ("src/bitops.c", 131, "(unit bitpos)"),
+    }
+    assert replayed(read["findings"][0]) == ExitCode.FINDINGS
+
+
+def test_a_planted_dereference_and_a_planted_byte_order_are_found_and_replayed(tmp_path: Path) -> None:
+    code, read = check(tmp_path / "run", "--target", "sparc64", "--server", planted_tree())
+    assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
+    found = {f["id"]: f for f in read["findings"]}
+    assert set(found) == {"alignment-crcspeed64big-load", "wrong-result-units_test_units.py_test_unit_intset"}
+    wrong = found["wrong-result-units_test_units.py_test_unit_intset"]
+    assert "add 32768" in wrong["title"]
+    for finding in found.values():
+        assert replayed(finding) == ExitCode.FINDINGS, finding["replay"]
+        mended = run(*shlex.split(finding["replay"])[1:], "--server", "redis-7.0.15", program=PLUMB)
+        assert mended.returncode == ExitCode.PASS, mended.stdout
+
+
+def test_redis_7_0_15_passes_on_armv5_and_natively_and_skips_what_it_has_not(tmp_path: Path) -> None:
+    code, read = check(tmp_path / "run", "--target", "armv5", "--target", "native")
+    assert (code, read["findings"]) == (ExitCode.PASS, [])
+    cells = [cell for cell in read["cells"] if cell["suite"] == "units"]
+    assert [(cell["verdict"], cell["passed"], cell["skipped"]) for cell in cells] == [("PASS", 22, 2)] * 2
