@@ -183,7 +183,7 @@ _RUNTIME = re.compile(
 )
 
 
-_IN_DRIVERS = re.compile(r"/(suites/units/drivers/.*)$")
+_IN_DRIVERS = re.compile(r"(?:^|/)(suites/units/drivers/.*)$")
 """Ours: what calls a server's functions (harness.units)."""
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import events
-from harness.symbols import Symbols, access_of, disassemble
+from harness.symbols import Symbols, access_of, disassemble, place_in_object, place_in_tree
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -154,6 +154,21 @@ def test_a_frame_has_its_place_in_the_tree_and_whose_code_it_is(
 ) -> None:
     (frame,) = Symbols("fake", str(binary)).frames(mapped(binary), pc)
     assert (function, file, line, origin) == (frame.function, frame.file, frame.line, frame.origin)
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["/cache/work/9/tree/src/../../suites/units/drivers/unit_sds.c", "../../suites/units/drivers/unit_sds.c"],
+    ids=["as the debug information has it", "as a sanitizer shortens it"],
+)
+def test_a_driver_is_ours_and_neither_the_servers_nor_a_librarys(file: str) -> None:
+    assert place_in_object(file, "/cache/units/units") == ("suites/units/drivers/unit_sds.c", "driver")
+    assert place_in_tree(file) == ("suites/units/drivers/unit_sds.c", "driver")
+
+
+def test_what_the_drivers_program_has_of_the_server_is_the_servers() -> None:
+    file = "/cache/work/9/tree/src/siphash.c"
+    assert place_in_object(file, "/cache/units/units") == ("src/siphash.c", "server")
 
 
 def test_a_library_is_named_where_it_has_no_lines(binary: Path, tmp_path: Path) -> None:
