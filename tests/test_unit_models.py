@@ -91,6 +91,30 @@ def test_an_encoding_is_read_as_its_specification_says(name: str, blob: bytes, e
 
 
 @pytest.mark.parametrize(
+    ("value", "packed"),
+    [
+        (0.0, "00"),
+        (127.0, "7f"),
+        (128.0, "cc80"),
+        (256.0, "cd0100"),
+        (65536.0, "ce00010000"),
+        (4294967296.0, "cf0000000100000000"),
+        (-1.0, "ff"),
+        (-32.0, "e0"),
+        (-33.0, "d0df"),
+        (-129.0, "d1ff7f"),
+        (-32769.0, "d2ffff7fff"),
+        (-2147483649.0, "d3ffffffff7fffffff"),
+        (0.5, "ca3f000000"),
+        (0.1, "cb3fb999999999999a"),
+        (b"abc", "a3616263"),
+    ],
+)
+def test_messagepack_takes_the_shortest_form_of_its_specification(value: bytes | float, packed: str) -> None:
+    assert encodings.messagepack([value]).hex() == packed
+
+
+@pytest.mark.parametrize(
     ("name", "blob"),
     [
         ("ziplist", "0000000f0000000c000200f302f6ff"),  # totals in big-endian order

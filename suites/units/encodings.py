@@ -53,6 +53,30 @@ def lzf(data: bytes) -> bytes:
     return bytes(out)
 
 
+def messagepack(values: list[bytes | float]) -> bytes:
+    """Strings and numbers in MessagePack's shortest forms, one after the other (the MessagePack specification).
+
+    Whole numbers are integers, others of single precision where that loses nothing: so does lua-cmsgpack choose.
+    """
+    return b"".join(_messagepack(value) for value in values)
+
+
+def _messagepack(value: bytes | float) -> bytes:
+    if isinstance(value, bytes):
+        demand(len(value) < 32, "only short strings are known here")
+        return bytes([0xA0 | len(value)]) + value
+    if not value.is_integer() or abs(value) >= 1 << 63:
+        single = abs(value) < 1 << 127 and struct.unpack(">f", struct.pack(">f", value))[0] == value
+        return b"\xca" + struct.pack(">f", value) if single else b"\xcb" + struct.pack(">d", value)
+    number = int(value)
+    if -32 <= number < 128:
+        return struct.pack(">b", number) if number < 0 else bytes([number])
+    first, signed = (0xCC, False) if number > 0 else (0xD0, True)
+    half = 1 if signed else 0
+    width = next(size for size in (1, 2, 4, 8) if -(1 << size * 8 - 1) <= number < 1 << size * 8 - half)
+    return bytes([first + width.bit_length() - 1]) + number.to_bytes(width, "big", signed=signed)
+
+
 def ziplist(blob: bytes) -> list[bytes]:
     """A ziplist's entries as text (ziplist.c, head comment): bytes, place of the last entry, count, entries, 255."""
     demand(len(blob) >= 11, "shorter than an empty one")

@@ -163,6 +163,16 @@ def _string2d(_: Endianness) -> Callable[[str, list[str]], str]:
     return judge
 
 
+def _cmsgpack(_: Endianness) -> Callable[[str, list[str]], str]:
+    def judge(key: str, values: list[str]) -> str:
+        _, lead, *words = key.split()
+        numbers = [_double(int(word, 16)) for word in words]
+        packed = encodings.messagepack([pattern(int(lead), int(lead)), *numbers])
+        return exactly(values, [hexadecimal(packed), *(str(_bits(number)) for number in numbers)])
+
+    return judge
+
+
 _JUDGES: dict[str, Callable[[Endianness], Callable[[str, list[str]], str]]] = {
     "siphash": partial(_siphash, nocase=False),
     "siphash_nocase": partial(_siphash, nocase=True),
@@ -188,4 +198,5 @@ _JUDGES: dict[str, Callable[[Endianness], Callable[[str, list[str]], str]]] = {
     "sds": lambda _: containers.sds,
     "rax": containers.Rax,
     "lua": _of_bytes(digest),
+    "cmsgpack": _cmsgpack,
 }
