@@ -338,6 +338,8 @@ def pytest_runtest_makereport(
     run = item.config.stash.get(_CELL, None)
     if run is not None and call.excinfo is not None and isinstance(call.excinfo.value, units.WrongLineError):
         run.wrong_line = call.excinfo.value.line
+        # What is wrong says all; how the test came to say so is no news.
+        report.longrepr = str(call.excinfo.value)
     if _REPORTS in item.stash:
         item.stash[_REPORTS].append(report)
     return report

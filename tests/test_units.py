@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import codec, units
+from harness import codec, events, process, units
 from harness.build import Builder
+from harness.cell import CellSpec, write_cell
+from harness.check import pytest_command
+from harness.emulator import Runner
 from harness.judge import Reproducer, judge
+from harness.load import ROOT, Catalog
 from harness.model import Finding, SourceTree
 from harness.source import open_tree
 from harness.store import Store
@@ -196,6 +200,81 @@ def test_objects_are_found_in_src_too_where_old_makefiles_leave_them(
 ) -> None:
     made = built(tmp_path, server(tmp_path, objects=""), monkeypatch)
     assert "unit_crc16.o" in linked(made)
+
+
+# A cell that is run
+
+PROGRAM = """#!/bin/sh
+zeros='0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0'
+case $1 in
+crc16) echo 'noise' && echo "> length 0: $zeros" && echo '> end crc16' ;;
+crc64) echo "> length 0 from 0: $zeros" && echo "> length 1 from 0: $zeros" && echo '> end crc64' ;;
+sha1) echo '> length 0: x' && kill -SEGV $$ ;;
+*) echo "> end $1" ;;
+esac
+"""
+"""In place of drivers and a server: CRC64 of one byte is wrong, SHA-1 dies, and the rest writes nothing."""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, events.TestEvent]]:
+    """What pytest said of a cell with that program, and unit -> what was recorded."""
+    folder = tmp_path_factory.mktemp("cell")
+    program = fakes.write(folder / "units", PROGRAM, mode=0o755)
+    native = fakes.target("native")
+    policy = Catalog().policies["signal"]
+    spec = CellSpec(
+        suite="units",
+        folder=folder,
+        sockets=folder,
+        runner=Runner(target=native, policy=policy, program=None, options=[], records_faults=False),
+        version=(7, 0, 15),
+        build=None,
+        canary=None,
+        seed=1,
+        tier="quick",
+        units=units.Units(program=program, absent={"murmurhash2": "not in 7.0"}, broken={"rax": "boom"}),
+    )
+    write_cell(folder / "cell.json", spec)
+    result = process.run(pytest_command("units", folder / "cell.json"), deadline_seconds=120, folder=ROOT)
+    tests = [event for event in events.read_events(folder / "events.jsonl") if isinstance(event, events.TestEvent)]
+    return result.text, {test.name.partition("[")[2].rstrip("]"): test for test in tests}
+
+
+def test_a_unit_whose_lines_are_right_passes_and_its_log_is_evidence(
+    recorded: tuple[str, dict[str, events.TestEvent]],
+) -> None:
+    test = recorded[1]["crc16"]
+    assert (test.outcome, test.unit, test.guest, test.wrong_line) == ("passed", "crc16", "guest-unit-crc16", "")
+    assert test.log_to > 0
+
+
+def test_a_wrong_line_fails_the_unit_and_is_recorded_as_it_was_written(
+    recorded: tuple[str, dict[str, events.TestEvent]],
+) -> None:
+    test = recorded[1]["crc64"]
+    assert (test.outcome, test.wrong_line) == ("failed", "length 1 from 0:" + " 0" * 16)
+    assert test.message.startswith("crc64, length 1 from 0: at offset 0 it is 0; the model says ")
+    assert "Traceback" not in recorded[0]
+
+
+def test_a_unit_that_dies_fails_with_how_and_how_far_it_got(
+    recorded: tuple[str, dict[str, events.TestEvent]],
+) -> None:
+    test = recorded[1]["sha1"]
+    assert test.outcome == "failed"
+    assert test.message == "Failed: sha1 did not get to its end: killed by SIGSEGV, after ['length 0: x']"
+
+
+def test_a_unit_that_writes_nothing_fails(recorded: tuple[str, dict[str, events.TestEvent]]) -> None:
+    assert (recorded[1]["lzf"].outcome, "lzf wrote nothing" in recorded[1]["lzf"].message) == ("failed", True)
+
+
+def test_what_is_absent_and_what_is_broken_is_skipped_with_its_reason(
+    recorded: tuple[str, dict[str, events.TestEvent]],
+) -> None:
+    for unit, why in (("murmurhash2", "not in 7.0"), ("rax", "its driver does not compile: boom")):
+        assert (recorded[1][unit].outcome, recorded[1][unit].message) == ("skipped", f"Skipped: {why}")
 
 
 # What is judged
