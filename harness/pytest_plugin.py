@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from harness import detector_canary, events, units
+from harness import detector_canary, events, unit_run, units
 from harness.canary import cases, emulated, on_machine
 from harness.cell import CellSpec, read_cell
-from harness.guest import Guest, StartError, describe_exit
+from harness.guest import Guest, StartError
 from harness.machine_guest import CANARY, UNITS, Host, MachineGuest
 from harness.tclsuite import TclFile
 from harness.transcript import save, unanswered
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.canary import Perform
     from harness.emulator import Runner
     from harness.model import Build
-    from harness.units import UnitRun
+    from harness.unit_run import UnitRun
 
 _CELL = pytest.StashKey["CellRun"]()
 
@@ -118,11 +118,11 @@ class CellRun:
         assert self.cell.units is not None
         assert self.cell.units.program is not None
         self.unit = name
-        folder = self.cell.folder / _unit_folder(name)
+        folder = unit_run.folder_of(self.cell.folder, name)
         runner = self.cell.runner
         if self._host is None:
-            return units.run_emulated(self.cell.units.program, runner, name, folder)
-        return units.run_on_machine(UNITS, self._host.machine(), runner.target.slowdown, name, folder)
+            return unit_run.run_emulated(self.cell.units.program, runner, name, folder)
+        return unit_run.run_on_machine(UNITS, self._host.machine(), runner.target.slowdown, name, folder)
 
     def _new(
         self,
@@ -155,7 +155,16 @@ class CellRun:
             self._finish_own(own, outcome)
         self._own.clear()
         if self.unit:
-            events.append(self.events, self._unit_event(outcome, message, seconds))
+            record = unit_run.event_of(
+                self.cell.folder,
+                self.unit,
+                test=self.test,
+                outcome=outcome,
+                message=message,
+                seconds=seconds,
+                wrong_line=self.wrong_line,
+            )
+            events.append(self.events, record)
             return
         guest, faults, log_bytes = self._guest, 0, 0
         requests: list[str] = []
@@ -209,21 +218,6 @@ class CellRun:
         )
         events.append(self.events, event)
 
-    def _unit_event(self, outcome: events.Outcome, message: str, seconds: float) -> events.TestEvent:
-        folder = self.cell.folder / _unit_folder(self.unit)
-        log = folder / "log"
-        return events.TestEvent(
-            name=self.test,
-            outcome=outcome,
-            seconds=round(seconds, 3),
-            message=message,
-            guest=folder.name,
-            fault_to=events.count_faults(folder / "faults.jsonl"),
-            log_to=log.stat().st_size if log.is_file() else 0,
-            unit=self.unit,
-            wrong_line=self.wrong_line,
-        )
-
     def _explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
         """Let a crash finish, end a hang, and keep the transcript."""
         fatal = guest.died_of_fault(self.faults_before)
@@ -261,11 +255,6 @@ class CellRun:
             self._oracle.__exit__()
         if self._host is not None:
             self._host.close()
-
-
-def _unit_folder(name: str) -> str:
-    """Its name begins as a guest's does: the evidence in it is of the same kind."""
-    return f"guest-unit-{name}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -336,7 +325,7 @@ def pytest_runtest_makereport(
     """Keep the reports for the evidence."""
     report = yield
     run = item.config.stash.get(_CELL, None)
-    if run is not None and call.excinfo is not None and isinstance(call.excinfo.value, units.WrongLineError):
+    if run is not None and call.excinfo is not None and isinstance(call.excinfo.value, unit_run.WrongLineError):
         run.wrong_line = call.excinfo.value.line
         # What is wrong says all; how the test came to say so is no news.
         report.longrepr = str(call.excinfo.value)
@@ -408,10 +397,10 @@ def unit_lines(request: pytest.FixtureRequest) -> Callable[[str], list[str]]:
         if unit in run.cell.units.broken:
             pytest.skip(f"its driver does not compile: {run.cell.units.broken[unit]}")
         ran = run.run_unit(unit)
-        lines = units.lines(ran)
-        if not units.complete(ran, unit):
-            how = "it hung" if ran.expired else describe_exit(ran.code)[1]
-            pytest.fail(f"{unit} did not get to its end: {how}, after {lines[-1:] or 'no line'}", pytrace=False)
+        lines = unit_run.lines(ran)
+        if not unit_run.complete(ran, unit):
+            after = lines[-1:] or "no line"
+            pytest.fail(f"{unit} did not get to its end: {unit_run.end_of(ran, unit)}, after {after}", pytrace=False)
         return lines[:-1]
 
     return lines_of

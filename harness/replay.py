@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, check, codec, events, symbols, transcript
+from harness import alignment, check, codec, events, symbols, transcript, unit_run
 from harness.build import Builder
 from harness.detector import reports
 from harness.emulator import Emulators
 from harness.errors import UsageError
 from harness.fetch import Fetcher
-from harness.guest import Guest, StartError, describe_exit
+from harness.guest import Guest, StartError
 from harness.judge import Reproducer
 from harness.load import select
 from harness.machine_guest import SERVER, UNITS, Host, MachineGuest
 from harness.model import Noun
-from harness.units import build_units, run_emulated, run_on_machine
-from harness.units import complete as unit_complete
-from harness.units import lines as unit_lines
+from harness.units import build_units
 
 if TYPE_CHECKING:
     from harness.console import Progress
@@ -156,17 +154,16 @@ def _run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path,
     if units.program is None or why:
         raise UsageError(f"the server has no unit {unit}", where=reproducer.server, because=why or "nothing was linked")
     if host is None:
-        ran = run_emulated(units.program, runner, unit, place)
+        ran = unit_run.run_emulated(units.program, runner, unit, place)
     else:
-        ran = run_on_machine(UNITS, host.machine(), runner.target.slowdown, unit, place)
-    lines, complete = unit_lines(ran), unit_complete(ran, unit)
-    end = "it got to its end" if complete else "it hung" if ran.expired else describe_exit(ran.code)[1]
+        ran = unit_run.run_on_machine(UNITS, host.machine(), runner.target.slowdown, unit, place)
+    lines, end = unit_run.lines(ran), unit_run.end_of(ran, unit)
     if reproducer.wrong_line in lines:
         end = f"{end}, and wrote again: {reproducer.wrong_line:.200}"
     detector = runner.target.emulator.detector
     return _Seen(
         end=f"unit {unit}: {end}",
-        wrong=reproducer.wrong_line in lines if reproducer.wrong_line else not complete,
+        wrong=reproducer.wrong_line in lines if reproducer.wrong_line else not unit_run.complete(ran, unit),
         faults=events.read_faults(place / "faults.jsonl"),
         reports=reports(ran.output, detector) if detector else [],
     )

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import codec, process, toolchain
+from harness import codec, toolchain
 from harness.build import build_key, first_error
 from harness.load import ROOT, read_toml
 from harness.model import Noun
@@ -19,15 +19,13 @@ from harness.store import disk_errors, key_of, sha256_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness import process
     from harness.build import Builder, Workshop
-    from harness.emulator import Runner
-    from harness.machine import Machine
     from harness.model import SourceTree, Target, Toolchain
 
 FOLDER = ROOT / "suites" / "units"
 INSIDE = Path("suites") / "units" / "drivers"
 """Where drivers lie in a work folder: as in the checkout, so that a place in one is told alike."""
-RUN_SECONDS = 20.0
 RECIPE = "1"
 
 
@@ -59,24 +57,6 @@ class Units(Noun, frozen=True):
     """Unit -> why this server has none."""
     broken: dict[str, str]
     """Unit -> the first error of its driver: a fault of the suite, or of a tree that is being changed."""
-
-
-class UnitRun(Noun, frozen=True):
-    """One run of the program."""
-
-    code: int
-    """Exit status; negative for a signal."""
-    expired: bool
-    output: bytes
-
-
-class WrongLineError(AssertionError):
-    """A line of a unit's output is not what the model says."""
-
-    def __init__(self, unit: str, line: str, complaint: str) -> None:
-        super().__init__(f"{unit}, {line.partition(':')[0]}: {complaint}")
-        self.line = line
-        """The whole line: the same input gives it again."""
 
 
 def table() -> list[Unit]:
@@ -216,36 +196,3 @@ def link_words(made: str, name: str) -> list[str]:
 
 def _in_a_line(result: process.Result) -> str:
     return first_error(result.text).partition("\n")[0].strip()
-
-
-def run_emulated(program: Path, runner: Runner, unit: str, folder: Path) -> UnitRun:
-    """Run a unit under the user-mode emulator or natively; `folder` gets its log and its faults."""
-    folder.mkdir(parents=True)
-    result = process.run(
-        runner.command(program, [unit], folder / "faults.jsonl"),
-        deadline_seconds=RUN_SECONDS * max(1.0, runner.target.slowdown / 3),
-        environment={**process.PLAIN_ENVIRONMENT, **runner.environment},
-    )
-    (folder / "log").write_bytes(result.output)
-    return UnitRun(code=result.code, expired=result.expired, output=result.output)
-
-
-def run_on_machine(program: str, machine: Machine, slowdown: float, unit: str, folder: Path) -> UnitRun:
-    """Run a unit on a real kernel. `program` is where it lies in the guest."""
-    folder.mkdir(parents=True)
-    machine.fault_log = folder / "faults.jsonl"
-    ran = machine.run([program, unit], deadline_seconds=RUN_SECONDS * slowdown)
-    (folder / "log").write_bytes(ran.output)
-    code = 0 if ran.end is None else -ran.end.number if ran.end.how == "signal" else ran.end.number
-    return UnitRun(code=code, expired=ran.end is None, output=ran.output)
-
-
-def lines(run: UnitRun) -> list[str]:
-    """The lines that the drivers wrote, without what servers and detectors wrote between them."""
-    text = run.output.decode("utf-8", "replace")
-    return [line.removeprefix("> ") for line in text.split("\n")[:-1] if line.startswith("> ")]
-
-
-def complete(run: UnitRun, unit: str) -> bool:
-    """Whether a unit got to its end."""
-    return run.code == 0 and not run.expired and lines(run)[-1:] == [f"end {unit}"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import codec, events, process, units
+from harness import codec, events, process, unit_run, units
 from harness.build import Builder
 from harness.cell import CellSpec, write_cell
 from harness.check import pytest_command
@@ -76,14 +76,14 @@ def test_a_release_without_a_unit_says_since_when(
 # Output
 
 
-def ran(output: bytes, code: int = 0, *, expired: bool = False) -> units.UnitRun:
-    return units.UnitRun(code=code, expired=expired, output=output)
+def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_run.UnitRun:
+    return unit_run.UnitRun(code=code, expired=expired, output=output)
 
 
 def test_what_others_write_between_the_lines_is_passed_over() -> None:
     run = ran(b"> length 0: 1\n==7== Invalid read\n1:M 01 Jan # bug > report\n> end crc16\n")
-    assert units.lines(run) == ["length 0: 1", "end crc16"]
-    assert units.complete(run, "crc16")
+    assert unit_run.lines(run) == ["length 0: 1", "end crc16"]
+    assert unit_run.complete(run, "crc16")
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_what_others_write_between_the_lines_is_passed_over() -> None:
     ],
     ids=["no end", "half an end", "another's end", "died after it", "hung"],
 )
-def test_a_unit_that_did_not_get_to_its_end_is_not_complete(run: units.UnitRun) -> None:
-    assert not units.complete(run, "crc16")
+def test_a_unit_that_did_not_get_to_its_end_is_not_complete(run: unit_run.UnitRun) -> None:
+    assert not unit_run.complete(run, "crc16")
 
 
 # What is compiled

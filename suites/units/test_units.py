@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.units import WrongLineError
+from harness.unit_run import WrongLineError
 from suites.units.expectations import judge_of
 
 if TYPE_CHECKING:
