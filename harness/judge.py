@@ -153,6 +153,9 @@ def _judge_cell(record: CellRecord, recorded: list[Event], seen: list[Sighting],
     if seen:
         verdict = Verdict.FAIL
         reason = f"{len({sighting.identity for sighting in seen})} findings in {counts['failed']} failed tests"
+        if record.problem and record.problem_kind != "build":
+            # There may be more: not everything was run.
+            reason += f"; {record.problem}"
     elif record.problem:
         verdict, reason = Verdict.UNKNOWN, record.problem
     elif killed:

@@ -347,6 +347,16 @@ def test_units_that_do_not_compile_make_the_cell_unknown_whatever_the_others_gav
     assert "rax: boom" in reason
 
 
+def test_a_finding_does_not_hide_that_other_units_do_not_compile(run: StoredRun) -> None:
+    run.test("armv5", "units", "test_unit[crc16]", outcome="failed", guest="guest-unit-crc16", unit="crc16")
+    run.problem("armv5", "units", "1 units do not compile, and were not run: rax: boom", "units")
+    _, verdict, reason = judged(run)
+    assert (verdict, reason) == (
+        "FAIL",
+        "1 findings in 1 failed tests; 1 units do not compile, and were not run: rax: boom",
+    )
+
+
 def test_units_that_a_release_lacks_leave_the_cell_as_the_others_are(run: StoredRun) -> None:
     run.test("armv5", "units", "test_unit[crc16]", guest="guest-unit-crc16", unit="crc16")
     run.test("armv5", "units", "test_unit[rax]", outcome="skipped", message="redis has it from 5.0 on")
