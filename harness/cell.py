@@ -32,6 +32,8 @@ class CellSpec(Noun, frozen=True):
 
     suite: str
     folder: Path
+    shared: Path
+    """A folder that all cells of the run have in common: what one wrote, others read."""
     sockets: Path
     """A folder with a short name: a Unix socket's path has at most 107 bytes (unix(7)), and run folders can be deep."""
     runner: Runner

@@ -188,6 +188,7 @@ class Check:
         spec = CellSpec(
             suite=suite,
             folder=folder,
+            shared=self.request.run / "shared",
             sockets=sockets,
             runner=prepared.runner,
             version=tree.version,

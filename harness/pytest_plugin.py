@@ -277,8 +277,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise canary tests by the cell's target and policy, and units by their table."""
+    """Parametrise tests by what the cell has: accesses of its instruction set, errors of its detector, units, peers."""
     run = metafunc.config.stash.get(_CELL, None)
+    if "peer" in metafunc.fixturenames:
+        metafunc.parametrize("peer", list(run.cell.peers) if run else [])
     if "canary_case" in metafunc.fixturenames:
         every = cases(run.cell.runner) if run else []
         metafunc.parametrize("canary_case", every, ids=[case.access.name for case in every])

@@ -8,6 +8,7 @@ import pytest
 
 from harness.resp import Client
 from suites.both import Both
+from suites.keyspace.kinds import chosen_peers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,3 +27,18 @@ def both(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[Both]:
         pair = Both(ours, theirs, cell.seed)
         pair.ask([["FLUSHALL"]])
         yield pair
+
+
+@pytest.fixture(scope="session")
+def family(cell: CellSpec) -> str:
+    """Redis or valkey."""
+    assert cell.build is not None
+    return cell.build.server_binary.name.partition("-")[0]
+
+
+@pytest.fixture
+def chosen(peer: str, cell: CellSpec) -> str:
+    """A peer of the cell's tier."""
+    if peer not in chosen_peers(cell):
+        pytest.skip("the quick tier takes one target of each width and byte order")
+    return peer

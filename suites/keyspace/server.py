@@ -1,0 +1,196 @@
+"""The data set in a server: written by commands, read back by commands, and taken out as files."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+
+from harness.resp import Client
+from suites.keyspace import dataset
+from suites.keyspace.values import (
+    Entry,
+    Fields,
+    Group,
+    Key,
+    Members,
+    Scores,
+    Sequence,
+    Stream,
+    Text,
+    identifier,
+    score,
+)
+
+if TYPE_CHECKING:
+    from harness.guest import Guest
+    from suites.keyspace.values import Value
+
+OPTIONS = ["--databases", "16"]
+_BATCH = 200
+_POLL_SECONDS = 0.05
+
+
+def client(guest: Guest) -> Client:
+    """A connection to it."""
+    return Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds)
+
+
+def write(guest: Guest, family: str) -> None:
+    """Make the whole data set in an empty server. An error reply is an AssertionError that names the command."""
+    requests: list[tuple[Any, ...]] = []
+    database = 0
+    for item in dataset.items(guest.version, family):
+        if item.key.database != database:
+            database = item.key.database
+            requests.append(("SELECT", database))
+        requests += item.commands
+        if database:
+            requests.append(("SELECT", 0))
+            database = 0
+    if guest.version >= (7,):
+        requests.append(("FUNCTION", "LOAD", dataset.FUNCTION))
+    with client(guest) as connection:
+        for at in range(0, len(requests), _BATCH):
+            some = requests[at : at + _BATCH]
+            for request, reply in zip(some, connection.pipeline(some), strict=True):
+                assert not isinstance(reply, hiredis.ReplyError), f"{request!s:.100}: {reply}"
+
+
+def snapshot(guest: Guest) -> dict[Key, Entry]:
+    """Every key of every database, by commands. Times of expiry are told where a command tells them whole (7.0)."""
+    found = {}
+    with client(guest) as connection:
+        for database in range(16):
+            connection.command("SELECT", database)
+            names = _list(connection.command("KEYS", "*"))
+            kinds = connection.pipeline([("TYPE", name) for name in names])
+            for name, kind in zip(names, kinds, strict=True):
+                key = Key(database, bytes(name))
+                value = _READERS[_word(kind)](connection, key.name)
+                found[key] = Entry(value, _expires(connection, key.name, guest.version))
+    return found
+
+
+def without_times(entries: dict[Key, Entry], version: tuple[int, ...]) -> dict[Key, Entry]:
+    """What `snapshot` can tell of a release: before 7.0 no command tells when a key expires."""
+    return entries if version >= (7,) else {key: Entry(entry.value) for key, entry in entries.items()}
+
+
+def functions(guest: Guest) -> list[bytes]:
+    """The code of its libraries of functions."""
+    with client(guest) as connection:
+        listed = _list(connection.command("FUNCTION", "LIST", "WITHCODE"))
+    return [dict(zip(one[::2], one[1::2], strict=True))[b"library_code"] for one in listed]
+
+
+def saved(guest: Guest) -> bytes:
+    """Its RDB file."""
+    with client(guest) as connection:
+        assert _word(connection.command("SAVE")) == "OK"
+    return guest.read("dump.rdb")
+
+
+def await_rewrite(guest: Guest) -> None:
+    """Rewrite the append-only file, and wait until that is done."""
+    deadline = time.monotonic() + 4 * guest.deadline_seconds
+    with client(guest) as connection:
+        connection.command("BGREWRITEAOF")
+        while True:
+            told = bytes(connection.command("INFO", "persistence"))  # type: ignore[arg-type]
+            if b"aof_rewrite_in_progress:0" in told and b"aof_rewrite_scheduled:0" in told:
+                assert b"aof_last_bgrewrite_status:ok" in told, "BGREWRITEAOF failed"
+                return
+            assert time.monotonic() < deadline, "timed out waiting for BGREWRITEAOF"
+            time.sleep(_POLL_SECONDS)
+
+
+def append_only_files(guest: Guest) -> dict[str, bytes]:
+    """Its append-only file, or since 7.0 its files, by their names in the working folder."""
+    if guest.version < (7,):
+        return {"appendonly.aof": guest.read("appendonly.aof")}
+    folder = "appendonlydir"
+    manifest = f"{folder}/appendonly.aof.manifest"
+    content = guest.read(manifest)
+    words = [line.split() for line in content.decode().splitlines()]
+    names = [f"{folder}/{line[line.index('file') + 1]}" for line in words]
+    return {manifest: content, **{name: guest.read(name) for name in names}}
+
+
+def _expires(connection: Client, name: bytes, version: tuple[int, ...]) -> int | None:
+    if version < (7,):
+        return None
+    told = connection.command("PEXPIRETIME", name)
+    assert isinstance(told, int)
+    return None if told < 0 else told
+
+
+def _list(reply: Any) -> list[Any]:
+    assert isinstance(reply, list), f"a list is due, got {reply!r:.100}"
+    return reply
+
+
+def _word(reply: Any) -> str:
+    return reply.decode() if isinstance(reply, bytes) else str(reply)
+
+
+def _text(connection: Client, name: bytes) -> Value:
+    return Text(connection.command("GET", name))  # type: ignore[arg-type]
+
+
+def _sequence(connection: Client, name: bytes) -> Value:
+    return Sequence(tuple(_list(connection.command("LRANGE", name, 0, -1))))
+
+
+def _members(connection: Client, name: bytes) -> Value:
+    return Members(frozenset(_list(connection.command("SMEMBERS", name))))
+
+
+def _scores(connection: Client, name: bytes) -> Value:
+    flat = _list(connection.command("ZRANGE", name, 0, -1, "WITHSCORES"))
+    return Scores({member: score(float(text)) for member, text in zip(flat[::2], flat[1::2], strict=True)})
+
+
+def _fields(connection: Client, name: bytes) -> Value:
+    flat = _list(connection.command("HGETALL", name))
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    if b":times:" not in name:
+        return Fields(fields)
+    times = _list(connection.command("HPEXPIRETIME", name, "FIELDS", len(fields), *fields))
+    return Fields(fields, {field: time for field, time in zip(fields, times, strict=True) if time >= 0})
+
+
+def _stream(connection: Client, name: bytes) -> Value:
+    entries = _list(connection.command("XRANGE", name, "-", "+"))
+    told = _named(connection.command("XINFO", "STREAM", name))
+    groups = {}
+    for one in _list(connection.command("XINFO", "GROUPS", name)):
+        group = _named(one)
+        groups[group[b"name"]] = Group(identifier(group[b"last-delivered-id"]), _pending(connection, name, group))
+    return Stream(
+        entries=tuple((identifier(one), tuple(flat)) for one, flat in entries),
+        last=identifier(told[b"last-generated-id"]),
+        groups=groups,
+    )
+
+
+def _pending(connection: Client, name: bytes, group: dict[bytes, Any]) -> dict[bytes, tuple[Any, ...]]:
+    found: dict[bytes, tuple[Any, ...]] = {}
+    for one, consumer, _, _ in _list(connection.command("XPENDING", name, group[b"name"], "-", "+", 1000)):
+        found[consumer] = (*found.get(consumer, ()), identifier(one))
+    return found
+
+
+def _named(flat: Any) -> dict[bytes, Any]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+_READERS = {
+    "string": _text,
+    "list": _sequence,
+    "set": _members,
+    "zset": _scores,
+    "hash": _fields,
+    "stream": _stream,
+}

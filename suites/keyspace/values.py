@@ -1,0 +1,128 @@
+"""Values of keys in one form, whoever tells them: the data set, a server's commands, or a file's independent reader.
+
+The form knows no encoding: a set is a set, whether it lies in an intset or a hash table. Doubles are compared by their
+bits.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Text:
+    """A string."""
+
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """A list."""
+
+    items: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Members:
+    """A set."""
+
+    members: frozenset[bytes]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A sorted set: member -> the score's bits, from the most significant on."""
+
+    members: dict[bytes, bytes]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A hash, with its fields' times of expiry in milliseconds since 1970, where they have one."""
+
+    fields: dict[bytes, bytes]
+    expiries: dict[bytes, int] = field(default_factory=dict)
+
+
+Identifier = tuple[int, int]
+"""Of a stream's entry: milliseconds, sequence number."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A consumer group: where it is, and consumer -> the entries that it has not acknowledged."""
+
+    last: Identifier
+    pending: dict[bytes, tuple[Identifier, ...]]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream."""
+
+    entries: tuple[tuple[Identifier, tuple[bytes, ...]], ...]
+    """Identifier, then fields and values in turn."""
+    last: Identifier
+    groups: dict[bytes, Group] = field(default_factory=dict)
+
+
+Value = Text | Sequence | Members | Scores | Fields | Stream
+
+
+@dataclass(frozen=True)
+class Key:
+    """Which key of which database."""
+
+    database: int
+    name: bytes
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A key's value, and when it expires: milliseconds since 1970, or never."""
+
+    value: Value
+    expires: int | None = None
+
+
+def score(value: float) -> bytes:
+    """A double's bits, most significant first. Zero has no sign: since 7.0 a listpack holds it as an integer."""
+    return struct.pack(">d", value + 0.0)
+
+
+def identifier(text: bytes) -> Identifier:
+    """`MILLISECONDS-SEQUENCE`, as commands print it."""
+    milliseconds, _, sequence = text.partition(b"-")
+    return int(milliseconds), int(sequence)
+
+
+def differences(expected: dict[Key, Entry], actual: dict[Key, Entry]) -> list[str]:
+    """What is not as expected; a line for each key, with both sides, shortened."""
+    lines = []
+    for key in sorted(expected.keys() | actual.keys(), key=lambda one: (one.database, one.name)):
+        ours, theirs = expected.get(key), actual.get(key)
+        if ours != theirs:
+            lines.append(f"{key.name[:40]!r} of database {key.database}: {_difference(ours, theirs)}")
+    return lines
+
+
+def _difference(expected: Any, actual: Any) -> str:
+    """Where two values part: down to the innermost part that both have."""
+    if type(expected) is type(actual) and expected is not None:
+        if is_dataclass(expected):
+            names = [one.name for one in fields(expected)]
+            name = next(name for name in names if getattr(expected, name) != getattr(actual, name))
+            return f"{name} " + _difference(getattr(expected, name), getattr(actual, name))
+        if isinstance(expected, dict) and expected.keys() == actual.keys():
+            name = next(name for name in expected if expected[name] != actual[name])
+            return f"{name!r:.60} " + _difference(expected[name], actual[name])
+        if isinstance(expected, dict | frozenset):
+            missing, surplus = set(expected) - set(actual), set(actual) - set(expected)
+            return f"without {missing!r:.150}, with {surplus!r:.150}"
+        if isinstance(expected, tuple) and len(expected) == len(actual):
+            at = next(at for at, pair in enumerate(zip(expected, actual, strict=True)) if pair[0] != pair[1])
+            return f"item {at} " + _difference(expected[at], actual[at])
+    return f"expected {expected!r:.150}, got {actual!r:.150}"

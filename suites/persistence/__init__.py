@@ -1,0 +1,1 @@
+"""What one machine writes, every other must read."""

@@ -1,0 +1,74 @@
+"""Fixtures of the persistence suite: what every target of the run has written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from filelock import FileLock
+
+from suites.keyspace import server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.cell import CellSpec
+    from harness.guest import Guest
+    from harness.pytest_plugin import StartGuest
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The data set, as one target wrote it."""
+
+    rdb: bytes
+    dumps: dict[bytes, bytes]
+    """Key of database 0 -> what DUMP answers."""
+    append_only: dict[str, dict[str, bytes]]
+    """Form -> file's name -> content. Forms: FORMS."""
+
+
+FORMS = ("as it came", "rewritten as commands", "rewritten with a preamble")
+"""Of append-only files: the commands one by one; one command a key; an RDB file in front (since 4.0)."""
+
+
+@pytest.fixture
+def written(cell: CellSpec, start_guest: StartGuest, family: str) -> Callable[[str], Written]:
+    """Target -> what it wrote: written once in a run, by whichever cell asks first."""
+
+    def by(target: str) -> Written:
+        cell.shared.mkdir(parents=True, exist_ok=True)
+        path = cell.shared / f"persistence-{target}"
+        with FileLock(path.with_suffix(".lock")):
+            if not path.is_file():
+                elsewhere = "" if target == cell.runner.target.name else target
+                options = [*server.OPTIONS, "--appendonly", "yes"]
+                files = _write(start_guest(target=elsewhere, options=options), family)
+                unfinished = path.with_suffix(".part")
+                unfinished.write_bytes(msgspec.msgpack.encode(files))
+                unfinished.rename(path)
+        return msgspec.msgpack.decode(path.read_bytes(), type=Written)
+
+    return by
+
+
+def _write(guest: Guest, family: str) -> Written:
+    server.write(guest, family)
+    rdb = server.saved(guest)
+    append_only = {FORMS[0]: server.append_only_files(guest)}
+    with server.client(guest) as client:
+        names: list[Any] = client.command("KEYS", "*")  # type: ignore[assignment]
+        payloads: list[Any] = client.pipeline([("DUMP", name) for name in names])
+        preambles = [("no", FORMS[1]), ("yes", FORMS[2])] if guest.version >= (4,) else [("", FORMS[1])]
+        for preamble, form in preambles:
+            if preamble:
+                client.command("CONFIG", "SET", "aof-use-rdb-preamble", preamble)
+            server.await_rewrite(guest)
+            append_only[form] = server.append_only_files(guest)
+    return Written(rdb=rdb, dumps=dict(zip(names, payloads, strict=True)), append_only=append_only)
+
+
+def golden_files() -> list[Path]:
+    """RDB files that releases once wrote: golden/FAMILY-VERSION.rdb."""
+    return sorted((Path(__file__).parent / "golden").glob("*.rdb"))

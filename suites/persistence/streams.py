@@ -1,0 +1,100 @@
+"""Streams in RDB files: listpacks of entries by their first identifier, then the stream's state and its groups.
+
+Written after stream.h, t_stream.c and rdb.c. It refuses what contradicts itself: counts, deleted entries, and pending
+entries that a group and its consumers tell differently.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from suites.keyspace.values import Group, Stream
+from suites.units.encodings import EncodingError, demand, listpack
+
+if TYPE_CHECKING:
+    from suites.keyspace.values import Identifier
+    from suites.persistence.rdb import Cursor
+
+_DELETED, _SAME_FIELDS = 1, 2
+_Entry = tuple["Identifier", tuple[bytes, ...]]
+
+
+def read(cursor: Cursor, layout: int) -> Stream:
+    """A stream in the first, second (7.0) or third (7.2) layout. Raises EncodingError or the cursor's own error."""
+    entries: list[_Entry] = []
+    for _ in range(cursor.length()):
+        first = cursor.text()
+        demand(len(first) == 16, f"a node's key has {len(first)} bytes")
+        # Radix trees order by bytes: identifiers are big-endian, everywhere.
+        master = int.from_bytes(first[:8], "big"), int.from_bytes(first[8:], "big")
+        entries += _node(master, listpack(cursor.text()))
+    count = cursor.length()
+    demand(count == len(entries), f"{len(entries)} entries where {count} are due")
+    last = cursor.length(), cursor.length()
+    if layout > 1:
+        first_entry = cursor.length(), cursor.length()
+        demand(not entries or first_entry == entries[0][0], f"the first entry is not {first_entry}")
+        # The greatest identifier deleted, and how many entries there ever were.
+        cursor.length(), cursor.length(), cursor.length()
+    groups = {}
+    for _ in range(cursor.length()):
+        name = cursor.text()
+        groups[name] = _group(cursor, layout)
+    return Stream(entries=tuple(entries), last=last, groups=groups)
+
+
+def _node(master: Identifier, items: list[bytes]) -> list[_Entry]:
+    alive, deleted, width = int(items[0]), int(items[1]), int(items[2])
+    fields = items[3 : 3 + width]
+    demand(items[3 + width] == b"0", "no terminator behind the master entry")
+    at = 4 + width
+    found: list[_Entry] = []
+    gone = 0
+    while at < len(items):
+        flags, milliseconds, sequence = (int(item) for item in items[at : at + 3])
+        start, at = at, at + 3
+        if flags & _SAME_FIELDS:
+            flat = [part for pair in zip(fields, items[at : at + width], strict=True) for part in pair]
+            at += width
+        else:
+            size = 2 * int(items[at])
+            flat = items[at + 1 : at + 1 + size]
+            at += 1 + size
+        demand(int(items[at]) == at - start, f"an entry of {at - start} elements says {items[at]!r}")
+        at += 1
+        if flags & _DELETED:
+            gone += 1
+        else:
+            # Both are stored as differences of 64 bits, which wrap.
+            one = (master[0] + milliseconds) % (1 << 64), (master[1] + sequence) % (1 << 64)
+            found.append((one, tuple(flat)))
+    demand((alive, deleted) == (len(found), gone), f"{len(found)} and {gone} deleted; it says {alive} and {deleted}")
+    return found
+
+
+def _identifier(cursor: Cursor) -> Identifier:
+    raw = cursor.take(16)
+    return int.from_bytes(raw[:8], "big"), int.from_bytes(raw[8:], "big")
+
+
+def _group(cursor: Cursor, layout: int) -> Group:
+    last = cursor.length(), cursor.length()
+    if layout > 1:
+        # How many entries it has read.
+        cursor.length()
+    pending = set()
+    for _ in range(cursor.length()):
+        pending.add(_identifier(cursor))
+        # When it was delivered, and how often.
+        cursor.milliseconds(), cursor.length()
+    consumers = {}
+    for _ in range(cursor.length()):
+        name = cursor.text()
+        cursor.milliseconds()
+        if layout > 2:
+            cursor.milliseconds()
+        consumers[name] = tuple(_identifier(cursor) for _ in range(cursor.length()))
+    told = [one for ids in consumers.values() for one in ids]
+    if len(told) != len(pending) or set(told) != pending:
+        raise EncodingError("the group and its consumers do not tell the same pending entries")
+    return Group(last=last, pending=consumers)

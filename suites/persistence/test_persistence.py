@@ -1,0 +1,158 @@
+"""What one machine writes, every other reads, to the last bit; and so does a reader that is no server."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import process
+from suites.keyspace import dataset, server
+from suites.keyspace.values import Key, Stream, differences
+from suites.persistence import rdb
+from suites.persistence.conftest import FORMS, golden_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from harness.cell import CellSpec
+    from harness.guest import Guest
+    from harness.pytest_plugin import StartGuest
+    from suites.keyspace.values import Entry
+    from suites.persistence.conftest import Written
+
+SHOWN = 5
+
+
+def assert_same(expected: dict[Key, Entry], actual: dict[Key, Entry]) -> None:
+    """Fail with the first differences."""
+    lines = differences(expected, actual)
+    assert not lines, f"{len(lines)} keys differ: " + "; ".join(lines[:SHOWN])
+
+
+@pytest.fixture
+def own(cell: CellSpec) -> str:
+    """The cell's target."""
+    return cell.runner.target.name
+
+
+def test_an_independent_reader_finds_in_the_file_what_was_stored(
+    own: str, cell: CellSpec, family: str, written: Callable[[str], Written]
+) -> None:
+    """Lengths, order of bytes, times to the millisecond, doubles to the bit, checksum."""
+    found = rdb.read(written(own).rdb)
+    assert_same(dataset.expected(cell.version, family), found.entries)
+    assert found.functions == ([dataset.FUNCTION] if cell.version >= (7,) else [])
+
+
+def test_an_independent_reader_finds_in_each_dump_what_was_stored(
+    own: str, cell: CellSpec, family: str, written: Callable[[str], Written]
+) -> None:
+    files = written(own)
+    version = rdb.read(files.rdb).version
+    expected = dataset.expected(cell.version, family)
+    assert {key.name for key in expected if key.database == 0} == set(files.dumps)
+    wrong = []
+    for name, payload in files.dumps.items():
+        stored, value = rdb.read_dump(payload)
+        if value != expected[Key(0, name)].value or stored > version:
+            wrong.append(f"{name!r}: version {stored}, {value!r:.200}")
+    assert not wrong, f"{len(wrong)} payloads are wrong: " + "; ".join(wrong[:SHOWN])
+
+
+def test_what_can_be_written_in_one_way_only_is_the_same_bytes_on_every_machine(
+    chosen: str, own: str, written: Callable[[str], Written]
+) -> None:
+    ours, theirs = rdb.read(written(own).rdb), rdb.read(written(chosen).rdb)
+    wrong = []
+    for key, raw in ours.raw.items():
+        value, other = ours.entries[key].value, theirs.raw.get(key, b"")
+        # Groups tell when an entry was delivered.
+        by_the_clock = isinstance(value, Stream) and value.groups
+        if ours.types[key] in rdb.COMPACT_TYPES and raw != other and not by_the_clock:
+            at = next((at for at, pair in enumerate(zip(raw, other, strict=False)) if pair[0] != pair[1]), 0)
+            kinds = f"types {ours.types[key]} and {theirs.types.get(key)}"
+            wrong.append(f"{key}, {kinds}: at byte {at} {raw[at:][:16].hex()}, {chosen}: {other[at:][:16].hex()}")
+    assert not wrong, f"{len(wrong)} values differ: " + "; ".join(wrong[:SHOWN])
+
+
+def test_an_rdb_file_of_a_peer_is_loaded_whole_and_saved_again_the_same(
+    chosen: str, cell: CellSpec, family: str, start_guest: StartGuest, written: Callable[[str], Written]
+) -> None:
+    guest = start_guest(options=server.OPTIONS, files={"dump.rdb": written(chosen).rdb})
+    expected = dataset.expected(cell.version, family)
+    assert_same(server.without_times(expected, cell.version), server.snapshot(guest))
+    if cell.version >= (7,):
+        assert server.functions(guest) == [dataset.FUNCTION]
+    # Times, which no command of older releases tells to the millisecond, and everything else once more.
+    assert_same(expected, rdb.read(server.saved(guest)).entries)
+
+
+def test_dumps_of_a_peer_are_restored(
+    chosen: str, cell: CellSpec, family: str, guest: Guest, written: Callable[[str], Written]
+) -> None:
+    payloads = written(chosen).dumps
+    with server.client(guest) as client:
+        client.command("FLUSHALL")
+        replies = client.pipeline([("RESTORE", name, 0, payload) for name, payload in payloads.items()])
+    refused = [f"{name!r}: {reply!r}" for name, reply in zip(payloads, replies, strict=True) if reply != b"OK"]
+    assert not refused, f"{len(refused)} payloads are refused: " + "; ".join(refused[:SHOWN])
+    expected = dataset.expected(cell.version, family)
+    values = {key: type(entry)(entry.value) for key, entry in expected.items() if key.database == 0}
+    assert_same(values, server.snapshot(guest))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_append_only_file_of_a_peer_is_loaded_whole(
+    chosen: str,
+    form: str,
+    cell: CellSpec,
+    family: str,
+    start_guest: StartGuest,
+    written: Callable[[str], Written],
+) -> None:
+    if cell.tier == "quick" and form != FORMS[1]:
+        pytest.skip("the quick tier loads what was rewritten as commands")
+    files = written(chosen).append_only
+    if form not in files:
+        pytest.skip("append-only files have a preamble since 4.0")
+    guest = start_guest(options=[*server.OPTIONS, "--appendonly", "yes"], files=files[form])
+    expected = dataset.expected(cell.version, family)
+    assert_same(server.without_times(expected, cell.version), server.snapshot(guest))
+    assert_same(expected, rdb.read(server.saved(guest)).entries)
+
+
+@pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.stem)
+def test_a_file_of_long_ago_is_loaded_whole(path: Path, cell: CellSpec, family: str, start_guest: StartGuest) -> None:
+    """The files were written once, by native builds."""
+    written_by, _, digits = path.stem.partition("-")
+    version = tuple(int(part) for part in digits.split("."))
+    if version > cell.version or (written_by != family and version >= (7, 4)):
+        pytest.skip(f"{path.stem} is newer, or of a family that parted")
+    content = path.read_bytes()
+    expected = dataset.expected(version, written_by)
+    assert_same(expected, rdb.read(content).entries)
+    guest = start_guest(options=server.OPTIONS, files={"dump.rdb": content})
+    assert_same(server.without_times(expected, cell.version), server.snapshot(guest))
+
+
+@pytest.mark.parametrize("tool", ["check-rdb", "check-aof"])
+def test_the_servers_own_tool_finds_nothing_wrong_with_a_peers_file(
+    chosen: str, tool: str, cell: CellSpec, family: str, tmp_path: Path, written: Callable[[str], Written]
+) -> None:
+    if cell.version < (4,) or cell.runner.target.emulator.kind == "system":
+        pytest.skip("before 4.0 the tools are programs of their own; on a machine there is no shell")
+    assert cell.build is not None
+    files = written(chosen)
+    # The server's program is the tool when it is called by the tool's name.
+    program = tmp_path / f"{family}-{tool}"
+    shutil.copy2(cell.build.server_binary, program)
+    contents = {"dump.rdb": files.rdb} if tool == "check-rdb" else files.append_only[FORMS[1]]
+    for name, content in contents.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    command = cell.runner.command(program, [str(tmp_path / next(iter(contents)))])
+    result = process.run(command, deadline_seconds=60 * cell.runner.target.slowdown)
+    assert result.code == 0, f"{tool} ended with status {result.code}: {result.text[-500:]}"

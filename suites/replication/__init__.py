@@ -1,0 +1,1 @@
+"""Primary and replica on machines that differ."""

@@ -1,0 +1,59 @@
+"""A primary and a replica: joined, waited for, parted."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from suites.keyspace import server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.guest import Guest
+
+POLL_SECONDS = 0.05
+PATIENCE = 8
+"""How many replies' deadlines a synchronisation may take: it forks, writes a file, sends and loads it."""
+
+
+def join(replica: Guest, primary: Guest) -> None:
+    """Have the replica follow the primary, and wait until it is up to date."""
+    host, port = primary.endpoint
+    with server.client(replica) as client:
+        # The word that every release knows.
+        client.command("SLAVEOF", host, port)
+    await_in_step(replica, primary)
+
+
+def info(guest: Guest, section: str) -> dict[str, str]:
+    """A section of INFO."""
+    with server.client(guest) as client:
+        text = bytes(client.command("INFO", section)).decode("utf-8", "replace")  # type: ignore[arg-type]
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+def await_in_step(replica: Guest, primary: Guest) -> None:
+    """Wait until the replica has all that the primary has sent by now. Raises TimeoutError."""
+
+    def in_step() -> bool:
+        theirs = info(replica, "replication")
+        offset = theirs.get("slave_repl_offset", theirs.get("replica_repl_offset", ""))
+        return theirs["master_link_status"] == "up" and offset == info(primary, "replication")["master_repl_offset"]
+
+    await_that(in_step, primary.deadline_seconds + replica.deadline_seconds, "the replica to be in step")
+
+
+def await_that(condition: Callable[[], bool], deadline_seconds: float, what: str) -> None:
+    """Poll until it holds. Raises TimeoutError that says what was waited for."""
+    deadline = time.monotonic() + PATIENCE * deadline_seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"timed out waiting for {what}")
+        time.sleep(POLL_SECONDS)
+
+
+def cut(replica: Guest) -> None:
+    """Break the replica's link, as a network does; it comes back by itself."""
+    with server.client(replica) as client:
+        client.command("CLIENT", "KILL", "TYPE", "master")

@@ -1,0 +1,113 @@
+"""What a primary has, its replica has, whatever machines they are; so has a replica that was away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from suites.keyspace import dataset, server
+from suites.keyspace.values import differences
+from suites.replication import link
+
+if TYPE_CHECKING:
+    from harness.cell import CellSpec
+    from harness.guest import Guest
+    from harness.pytest_plugin import StartGuest
+
+OPTIONS = [*server.OPTIONS, "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "4mb"]
+ROLES = ["primary", "replica"]
+"""What the cell's own target is; the peer is the other."""
+
+
+def pair(start_guest: StartGuest, cell: CellSpec, peer: str, role: str, *options: str) -> tuple[Guest, Guest]:
+    """Primary and replica."""
+    everything = [*OPTIONS, *options] if cell.version >= (2, 8, 18) else [*server.OPTIONS, *options]
+    own = start_guest(options=everything)
+    other = start_guest(target="" if peer == cell.runner.target.name else peer, options=everything)
+    return (own, other) if role == "primary" else (other, own)
+
+
+def assert_equal(primary: Guest, replica: Guest, cell: CellSpec, family: str) -> None:
+    """Both have the data set, by value, and say that they have the same."""
+    expected = server.without_times(dataset.expected(cell.version, family), cell.version)
+    for name, guest in (("primary", primary), ("replica", replica)):
+        lines = differences(expected, server.snapshot(guest))
+        assert not lines, f"{name}: {len(lines)} keys differ: " + "; ".join(lines[:5])
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("transfer", ["by a file", "by a stream"])
+def test_a_full_synchronisation_carries_the_whole_data_set(
+    chosen: str, transfer: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest
+) -> None:
+    streamed = transfer == "by a stream"
+    if streamed and cell.version < (6,):
+        pytest.skip("a replica loads from its socket since 6.0")
+    options = ["--repl-diskless-sync", "yes", "--repl-diskless-load", "swapdb"] if streamed else []
+    if not streamed and cell.version >= (2, 8, 18):
+        options = ["--repl-diskless-sync", "no"]
+    primary, replica = pair(start_guest, cell, chosen, role, *options)
+    server.write(primary, family)
+    link.join(replica, primary)
+    assert_equal(primary, replica, cell, family)
+    if cell.version >= (7,):
+        assert server.functions(replica) == [dataset.FUNCTION]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_commands_arrive_as_they_are_executed_and_after_a_break_in_the_link(
+    chosen: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest
+) -> None:
+    primary, replica = pair(start_guest, cell, chosen, role)
+    link.join(replica, primary)
+    server.write(primary, family)
+    link.await_in_step(replica, primary)
+    assert_equal(primary, replica, cell, family)
+    if cell.version < (2, 8, 12):
+        return
+    partial = int(link.info(primary, "stats")["sync_partial_ok"])
+    link.cut(replica)
+    with server.client(primary) as client:
+        client.pipeline([("DEL", "integer:0"), ("SETBIT", "bits", 77, 1), ("INCRBYFLOAT", "float", "0.1")])
+        client.pipeline([("SET", "integer:0", 0), ("SETBIT", "bits", 77, 0), ("DEL", "float")])
+        # The string stays as long as its last bit made it.
+        client.pipeline([("DEL", "bits"), ("SETBIT", "bits", 32, 1)])
+    link.await_in_step(replica, primary)
+    link.await_that(
+        lambda: int(link.info(primary, "stats")["sync_partial_ok"]) > partial,
+        primary.deadline_seconds,
+        "a partial synchronisation",
+    )
+    assert_equal(primary, replica, cell, family)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_a_script_writes_and_what_expires_is_the_same_on_both(
+    chosen: str, role: str, cell: CellSpec, start_guest: StartGuest
+) -> None:
+    primary, replica = pair(start_guest, cell, chosen, role)
+    link.join(replica, primary)
+    script = (
+        "redis.call('SET', 'packed', cmsgpack.pack({1, -1, 255, 65536, -70000, 4294967296, 0.5, 'text'})) "
+        "redis.call('SET', 'structure', struct.pack('>I4<I8i2', 1, 2, -3)) "
+        "redis.call('SET', 'document', cjson.encode({1, 2.5, 'text'})) return redis.call('DBSIZE')"
+    )
+    with server.client(primary) as client:
+        assert client.command("EVAL", script, 0) == 3
+        client.command("SET", "soon", "gone")
+        client.command("PEXPIRE", "soon", 1)
+        link.await_that(lambda: client.command("EXISTS", "soon") == 0, primary.deadline_seconds, "a key to expire")
+    link.await_in_step(replica, primary)
+    ours, theirs = server.snapshot(primary), server.snapshot(replica)
+    assert differences(ours, theirs) == []
+    packed = {key.name: entry.value for key, entry in theirs.items()}
+    assert packed[b"structure"].content == bytes.fromhex("00000001 0200000000000000 fdff")  # type: ignore[union-attr]
+    assert packed[b"packed"].content == (  # type: ignore[union-attr]
+        bytes.fromhex("98 01 ff ccff ce00010000 d2fffeee90 cf0000000100000000") + PACKED_TAIL
+    )
+    assert b"soon" not in packed
+
+
+# One half as a 32-bit float, which holds it exactly, then a string of four bytes (the MessagePack specification).
+PACKED_TAIL = bytes.fromhex("ca3f000000 a4") + b"text"

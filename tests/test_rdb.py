@@ -1,0 +1,169 @@
+"""The independent reader of RDB files: what the format says, said by hand, and what it must refuse."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suites.keyspace import dataset
+from suites.keyspace.values import Entry, Fields, Key, Members, Scores, Sequence, Text, differences, score
+from suites.persistence import rdb
+from suites.persistence.conftest import golden_files
+from suites.persistence.rdb import Cursor, RdbError
+from suites.units.models import crc64
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NEVER = b"\xff" * 8
+
+
+def file_of(body: bytes, *, version: int = 11, magic: bytes = b"REDIS") -> bytes:
+    """A file with its checksum."""
+    digits = b"%04d" % version if magic == b"REDIS" else b"%03d" % version
+    content = magic + digits + body + b"\xff"
+    return content + crc64(content).to_bytes(8, "little")
+
+
+def text(content: bytes) -> bytes:
+    assert len(content) < 64
+    return bytes([len(content)]) + content
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        (b"\x00", 0),
+        (b"\x3f", 63),
+        (b"\x40\x40", 64),
+        (b"\x7f\xff", 16383),
+        (b"\x80\x00\x00\x40\x00", 16384),
+        (b"\x80\xff\xff\xff\xff", (1 << 32) - 1),
+        (b"\x81\x00\x00\x00\x01\x00\x00\x00\x00", 1 << 32),
+    ],
+)
+def test_lengths_are_big_endian_behind_their_first_two_bits(written: bytes, value: int) -> None:
+    assert Cursor(written).length() == value
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        (b"\xc0\x80", b"-128"),
+        (b"\xc1\x2c\x01", b"300"),
+        (b"\xc2\x00\x00\x00\x80", b"-2147483648"),
+        # A literal run of one byte, then a match of nine bytes at distance 1: ten times the same.
+        (b"\xc3\x05\x0a\x00a\xe0\x00\x00", b"a" * 10),
+        (b"\x03abc", b"abc"),
+    ],
+)
+def test_strings_are_plain_little_endian_integers_or_compressed(written: bytes, value: bytes) -> None:
+    assert Cursor(written).text() == value
+
+
+def test_a_file_has_databases_times_and_values() -> None:
+    time = 33_000_000_000_123
+    body = b"\xfa" + text(b"redis-ver") + text(b"7.2.0") + b"\xfe\x00\xfb\x02\x01"
+    body += b"\x00" + text(b"k") + text(b"v")
+    body += b"\xfc" + struct.pack("<q", time) + b"\x01" + text(b"l") + b"\x02" + text(b"a") + text(b"b")
+    body += b"\xfe\x0f\x05" + text(b"z") + b"\x01" + text(b"m") + struct.pack("<d", -1.5)
+    found = rdb.read(file_of(body))
+    assert found.auxiliary == {b"redis-ver": b"7.2.0"}
+    assert [(key.database, key.name, entry.value, entry.expires) for key, entry in found.entries.items()] == [
+        (0, b"k", Text(b"v"), None),
+        (0, b"l", Sequence((b"a", b"b")), time),
+        (15, b"z", Scores({b"m": score(-1.5)}), None),
+    ]
+
+
+def test_an_intset_is_little_endian_and_in_order() -> None:
+    good = struct.pack("<IIhh", 2, 2, -1, 1)
+    assert rdb.value_of(11, Cursor(text(good))) == Members(frozenset({b"-1", b"1"}))
+    for bad in (struct.pack(">IIhh", 2, 2, -1, 1), struct.pack("<IIhh", 2, 2, 1, -1), good[:-1]):
+        with pytest.raises(RdbError, match="intset"):
+            rdb.value_of(11, Cursor(text(bad)))
+
+
+def test_hash_fields_expire_as_both_families_write_it() -> None:
+    redis = struct.pack("<q", 1000) + b"\x02\x06" + text(b"a") + text(b"1") + b"\x00" + text(b"b") + text(b"2")
+    valkey = b"\x02" + text(b"a") + text(b"1") + struct.pack("<q", 1005) + text(b"b") + text(b"2") + NEVER
+    expected = Fields({b"a": b"1", b"b": b"2"}, {b"a": 1005})
+    assert rdb.value_of(24, Cursor(redis)) == expected
+    assert rdb.value_of(22, Cursor(valkey)) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"RADIS0011\xff", "begins with"),
+        (b"REDIS0011", "1 bytes are due, 0 are left"),
+        (file_of(b"")[:-1], "8 bytes are due"),
+        (file_of(b"") + b"x", "1 bytes follow the end"),
+        (file_of(b"\x00" + text(b"k") + text(b"v") + b"\x00" + text(b"k") + text(b"v")), "comes twice"),
+        (file_of(b"\x63" + text(b"k")), "no type has the number 99"),
+        (b"REDIS0004\x00\xc0", "1 bytes are due, 0 are left"),
+    ],
+)
+def test_what_the_format_does_not_say_is_refused_with_its_place(content: bytes, said: str) -> None:
+    with pytest.raises(RdbError, match=said):
+        rdb.read(content)
+
+
+@pytest.mark.parametrize("wrong", ["byte-order", "one bit"])
+def test_a_checksum_is_checked_and_its_order_of_bytes_too(wrong: str) -> None:
+    content = file_of(b"\x00" + text(b"k") + text(b"v"))
+    stored = content[-8:][::-1] if wrong == "byte-order" else bytes([content[-8] ^ 1]) + content[-7:]
+    with pytest.raises(RdbError, match="the checksum of the"):
+        rdb.read(content[:-8] + stored)
+
+
+def test_a_checksum_of_nought_was_switched_off() -> None:
+    assert rdb.read(file_of(b"")[:-8] + bytes(8)).entries == {}
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_at_all_make_it_do_more_than_refuse(content: bytes) -> None:
+    try:
+        rdb.read(b"REDIS0011" + content)
+    except RdbError:
+        return
+
+
+@pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.stem)
+def test_every_releases_file_reads_as_the_data_set(path: Path) -> None:
+    family, _, digits = path.stem.partition("-")
+    version = tuple(int(part) for part in digits.split("."))
+    assert differences(dataset.expected(version, family), rdb.read(path.read_bytes()).entries) == []
+
+
+@pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("key", [Key(0, b"set:16 bits"), Key(0, b"zset:large"), Key(0, b"expires:3")])
+def test_a_byte_swapped_anywhere_in_a_value_is_seen(path: Path, key: Key) -> None:
+    """Byte-order faults are two bytes exchanged: the checksum, being computed afterwards, does not tell."""
+    content = path.read_bytes()
+    found = rdb.read(content)
+    raw = found.raw[key]
+    if key.name == b"expires:3":
+        time = found.entries[key].expires
+        assert time is not None
+        raw = struct.pack("<q", time)
+    damaged = content[:-8].replace(raw, raw[:-4] + raw[-4:][::-1] if key.name != b"expires:3" else raw[::-1])
+    assert damaged != content[:-8]
+    try:
+        again = rdb.read(damaged + crc64(damaged).to_bytes(8, "little")).entries
+    except RdbError:
+        return
+    assert again != found.entries
+
+
+def test_a_difference_is_told_where_it_is() -> None:
+    key = Key(3, b"h")
+    ours, theirs = {key: Entry(Fields({b"a": b"1", b"b": b"2"}))}, {key: Entry(Fields({b"a": b"1", b"b": b"3"}))}
+    assert differences(ours, theirs) == ["b'h' of database 3: value fields b'b' expected b'2', got b'3'"]
+    assert "without {b'b'}" in differences(ours, {key: Entry(Fields({b"a": b"1"}))})[0]
+    assert "expected None" not in differences(ours, {})[0]
+    assert differences({}, theirs)[0].startswith("b'h' of database 3: expected None, got Entry(")
