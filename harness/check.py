@@ -87,7 +87,11 @@ class Check:
     def run(self) -> tuple[Judgement, ExitCode]:
         """Everything, from plan to judgement. Raises PlumblineError for what is not the server's fault."""
         plan = make_plan(
-            self.catalog, targets=self.request.targets, server=self.request.server, suites=self.request.suites
+            self.catalog,
+            targets=self.request.targets,
+            server=self.request.server,
+            suites=self.request.suites,
+            tier=self.request.tier,
         )
         for name in plan.targets:
             alignment.policy_for(self.catalog.policies, self.request.policy, self.catalog.targets[name])

@@ -51,7 +51,14 @@ _server = click.option(
     "--server", default=DEFAULT_SERVER, show_default=True, help="A release's name, or the path of a source tree."
 )
 _suite = click.option(
-    "--suite", "suites", multiple=True, default=("*",), show_default=True, help="Suite or glob; repeat for more."
+    "--suite", "suites", multiple=True, help="Suite or glob, of whatever tier; repeat for more. Default: the tier's."
+)
+_tier = click.option(
+    "--tier",
+    type=click.Choice(["quick", "full", "thorough", "kernel"]),
+    default="quick",
+    show_default=True,
+    help="How much to run.",
 )
 _offline = click.option("--offline", is_flag=True, help="Use the cache alone; say what it lacks.")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
@@ -138,12 +145,13 @@ def list_(what: str, as_json: bool) -> ExitCode:
 @_target
 @_server
 @_suite
+@_tier
 @_json
-def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], as_json: bool) -> ExitCode:
+def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: str, as_json: bool) -> ExitCode:
     """Show the cells that a check would run."""
     catalog = Catalog()
     checking.known_server(catalog, server)
-    planned = make_plan(catalog, targets=targets, server=server, suites=suites)
+    planned = make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier)
     if as_json:
         _print_json(planned)
     else:
@@ -197,13 +205,7 @@ _RUN_OPTIONS = [
     _target,
     _server,
     _suite,
-    click.option(
-        "--tier",
-        type=click.Choice(["quick", "full", "thorough", "kernel"]),
-        default="quick",
-        show_default=True,
-        help="How much to run.",
-    ),
+    _tier,
     _optimisation,
     _emulator,
     click.option(
@@ -265,7 +267,13 @@ def audit(policy: str, **options: Any) -> ExitCode:
 
 def _make_run(*, run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> ExitCode:
     catalog = Catalog()
-    make_plan(catalog, targets=options["targets"], server=options["server"], suites=options["suites"])
+    make_plan(
+        catalog,
+        targets=options["targets"],
+        server=options["server"],
+        suites=options["suites"],
+        tier=options["tier"],
+    )
     checking.known_server(catalog, options["server"])
     folder = checking.empty_run_folder(run_folder) if run_folder else checking.new_run_folder(RUNS)
     seed = options.pop("seed")

@@ -243,6 +243,9 @@ class SourceTree(Noun, frozen=True):
     """SHA-256 of what the compiler can see: of the archive for a release, of the files for a path."""
 
 
+SuiteTier = Literal["quick", "full", "thorough"]
+
+
 class Suite(Noun, frozen=True):
     """A folder of tests."""
 
@@ -252,6 +255,8 @@ class Suite(Noun, frozen=True):
     needs_server: bool
     needs_units: bool = False
     """Whether its tests call functions of the server: harness.units."""
+    tier: SuiteTier = "quick"
+    """The least tier that runs it unasked."""
 
 
 class Cell(Noun, frozen=True):

@@ -21,13 +21,20 @@ class Plan(Noun, frozen=True):
     suites: list[str]
 
 
-def make_plan(catalog: Catalog, *, targets: Sequence[str], server: str, suites: Sequence[str]) -> Plan:
-    """Expand globs and groups. The canary suite is always in: without it no result counts.
+TIERS = {"kernel": 0, "quick": 0, "full": 1, "thorough": 2}
+"""Tier -> how much it runs. The kernel tier runs what the quick one does, on other machines."""
+
+
+def make_plan(
+    catalog: Catalog, *, targets: Sequence[str], server: str, suites: Sequence[str], tier: str = "quick"
+) -> Plan:
+    """Expand globs and groups; no suites are those of the tier. The canary is always in: without it nothing counts.
 
     Raises UsageError and NothingSelectedError as harness.load.select does.
     """
     chosen_targets = select("target", targets, catalog.targets, target_groups(catalog.targets))
-    chosen = select("suite", suites, catalog.suites)
+    unasked = [name for name, suite in catalog.suites.items() if TIERS[suite.tier] <= TIERS[tier]]
+    chosen = select("suite", suites or unasked, catalog.suites)
     chosen_suites = ["canary", *(name for name in chosen if name != "canary")]
     cells = [Cell(target=target, server=server, suite=suite) for target in chosen_targets for suite in chosen_suites]
     return Plan(cells=cells, targets=chosen_targets, suites=chosen_suites)

@@ -8,7 +8,7 @@ import pytest
 
 from harness.resp import Client
 from suites.both import Both
-from suites.keyspace.kinds import chosen_peers
+from suites.keyspace import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +37,16 @@ def family(cell: CellSpec) -> str:
 
 
 @pytest.fixture
-def chosen(peer: str, cell: CellSpec) -> str:
-    """A peer of the cell's tier."""
-    if peer not in chosen_peers(cell):
-        pytest.skip("the quick tier takes one target of each width and byte order")
+def writer(peer: str, cell: CellSpec) -> str:
+    """A peer whose files the cell reads."""
+    if peer not in kinds.writers(cell):
+        pytest.skip("the quick tier reads what the native build wrote")
+    return peer
+
+
+@pytest.fixture
+def companion(peer: str, cell: CellSpec) -> str:
+    """A peer that the cell's servers talk with."""
+    if peer not in kinds.companions(cell):
+        pytest.skip("one target of each width and byte order is enough")
     return peer

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from harness.errors import NothingSelectedError, UsageError
 from harness.load import Catalog
-from harness.plan import Plan, make_plan
+from harness.plan import TIERS, Plan, make_plan
 
 CATALOG = Catalog()
 
 
-def planned(targets: list[str], suites: list[str]) -> Plan:
-    return make_plan(CATALOG, targets=targets, server="redis-7.0.15", suites=suites)
+def planned(targets: list[str], suites: list[str], *, tier: str = "quick") -> Plan:
+    return make_plan(CATALOG, targets=targets, server="redis-7.0.15", suites=suites, tier=tier)
 
 
 @given(
@@ -50,3 +50,15 @@ def test_unknown_words_and_empty_globs_are_told_apart() -> None:
         planned(["armv5"], ["bitop"])
     with pytest.raises(NothingSelectedError, match="no suite matches"):
         planned(["armv5"], ["zzz*"])
+
+
+def test_a_tier_runs_its_suites_and_those_of_lesser_tiers() -> None:
+    by_tier = {tier: set(planned(["armv5"], [], tier=tier).suites) for tier in TIERS}
+    assert {"canary", "bitops", "protocol"} <= by_tier["quick"] < by_tier["full"] <= by_tier["thorough"]
+    assert by_tier["kernel"] == by_tier["quick"]
+    assert by_tier["thorough"] == set(CATALOG.suites)
+
+
+def test_a_suite_that_is_asked_for_runs_in_any_tier() -> None:
+    greater = next(name for name, suite in CATALOG.suites.items() if suite.tier != "quick")
+    assert planned(["armv5"], [greater]).suites == ["canary", greater]

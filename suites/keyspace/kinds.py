@@ -8,10 +8,16 @@ if TYPE_CHECKING:
     from harness.cell import CellSpec, Peer
 
 
-def chosen_peers(cell: CellSpec) -> list[str]:
-    """In the quick tier the fastest target of each width and byte order, else all."""
-    if cell.tier != "quick":
-        return list(cell.peers)
+def writers(cell: CellSpec) -> list[str]:
+    """Whose files a cell reads: in the quick tier the native build's, else everybody's.
+
+    Every cell has its own file read by the independent reader, too: what is right there is as good as native's.
+    """
+    return ["native"] if cell.tier == "quick" else list(cell.peers)
+
+
+def companions(cell: CellSpec) -> list[str]:
+    """With whom a cell's servers talk: the fastest target of each width and byte order."""
     fastest: dict[tuple[int, str], Peer] = {}
     for peer in cell.peers.values():
         target = peer.runner.target

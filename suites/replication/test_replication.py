@@ -39,7 +39,7 @@ def assert_equal(primary: Guest, replica: Guest, cell: CellSpec, family: str) ->
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("transfer", ["by a file", "by a stream"])
 def test_a_full_synchronisation_carries_the_whole_data_set(
-    chosen: str, transfer: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest
+    companion: str, transfer: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest
 ) -> None:
     streamed = transfer == "by a stream"
     if streamed and cell.version < (6,):
@@ -47,7 +47,7 @@ def test_a_full_synchronisation_carries_the_whole_data_set(
     options = ["--repl-diskless-sync", "yes", "--repl-diskless-load", "swapdb"] if streamed else []
     if not streamed and cell.version >= (2, 8, 18):
         options = ["--repl-diskless-sync", "no"]
-    primary, replica = pair(start_guest, cell, chosen, role, *options)
+    primary, replica = pair(start_guest, cell, companion, role, *options)
     server.write(primary, family)
     link.join(replica, primary)
     assert_equal(primary, replica, cell, family)
@@ -57,9 +57,9 @@ def test_a_full_synchronisation_carries_the_whole_data_set(
 
 @pytest.mark.parametrize("role", ROLES)
 def test_commands_arrive_as_they_are_executed_and_after_a_break_in_the_link(
-    chosen: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest
+    companion: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest
 ) -> None:
-    primary, replica = pair(start_guest, cell, chosen, role)
+    primary, replica = pair(start_guest, cell, companion, role)
     link.join(replica, primary)
     server.write(primary, family)
     link.await_in_step(replica, primary)
@@ -84,9 +84,9 @@ def test_commands_arrive_as_they_are_executed_and_after_a_break_in_the_link(
 
 @pytest.mark.parametrize("role", ROLES)
 def test_what_a_script_writes_and_what_expires_is_the_same_on_both(
-    chosen: str, role: str, cell: CellSpec, start_guest: StartGuest
+    companion: str, role: str, cell: CellSpec, start_guest: StartGuest
 ) -> None:
-    primary, replica = pair(start_guest, cell, chosen, role)
+    primary, replica = pair(start_guest, cell, companion, role)
     link.join(replica, primary)
     script = (
         "redis.call('SET', 'packed', cmsgpack.pack({1, -1, 255, 65536, -70000, 4294967296, 0.5, 'text'})) "

@@ -1,0 +1,1 @@
+"""Nodes on machines that differ, on one bus."""

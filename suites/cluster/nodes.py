@@ -1,0 +1,135 @@
+"""Nodes of a cluster: started on loopback ports of their own, introduced to each other, given slots.
+
+Slots are computed here as the cluster specification says (CRC16 of the key's tag, modulo 16384), not asked for.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from typing import TYPE_CHECKING, Any
+
+from suites.keyspace import server
+from suites.replication.link import await_that, info
+from suites.units.models import crc16
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.guest import Guest
+    from harness.pytest_plugin import StartGuest
+
+SLOTS = 16384
+BUS_DISTANCE = 10000
+"""The bus listens at the port of the clients plus this, in every release."""
+
+
+class Node:
+    """A server in cluster mode."""
+
+    def __init__(self, guest: Guest, port: int) -> None:
+        self.guest = guest
+        self.port = port
+        self.identifier = str(_text(self.ask("CLUSTER", "MYID")))
+
+    def ask(self, *words: Any) -> Any:
+        """One command; an error reply raises."""
+        with server.client(self.guest) as client:
+            return client.command(*words)
+
+    def state(self) -> dict[str, str]:
+        """CLUSTER INFO."""
+        lines = _text(self.ask("CLUSTER", "INFO")).splitlines()
+        return dict(line.split(":", 1) for line in lines)
+
+    def view(self) -> dict[str, list[str]]:
+        """CLUSTER NODES: identifier -> the words of its line."""
+        lines = _text(self.ask("CLUSTER", "NODES")).splitlines()
+        return {line.split()[0]: line.split() for line in lines}
+
+
+def _text(reply: Any) -> str:
+    return bytes(reply).decode()
+
+
+def start(
+    start_guest: StartGuest, *, target: str = "", options: Sequence[str] = (), files: Mapping[str, bytes] | None = None
+) -> Node:
+    """A node that knows nobody but whom its files tell. It listens on loopback only."""
+    port = _free_pair()
+    words = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-node-timeout", "15000"]
+    return Node(start_guest(target=target, options=[*words, *options], files=files), port)
+
+
+def _free_pair() -> int:
+    """A port that is free together with its bus port; taken by another program since, the node does not start."""
+    while True:
+        port = random.SystemRandom().randrange(20000, 65536 - BUS_DISTANCE - 1)
+        try:
+            for number in (port, port + BUS_DISTANCE):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", number))
+        except OSError:
+            continue
+        return port
+
+
+def slot_of(key: bytes) -> int:
+    """The slot of a key: of what stands between the first braces, if anything does."""
+    start = key.find(b"{")
+    end = key.find(b"}", start + 1)
+    return crc16(key[start + 1 : end] if -1 < start < end - 1 else key) % SLOTS
+
+
+def key_in(first: int, last: int, prefix: str = "key") -> bytes:
+    """A key whose slot is in a range."""
+    return next(
+        key for number in range(100000) if first <= slot_of(key := b"%s:%d" % (prefix.encode(), number)) <= last
+    )
+
+
+def join(nodes: Sequence[Node]) -> None:
+    """Introduce them to each other, share the slots among them, and wait until all agree."""
+    share = SLOTS // len(nodes)
+    for number, node in enumerate(nodes):
+        last = SLOTS if number == len(nodes) - 1 else (number + 1) * share
+        slots = list(range(number * share, last))
+        for at in range(0, len(slots), 4096):
+            node.ask("CLUSTER", "ADDSLOTS", *slots[at : at + 4096])
+        if node.guest.version >= (3,):
+            node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+    for node in nodes[1:]:
+        nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port)
+    await_agreement(nodes)
+
+
+def await_agreement(nodes: Sequence[Node]) -> None:
+    """Wait until every node sees every other, all slots, and a healthy cluster. Raises TimeoutError."""
+
+    def agreed() -> bool:
+        for node in nodes:
+            state, view = node.state(), node.view()
+            if state["cluster_state"] != "ok" or len(view) != len(nodes):
+                return False
+            if not all(_healthy(words) for words in view.values()):
+                return False
+        return len({_slots_as_seen(node) for node in nodes}) == 1
+
+    await_that(agreed, sum(node.guest.deadline_seconds for node in nodes), "the nodes to agree")
+
+
+def _healthy(words: list[str]) -> bool:
+    return "connected" in words and "handshake" not in words[2] and "fail" not in words[2]
+
+
+def _slots_as_seen(node: Node) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Who has which slots, as a node sees it; what is migrating is only known to those concerned."""
+    found = []
+    for identifier, words in sorted(node.view().items()):
+        found.append((identifier, tuple(word for word in words[8:] if not word.startswith("["))))
+    return tuple(found)
+
+
+def link_state(node: Node) -> str:
+    """Its replication link."""
+    return info(node.guest, "replication").get("master_link_status", "")

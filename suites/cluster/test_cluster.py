@@ -1,0 +1,168 @@
+"""Nodes of different byte order and width agree on who they are, which slots they have, and what they say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import hiredis
+import pytest
+
+from harness.resp import Client
+from suites.cluster import nodes
+from suites.keyspace import dataset
+from suites.replication.link import await_that
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.cell import CellSpec
+    from harness.pytest_plugin import StartGuest
+    from suites.cluster.nodes import Node
+
+HALF = nodes.SLOTS // 2
+EPOCH = (1 << 40) + 3
+"""A configuration epoch that needs more than 32 bits."""
+
+
+@pytest.fixture
+def pair(companion: str, cell: CellSpec, start_guest: StartGuest) -> Callable[[], list[Node]]:
+    """A node on the cell's target and one on the peer, joined: the first has the lower half of the slots."""
+    if cell.version < (3,):
+        pytest.skip("clusters came with 3.0")
+
+    def made() -> list[Node]:
+        elsewhere = "" if companion == cell.runner.target.name else companion
+        both = [nodes.start(start_guest), nodes.start(start_guest, target=elsewhere)]
+        nodes.join(both)
+        return both
+
+    return made
+
+
+def test_the_nodes_agree_on_names_slots_and_epochs(pair: Callable[[], list[Node]]) -> None:
+    both = pair()
+    for node in both:
+        state, view = node.state(), node.view()
+        assert (state["cluster_slots_assigned"], state["cluster_known_nodes"]) == (str(nodes.SLOTS), "2")
+        assert state["cluster_current_epoch"] == "2"
+        for number, other in enumerate(both):
+            words = view[other.identifier]
+            assert words[1].startswith(f"127.0.0.1:{other.port}"), words
+            # Neither of the two times, both in milliseconds, may be of another century.
+            assert words[6] == str(number + 1), f"configuration epoch of {other.identifier}: {words}"
+            assert words[8] == ("0-8191" if number == 0 else "8192-16383")
+            assert 0 <= int(words[5]) - int(words[4]) < 60_000 or words[4] == "0" or "myself" in words[2]
+
+
+def test_keys_live_where_their_slot_does_and_others_are_told(pair: Callable[[], list[Node]]) -> None:
+    first, second = pair()
+    low, high = nodes.key_in(0, HALF - 1), nodes.key_in(HALF, nodes.SLOTS - 1)
+    for node, mine, other in ((first, low, (high, second)), (second, high, (low, first))):
+        assert node.ask("SET", mine, "here") == b"OK"
+        assert node.ask("CLUSTER", "KEYSLOT", mine) == nodes.slot_of(mine)
+        key, there = other
+        with pytest.raises(hiredis.ReplyError, match=f"MOVED {nodes.slot_of(key)} 127.0.0.1:{there.port}"):
+            node.ask("GET", key)
+
+
+@pytest.mark.parametrize("upwards", [True, False], ids=["from the first", "from the second"])
+def test_a_slot_and_its_keys_move_to_the_other_machine(pair: Callable[[], list[Node]], upwards: bool) -> None:
+    first, second = pair()
+    source, goal = (first, second) if upwards else (second, first)
+    slot = 5 if upwards else nodes.SLOTS - 5
+    tag = nodes.key_in(slot, slot).decode()
+    values = {f"{{{tag}}}:{length}".encode(): dataset.noise(length) for length in (0, 1, 44, 300, 16384)}
+    for name, content in values.items():
+        source.ask("SET", name, content)
+    expires = dataset.EXPIRIES[0]
+    source.ask("PEXPIREAT", f"{{{tag}}}:300", expires)
+    goal.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.identifier)
+    source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", goal.identifier)
+    assert source.ask("CLUSTER", "COUNTKEYSINSLOT", slot) == len(values)
+    assert set(source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)) == set(values)
+    for name in values:
+        assert source.ask("MIGRATE", "127.0.0.1", goal.port, name, 0, 60000) == b"OK"
+    for node in (goal, source):
+        node.ask("CLUSTER", "SETSLOT", slot, "NODE", goal.identifier)
+    nodes.await_agreement([first, second])
+    assert {name: goal.ask("GET", name) for name in values} == values
+    # As many milliseconds are left as there should be, to the second: the clocks are one machine's.
+    seconds, microseconds = (int(word) for word in goal.ask("TIME"))
+    left = goal.ask("PTTL", f"{{{tag}}}:300")
+    assert abs(seconds * 1000 + microseconds // 1000 + left - expires) < 60_000
+
+
+def test_messages_cross_the_bus_byte_by_byte(pair: Callable[[], list[Node]], cell: CellSpec) -> None:
+    first, second = pair()
+    for publisher, subscriber in ((first, second), (second, first)):
+        guest = subscriber.guest
+        with Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds) as client:
+            channel = bytes(range(256))
+            client.command("SUBSCRIBE", channel)
+            for length in (0, 1, 7, 256, 5000):
+                publisher.ask("PUBLISH", channel, dataset.noise(length))
+                assert client.receive() == [b"message", channel, dataset.noise(length)], f"a message of {length} bytes"
+            if cell.version >= (7,):
+                # Sharded: only those who have the slot get it, so both ends are the owner of the channel's slot here.
+                mine = nodes.key_in(*((0, HALF - 1) if subscriber is first else (HALF, nodes.SLOTS - 1)), "channel")
+                client.command("UNSUBSCRIBE", channel)
+                client.command("SSUBSCRIBE", mine)
+                subscriber.ask("SPUBLISH", mine, "sharded")
+                assert client.receive() == [b"smessage", mine, b"sharded"]
+
+
+def test_epochs_of_more_than_32_bits_are_the_same_everywhere(
+    companion: str, cell: CellSpec, start_guest: StartGuest
+) -> None:
+    if cell.version < (3,):
+        pytest.skip("clusters came with 3.0")
+    elsewhere = "" if companion == cell.runner.target.name else companion
+    first, second = nodes.start(start_guest), nodes.start(start_guest, target=elsewhere)
+    first.ask("CLUSTER", "SET-CONFIG-EPOCH", EPOCH)
+    first.ask("CLUSTER", "ADDSLOTS", *range(HALF))
+    second.ask("CLUSTER", "ADDSLOTS", *range(HALF, nodes.SLOTS))
+    first.ask("CLUSTER", "MEET", "127.0.0.1", second.port)
+    nodes.await_agreement([first, second])
+    assert second.view()[first.identifier][6] == str(EPOCH)
+    assert second.state()["cluster_current_epoch"] == str(EPOCH)
+
+
+@pytest.mark.parametrize("role", ["primary", "replica"])
+def test_a_replica_takes_over_when_it_is_told_to(
+    companion: str, role: str, cell: CellSpec, start_guest: StartGuest
+) -> None:
+    if cell.version < (3,):
+        pytest.skip("clusters came with 3.0")
+    elsewhere = "" if companion == cell.runner.target.name else companion
+    own, other = nodes.start(start_guest), nodes.start(start_guest, target=elsewhere)
+    primary, replica = (own, other) if role == "primary" else (other, own)
+    primary.ask("CLUSTER", "ADDSLOTS", *range(nodes.SLOTS))
+    primary.ask("CLUSTER", "MEET", "127.0.0.1", replica.port)
+    nodes.await_agreement([own, other])
+    for length in (0, 31, 300, 4096):
+        primary.ask("SET", f"noise:{length}", dataset.noise(length))
+    deadline = primary.guest.deadline_seconds + replica.guest.deadline_seconds
+    await_that(lambda: primary.identifier in replica.view(), deadline, "the replica to know its primary")
+    replica.ask("CLUSTER", "REPLICATE", primary.identifier)
+    await_that(lambda: nodes.link_state(replica) == "up", deadline, "the replica's link")
+    replica.ask("CLUSTER", "FAILOVER")
+    await_that(lambda: "slave" in primary.view()[primary.identifier][2], deadline, "the failover")
+    nodes.await_agreement([own, other])
+    for length in (0, 31, 300, 4096):
+        assert replica.ask("GET", f"noise:{length}") == dataset.noise(length)
+
+
+def test_a_nodes_file_is_read_by_the_other_machine(companion: str, cell: CellSpec, start_guest: StartGuest) -> None:
+    """nodes.conf is text, and its numbers are the servers' own."""
+    if cell.version < (3,):
+        pytest.skip("clusters came with 3.0")
+    elsewhere = "" if companion == cell.runner.target.name else companion
+    writer = nodes.start(start_guest, target=elsewhere)
+    writer.ask("CLUSTER", "SET-CONFIG-EPOCH", EPOCH)
+    writer.ask("CLUSTER", "ADDSLOTS", *range(0, nodes.SLOTS, 2))
+    written = writer.guest.read("nodes.conf")
+    reader = nodes.start(start_guest, files={"nodes.conf": written})
+    assert reader.identifier == writer.identifier
+    mine = reader.view()[reader.identifier]
+    assert mine[6] == str(EPOCH)
+    assert len(mine[8:]) == nodes.SLOTS // 2
