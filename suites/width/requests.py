@@ -1,0 +1,200 @@
+"""Requests whose answer may depend neither on the width of `long`, `size_t` and `time_t`, nor on the sign of `char`.
+
+Groups of (since which release, requests). None changes anything that another one asks, if it is refused because
+its number does not fit a `long` of 32 bits. The expected replies are the native build's; where the documentation fixes
+a reply, test_width.py says it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Requests = list[tuple[Any, ...]]
+
+WORDS = [(1 << bits) + offset for bits in (7, 8, 15, 16, 31, 32, 33, 53, 62, 63) for offset in (-1, 0, 1)]
+"""Around every limit of a signed or unsigned word of 8 to 64 bits, and of what a double counts exactly."""
+SIGNED = sorted({n for word in WORDS for n in (word, -word)} | {0})
+SMALL = list(range(-130, -120)) + list(range(-5, 5)) + list(range(120, 260))
+"""Where a byte's sign matters."""
+LONG_TEXT = "0123456789" * 10
+
+
+def groups() -> dict[str, list[tuple[tuple[int, ...], Requests]]]:
+    """Name -> what is asked, by release."""
+    return {
+        "offsets of bits": _bit_offsets(),
+        "offsets of bytes": _byte_offsets(),
+        "indices of lists": _list_indices(),
+        "ranks and limits": _ranks(),
+        "counters": _counters(),
+        "small numbers in every encoding": _small_numbers(),
+        "counts of scans": _counts(),
+        "settings": _settings(),
+        "times": _times(),
+        "numbers of scripts": _scripts(),
+        "identifiers of streams": _streams(),
+    }
+
+
+def _bit_offsets() -> list[tuple[tuple[int, ...], Requests]]:
+    reading: Requests = [("SET", "k", LONG_TEXT)]
+    for n in SIGNED:
+        reading += [("GETBIT", "k", n), ("BITCOUNT", "k", n, -1), ("BITCOUNT", "k", 0, n)]
+        reading += [("BITPOS", "k", 1, n), ("BITPOS", "k", 0, 0, n), ("GETBIT", "none", n)]
+    writing: Requests = [("SETBIT", "k", n, 1) for n in SIGNED if not 0 <= n < 1 << 32]
+    fields: Requests = [("BITFIELD", "k", "GET", "u8", n) for n in SIGNED]
+    fields += [("BITFIELD", "k", "GET", "i5", f"#{n}") for n in SIGNED]
+    by_bit: Requests = [("BITCOUNT", "k", a, n, "BIT") for n in SIGNED for a in (0, n)]
+    by_bit += [("BITPOS", "k", 1, n, -1, "BIT") for n in SIGNED]
+    return [((2, 8, 7), reading + writing), ((3, 2), fields), ((7,), [("SET", "k", LONG_TEXT), *by_bit])]
+
+
+def _byte_offsets() -> list[tuple[tuple[int, ...], Requests]]:
+    asked: Requests = [("SET", "k", LONG_TEXT)]
+    for n in SIGNED:
+        asked += [("GETRANGE", "k", n, -1), ("GETRANGE", "k", 0, n), ("GETRANGE", "k", n, n)]
+    # What would be longer than a string may be is refused, not wrapped to something short.
+    asked += [("SETRANGE", "k", n, "x") for n in SIGNED if not 0 <= n < 1 << 29] + [("GET", "k")]
+    return [((2, 8), asked)]
+
+
+def _list_indices() -> list[tuple[tuple[int, ...], Requests]]:
+    asked: Requests = [("RPUSH", "l", *"abcdef")]
+    for n in SIGNED:
+        asked += [("LINDEX", "l", n), ("LRANGE", "l", n, -1), ("LRANGE", "l", 0, n), ("LREM", "l", n, "none")]
+        if not -6 <= n < 6:
+            asked += [("LSET", "l", n, "x")]
+    asked += [("LTRIM", "l", 0, n) for n in SIGNED if n >= 5] + [("LRANGE", "l", 0, -1)]
+    popping = [
+        ("RPUSH", "l", *"abcdef"),
+        ("LPOS", "l", "b", "RANK", (1 << 31) + 1),
+        ("LPOS", "l", "b", "MAXLEN", 1 << 32),
+    ]
+    return [((2, 8), asked), ((6, 2), popping)]
+
+
+def _ranks() -> list[tuple[tuple[int, ...], Requests]]:
+    asked: Requests = [("ZADD", "z", *[part for n in range(6) for part in (n, f"m{n}")])]
+    for n in SIGNED:
+        asked += [("ZRANGE", "z", n, -1), ("ZREVRANGE", "z", 0, n), ("ZRANGEBYSCORE", "z", n, "+inf")]
+        asked += [("ZRANGEBYSCORE", "z", "-inf", "+inf", "LIMIT", n, 2), ("ZCOUNT", "z", "-inf", n)]
+        asked += [("ZRANGEBYSCORE", "z", "-inf", "+inf", "LIMIT", 1, n), ("ZREMRANGEBYRANK", "z", n, -100)]
+    asked += [("RPUSH", "sorted", 3, 1, 2)]
+    asked += [("SORT", "sorted", "LIMIT", n, 2) for n in SIGNED] + [("SORT", "sorted", "LIMIT", 0, n) for n in SIGNED]
+    return [((2, 8), asked)]
+
+
+def _counters() -> list[tuple[tuple[int, ...], Requests]]:
+    asked: Requests = []
+    for n in SIGNED:
+        asked += [("SET", "n", n), ("INCR", "n"), ("SET", "n", n), ("DECR", "n"), ("DEL", "n"), ("INCRBY", "n", n)]
+        asked += [
+            ("DECRBY", "n", n),
+            ("GET", "n"),
+            ("HSET", "h", "f", n),
+            ("HINCRBY", "h", "f", -1),
+            ("HGET", "h", "f"),
+        ]
+        asked += [("ZADD", "z", n, "m"), ("ZSCORE", "z", "m"), ("ZINCRBY", "z", 1, "m")]
+        # It calculates in `long double`, of 64 bits on 32-bit ARM, 80 or 128 elsewhere: whole numbers to 2^52 fit all.
+        asked += [("SET", "f", n), ("INCRBYFLOAT", "f", 1)] if abs(n) <= 1 << 52 else []
+    return [((2, 8), asked)]
+
+
+def _small_numbers() -> list[tuple[tuple[int, ...], Requests]]:
+    asked: Requests = []
+    numbers = SMALL + SIGNED
+    for name, add, show in (
+        ("l", ("RPUSH", "l", *numbers), ("LRANGE", "l", 0, -1)),
+        ("z", ("ZADD", "z", *[part for n in numbers for part in (n, n)]), ("ZRANGE", "z", 0, -1, "WITHSCORES")),
+        ("h", ("HMSET", "h", *[part for n in numbers for part in (n, n)]), ("HGET", "h", -128)),
+    ):
+        asked += [("DEL", name), add, show, ("DUMP", name)]
+    for some in ([-1, 1], [-128, 127], [-129, 128], [-32768, 32767], [-32769, 5], [1 << 31, -1], [-(1 << 63), -1]):
+        asked += [("DEL", "s"), ("SADD", "s", *some), ("SORT", "s"), ("DUMP", "s"), ("OBJECT", "ENCODING", "s")]
+        asked += [("SISMEMBER", "s", n) for n in SMALL]
+    for byte in range(256):
+        raw = bytes([byte])
+        asked += [("SET", raw, raw * 3), ("GETRANGE", raw, 1, 1), ("GETBIT", raw, 8), ("BITCOUNT", raw)]
+        asked += [("RPUSH", b"list" + raw, raw), ("DUMP", b"list" + raw), ("ZADD", "lex", 0, raw)]
+    asked += [("KEYS", b"[%c-%c]" % (byte, byte)) for byte in range(128, 256)]
+    asked += [("ZRANGE", "lex", 0, -1), ("SORT", "lex", "ALPHA", "LIMIT", 0, 10)]
+    return [((2, 8), asked)]
+
+
+def _counts() -> list[tuple[tuple[int, ...], Requests]]:
+    # One key: which comes first of several is each server's own affair.
+    asked: Requests = [("SADD", "s", 1, 2, 3)]
+    asked += [("SCAN", 0, "COUNT", n) for n in SIGNED if n <= 0 or n >= 1 << 62]
+    asked += [("SRANDMEMBER", "s", n) for n in SIGNED if n == 0 or n >= 1 << 62]
+    asked += [("SCAN", 1 << 63), ("SCAN", (1 << 64) - 1), ("SCAN", 1 << 64), ("SSCAN", "s", 1 << 32)]
+    return [((2, 8, 19), asked)]
+
+
+def _settings() -> list[tuple[tuple[int, ...], Requests]]:
+    asked: Requests = []
+    for name in ("maxmemory", "slowlog-log-slower-than"):
+        for value in ((1 << 31) - 1, 1 << 31, (1 << 32) + 5, 1 << 40):
+            asked += [("CONFIG", "SET", name, value), ("CONFIG", "GET", name)]
+    asked += [("CONFIG", "SET", "maxmemory", 0)]
+    asked += [("CONFIG", "SET", "slowlog-log-slower-than", -1)]
+    return [((2, 8), asked)]
+
+
+def _times() -> list[tuple[tuple[int, ...], Requests]]:
+    refused = [n for n in SIGNED if n >= 1 << 54 or -n >= 1 << 62]
+    asked: Requests = [("SET", "k", "v")]
+    for n in refused:
+        asked += [("EXPIRE", "k", n), ("EXISTS", "k"), ("PERSIST", "k"), ("SET", "k", "v")]
+    asked += [("SETEX", "k", n, "v") for n in SIGNED if n <= 0 or n >= 1 << 54]
+    absolute: Requests = []
+    for n in [n for n in SIGNED if n > 1 << 33 and n < 1 << 54]:
+        absolute += [("SET", "k", "v", "EXAT", n), ("EXPIRETIME", "k"), ("PEXPIRETIME", "k")]
+        absolute += [("SET", "k", "v", "PXAT", n << 9), ("PEXPIRETIME", "k"), ("EXPIRETIME", "k")]
+    return [((2, 8), asked), ((7,), absolute)]
+
+
+def _scripts() -> list[tuple[tuple[int, ...], Requests]]:
+    numbers = [1 << 31, (1 << 31) - 1, -(1 << 31) - 1, 1 << 32, 1 << 52, (1 << 53) - 1, -(1 << 53)]
+    programs = [
+        "return tonumber(ARGV[1])",
+        "return tostring(tonumber(ARGV[1]))",
+        "return cjson.encode({tonumber(ARGV[1])})",
+        "return cmsgpack.pack(tonumber(ARGV[1]))",
+        "return cmsgpack.unpack(cmsgpack.pack(tonumber(ARGV[1])))",
+        "return redis.call('INCRBY', 'n', ARGV[1])",
+        "return string.format('%d %.17g', tonumber(ARGV[1]), tonumber(ARGV[1]))",
+    ]
+    # `l` and `L` are the machine's own long by their documentation, and `%d` is converted by it: 32 bits must do there.
+    asked: Requests = [("EVAL", program, 0, n) for n in numbers for program in programs[:-1]]
+    asked += [("EVAL", programs[-1], 0, n) for n in (0, -1, (1 << 31) - 1, -(1 << 31))]
+    bits = ("band", "bor", "bxor", "lshift", "rshift", "arshift", "rol", "ror")
+    asked += [
+        ("EVAL", f"return {{bit.{name}(ARGV[1], ARGV[2]), bit.tohex(ARGV[1])}}", 0, n, 5)
+        for name in bits
+        for n in (0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, -1, 0x100000001)
+    ]
+    return [((2, 8, 19), asked)]
+
+
+def _streams() -> list[tuple[tuple[int, ...], Requests]]:
+    unsigned = [n for n in WORDS if n < 1 << 64] + [(1 << 64) - 1]
+    asked: Requests = []
+    for number, n in enumerate(sorted(unsigned)):
+        asked += [("XADD", "s", f"{n}-{n}", "f", number), ("XADD", "s", f"{n}-{n}", "f", "again")]
+    asked += [
+        ("XRANGE", "s", "-", "+"),
+        ("XLEN", "s"),
+        ("XADD", "s", "*", "f", "after the last"),
+        ("XINFO", "STREAM", "s"),
+    ]
+    for n in unsigned:
+        asked += [("XRANGE", "s", n, n), ("XREVRANGE", "s", f"{n}-0", "-", "COUNT", 1)]
+        asked += [("XREAD", "COUNT", 1, "STREAMS", "s", f"{n}-0")]
+    asked += [
+        ("XADD", "s", f"{1 << 64}-0", "f", 1),
+        ("XTRIM", "s", "MAXLEN", (1 << 31) - 1),
+        ("XDEL", "s", f"{1 << 32}-{1 << 32}"),
+    ]
+    asked += [("XLEN", "s"), ("DUMP", "s")]
+    return [((5,), asked)]

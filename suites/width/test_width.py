@@ -1,0 +1,115 @@
+"""What a 64-bit machine answers, every machine answers; what the documentation fixes is fixed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import hiredis
+import pytest
+
+from suites.width import requests
+
+if TYPE_CHECKING:
+    from harness.cell import CellSpec
+    from suites.both import Both
+
+BATCH = 300
+SHOWN = 6
+
+
+@pytest.mark.parametrize("group", requests.groups())
+def test_answers_do_not_depend_on_the_width_of_the_machine(both: Both, group: str, cell: CellSpec) -> None:
+    asked = [one for since, some in requests.groups()[group] if cell.version >= since for one in some]
+    if not asked:
+        pytest.skip("the commands are of later releases")
+    wrong = []
+    for at in range(0, len(asked), BATCH):
+        some = asked[at : at + BATCH]
+        for request, ours, theirs in zip(some, both.guest.pipeline(some), both.oracle.pipeline(some), strict=True):
+            refused = (
+                cell.runner.target.width_bits == 32 and may_refuse(request) and isinstance(ours, hiredis.ReplyError)
+            )
+            if str(ours) != str(theirs) and not refused:
+                wrong.append(f"{request!s:.100}: {ours!s:.100}, on 64 bits {theirs!s:.100}")
+    assert not wrong, f"{len(wrong)} answers differ: " + "; ".join(wrong[:SHOWN])
+
+
+def may_refuse(request: tuple[object, ...]) -> bool:
+    """Whether a number in it does not fit a `long` of 32 bits, in which servers keep indices and counts.
+
+    They may refuse it: then nothing is lost. They may not do something else.
+    """
+    numbers = [word for word in request if isinstance(word, int)]
+    return any(not -(1 << 31) <= number < 1 << 31 for number in numbers)
+
+
+def test_a_set_bit_is_where_it_was_set_beyond_31_bits_of_offset(both: Both) -> None:
+    both.expect([("SETBIT", "k", (1 << 27) + 5, 1), ("STRLEN", "k")], [0, (1 << 24) + 1], "a bit of the 17th MiB")
+    last = (1 << 27) + 5
+    both.expect([("GETBIT", "k", last), ("BITCOUNT", "k"), ("BITPOS", "k", 1)], [1, 1, last], "the same bit")
+    both.expect([("GETBIT", "k", (1 << 32) - 1), ("DEL", "k")], [0, 1], "past the end")
+
+
+def test_the_clock_is_the_hosts_in_seconds_and_microseconds(both: Both) -> None:
+    for client in (both.guest, both.oracle):
+        before = time.time()
+        seconds, microseconds = (int(word) for word in client.command("TIME"))  # type: ignore[union-attr, arg-type]
+        assert before - 2 <= seconds + microseconds / 1e6 <= time.time() + 2
+        assert 0 <= microseconds < 1_000_000
+        assert abs(client.command("LASTSAVE") - before) < 3600  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("milliseconds", [(1 << 31) + 5, (1 << 32) + 5, (1 << 41) + 5, (1 << 44) + 5])
+def test_time_that_is_left_is_told_whole(both: Both, milliseconds: int) -> None:
+    for client in (both.guest, both.oracle):
+        client.command("SET", "k", "v")
+        asked = time.monotonic()
+        client.command("PEXPIRE", "k", milliseconds)
+        left = client.command("PTTL", "k")
+        passed = (time.monotonic() - asked) * 1000 + 1
+        assert milliseconds - passed <= left <= milliseconds  # type: ignore[operator]
+        assert abs(client.command("TTL", "k") - milliseconds / 1000) <= passed / 1000 + 1  # type: ignore[operator]
+
+
+def test_an_idle_time_and_a_frequency_that_were_restored_are_told_again(both: Both, cell: CellSpec) -> None:
+    if cell.version < (5,):
+        pytest.skip("RESTORE takes idle times since 5.0")
+    # Less than the 194 days after which the clock of 24 bits begins anew (redis.conf, maxmemory-samples).
+    idle = 10_000_000
+    for client in (both.guest, both.oracle):
+        client.command("SET", "k", "v")
+        payload = client.command("DUMP", "k")
+        client.command("RESTORE", "k", 0, payload, "REPLACE", "IDLETIME", idle)  # type: ignore[arg-type]
+        assert idle <= client.command("OBJECT", "IDLETIME", "k") <= idle + 60  # type: ignore[operator]
+
+
+def test_an_absolute_time_of_restore_is_kept_to_the_millisecond(both: Both, cell: CellSpec) -> None:
+    if cell.version < (7,):
+        pytest.skip("PEXPIRETIME came with 7.0")
+    expires = (1 << 43) + 0x1_0203_0405
+    for client in (both.guest, both.oracle):
+        client.command("SET", "k", "v")
+        payload = client.command("DUMP", "k")
+        client.command("RESTORE", "k", expires, payload, "REPLACE", "ABSTTL")  # type: ignore[arg-type]
+        assert client.command("PEXPIRETIME", "k") == expires
+
+
+def test_a_stream_keeps_what_a_limit_beyond_32_bits_lets_it_keep(both: Both, cell: CellSpec) -> None:
+    """XTRIM and XADD with MAXLEN: a limit of 2^32 is not one of nought."""
+    if cell.version < (5,):
+        pytest.skip("streams came with 5.0")
+    for limit in ((1 << 32) - 1, 1 << 32, (1 << 32) + 5, 1 << 40, (1 << 63) - 1):
+        what = f"a limit of {limit}"
+        both.expect([("DEL", "s"), ("XADD", "s", "1-1", "f", 1), ("XTRIM", "s", "MAXLEN", limit)], [b"1-1", 0], what)
+        both.expect([("XADD", "s", "MAXLEN", limit, "2-1", "f", 1), ("XLEN", "s")], [b"2-1", 2], what)
+
+
+def test_scripts_pack_and_unpack_integers_of_8_bytes(both: Both) -> None:
+    """Lua's struct library: `i8` is a signed integer of 8 bytes, whatever the machine."""
+    for number in ((1 << 31) - 1, 1 << 31, -(1 << 31) - 1, 1 << 32, 1 << 52):
+        packed = number.to_bytes(8, "big", signed=True)
+        script = "return struct.pack('>i8', tonumber(ARGV[1]))"
+        both.expect([("EVAL", script, 0, number)], [packed], f"struct.pack of {number}")
+        script = "return (struct.unpack('>i8', ARGV[1]))"
+        both.expect([("EVAL", script, 0, packed)], [number], f"struct.unpack of {number}")
