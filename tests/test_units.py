@@ -226,6 +226,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, e
     spec = CellSpec(
         suite="units",
         folder=folder,
+        shared=folder,
         sockets=folder,
         runner=Runner(target=native, policy=policy, program=None, options=[], records_faults=False),
         version=(7, 0, 15),

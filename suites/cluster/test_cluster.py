@@ -141,12 +141,12 @@ def test_a_replica_takes_over_when_it_is_told_to(
     nodes.await_agreement([own, other])
     for length in (0, 31, 300, 4096):
         primary.ask("SET", f"noise:{length}", dataset.noise(length))
-    deadline = primary.guest.deadline_seconds + replica.guest.deadline_seconds
-    await_that(lambda: primary.identifier in replica.view(), deadline, "the replica to know its primary")
+    guests = [primary.guest, replica.guest]
+    await_that(lambda: primary.identifier in replica.view(), guests, "the replica to know its primary")
     replica.ask("CLUSTER", "REPLICATE", primary.identifier)
-    await_that(lambda: nodes.link_state(replica) == "up", deadline, "the replica's link")
+    await_that(lambda: nodes.link_state(replica) == "up", guests, "the replica's link")
     replica.ask("CLUSTER", "FAILOVER")
-    await_that(lambda: "slave" in primary.view()[primary.identifier][2], deadline, "the failover")
+    await_that(lambda: "slave" in primary.view()[primary.identifier][2], guests, "the failover")
     nodes.await_agreement([own, other])
     for length in (0, 31, 300, 4096):
         assert replica.ask("GET", f"noise:{length}") == dataset.noise(length)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from harness.resp import ServerGoneError
 from suites.keyspace import server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from harness.guest import Guest
 
 POLL_SECONDS = 0.05
-PATIENCE = 8
-"""How many replies' deadlines a synchronisation may take: it forks, writes a file, sends and loads it."""
+PATIENCE_SECONDS = 20.0
+"""How long machines may take to agree, before a target's slowdown: clocks tick and links come back once a second or two."""
 
 
 def join(replica: Guest, primary: Guest) -> None:
@@ -41,13 +42,16 @@ def await_in_step(replica: Guest, primary: Guest) -> None:
         offset = theirs.get("slave_repl_offset", theirs.get("replica_repl_offset", ""))
         return theirs["master_link_status"] == "up" and offset == info(primary, "replication")["master_repl_offset"]
 
-    await_that(in_step, primary.deadline_seconds + replica.deadline_seconds, "the replica to be in step")
+    await_that(in_step, [primary, replica], "the replica to be in step")
 
 
-def await_that(condition: Callable[[], bool], deadline_seconds: float, what: str) -> None:
-    """Poll until it holds. Raises TimeoutError that says what was waited for."""
-    deadline = time.monotonic() + PATIENCE * deadline_seconds
+def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str) -> None:
+    """Poll until it holds. Raises TimeoutError that says what was waited for, ServerGoneError when a guest has ended."""
+    deadline = time.monotonic() + max(PATIENCE_SECONDS * max(1.0, one.runner.target.slowdown / 3) for one in guests)
     while not condition():
+        for guest in guests:
+            if not guest.alive():
+                raise ServerGoneError(f"{guest.name} ended while waiting for {what}: {guest.detail}")
         if time.monotonic() > deadline:
             raise TimeoutError(f"timed out waiting for {what}")
         time.sleep(POLL_SECONDS)

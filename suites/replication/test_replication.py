@@ -76,7 +76,7 @@ def test_commands_arrive_as_they_are_executed_and_after_a_break_in_the_link(
     link.await_in_step(replica, primary)
     link.await_that(
         lambda: int(link.info(primary, "stats")["sync_partial_ok"]) > partial,
-        primary.deadline_seconds,
+        [primary, replica],
         "a partial synchronisation",
     )
     assert_equal(primary, replica, cell, family)
@@ -97,7 +97,7 @@ def test_what_a_script_writes_and_what_expires_is_the_same_on_both(
         assert client.command("EVAL", script, 0) == 3
         client.command("SET", "soon", "gone")
         client.command("PEXPIRE", "soon", 1)
-        link.await_that(lambda: client.command("EXISTS", "soon") == 0, primary.deadline_seconds, "a key to expire")
+        link.await_that(lambda: client.command("EXISTS", "soon") == 0, [primary], "a key to expire")
     link.await_in_step(replica, primary)
     ours, theirs = server.snapshot(primary), server.snapshot(replica)
     assert differences(ours, theirs) == []

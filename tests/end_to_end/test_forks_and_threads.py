@@ -273,6 +273,7 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
         cell = CellSpec(
             suite="persistence",
             folder=folder,
+            shared=Path(sockets),
             sockets=Path(sockets),
             runner=machines.runner(target),
             build=planted_build(target),
