@@ -64,7 +64,8 @@ def start(
 def _free_pair() -> int:
     """A port that is free together with its bus port; taken by another program since, the node does not start."""
     while True:
-        port = random.SystemRandom().randrange(20000, 65536 - BUS_DISTANCE - 1)
+        # Both below 32768, where Linux begins to choose ports for clients (ip(7), ip_local_port_range).
+        port = random.SystemRandom().randrange(10000, 32768 - BUS_DISTANCE)
         try:
             for number in (port, port + BUS_DISTANCE):
                 with socket.socket() as probe:

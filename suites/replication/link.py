@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 20.0
-"""How long machines may take to agree, before a target's slowdown: clocks tick and links come back once a second or two."""
+"""How long machines may take to agree, before a target's slowdown: links are looked after once a second or two."""
 
 
 def join(replica: Guest, primary: Guest) -> None:
@@ -46,7 +46,7 @@ def await_in_step(replica: Guest, primary: Guest) -> None:
 
 
 def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str) -> None:
-    """Poll until it holds. Raises TimeoutError that says what was waited for, ServerGoneError when a guest has ended."""
+    """Poll until it holds. Raises TimeoutError, which says what was waited for; ServerGoneError when a guest ends."""
     deadline = time.monotonic() + max(PATIENCE_SECONDS * max(1.0, one.runner.target.slowdown / 3) for one in guests)
     while not condition():
         for guest in guests:
