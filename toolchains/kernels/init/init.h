@@ -44,6 +44,23 @@ bool trace(pid_t pid);
 /* A traced thread has stopped: record a fault, then let it go on. */
 void on_stop(pid_t tid, int status);
 
+/* setup.c: mounts, limits, network; what fails is complained of, and the rest is done. */
+void set_up(void);
+
+/* programs.c: verbs, and `reap` to take in the ends and stops of all processes. */
+void start(const struct request *request);
+void send_signal(const struct request *request);
+void list_processes(const struct request *request);
+void reap(void);
+
+/* files.c: verbs. */
+void read_file(const struct request *request);
+void write_file(const struct request *request);
+
+/* kernel_log.c: opened once /dev is there, and a verb. */
+void open_kernel_log(void);
+void send_kernel_log(const struct request *request);
+
 /* init.c */
 void complain(const char *what);
 
