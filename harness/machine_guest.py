@@ -10,7 +10,7 @@ import time
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import TYPE_CHECKING
 
-from harness.channel import ChannelError, RefusedError
+from harness.channel import RefusedError
 from harness.errors import InfrastructureError
 from harness.guest import POLL_SECONDS, Guest
 from harness.initramfs import Initramfs  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -97,7 +97,6 @@ class MachineGuest(Guest):
     ) -> None:
         super().__init__(build, runner, folder, sockets=host.sockets, version=version, options=options, files=files)
         self.host = host
-        self.counters: list[str] = []
         self._machine: Machine | None = None
         self._pid = 0
 
@@ -122,16 +121,7 @@ class MachineGuest(Guest):
         Raises InfrastructureError when the machine does not answer: then nothing is known of the server.
         """
         assert self._machine is not None
-        try:
-            end = self._machine.end(self._pid)
-        except ChannelError as error:
-            raise InfrastructureError(
-                "the machine does not answer any more",
-                where=str(self._machine.folder),
-                because=str(error),
-                log=str(self._machine.console),
-                remedy="read its console log",
-            ) from error
+        end = self._machine.end(self._pid)
         if end is None:
             return None
         self._fetch_log()
@@ -141,7 +131,7 @@ class MachineGuest(Guest):
         """End the server; the machine goes on."""
         assert self._machine is not None
         deadline = time.monotonic() + KILL_SECONDS + grace_seconds
-        with contextlib.suppress(ChannelError, RefusedError, InfrastructureError):
+        with contextlib.suppress(RefusedError, InfrastructureError):
             self._machine.kill(self._pid)
             while self.poll() is None and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
@@ -168,10 +158,12 @@ class MachineGuest(Guest):
         return arguments + self.options
 
     def faults(self) -> int:
-        """How many faults have been recorded so far; what the machine has sent by now is among them."""
+        """How many faults have been recorded so far; what the machine has sent by now is among them.
+
+        Raises InfrastructureError when the machine does not answer.
+        """
         if self._machine is not None:
-            with contextlib.suppress(ChannelError):
-                self._machine.request("ping")
+            self._machine.request("ping")
         return super().faults()
 
     def log_tail(self, lines: int = 5) -> str:
@@ -190,5 +182,5 @@ class MachineGuest(Guest):
 
     def _fetch_log(self) -> None:
         if self._machine is not None and self._pid:
-            with contextlib.suppress(ChannelError, RefusedError, InfrastructureError):
+            with contextlib.suppress(RefusedError, InfrastructureError):
                 self.log.write_bytes(self._machine.read(self._inside))
