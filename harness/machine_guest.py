@@ -184,3 +184,21 @@ class MachineGuest(Guest):
         if self._machine is not None and self._pid:
             with contextlib.suppress(RefusedError, InfrastructureError):
                 self.log.write_bytes(self._machine.read(self._inside))
+
+
+def guest_of(
+    build: Build,
+    runner: Runner,
+    folder: Path,
+    *,
+    host: Host | None,
+    sockets: Path,
+    version: tuple[int, ...],
+    options: Sequence[str] = (),
+    files: Mapping[str, bytes] | None = None,
+) -> Guest:
+    """A guest where its target has it: on the machine of `host`, or under an emulator, or none, on this one."""
+    if runner.target.emulator.kind == "system":
+        assert host is not None
+        return MachineGuest(build, runner, folder, host=host, version=version, options=options, files=files)
+    return Guest(build, runner, folder, sockets=sockets, version=version, options=options, files=files)

@@ -14,8 +14,8 @@ import pytest
 from harness import detector_canary, events, unit_run, units
 from harness.canary import cases, emulated, on_machine
 from harness.cell import CellSpec, read_cell
-from harness.guest import Guest, StartError
-from harness.machine_guest import CANARY, UNITS, Host, MachineGuest
+from harness.guest import StartError
+from harness.machine_guest import CANARY, UNITS, Host, guest_of
 from harness.tclsuite import TclFile
 from harness.transcript import save, unanswered
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from harness.canary import Perform
     from harness.emulator import Runner
+    from harness.guest import Guest
     from harness.model import Build
     from harness.unit_run import UnitRun
 
@@ -133,11 +134,16 @@ class CellRun:
         options: Sequence[str] = (),
         files: Mapping[str, bytes] | None = None,
     ) -> Guest:
-        version = self.cell.version
-        if self._host is not None and runner.target.emulator.kind == "system":
-            return MachineGuest(build, runner, folder, host=self._host, version=version, options=options, files=files)
-        sockets = self.cell.sockets
-        return Guest(build, runner, folder, sockets=sockets, version=version, options=options, files=files)
+        return guest_of(
+            build,
+            runner,
+            folder,
+            host=self._host,
+            sockets=self.cell.sockets,
+            version=self.cell.version,
+            options=options,
+            files=files,
+        )
 
     def begin(self, name: str) -> None:
         """A test starts."""
