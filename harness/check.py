@@ -26,10 +26,10 @@ from harness.fetch import Fetcher
 from harness.judge import CellVerdict, Judgement, judge
 from harness.kernel import Kernels
 from harness.load import ROOT, select
-from harness.machine import snapshot
 from harness.machine_guest import CANARY, SERVER, UNITS, PreparedMachine
 from harness.model import Finding, Noun, Verdict
 from harness.plan import Plan, make_plan
+from harness.snapshot import snapshot
 from harness.units import Units, build_units
 
 if TYPE_CHECKING:

@@ -8,8 +8,6 @@ record of every fault of a traced program, as the user tier's emulator writes th
 from __future__ import annotations
 
 import contextlib
-import re
-import shlex
 import shutil
 import signal
 import tempfile
@@ -22,9 +20,9 @@ import msgspec
 from harness import codec, events, process, toolchain
 from harness.channel import LARGEST_PAYLOAD, Channel, ChannelError, fields
 from harness.errors import InfrastructureError
+from harness.machine_command import control_port, emulator_command, forwarded_ports
 from harness.model import Noun
-from harness.qmp import Qmp, QmpError
-from harness.store import key_of
+from harness.qmp import Qmp, QmpError, load_state, save_state
 
 if TYPE_CHECKING:
     import subprocess
@@ -33,17 +31,13 @@ if TYPE_CHECKING:
     from harness.channel import Frame
     from harness.initramfs import Initramfs
     from harness.kernel import Kernel
-    from harness.store import Store
 
 BOOT_SECONDS = 60.0
 """Until init is ready: some 30 times what it takes on an idle machine."""
 SOCKET_SECONDS = 30.0
 REQUEST_SECONDS = 30.0
-SAVE_SECONDS = 120.0
 POLL_SECONDS = 0.01
 LOOK_AGAIN_SECONDS = 0.5
-GUEST_ADDRESS = "10.0.2.15"
-"""The guest's, in QEMU's user-mode network; init.c has it too."""
 ALIGNMENT_FILE = "/proc/cpu/alignment"
 OUTPUT_FOLDER = "/run"
 _PIECE = LARGEST_PAYLOAD // 2
@@ -86,8 +80,8 @@ class Machine:
         self.kernel = kernel
         self.initramfs = initramfs
         self.folder = folder
-        control = self._control_port
-        self.ports = tuple(ports) if control is None else (*ports, control)
+        self._control_port = control_port(kernel.spec.machine)
+        self.ports = tuple(ports) if self._control_port is None else (*ports, self._control_port)
         self.snapshot = snapshot
         self.console = folder / "console"
         self.emulator_log = folder / "emulator"
@@ -110,7 +104,7 @@ class Machine:
         started = time.monotonic()
         try:
             self._start()
-            self._go_on() if self.snapshot else self._boot()
+            self._go_on(self.snapshot) if self.snapshot else self._boot()
             self.request("clock", fields(int(time.time())))
         except (ChannelError, QmpError) as error:
             problem = self._problem(str(error))
@@ -239,41 +233,11 @@ class Machine:
         """Write the machine's state to a file, and leave the machine stopped."""
         assert self._qmp is not None
         try:
-            self._qmp.execute("stop")
-            # The default leaves half of the disk's speed unused.
-            self._qmp.execute("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
-            self._qmp.execute("migrate", uri=f"exec:cat > {shlex.quote(str(path))}")
-            self._await_migration()
+            save_state(self._qmp, path)
         except QmpError as error:
             raise self._problem(f"its state cannot be saved: {error}") from error
 
     # How it is started.
-
-    def command(self) -> list[str]:
-        """The emulator's command line."""
-        machine = self.kernel.spec.machine
-        # In the emulator's options a comma ends a value, unless it is doubled.
-        sockets = str(self._socket_folder).replace(",", ",,")
-        forwards = "".join(f",hostfwd=tcp:127.0.0.1:0-{GUEST_ADDRESS}:{port}" for port in self.ports)
-        # A panic resets the machine, and a reset ends the emulator: else it would sit there until the deadline.
-        append = [f"console={machine.console}", "panic=-1", f"control={machine.control}", *machine.append]
-        tree = ["-dtb", str(self.kernel.device_tree)] if self.kernel.device_tree else []
-        return [
-            *[machine.emulator, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S"],
-            *["-M", machine.machine, "-cpu", machine.cpu, "-m", str(machine.memory_mib)],
-            *["-kernel", str(self.kernel.image), *tree, "-initrd", str(self.initramfs.archive)],
-            *["-append", " ".join(append)],
-            *["-chardev", "file,id=console,path=console"],
-            *(
-                []
-                if self._control_port
-                else ["-chardev", f"socket,id=control,path={sockets}/control,server=on,wait=off"]
-            ),
-            *["-qmp", f"unix:{sockets}/qmp,server=on,wait=off"],
-            *["-netdev", f"user,id=network,restrict=on{forwards}"],
-            *machine.options,
-            *(["-incoming", "defer"] if self.snapshot else []),
-        ]
 
     def _start(self) -> None:
         machine = self.kernel.spec.machine
@@ -282,7 +246,13 @@ class Machine:
                 f"no {machine.emulator} on this machine", remedy=toolchain.install_command(machine.packages)
             )
         with self.emulator_log.open("wb") as log:
-            self._process = process.start(self.command(), output=log, folder=self.folder)
+            self._process = process.start(
+                emulator_command(
+                    self.kernel, self.initramfs, self._socket_folder, self.ports, resumed=self.snapshot is not None
+                ),
+                output=log,
+                folder=self.folder,
+            )
         deadline = time.monotonic() + SOCKET_SECONDS
         while not (self._socket_folder / "qmp").exists():
             if not self.alive() or time.monotonic() > deadline:
@@ -292,12 +262,6 @@ class Machine:
         if self._control_port is None:
             # Nothing of the guest has run yet, so that no event of it can be missed.
             self._connect(self._socket_folder / "control")
-
-    @property
-    def _control_port(self) -> int | None:
-        """The guest's TCP port that is the control channel, if it is one."""
-        kind, _, port = self.kernel.spec.machine.control.partition("tcp:")
-        return int(port) if not kind and port else None
 
     def _connect(self, place: Path | tuple[str, int]) -> None:
         if self._channel is not None:
@@ -326,19 +290,10 @@ class Machine:
     def _panicked(self) -> str:
         return next((line for line in _lines(self.console) if "Kernel panic" in line), "")
 
-    def _go_on(self) -> None:
+    def _go_on(self, saved: Path) -> None:
         assert self._qmp is not None
-        self._qmp.execute("migrate-incoming", uri=f"exec:cat {shlex.quote(str(self.snapshot))}")
-        self._await_migration()
+        load_state(self._qmp, saved)
         self._qmp.execute("cont")
-
-    def _await_migration(self) -> None:
-        assert self._qmp is not None
-        deadline = time.monotonic() + SAVE_SECONDS
-        while (status := self._qmp.execute("query-migrate").get("status")) != "completed":
-            if status in {"failed", "cancelled"} or time.monotonic() > deadline:
-                raise QmpError(f"migration: {status}")
-            time.sleep(POLL_SECONDS)
 
     def _on_event(self, frame: Frame) -> None:
         if frame.word == "ready":
@@ -365,12 +320,6 @@ class Machine:
         )
 
 
-def forwarded_ports(usernet: str) -> dict[int, int]:
-    """Guest port -> host port, from what the monitor's `info usernet` prints."""
-    pattern = rf"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+{re.escape(GUEST_ADDRESS)}\s+(\d+)"
-    return {int(guest): int(host) for host, guest in re.findall(pattern, usernet)}
-
-
 def with_host_paths(fault: events.Fault, places: Mapping[str, Path]) -> events.Fault:
     """A record with the files that were mapped as the host knows them, for symbols."""
     replace = msgspec.structs.replace
@@ -380,20 +329,3 @@ def with_host_paths(fault: events.Fault, places: Mapping[str, Path]) -> events.F
 
 def _lines(path: Path) -> list[str]:
     return path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
-
-
-def snapshot(store: Store, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:
-    """The saved state of a machine that has just booted; made if it is not in the cache. None where there can be none.
-
-    Raises InfrastructureError when it does not boot, or its state cannot be saved.
-    """
-    if not kernel.spec.machine.snapshots:
-        return None
-    emulator = toolchain.version(kernel.spec.machine.emulator)
-    key = key_of([kernel.key, initramfs.key, emulator, codec.encode(kernel.spec.machine).decode()])
-
-    def fill(into: Path) -> None:
-        with Machine(kernel, initramfs, into / "machine", sockets=sockets) as machine:
-            machine.save(into / "state")
-
-    return store.folder("snapshots", f"{kernel.spec.name}-{key}", fill) / "state"

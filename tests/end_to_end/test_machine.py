@@ -24,7 +24,8 @@ from harness.errors import InfrastructureError
 from harness.fetch import Fetcher
 from harness.kernel import Kernel, Kernels
 from harness.load import ROOT, Catalog
-from harness.machine import Ended, Machine, snapshot
+from harness.machine import Ended, Machine
+from harness.snapshot import snapshot
 from harness.source import open_tree
 from harness.store import Store
 from harness.toolchain import tool
