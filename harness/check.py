@@ -222,7 +222,7 @@ class Check:
             folder=ROOT,
             environment=process.environment_with(LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1"),
         )
-        problem = _cell_problem(result)
+        problem = cell_problem(result, folder)
         what = " (audit)" if folder.name == events.AUDIT else ""
         self.progress.say(f"{target}/{spec.suite}{what}: {_last_line(result.text)}")
         return CellRecord(
@@ -289,8 +289,10 @@ def pytest_command(suite: str, cell: Path) -> list[str | Path]:
     return [sys.executable, "-m", "pytest", ROOT / "suites" / suite, "--plumb-cell", cell, *options]
 
 
-def _cell_problem(result: process.Result) -> str:
+def cell_problem(result: process.Result, folder: Path) -> str:
     """Why a cell's process gives no trustworthy end; empty when pytest said passed (0) or failed (1)."""
+    if result.code == ExitCode.INFRASTRUCTURE and (folder / events.PROBLEM).is_file():
+        return (folder / events.PROBLEM).read_text("utf-8").strip().removeprefix("error: ")
     if result.expired:
         return f"it did not end within {result.seconds:.0f} s"
     if result.code in {0, 1}:

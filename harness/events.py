@@ -4,6 +4,7 @@ Evidence only: nothing here judges. Writers append whole lines, so a run that wa
 
     RUN/run.json                          what was run: RunRecord
     RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests
+    RUN/TARGET/SUITE/problem              why the cell gave up, if it did
     RUN/TARGET/SUITE/audit/               the same again, of the audit that followed
     RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's), transcript-N.jsonl
     RUN/TARGET/SUITE/peers/OTHER/guest-N/ the same, of servers that a test started on another target
@@ -163,6 +164,8 @@ class Count(Noun, frozen=True):
 
 
 PEERS = "peers"
+PROBLEM = "problem"
+"""RUN/TARGET/SUITE/problem: why a cell gave up, where its process did: what this machine lacks."""
 AUDIT = "audit"
 """RUN/TARGET/SUITE/audit/: the same evidence again, of the audit that follows guests' death by misaligned accesses."""
 

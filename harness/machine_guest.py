@@ -173,6 +173,12 @@ class MachineGuest(Guest):
 
     def __exit__(self, *_: object) -> None:
         """Stop the server, keep its log."""
+        if self.started():
+            try:
+                self.poll()
+            except InfrastructureError:
+                # The machine is gone, and nobody is there to be stopped.
+                self._pid = 0
         super().__exit__()
         self._fetch_log()
 

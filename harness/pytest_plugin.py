@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import pytest
 
 from harness import detector_canary, events, unit_run, units
 from harness.canary import cases, emulated, on_machine
 from harness.cell import CellSpec, read_cell
+from harness.errors import ExitCode, InfrastructureError
 from harness.guest import StartError
 from harness.machine_guest import CANARY, UNITS, Host, guest_of
 from harness.tclsuite import TclFile
@@ -253,6 +254,11 @@ class CellRun:
             event = events.GuestEvent(name=guest.name, end=self._failure.end, detail=self._failure.detail)
         events.append(self.events, event)
 
+    def give_up(self, error: InfrastructureError) -> NoReturn:
+        """End the cell, and leave word why: nothing can be said of the server."""
+        (self.cell.folder / events.PROBLEM).write_text(f"{error}\n", "utf-8")
+        pytest.exit(str(error), returncode=ExitCode.INFRASTRUCTURE)
+
     def close(self) -> None:
         """End both servers."""
         self.test = ""
@@ -308,16 +314,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     run = item.config.stash.get(_CELL, None)
     if run is None:
         return (yield)
-    run.begin(item.nodeid.removeprefix("suites/"))
     item.stash[_REPORTS] = []
     started = time.monotonic()
-    result = yield
-    reports = item.stash[_REPORTS]
-    outcome: events.Outcome = (
-        "failed" if any(r.failed for r in reports) else "skipped" if any(r.skipped for r in reports) else "passed"
-    )
-    message = next((_message(report) for report in reports if not report.passed), "")
-    run.finish(outcome, message, time.monotonic() - started)
+    try:
+        run.begin(item.nodeid.removeprefix("suites/"))
+        result = yield
+        reports = item.stash[_REPORTS]
+        outcome: events.Outcome = (
+            "failed" if any(r.failed for r in reports) else "skipped" if any(r.skipped for r in reports) else "passed"
+        )
+        message = next((_message(report) for report in reports if not report.passed), "")
+        run.finish(outcome, message, time.monotonic() - started)
+    except InfrastructureError as error:
+        run.give_up(error)
     return result
 
 
@@ -328,13 +337,16 @@ _REPORTS = pytest.StashKey[list[pytest.TestReport]]()
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep the reports for the evidence."""
+    """Keep the reports for the evidence. What this machine lacks is no test's failure, and ends the cell."""
     report = yield
     run = item.config.stash.get(_CELL, None)
-    if run is not None and call.excinfo is not None and isinstance(call.excinfo.value, unit_run.WrongLineError):
-        run.wrong_line = call.excinfo.value.line
+    error = call.excinfo.value if call.excinfo is not None else None
+    if run is not None and isinstance(error, InfrastructureError):
+        run.give_up(error)
+    if run is not None and isinstance(error, unit_run.WrongLineError):
+        run.wrong_line = error.line
         # What is wrong says all; how the test came to say so is no news.
-        report.longrepr = str(call.excinfo.value)
+        report.longrepr = str(error)
     if _REPORTS in item.stash:
         item.stash[_REPORTS].append(report)
     return report
