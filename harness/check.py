@@ -23,7 +23,7 @@ from harness.emulator import Emulators, Flavour, Runner, native_runner, with_ali
 from harness.errors import ExitCode, UsageError
 from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
-from harness.judge import CellVerdict, Judgement, judge
+from harness.judge import CellVerdict, Judgement, judge, kernel_counters
 from harness.kernel import Kernels
 from harness.load import ROOT, select
 from harness.machine_guest import CANARY, SERVER, UNITS, PreparedMachine
@@ -377,6 +377,7 @@ def conclude(folder: Path, known_file: Path, progress: Progress) -> tuple[Judgem
         remarks=known.remarks(listed, [finding.id for finding in marked], run.server, run.targets, today),
         stages=run.stages,
         counters=counters,
+        kernel_counters=kernel_counters(folder),
     )
     exit_code = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}.get(verdict, ExitCode.PASS)
     return judgement, exit_code

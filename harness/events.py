@@ -64,6 +64,18 @@ Outcome = Literal["passed", "failed", "skipped"]
 End = Literal["stopped", "signal", "exit", "hang", "start-failed"]
 
 
+class Counters(Noun, frozen=True):
+    """What /proc/cpu/alignment counts (Linux arch/arm/mm/alignment.c), or would count, of the faults of programs."""
+
+    user: int
+    skipped: int
+    """Not repaired: no handler knows the instruction."""
+    half: int
+    word: int
+    dword: int
+    multi: int
+
+
 class TestEvent(Noun, frozen=True, tag="test"):
     """One test's outcome."""
 
@@ -89,6 +101,9 @@ class TestEvent(Noun, frozen=True, tag="test"):
     """What ran instead of a server: a unit of the program that harness.units makes."""
     wrong_line: str = ""
     """The line of the unit's output that is not what the model says."""
+    counters_before: Counters | None = None
+    counters_after: Counters | None = None
+    """What the machine's kernel had counted when the test began and when it ended; None where no kernel counts."""
 
 
 class GuestEvent(Noun, frozen=True, tag="guest"):
@@ -120,7 +135,10 @@ class MapRecord(Noun, frozen=True):
 
 
 class Fault(Noun, frozen=True):
-    """One line of the emulator's fault log: toolchains/qemu/overlay/linux-user/plumbline.c writes it."""
+    """One line of the emulator's fault log: toolchains/qemu/overlay/linux-user/plumbline.c writes it.
+
+    On a real kernel toolchains/kernels/init/trace.c does, from what the kernel tells whoever traces a program.
+    """
 
     event: Literal["fault", "access"]
     """A signal about to be delivered, or (policy audit) a misaligned access that was let through: its first time."""
@@ -143,6 +161,8 @@ class Fault(Noun, frozen=True):
     access_class: AccessClass | Literal[""] = ""
     access_bytes: int = 0
     """The unit whose alignment counts; 0 unless the signal came of a misaligned access."""
+    kernel_log: tuple[str, ...] = ()
+    """What a real kernel wrote of it in its log: nothing unless its alignment mode warns."""
 
 
 BUS_ADRALN = 1

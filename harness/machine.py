@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
-from harness import codec, events, process, toolchain
+from harness import codec, events, kernel_report, process, toolchain
 from harness.channel import LARGEST_PAYLOAD, Channel, ChannelError, fields
 from harness.errors import InfrastructureError
 from harness.machine_command import control_port, emulator_command, forwarded_ports
@@ -154,6 +154,10 @@ class Machine:
     def alignment(self) -> str:
         """The kernel's alignment counters and mode, as it prints them (ARM only)."""
         return self.read(ALIGNMENT_FILE).decode()
+
+    def counters(self) -> events.Counters:
+        """The same, read (ARM only)."""
+        return kernel_report.read_counters(self.alignment())
 
     def kernel_log(self) -> str:
         """What the kernel has logged since the last time."""

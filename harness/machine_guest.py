@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.emulator import Runner
+    from harness.events import Counters
     from harness.model import Build
     from harness.transcript import Address
 
@@ -73,6 +74,12 @@ class Host:
         if self.prepared.mode is not None:
             made.set_alignment(self.prepared.mode)
         return made
+
+    def counters(self) -> Counters | None:
+        """What its kernel has counted so far; None where none counts, and while there is no machine."""
+        if self._machine is None or self.prepared.mode is None:
+            return None
+        return self._machine.counters()
 
     def close(self) -> None:
         """Switch it off."""

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+import msgspec
 import pytest
 
 from harness import detector_canary, events, unit_run, units
@@ -50,6 +51,7 @@ class CellRun:
         self.log_before = 0
         self.unit = ""
         self.wrong_line = ""
+        self.counters_before: events.Counters | None = None
 
     def guest(self) -> Guest:
         """A live guest: the one there is, or a fresh one. Raises StartError, at once if it could not start before."""
@@ -63,6 +65,9 @@ class CellRun:
         self._started += 1
         guest = self._new(self.cell.build, self.cell.runner, self.cell.folder / f"guest-{self._started}")
         self._guest, self.faults_before, self.log_before = guest, 0, 0
+        if self._host is not None and self.counters_before is None:
+            self._host.machine()
+            self.counters_before = self._host.counters()
         try:
             guest.__enter__()
         except StartError as error:
@@ -151,6 +156,7 @@ class CellRun:
         self.test = name
         self.blocked = False
         self.unit = self.wrong_line = ""
+        self.counters_before = self._counters()
         if self._guest is not None:
             self.faults_before, self.log_before = self._guest.faults(), self._guest.log_bytes()
             if self._guest.recorder is not None:
@@ -171,7 +177,8 @@ class CellRun:
                 seconds=seconds,
                 wrong_line=self.wrong_line,
             )
-            events.append(self.events, record)
+            seen = {"counters_before": self.counters_before, "counters_after": self._counters()}
+            events.append(self.events, msgspec.structs.replace(record, **seen))
             return
         guest, faults, log_bytes = self._guest, 0, 0
         requests: list[str] = []
@@ -196,10 +203,15 @@ class CellRun:
                 log_to=log_bytes,
                 unanswered=tuple(requests),
                 transcript=transcript,
+                counters_before=self.counters_before,
+                counters_after=self._counters(),
             ),
         )
         if guest is not None:
             self.faults_before, self.log_before = faults, log_bytes
+
+    def _counters(self) -> events.Counters | None:
+        return self._host.counters() if self._host is not None else None
 
     def _finish_own(self, guest: Guest, outcome: events.Outcome) -> None:
         """End a server that was started for one test, and record how it was."""
