@@ -63,11 +63,11 @@ class CellRun:
         self.retire()
         assert self.cell.build is not None
         self._started += 1
-        guest = self._new(self.cell.build, self.cell.runner, self.cell.folder / f"guest-{self._started}")
-        self._guest, self.faults_before, self.log_before = guest, 0, 0
         if self._host is not None and self.counters_before is None:
             self._host.machine()
             self.counters_before = self._host.counters()
+        guest = self._new(self.cell.build, self.cell.runner, self.cell.folder / f"guest-{self._started}")
+        self._guest, self.faults_before, self.log_before = guest, 0, 0
         try:
             guest.__enter__()
         except StartError as error:

@@ -13,6 +13,7 @@ from harness.cell import CellSpec, write_cell
 from harness.check import cell_problem, pytest_command
 from harness.emulator import Runner
 from harness.errors import ExitCode
+from harness.guest import Guest
 from harness.initramfs import Initramfs
 from harness.kernel import Kernel
 from harness.load import Catalog
@@ -77,3 +78,10 @@ def test_a_machine_that_does_not_start_ends_the_cell_with_its_own_words(suite: s
 def test_a_process_that_ends_without_a_word_is_told_by_its_last_line(tmp_path: Path) -> None:
     result = process.run(["sh", "-c", "echo gone; exit 7"], deadline_seconds=10)
     assert cell_problem(result, tmp_path) == "its test process ended with status 7: gone"
+
+
+def test_a_guest_that_was_never_started_removes_nothing_of_others(tmp_path: Path) -> None:
+    cell = cell_on_a_machine_without_emulator(tmp_path, "bitops")
+    assert cell.build is not None
+    Guest(cell.build, cell.runner, tmp_path / "guest-1", sockets=tmp_path, version=cell.version).__exit__()
+    assert tmp_path.is_dir()

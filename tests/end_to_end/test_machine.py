@@ -116,9 +116,20 @@ def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
         assert "Linux version" not in machine.kernel_log()
         machine.set_alignment(5)
         assert "5 (signal+warn)" in machine.alignment()
+        before = machine.counters()
         ran = machine.run(["/srv/canary", "ldr", "1"], deadline_seconds=20, environment={"HOME": "/"})
         assert ran.end == Ended(how="signal", number=signal.SIGBUS)
-        assert "Alignment trap: canary" in machine.kernel_log()
+        assert machine.counters() == msgspec.structs.replace(before, user=before.user + 1)
+        (line,) = [line for line in machine.kernel_log().splitlines() if "Alignment trap: canary" in line]
+        (fault,) = events.read_faults(machine.fault_log)
+        assert line.partition("] ")[2] == fault.kernel_log[0]
+        assert f"PC=0x{fault.pc:08x}" in line
+        assert f"Address=0x{fault.address:08x}" in line
+        # Not repaired in mode 3, so that the kernel writes of the access and of the fault; in mode 4 it writes nothing.
+        for mode, lines in ((3, 2), (4, 0)):
+            machine.set_alignment(mode)
+            machine.run(["/srv/canary", "vldr-double", "1"], deadline_seconds=20)
+            assert len(events.read_faults(machine.fault_log)[-1].kernel_log) == lines
         assert machine.run(["/srv/none"], deadline_seconds=20).end == Ended(how="exit", number=127)
         assert abs(float(machine.read("/proc/uptime").split()[0])) < 120
 
