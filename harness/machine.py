@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from harness.initramfs import Initramfs
     from harness.kernel import Kernel
 
-BOOT_SECONDS = 60.0
-"""Until init is ready, not counting waits for a processor: ten times what the slowest machine takes."""
+BOOT_SECONDS = 30.0
+"""Until init is ready, not counting waits for a processor: five times what the slowest machine takes."""
+BOOT_ATTEMPTS = 2
+"""One boot of some twenty of QEMU's sun4u stands still in its firmware, or where Linux first calls it, for ever."""
 SOCKET_SECONDS = 30.0
 REQUEST_SECONDS = 30.0
 POLL_SECONDS = 0.01
@@ -41,6 +43,10 @@ LOOK_AGAIN_SECONDS = 0.5
 ALIGNMENT_FILE = "/proc/cpu/alignment"
 OUTPUT_FOLDER = "/run"
 _PIECE = LARGEST_PAYLOAD // 2
+
+
+class HungBootError(ChannelError):
+    """The machine runs, and init is not ready in time."""
 
 
 class Ended(Noun, frozen=True):
@@ -104,7 +110,7 @@ class Machine:
         started = time.monotonic()
         try:
             self._start()
-            self._go_on(self.snapshot) if self.snapshot else self._boot()
+            self._go_on(self.snapshot) if self.snapshot else self._boot_patiently()
             self.request("clock", fields(int(time.time())))
         except (ChannelError, QmpError) as error:
             problem = self._problem(str(error))
@@ -118,12 +124,7 @@ class Machine:
 
     def __exit__(self, *_: object) -> None:
         """Kill the emulator, leave nothing behind but the folder."""
-        if self._process is not None:
-            process.kill_group(self._process)
-        if self._channel is not None:
-            self._channel.close()
-        if self._qmp is not None:
-            self._qmp.__exit__()
+        self._stop()
         shutil.rmtree(self._socket_folder, ignore_errors=True)
 
     # What can be asked of it. All of these raise InfrastructureError when the machine does not answer.
@@ -135,6 +136,12 @@ class Machine:
             return self._channel.request(verb, payload, deadline_seconds=deadline_seconds)
         except ChannelError as error:
             raise self._problem(str(error)) from error
+
+    @property
+    def emulator_pid(self) -> int:
+        """Number of the emulator's process on this machine."""
+        assert self._process is not None
+        return self._process.pid
 
     def alive(self) -> bool:
         """Whether the emulator still runs."""
@@ -267,10 +274,35 @@ class Machine:
             # Nothing of the guest has run yet, so that no event of it can be missed.
             self._connect(self._socket_folder / "control")
 
+    def _stop(self) -> None:
+        if self._process is not None:
+            process.kill_group(self._process)
+        if self._channel is not None:
+            self._channel.close()
+        if self._qmp is not None:
+            self._qmp.__exit__()
+
     def _connect(self, place: Path | tuple[str, int]) -> None:
         if self._channel is not None:
             self._channel.close()
         self._channel = Channel(place, self._on_event, deadline_seconds=SOCKET_SECONDS)
+
+    def _boot_patiently(self) -> None:
+        """Boot, and once more if it hangs: what the console said until then is kept beside it."""
+        for attempt in range(1, BOOT_ATTEMPTS):
+            try:
+                self._boot()
+            except HungBootError:
+                self._stop()
+                self.console.rename(self.folder / f"console-hung-{attempt}")
+                self._channel, self._qmp, self._forwards = None, None, {}
+                # Else the next one's sockets would seem to be there before they are.
+                for path in self._socket_folder.iterdir():
+                    path.unlink()
+                self._start()
+            else:
+                return
+        self._boot()
 
     def _boot(self) -> None:
         assert self._qmp is not None
@@ -280,8 +312,10 @@ class Machine:
         while not self._ready:
             took = time.monotonic() - started - process.waited_seconds(self._process.pid)
             # Not every machine can be reset, so that a panic may leave it standing.
-            if self._panicked() or took > BOOT_SECONDS:
-                raise ChannelError(f"boot: not ready within {BOOT_SECONDS:.0f} s")
+            if self._panicked():
+                raise ChannelError("boot: a panic")
+            if took > BOOT_SECONDS:
+                raise HungBootError(f"boot: not ready within {BOOT_SECONDS:.0f} s")
             if self._control_port is not None:
                 # The emulator accepts for a guest that is not there yet, and then hangs up, or forgets.
                 self._connect(self.endpoint(self._control_port))

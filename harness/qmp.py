@@ -30,13 +30,25 @@ class Qmp:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(deadline_seconds)
         try:
-            self._socket.connect(str(path))
+            self._connect(path, time.monotonic() + deadline_seconds)
             self._stream = self._socket.makefile("rwb")
             self._read()
             self.execute("qmp_capabilities")
         except (OSError, QmpError) as error:
             self._socket.close()
             raise InfrastructureError("the emulator's control socket does not answer", because=str(error)) from error
+
+    def _connect(self, path: Path, deadline: float) -> None:
+        """Connect, again for as long as the emulator has bound its socket and does not listen yet."""
+        while True:
+            try:
+                self._socket.connect(str(path))
+            except ConnectionRefusedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_SECONDS)
+            else:
+                return
 
     def __enter__(self) -> Self:
         return self

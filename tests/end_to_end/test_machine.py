@@ -240,6 +240,8 @@ def test_a_boot_that_hangs_is_ended_and_told_with_the_consoles_last_lines(
     with pytest.raises(InfrastructureError, match="not ready within 4 s") as caught:
         Machine(msgspec.structs.replace(kernel, spec=spec), files, tmp_path, sockets=tmp_path).__enter__()
     assert "Run /init as init process" in caught.value.because
+    # It was tried twice, and both have left their words.
+    assert "Run /init as init process" in (tmp_path / "console-hung-1").read_text()
 
 
 def test_a_missing_emulator_is_told_with_the_package(tmp_path: Path) -> None:
@@ -266,7 +268,7 @@ def test_nothing_outlives_a_harness_that_is_killed(tmp_path: Path) -> None:
         import pathlib, time
         from tests.end_to_end.test_machine import canary_machine
         with canary_machine("versatile", "armv5", pathlib.Path({str(tmp_path / "machine")!r})) as machine:
-            print(machine._process.pid, flush=True)
+            print(machine.emulator_pid, flush=True)
             time.sleep(60)
     """)
     harness = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=ROOT)
