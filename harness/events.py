@@ -161,6 +161,8 @@ class Fault(Noun, frozen=True):
     access_class: AccessClass | Literal[""] = ""
     access_bytes: int = 0
     """The unit whose alignment counts; 0 unless the signal came of a misaligned access."""
+    session: int = 0
+    """In a machine of the kernel tier: the program that the harness started, whose child or thread this may be."""
     kernel_log: tuple[str, ...] = ()
     """What a real kernel wrote of it in its log: nothing unless its alignment mode warns."""
 

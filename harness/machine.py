@@ -92,6 +92,8 @@ class Machine:
         self.console = folder / "console"
         self.emulator_log = folder / "emulator"
         self.fault_log = folder / "faults.jsonl"
+        self.fault_logs: dict[int, Path] = {}
+        """A started program's number -> where its faults are recorded, if not in `fault_log`."""
         self.boot_seconds = 0.0
         self._sockets = sockets
         self._socket_folder = sockets
@@ -343,7 +345,7 @@ class Machine:
             self._ends[int(pid)] = codec.convert({"how": how, "number": int(number)}, Ended)
         elif frame.word == "fault":
             fault = codec.decode(frame.payload, events.Fault)
-            with self.fault_log.open("ab") as stream:
+            with self.fault_logs.get(fault.session, self.fault_log).open("ab") as stream:
                 stream.write(codec.encode(with_host_paths(fault, self.initramfs.places)) + b"\n")
 
     def _problem(self, detail: str) -> InfrastructureError:

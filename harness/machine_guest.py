@@ -30,8 +30,8 @@ SERVER = "/srv/server"
 CANARY = "/srv/canary"
 UNITS = "/srv/units"
 """Where programs lie in the guest."""
-WORK_FOLDER = "/tmp"  # noqa: S108 - the guest's, which nobody shares
-PORT = 6379
+PORTS = (6379, 6380, 6381, 6382)
+"""Forwarded; so many servers can run in a machine at once."""
 KILL_SECONDS = 10.0
 
 
@@ -55,6 +55,7 @@ class Host:
         self.sockets = sockets
         self._machine: Machine | None = None
         self._started = 0
+        self._free_ports = list(PORTS)
 
     def machine(self) -> Machine:
         """A machine that runs, with its alignment mode set. Raises InfrastructureError when it does not come up."""
@@ -67,7 +68,7 @@ class Host:
             self.prepared.initramfs,
             self.folder / f"machine-{self._started}",
             sockets=self.sockets,
-            ports=(PORT,),
+            ports=PORTS,
             snapshot=self.prepared.snapshot,
         )
         self._machine = made.__enter__()
@@ -80,6 +81,16 @@ class Host:
         if self._machine is None or self.prepared.mode is None:
             return None
         return self._machine.counters()
+
+    def take_port(self) -> int:
+        """A port of the machine's for one more server. Raises InfrastructureError when all are taken."""
+        if not self._free_ports:
+            raise InfrastructureError(f"a machine has room for {len(PORTS)} servers at once", where=str(self.folder))
+        return self._free_ports.pop(0)
+
+    def give_back(self, port: int) -> None:
+        """The server there has ended."""
+        self._free_ports.insert(0, port)
 
     def close(self) -> None:
         """Switch it off."""
@@ -106,6 +117,7 @@ class MachineGuest(Guest):
         self.host = host
         self._machine: Machine | None = None
         self._pid = 0
+        self._port = 0
 
     @property
     def pid(self) -> int:
@@ -116,7 +128,7 @@ class MachineGuest(Guest):
     def upstream(self) -> Address:
         """The forwarded port on loopback."""
         assert self._machine is not None
-        return self._machine.endpoint(PORT)
+        return self._machine.endpoint(self._port)
 
     def started(self) -> bool:
         """Whether there is, or was, a server process."""
@@ -146,20 +158,25 @@ class MachineGuest(Guest):
     def read(self, name: str) -> bytes:
         """A file of its working folder."""
         assert self._machine is not None
-        return self._machine.read(f"{WORK_FOLDER}/{name}")
+        return self._machine.read(f"{self._work_folder}/{name}")
 
     def launch(self) -> None:
         """Start the server in the machine, traced."""
         machine = self.host.machine()
         self._machine = machine
+        # It may fault before its number is known here.
         machine.fault_log = self.fault_log
+        self._port = self.host.take_port()
         for name, content in self.files.items():
-            machine.write(f"{WORK_FOLDER}/{name}", content)
-        self._pid = machine.start([SERVER, *self.arguments()], output=self._inside)
+            machine.write(f"{self._work_folder}/{name}", content)
+        command = [SERVER, *self.arguments()]
+        self._pid = machine.start(command, folder=self._work_folder, output=self._inside)
+        machine.fault_logs[self._pid] = self.fault_log
 
     def arguments(self) -> list[str]:
         """Its command line. It listens everywhere inside the machine; only loopback leads into that."""
-        arguments = ["--port", str(PORT), "--bind", "0.0.0.0", "--save", "", "--dir", WORK_FOLDER]  # noqa: S104
+        arguments = ["--port", str(self._port), "--bind", "0.0.0.0", "--save", ""]  # noqa: S104
+        arguments += ["--dir", self._work_folder]
         if self.version >= (3, 2):
             arguments += ["--protected-mode", "no"]
         return arguments + self.options
@@ -188,6 +205,13 @@ class MachineGuest(Guest):
                 self._pid = 0
         super().__exit__()
         self._fetch_log()
+        if self._port:
+            self.host.give_back(self._port)
+            self._port = 0
+
+    @property
+    def _work_folder(self) -> str:
+        return f"/tmp/{self.name}"  # noqa: S108 - the guest's, which nobody shares
 
     @property
     def _inside(self) -> str:

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "init.h"
@@ -34,10 +35,25 @@ void read_file(const struct request *request)
     }
 }
 
+/* The folder that a file is to lie in, unless it is there. */
+static void make_folder_of(char *path)
+{
+    char *slash = strrchr(path, '/');
+
+    if (slash && slash != path) {
+        *slash = '\0';
+        mkdir(path, 0755);
+        *slash = '/';
+    }
+}
+
 void write_file(const struct request *request)
 {
     char *at = request->payload, *end = at + request->length;
     char *path = next_field(&at, end), *how = next_field(&at, end);
+    if (path) {
+        make_folder_of(path);
+    }
     int flags = how && strcmp(how, "append") == 0 ? O_APPEND : O_TRUNC;
     int file = how ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0755) : -1;
     ssize_t length = how ? end - at : 0;

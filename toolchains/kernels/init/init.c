@@ -6,7 +6,8 @@
  * `control=`; or `tcp:PORT` instead. Verbs, with their fields, each ended by a NUL:
  *
  *   ping                                        ok
- *   start TRACED FOLDER OUTPUT COUNT WORD... VARIABLE...    ok PID; later the event `ended PID exit|signal NUMBER`
+ *   start TRACED FOLDER OUTPUT COUNT WORD... VARIABLE...    ok PID; later the event `ended PID exit|signal NUMBER`;
+ *                                               the folder is made if it is not there, as that of a file is
  *   signal PID NUMBER                           ok; a negative PID is a process group
  *   processes                                   ok, a line `PID PARENT STATE NAME` for each
  *   read PATH OFFSET                            ok, at most LARGEST_PAYLOAD bytes; none at the end

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ static void become(char *folder, const char *output, char **words, char **variab
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     setsid();
+    mkdir(folder, 0755); /* unless it is there */
     int log = open(output, O_WRONLY | O_CREAT | O_APPEND, 0644), nothing = open("/dev/null", O_RDONLY);
     if (log < 0 || nothing < 0 || chdir(folder) != 0) {
         complain(log < 0 ? output : folder);

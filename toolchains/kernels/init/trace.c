@@ -259,9 +259,9 @@ static void report_fault(pid_t tid, const siginfo_t *signal)
         bool handled = status_number(tid, "SigCgt:", 16) >> (signal->si_signo - 1) & 1;
 
         length = 0;
-        append("{\"event\":\"fault\",\"pid\":%d,\"tid\":%d,\"signal\":%d,\"code\":%d,\"address\":%" PRIu64
+        append("{\"event\":\"fault\",\"session\":%d,\"pid\":%d,\"tid\":%d,\"signal\":%d,\"code\":%d,\"address\":%" PRIu64
                ",\"access\":\"\",\"handled\":%s,\"pc\":%" PRIu64 ",\"instruction\":\"",
-               (int)status_number(tid, "Tgid:", 10), tid, host_signal(signal->si_signo), signal->si_code,
+               (int)getsid(tid), (int)status_number(tid, "Tgid:", 10), tid, host_signal(signal->si_signo), signal->si_code,
                (uint64_t)(uintptr_t)signal->si_addr, handled ? "true" : "false", registers.pc);
         append_memory(memory, registers.pc, INSTRUCTION_LOGGED);
         append("\",\"registers\":[");
