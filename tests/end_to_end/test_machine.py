@@ -232,7 +232,7 @@ def test_a_kernel_that_panics_is_told_with_its_last_words(tmp_path: Path) -> Non
 def test_a_boot_that_hangs_is_ended_and_told_with_the_consoles_last_lines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("harness.machine.BOOT_SECONDS", 4.0)
+    monkeypatch.setattr("harness.computer.BOOT_SECONDS", 4.0)
     kernel = built("versatile")
     deaf = msgspec.structs.replace(kernel.spec.machine, control="/dev/absent")
     spec = msgspec.structs.replace(kernel.spec, machine=deaf)
