@@ -208,6 +208,9 @@ class MachineGuest(Guest):
         if self._port:
             self.host.give_back(self._port)
             self._port = 0
+        if self._machine is not None:
+            # The kernel gives numbers out again.
+            self._machine.fault_logs.pop(self._pid, None)
 
     @property
     def _work_folder(self) -> str:
