@@ -23,13 +23,13 @@ from harness.emulator import Emulators, Flavour, Runner, native_runner, with_ali
 from harness.errors import ExitCode, UsageError
 from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
-from harness.judge import CellVerdict, Judgement, judge
+from harness.judge import CellVerdict, Judgement, judge, kernel_counters
 from harness.kernel import Kernels
 from harness.load import ROOT, select
-from harness.machine import snapshot
 from harness.machine_guest import CANARY, SERVER, UNITS, PreparedMachine
 from harness.model import Finding, Noun, Verdict
 from harness.plan import Plan, make_plan
+from harness.snapshot import snapshot
 from harness.units import Units, build_units
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Check:
             folder=ROOT,
             environment=process.environment_with(LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1"),
         )
-        problem = _cell_problem(result)
+        problem = cell_problem(result, folder)
         what = " (audit)" if folder.name == events.AUDIT else ""
         self.progress.say(f"{target}/{spec.suite}{what}: {_last_line(result.text)}")
         return CellRecord(
@@ -294,8 +294,10 @@ def pytest_command(suite: str, cell: Path) -> list[str | Path]:
     return [sys.executable, "-m", "pytest", ROOT / "suites" / suite, "--plumb-cell", cell, *options]
 
 
-def _cell_problem(result: process.Result) -> str:
+def cell_problem(result: process.Result, folder: Path) -> str:
     """Why a cell's process gives no trustworthy end; empty when pytest said passed (0) or failed (1)."""
+    if result.code == ExitCode.INFRASTRUCTURE and (folder / events.PROBLEM).is_file():
+        return (folder / events.PROBLEM).read_text("utf-8").strip().removeprefix("error: ")
     if result.expired:
         return f"it did not end within {result.seconds:.0f} s"
     if result.code in {0, 1}:
@@ -380,6 +382,7 @@ def conclude(folder: Path, known_file: Path, progress: Progress) -> tuple[Judgem
         remarks=known.remarks(listed, [finding.id for finding in marked], run.server, run.targets, today),
         stages=run.stages,
         counters=counters,
+        kernel_counters=kernel_counters(folder),
     )
     exit_code = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}.get(verdict, ExitCode.PASS)
     return judgement, exit_code

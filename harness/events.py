@@ -4,6 +4,7 @@ Evidence only: nothing here judges. Writers append whole lines, so a run that wa
 
     RUN/run.json                          what was run: RunRecord
     RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests
+    RUN/TARGET/SUITE/problem              why the cell gave up, if it did
     RUN/TARGET/SUITE/audit/               the same again, of the audit that followed
     RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's), transcript-N.jsonl
     RUN/TARGET/SUITE/peers/OTHER/guest-N/ the same, of servers that a test started on another target
@@ -63,6 +64,18 @@ Outcome = Literal["passed", "failed", "skipped"]
 End = Literal["stopped", "signal", "exit", "hang", "start-failed"]
 
 
+class Counters(Noun, frozen=True):
+    """What /proc/cpu/alignment counts (Linux arch/arm/mm/alignment.c), or would count, of the faults of programs."""
+
+    user: int
+    skipped: int
+    """Not repaired: no handler knows the instruction."""
+    half: int
+    word: int
+    dword: int
+    multi: int
+
+
 class TestEvent(Noun, frozen=True, tag="test"):
     """One test's outcome."""
 
@@ -88,6 +101,9 @@ class TestEvent(Noun, frozen=True, tag="test"):
     """What ran instead of a server: a unit of the program that harness.units makes."""
     wrong_line: str = ""
     """The line of the unit's output that is not what the model says."""
+    counters_before: Counters | None = None
+    counters_after: Counters | None = None
+    """What the machine's kernel had counted when the test began and when it ended; None where no kernel counts."""
 
 
 class GuestEvent(Noun, frozen=True, tag="guest"):
@@ -119,7 +135,10 @@ class MapRecord(Noun, frozen=True):
 
 
 class Fault(Noun, frozen=True):
-    """One line of the emulator's fault log: toolchains/qemu/overlay/linux-user/plumbline.c writes it."""
+    """One line of the emulator's fault log: toolchains/qemu/overlay/linux-user/plumbline.c writes it.
+
+    On a real kernel toolchains/kernels/init/trace.c does, from what the kernel tells whoever traces a program.
+    """
 
     event: Literal["fault", "access"]
     """A signal about to be delivered, or (policy audit) a misaligned access that was let through: its first time."""
@@ -142,6 +161,10 @@ class Fault(Noun, frozen=True):
     access_class: AccessClass | Literal[""] = ""
     access_bytes: int = 0
     """The unit whose alignment counts; 0 unless the signal came of a misaligned access."""
+    session: int = 0
+    """In a machine of the kernel tier: the program that the harness started, whose child or thread this may be."""
+    kernel_log: tuple[str, ...] = ()
+    """What a real kernel wrote of it in its log: nothing unless its alignment mode warns."""
 
 
 BUS_ADRALN = 1
@@ -163,6 +186,8 @@ class Count(Noun, frozen=True):
 
 
 PEERS = "peers"
+PROBLEM = "problem"
+"""RUN/TARGET/SUITE/problem: why a cell gave up, where its process did: what this machine lacks."""
 AUDIT = "audit"
 """RUN/TARGET/SUITE/audit/: the same evidence again, of the audit that follows guests' death by misaligned accesses."""
 

@@ -127,7 +127,9 @@ class Guest:
             self.kill(grace_seconds=STOP_SECONDS)
         if self.recorder is not None:
             self.recorder.close()
-        shutil.rmtree(self._socket_folder, ignore_errors=True)
+        # One that was never entered has none of its own.
+        if self._socket_folder != self._sockets:
+            shutil.rmtree(self._socket_folder, ignore_errors=True)
 
     def started(self) -> bool:
         """Whether there is, or was, a server process."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, codec, events
+from harness import alignment, codec, events, kernel_report
+from harness.events import Counters
 from harness.model import Finding, Noun, Verdict, Witness
 from harness.sighting import Sighting, cell_sightings, killed_from_outside
 from harness.store import key_of
@@ -49,18 +50,8 @@ class Judgement(Noun, frozen=True):
     stages: dict[str, float]
     counters: dict[str, Counters] = msgspec.field(default_factory=dict)
     """Target -> its audit's totals; empty where nothing was audited."""
-
-
-class Counters(Noun, frozen=True):
-    """What /proc/cpu/alignment would say of an audit on a kernel whose fixup is on (Linux arch/arm/mm/alignment.c)."""
-
-    user: int
-    skipped: int
-    """Not repaired: no handler knows the instruction."""
-    half: int
-    word: int
-    dword: int
-    multi: int
+    kernel_counters: dict[str, Counters] = msgspec.field(default_factory=dict)
+    """Target -> what its kernel itself counted during the tests; only of kernels that count."""
 
 
 class Reproducer(Noun, frozen=True):
@@ -104,6 +95,19 @@ def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict], dict[str, Cou
         cells.append(cell)
     findings = [_finding(folder, run, group) for group in _groups(sightings)]
     return findings, cells, _counters(sightings)
+
+
+def kernel_counters(folder: Path) -> dict[str, Counters]:
+    """Target -> what its kernel counted during the tests; canaries, whose accesses are meant, apart."""
+    run = events.read_run(folder)
+    found = {}
+    for target in run.targets:
+        suites = [record.suite for record in run.cells if record.target == target and record.suite != "canary"]
+        files = [folder / target / suite / "events.jsonl" for suite in suites]
+        total = kernel_report.counted([event for file in files for event in events.read_events(file)])
+        if total is not None:
+            found[target] = total
+    return found
 
 
 def _counters(sightings: list[Sighting]) -> dict[str, Counters]:
@@ -251,6 +255,7 @@ def _witness(site: list[Sighting]) -> Witness:
         detector=first.detector,
         count=sum(one.count for one in site),
         fate=first.fate,
+        kernel=first.kernel,
     )
 
 

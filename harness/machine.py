@@ -7,43 +7,26 @@ record of every fault of a traced program, as the user tier's emulator writes th
 
 from __future__ import annotations
 
-import contextlib
-import re
-import shlex
-import shutil
 import signal
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
-from harness import codec, events, process, toolchain
-from harness.channel import LARGEST_PAYLOAD, Channel, ChannelError, fields
-from harness.errors import InfrastructureError
+from harness import codec, events, kernel_report, process
+from harness.channel import LARGEST_PAYLOAD, ChannelError, fields
+from harness.computer import Computer
 from harness.model import Noun
-from harness.qmp import Qmp, QmpError
-from harness.store import key_of
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from harness.channel import Frame
     from harness.initramfs import Initramfs
     from harness.kernel import Kernel
-    from harness.store import Store
 
-BOOT_SECONDS = 60.0
-"""Until init is ready: some 30 times what it takes on an idle machine."""
-SOCKET_SECONDS = 30.0
 REQUEST_SECONDS = 30.0
-SAVE_SECONDS = 120.0
-POLL_SECONDS = 0.01
-LOOK_AGAIN_SECONDS = 0.5
-GUEST_ADDRESS = "10.0.2.15"
-"""The guest's, in QEMU's user-mode network; init.c has it too."""
 ALIGNMENT_FILE = "/proc/cpu/alignment"
 OUTPUT_FOLDER = "/run"
 _PIECE = LARGEST_PAYLOAD // 2
@@ -86,72 +69,57 @@ class Machine:
         self.kernel = kernel
         self.initramfs = initramfs
         self.folder = folder
-        control = self._control_port
-        self.ports = tuple(ports) if control is None else (*ports, control)
-        self.snapshot = snapshot
-        self.console = folder / "console"
-        self.emulator_log = folder / "emulator"
         self.fault_log = folder / "faults.jsonl"
+        self.fault_logs: dict[int, Path] = {}
+        """A started program's number -> where its faults are recorded, if not in `fault_log`."""
         self.boot_seconds = 0.0
-        self._sockets = sockets
-        self._socket_folder = sockets
-        self._process: subprocess.Popen[bytes] | None = None
-        self._qmp: Qmp | None = None
-        self._channel: Channel | None = None
-        self._forwards: dict[int, int] = {}
-        self._ready = False
+        self._computer = Computer(
+            kernel, initramfs, folder, self._on_event, sockets=sockets, ports=ports, snapshot=snapshot
+        )
+        self.console = self._computer.console
         self._ends: dict[int, Ended] = {}
         self._outputs = 0
 
     def __enter__(self) -> Self:
         """Start it, and wait until init answers. Raises InfrastructureError with the console's last lines."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._socket_folder = Path(tempfile.mkdtemp(dir=self._sockets))
         started = time.monotonic()
         try:
-            self._start()
-            self._go_on() if self.snapshot else self._boot()
+            self._computer.start()
+            if self._computer.snapshot is None:
+                for name, value in self.kernel.spec.machine.settings.items():
+                    self.write(f"/proc/sys/{name}", f"{value}\n".encode())
             self.request("clock", fields(int(time.time())))
-        except (ChannelError, QmpError) as error:
-            problem = self._problem(str(error))
-            self.__exit__()
-            raise problem from error
         except BaseException:
-            self.__exit__()
+            self._computer.stop()
             raise
         self.boot_seconds = time.monotonic() - started
         return self
 
     def __exit__(self, *_: object) -> None:
         """Kill the emulator, leave nothing behind but the folder."""
-        if self._process is not None:
-            process.kill_group(self._process)
-        if self._channel is not None:
-            self._channel.close()
-        if self._qmp is not None:
-            self._qmp.__exit__()
-        shutil.rmtree(self._socket_folder, ignore_errors=True)
+        self._computer.stop()
 
     # What can be asked of it. All of these raise InfrastructureError when the machine does not answer.
 
     def request(self, verb: str, payload: bytes = b"", *, deadline_seconds: float = REQUEST_SECONDS) -> bytes:
         """One request of init's (toolchains/kernels/init/init.c lists them). Raises RefusedError where init cannot."""
-        assert self._channel is not None
         try:
-            return self._channel.request(verb, payload, deadline_seconds=deadline_seconds)
+            return self._computer.channel.request(verb, payload, deadline_seconds=deadline_seconds)
         except ChannelError as error:
-            raise self._problem(str(error)) from error
+            raise self._computer.problem(str(error)) from error
+
+    @property
+    def emulator_pid(self) -> int:
+        """Number of the emulator's process on this machine."""
+        return self._computer.pid
 
     def alive(self) -> bool:
         """Whether the emulator still runs."""
-        return self._process is not None and self._process.poll() is None
+        return self._computer.alive()
 
     def endpoint(self, port: int) -> tuple[str, int]:
         """Where on the host's loopback a forwarded port of the guest is."""
-        assert self._qmp is not None
-        if not self._forwards:
-            self._forwards = forwarded_ports(self._qmp.monitor("info usernet"))
-        return "127.0.0.1", self._forwards[port]
+        return self._computer.endpoint(port)
 
     def set_alignment(self, mode: int) -> None:
         """Write the kernel's alignment mode: 1 warn, 2 fixup, 4 signal, or sums (ARM only)."""
@@ -160,6 +128,10 @@ class Machine:
     def alignment(self) -> str:
         """The kernel's alignment counters and mode, as it prints them (ARM only)."""
         return self.read(ALIGNMENT_FILE).decode()
+
+    def counters(self) -> events.Counters:
+        """The same, read (ARM only)."""
+        return kernel_report.read_counters(self.alignment())
 
     def kernel_log(self) -> str:
         """What the kernel has logged since the last time."""
@@ -206,9 +178,10 @@ class Machine:
 
     def wait(self, pid: int, *, deadline_seconds: float) -> Ended | None:
         """The same, after waiting for it until the deadline."""
-        assert self._channel is not None
         try:
-            self._channel.wait_for(lambda: pid in self._ends, f"program {pid}", deadline_seconds=deadline_seconds)
+            self._computer.channel.wait_for(
+                lambda: pid in self._ends, f"program {pid}", deadline_seconds=deadline_seconds
+            )
         except ChannelError:
             return self.end(pid)
         return self._ends[pid]
@@ -237,138 +210,16 @@ class Machine:
 
     def save(self, path: Path) -> None:
         """Write the machine's state to a file, and leave the machine stopped."""
-        assert self._qmp is not None
-        try:
-            self._qmp.execute("stop")
-            # The default leaves half of the disk's speed unused.
-            self._qmp.execute("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
-            self._qmp.execute("migrate", uri=f"exec:cat > {shlex.quote(str(path))}")
-            self._await_migration()
-        except QmpError as error:
-            raise self._problem(f"its state cannot be saved: {error}") from error
-
-    # How it is started.
-
-    def command(self) -> list[str]:
-        """The emulator's command line."""
-        machine = self.kernel.spec.machine
-        # In the emulator's options a comma ends a value, unless it is doubled.
-        sockets = str(self._socket_folder).replace(",", ",,")
-        forwards = "".join(f",hostfwd=tcp:127.0.0.1:0-{GUEST_ADDRESS}:{port}" for port in self.ports)
-        # A panic resets the machine, and a reset ends the emulator: else it would sit there until the deadline.
-        append = [f"console={machine.console}", "panic=-1", f"control={machine.control}", *machine.append]
-        tree = ["-dtb", str(self.kernel.device_tree)] if self.kernel.device_tree else []
-        return [
-            *[machine.emulator, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S"],
-            *["-M", machine.machine, "-cpu", machine.cpu, "-m", str(machine.memory_mib)],
-            *["-kernel", str(self.kernel.image), *tree, "-initrd", str(self.initramfs.archive)],
-            *["-append", " ".join(append)],
-            *["-chardev", "file,id=console,path=console"],
-            *(
-                []
-                if self._control_port
-                else ["-chardev", f"socket,id=control,path={sockets}/control,server=on,wait=off"]
-            ),
-            *["-qmp", f"unix:{sockets}/qmp,server=on,wait=off"],
-            *["-netdev", f"user,id=network,restrict=on{forwards}"],
-            *machine.options,
-            *(["-incoming", "defer"] if self.snapshot else []),
-        ]
-
-    def _start(self) -> None:
-        machine = self.kernel.spec.machine
-        if shutil.which(machine.emulator) is None:
-            raise InfrastructureError(
-                f"no {machine.emulator} on this machine", remedy=toolchain.install_command(machine.packages)
-            )
-        with self.emulator_log.open("wb") as log:
-            self._process = process.start(self.command(), output=log, folder=self.folder)
-        deadline = time.monotonic() + SOCKET_SECONDS
-        while not (self._socket_folder / "qmp").exists():
-            if not self.alive() or time.monotonic() > deadline:
-                raise self._problem("it has made no control socket")
-            time.sleep(POLL_SECONDS)
-        self._qmp = Qmp(self._socket_folder / "qmp", deadline_seconds=SOCKET_SECONDS)
-        if self._control_port is None:
-            # Nothing of the guest has run yet, so that no event of it can be missed.
-            self._connect(self._socket_folder / "control")
-
-    @property
-    def _control_port(self) -> int | None:
-        """The guest's TCP port that is the control channel, if it is one."""
-        kind, _, port = self.kernel.spec.machine.control.partition("tcp:")
-        return int(port) if not kind and port else None
-
-    def _connect(self, place: Path | tuple[str, int]) -> None:
-        if self._channel is not None:
-            self._channel.close()
-        self._channel = Channel(place, self._on_event, deadline_seconds=SOCKET_SECONDS)
-
-    def _boot(self) -> None:
-        assert self._qmp is not None
-        self._qmp.execute("cont")
-        deadline = time.monotonic() + BOOT_SECONDS
-        while not self._ready:
-            # Not every machine can be reset, so that a panic may leave it standing.
-            if self._panicked() or time.monotonic() > deadline:
-                raise ChannelError(f"boot: not ready within {BOOT_SECONDS:.0f} s")
-            if self._control_port is not None:
-                # The emulator accepts for a guest that is not there yet, and then hangs up, or forgets.
-                self._connect(self.endpoint(self._control_port))
-            assert self._channel is not None
-            with contextlib.suppress(ChannelError):
-                self._channel.wait_for(lambda: self._ready, "boot", deadline_seconds=LOOK_AGAIN_SECONDS)
-            if not self.alive():
-                raise ChannelError("boot: the emulator has ended")
-        for name, value in self.kernel.spec.machine.settings.items():
-            self.write(f"/proc/sys/{name}", f"{value}\n".encode())
-
-    def _panicked(self) -> str:
-        return next((line for line in _lines(self.console) if "Kernel panic" in line), "")
-
-    def _go_on(self) -> None:
-        assert self._qmp is not None
-        self._qmp.execute("migrate-incoming", uri=f"exec:cat {shlex.quote(str(self.snapshot))}")
-        self._await_migration()
-        self._qmp.execute("cont")
-
-    def _await_migration(self) -> None:
-        assert self._qmp is not None
-        deadline = time.monotonic() + SAVE_SECONDS
-        while (status := self._qmp.execute("query-migrate").get("status")) != "completed":
-            if status in {"failed", "cancelled"} or time.monotonic() > deadline:
-                raise QmpError(f"migration: {status}")
-            time.sleep(POLL_SECONDS)
+        self._computer.save(path)
 
     def _on_event(self, frame: Frame) -> None:
-        if frame.word == "ready":
-            self._ready = True
-        elif frame.word == "ended":
+        if frame.word == "ended":
             pid, how, number = frame.payload.decode().split()
             self._ends[int(pid)] = codec.convert({"how": how, "number": int(number)}, Ended)
         elif frame.word == "fault":
             fault = codec.decode(frame.payload, events.Fault)
-            with self.fault_log.open("ab") as stream:
+            with self.fault_logs.get(fault.session, self.fault_log).open("ab") as stream:
                 stream.write(codec.encode(with_host_paths(fault, self.initramfs.places)) + b"\n")
-
-    def _problem(self, detail: str) -> InfrastructureError:
-        """What went wrong, with what the machine said last."""
-        said = [line for path in (self.emulator_log, self.console) for line in _lines(path)[-8:]]
-        code = None if self._process is None else self._process.poll()
-        what = "its kernel panicked" if self._panicked() else detail
-        return InfrastructureError(
-            f"the machine {self.kernel.spec.name} failed: {what}",
-            where=str(self.folder),
-            because="\n".join([*([f"the emulator ended with status {code}"] if code is not None else []), *said]),
-            remedy="read the log; plumb clean, and the kernel is built again",
-            log=str(self.console),
-        )
-
-
-def forwarded_ports(usernet: str) -> dict[int, int]:
-    """Guest port -> host port, from what the monitor's `info usernet` prints."""
-    pattern = rf"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+{re.escape(GUEST_ADDRESS)}\s+(\d+)"
-    return {int(guest): int(host) for host, guest in re.findall(pattern, usernet)}
 
 
 def with_host_paths(fault: events.Fault, places: Mapping[str, Path]) -> events.Fault:
@@ -376,24 +227,3 @@ def with_host_paths(fault: events.Fault, places: Mapping[str, Path]) -> events.F
     replace = msgspec.structs.replace
     maps = [replace(one, path=str(places.get(one.path, one.path))) for one in fault.maps]
     return replace(fault, maps=maps)
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
-
-
-def snapshot(store: Store, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:
-    """The saved state of a machine that has just booted; made if it is not in the cache. None where there can be none.
-
-    Raises InfrastructureError when it does not boot, or its state cannot be saved.
-    """
-    if not kernel.spec.machine.snapshots:
-        return None
-    emulator = toolchain.version(kernel.spec.machine.emulator)
-    key = key_of([kernel.key, initramfs.key, emulator, codec.encode(kernel.spec.machine).decode()])
-
-    def fill(into: Path) -> None:
-        with Machine(kernel, initramfs, into / "machine", sockets=sockets) as machine:
-            machine.save(into / "state")
-
-    return store.folder("snapshots", f"{kernel.spec.name}-{key}", fill) / "state"

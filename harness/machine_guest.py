@@ -10,7 +10,7 @@ import time
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import TYPE_CHECKING
 
-from harness.channel import ChannelError, RefusedError
+from harness.channel import RefusedError
 from harness.errors import InfrastructureError
 from harness.guest import POLL_SECONDS, Guest
 from harness.initramfs import Initramfs  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.emulator import Runner
+    from harness.events import Counters
     from harness.model import Build
     from harness.transcript import Address
 
@@ -29,8 +30,8 @@ SERVER = "/srv/server"
 CANARY = "/srv/canary"
 UNITS = "/srv/units"
 """Where programs lie in the guest."""
-WORK_FOLDER = "/tmp"  # noqa: S108 - the guest's, which nobody shares
-PORT = 6379
+PORTS = (6379, 6380, 6381, 6382)
+"""Forwarded; so many servers can run in a machine at once."""
 KILL_SECONDS = 10.0
 
 
@@ -54,6 +55,7 @@ class Host:
         self.sockets = sockets
         self._machine: Machine | None = None
         self._started = 0
+        self._free_ports = list(PORTS)
 
     def machine(self) -> Machine:
         """A machine that runs, with its alignment mode set. Raises InfrastructureError when it does not come up."""
@@ -66,13 +68,29 @@ class Host:
             self.prepared.initramfs,
             self.folder / f"machine-{self._started}",
             sockets=self.sockets,
-            ports=(PORT,),
+            ports=PORTS,
             snapshot=self.prepared.snapshot,
         )
         self._machine = made.__enter__()
         if self.prepared.mode is not None:
             made.set_alignment(self.prepared.mode)
         return made
+
+    def counters(self) -> Counters | None:
+        """What its kernel has counted so far; None where none counts, and while there is no machine."""
+        if self._machine is None or self.prepared.mode is None:
+            return None
+        return self._machine.counters()
+
+    def take_port(self) -> int:
+        """A port of the machine's for one more server. Raises InfrastructureError when all are taken."""
+        if not self._free_ports:
+            raise InfrastructureError(f"a machine has room for {len(PORTS)} servers at once", where=str(self.folder))
+        return self._free_ports.pop(0)
+
+    def give_back(self, port: int) -> None:
+        """The server there has ended."""
+        self._free_ports.insert(0, port)
 
     def close(self) -> None:
         """Switch it off."""
@@ -97,9 +115,9 @@ class MachineGuest(Guest):
     ) -> None:
         super().__init__(build, runner, folder, sockets=host.sockets, version=version, options=options, files=files)
         self.host = host
-        self.counters: list[str] = []
         self._machine: Machine | None = None
         self._pid = 0
+        self._port = 0
 
     @property
     def pid(self) -> int:
@@ -110,7 +128,7 @@ class MachineGuest(Guest):
     def upstream(self) -> Address:
         """The forwarded port on loopback."""
         assert self._machine is not None
-        return self._machine.endpoint(PORT)
+        return self._machine.endpoint(self._port)
 
     def started(self) -> bool:
         """Whether there is, or was, a server process."""
@@ -122,16 +140,7 @@ class MachineGuest(Guest):
         Raises InfrastructureError when the machine does not answer: then nothing is known of the server.
         """
         assert self._machine is not None
-        try:
-            end = self._machine.end(self._pid)
-        except ChannelError as error:
-            raise InfrastructureError(
-                "the machine does not answer any more",
-                where=str(self._machine.folder),
-                because=str(error),
-                log=str(self._machine.console),
-                remedy="read its console log",
-            ) from error
+        end = self._machine.end(self._pid)
         if end is None:
             return None
         self._fetch_log()
@@ -141,7 +150,7 @@ class MachineGuest(Guest):
         """End the server; the machine goes on."""
         assert self._machine is not None
         deadline = time.monotonic() + KILL_SECONDS + grace_seconds
-        with contextlib.suppress(ChannelError, RefusedError, InfrastructureError):
+        with contextlib.suppress(RefusedError, InfrastructureError):
             self._machine.kill(self._pid)
             while self.poll() is None and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
@@ -149,29 +158,36 @@ class MachineGuest(Guest):
     def read(self, name: str) -> bytes:
         """A file of its working folder."""
         assert self._machine is not None
-        return self._machine.read(f"{WORK_FOLDER}/{name}")
+        return self._machine.read(f"{self._work_folder}/{name}")
 
     def launch(self) -> None:
         """Start the server in the machine, traced."""
         machine = self.host.machine()
         self._machine = machine
+        # It may fault before its number is known here.
         machine.fault_log = self.fault_log
+        self._port = self.host.take_port()
         for name, content in self.files.items():
-            machine.write(f"{WORK_FOLDER}/{name}", content)
-        self._pid = machine.start([SERVER, *self.arguments()], output=self._inside)
+            machine.write(f"{self._work_folder}/{name}", content)
+        command = [SERVER, *self.arguments()]
+        self._pid = machine.start(command, folder=self._work_folder, output=self._inside)
+        machine.fault_logs[self._pid] = self.fault_log
 
     def arguments(self) -> list[str]:
         """Its command line. It listens everywhere inside the machine; only loopback leads into that."""
-        arguments = ["--port", str(PORT), "--bind", "0.0.0.0", "--save", "", "--dir", WORK_FOLDER]  # noqa: S104
+        arguments = ["--port", str(self._port), "--bind", "0.0.0.0", "--save", ""]  # noqa: S104
+        arguments += ["--dir", self._work_folder]
         if self.version >= (3, 2):
             arguments += ["--protected-mode", "no"]
         return arguments + self.options
 
     def faults(self) -> int:
-        """How many faults have been recorded so far; what the machine has sent by now is among them."""
+        """How many faults have been recorded so far; what the machine has sent by now is among them.
+
+        Raises InfrastructureError when the machine does not answer.
+        """
         if self._machine is not None:
-            with contextlib.suppress(ChannelError):
-                self._machine.request("ping")
+            self._machine.request("ping")
         return super().faults()
 
     def log_tail(self, lines: int = 5) -> str:
@@ -181,8 +197,24 @@ class MachineGuest(Guest):
 
     def __exit__(self, *_: object) -> None:
         """Stop the server, keep its log."""
+        if self.started():
+            try:
+                self.poll()
+            except InfrastructureError:
+                # The machine is gone, and nobody is there to be stopped.
+                self._pid = 0
         super().__exit__()
         self._fetch_log()
+        if self._port:
+            self.host.give_back(self._port)
+            self._port = 0
+        if self._machine is not None:
+            # The kernel gives numbers out again.
+            self._machine.fault_logs.pop(self._pid, None)
+
+    @property
+    def _work_folder(self) -> str:
+        return f"/tmp/{self.name}"  # noqa: S108 - the guest's, which nobody shares
 
     @property
     def _inside(self) -> str:
@@ -190,5 +222,23 @@ class MachineGuest(Guest):
 
     def _fetch_log(self) -> None:
         if self._machine is not None and self._pid:
-            with contextlib.suppress(ChannelError, RefusedError, InfrastructureError):
+            with contextlib.suppress(RefusedError, InfrastructureError):
                 self.log.write_bytes(self._machine.read(self._inside))
+
+
+def guest_of(
+    build: Build,
+    runner: Runner,
+    folder: Path,
+    *,
+    host: Host | None,
+    sockets: Path,
+    version: tuple[int, ...],
+    options: Sequence[str] = (),
+    files: Mapping[str, bytes] | None = None,
+) -> Guest:
+    """A guest where its target has it: on the machine of `host`, or under an emulator, or none, on this one."""
+    if runner.target.emulator.kind == "system":
+        assert host is not None
+        return MachineGuest(build, runner, folder, host=host, version=version, options=options, files=files)
+    return Guest(build, runner, folder, sockets=sockets, version=version, options=options, files=files)

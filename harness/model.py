@@ -338,6 +338,8 @@ class Witness(Noun, frozen=True):
     """What becomes of such an access under the target's own kernel."""
     detector: str = "signal"
     """What saw it: see harness.sighting.Sighting."""
+    kernel: str = ""
+    """As a real kernel reported it: signal, si_code, si_addr, PC, its lines in the log; empty on the user tier."""
 
 
 class Finding(Noun, frozen=True):

@@ -163,6 +163,20 @@ def start(
     return process
 
 
+def waited_seconds(pid: int) -> float:
+    """How long a process has wanted a processor and got none: of its threads, the one that waited most.
+
+    What is left of the time that passed is what a machine with nothing else to do would have taken. 0 where the kernel
+    does not count (Linux Documentation/scheduler/sched-stats.rst: the second field is the delay in nanoseconds).
+    """
+    delays = [0.0]
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        # A thread may have ended by now.
+        with contextlib.suppress(OSError):
+            delays.append(int(path.read_text().split()[1]) / 1e9)
+    return max(delays)
+
+
 def environment_with(**extra: str) -> dict[str, str]:
     """The caller's whole environment plus some; for clients of registries, which the user may have configured by it."""
     return {**os.environ, **extra}

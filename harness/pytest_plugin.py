@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
+import msgspec
 import pytest
 
 from harness import detector_canary, events, unit_run, units
 from harness.canary import cases, emulated, on_machine
 from harness.cell import CellSpec, read_cell
-from harness.guest import Guest, StartError
-from harness.machine_guest import CANARY, UNITS, Host, MachineGuest
+from harness.errors import ExitCode, InfrastructureError
+from harness.guest import StartError
+from harness.machine_guest import CANARY, UNITS, Host, guest_of
 from harness.tclsuite import TclFile
 from harness.transcript import save, unanswered
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from harness.canary import Perform
     from harness.emulator import Runner
+    from harness.guest import Guest
     from harness.model import Build
     from harness.unit_run import UnitRun
 
@@ -48,6 +51,7 @@ class CellRun:
         self.log_before = 0
         self.unit = ""
         self.wrong_line = ""
+        self.counters_before: events.Counters | None = None
 
     def guest(self) -> Guest:
         """A live guest: the one there is, or a fresh one. Raises StartError, at once if it could not start before."""
@@ -59,6 +63,9 @@ class CellRun:
         self.retire()
         assert self.cell.build is not None
         self._started += 1
+        if self._host is not None and self.counters_before is None:
+            self._host.machine()
+            self.counters_before = self._host.counters()
         guest = self._new(self.cell.build, self.cell.runner, self.cell.folder / f"guest-{self._started}")
         self._guest, self.faults_before, self.log_before = guest, 0, 0
         try:
@@ -133,17 +140,23 @@ class CellRun:
         options: Sequence[str] = (),
         files: Mapping[str, bytes] | None = None,
     ) -> Guest:
-        version = self.cell.version
-        if self._host is not None and runner.target.emulator.kind == "system":
-            return MachineGuest(build, runner, folder, host=self._host, version=version, options=options, files=files)
-        sockets = self.cell.sockets
-        return Guest(build, runner, folder, sockets=sockets, version=version, options=options, files=files)
+        return guest_of(
+            build,
+            runner,
+            folder,
+            host=self._host,
+            sockets=self.cell.sockets,
+            version=self.cell.version,
+            options=options,
+            files=files,
+        )
 
     def begin(self, name: str) -> None:
         """A test starts."""
         self.test = name
         self.blocked = False
         self.unit = self.wrong_line = ""
+        self.counters_before = self._counters()
         if self._guest is not None:
             self.faults_before, self.log_before = self._guest.faults(), self._guest.log_bytes()
             if self._guest.recorder is not None:
@@ -164,7 +177,8 @@ class CellRun:
                 seconds=seconds,
                 wrong_line=self.wrong_line,
             )
-            events.append(self.events, record)
+            seen = {"counters_before": self.counters_before, "counters_after": self._counters()}
+            events.append(self.events, msgspec.structs.replace(record, **seen))
             return
         guest, faults, log_bytes = self._guest, 0, 0
         requests: list[str] = []
@@ -189,10 +203,15 @@ class CellRun:
                 log_to=log_bytes,
                 unanswered=tuple(requests),
                 transcript=transcript,
+                counters_before=self.counters_before,
+                counters_after=self._counters(),
             ),
         )
         if guest is not None:
             self.faults_before, self.log_before = faults, log_bytes
+
+    def _counters(self) -> events.Counters | None:
+        return self._host.counters() if self._host is not None else None
 
     def _finish_own(self, guest: Guest, outcome: events.Outcome) -> None:
         """End a server that was started for one test, and record how it was."""
@@ -246,6 +265,11 @@ class CellRun:
         if self._failure is not None:
             event = events.GuestEvent(name=guest.name, end=self._failure.end, detail=self._failure.detail)
         events.append(self.events, event)
+
+    def give_up(self, error: InfrastructureError) -> NoReturn:
+        """End the cell, and leave word why: nothing can be said of the server."""
+        (self.cell.folder / events.PROBLEM).write_text(f"{error}\n", "utf-8")
+        pytest.exit(str(error), returncode=ExitCode.INFRASTRUCTURE)
 
     def close(self) -> None:
         """End both servers."""
@@ -304,16 +328,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     run = item.config.stash.get(_CELL, None)
     if run is None:
         return (yield)
-    run.begin(item.nodeid.removeprefix("suites/"))
     item.stash[_REPORTS] = []
     started = time.monotonic()
-    result = yield
-    reports = item.stash[_REPORTS]
-    outcome: events.Outcome = (
-        "failed" if any(r.failed for r in reports) else "skipped" if any(r.skipped for r in reports) else "passed"
-    )
-    message = next((_message(report) for report in reports if not report.passed), "")
-    run.finish(outcome, message, time.monotonic() - started)
+    try:
+        run.begin(item.nodeid.removeprefix("suites/"))
+        result = yield
+        reports = item.stash[_REPORTS]
+        outcome: events.Outcome = (
+            "failed" if any(r.failed for r in reports) else "skipped" if any(r.skipped for r in reports) else "passed"
+        )
+        message = next((_message(report) for report in reports if not report.passed), "")
+        run.finish(outcome, message, time.monotonic() - started)
+    except InfrastructureError as error:
+        run.give_up(error)
     return result
 
 
@@ -324,13 +351,16 @@ _REPORTS = pytest.StashKey[list[pytest.TestReport]]()
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep the reports for the evidence."""
+    """Keep the reports for the evidence. What this machine lacks is no test's failure, and ends the cell."""
     report = yield
     run = item.config.stash.get(_CELL, None)
-    if run is not None and call.excinfo is not None and isinstance(call.excinfo.value, unit_run.WrongLineError):
-        run.wrong_line = call.excinfo.value.line
+    error = call.excinfo.value if call.excinfo is not None else None
+    if run is not None and isinstance(error, InfrastructureError):
+        run.give_up(error)
+    if run is not None and isinstance(error, unit_run.WrongLineError):
+        run.wrong_line = error.line
         # What is wrong says all; how the test came to say so is no news.
-        report.longrepr = str(call.excinfo.value)
+        report.longrepr = str(error)
     if _REPORTS in item.stash:
         item.stash[_REPORTS].append(report)
     return report

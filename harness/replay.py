@@ -16,10 +16,10 @@ from harness.detector import reports
 from harness.emulator import Emulators
 from harness.errors import UsageError
 from harness.fetch import Fetcher
-from harness.guest import Guest, StartError
+from harness.guest import StartError
 from harness.judge import Reproducer
 from harness.load import select
-from harness.machine_guest import SERVER, UNITS, Host, MachineGuest
+from harness.machine_guest import SERVER, UNITS, Host, guest_of
 from harness.model import Noun
 from harness.units import build_units
 
@@ -131,10 +131,7 @@ def _run_server(
     build: Build, runner: Runner, tree: SourceTree, reproducer: Reproducer, place: Path, host: Host | None
 ) -> _Seen:
     """A fresh guest is sent the recorded requests."""
-    sockets = place.parent
-    guest = Guest(build, runner, place, sockets=sockets, version=tree.version)
-    if host is not None:
-        guest = MachineGuest(build, runner, place, host=host, version=tree.version)
+    guest = guest_of(build, runner, place, host=host, sockets=place.parent, version=tree.version)
     try:
         with guest:
             transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=guest.deadline_seconds)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from harness.judge import CellVerdict, Counters, Judgement
+    from harness.events import Counters
+    from harness.judge import CellVerdict, Judgement
     from harness.model import Finding, Witness
 
 _COLOURS = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "XFAIL": "cyan", "SKIP": "dim"}
@@ -52,6 +53,8 @@ def show(console: Console, judgement: Judgement) -> None:
     worklist(console, judgement)
     for finding in judgement.findings if not alignment.is_audit(judgement.policy) else []:
         _show_finding(console, finding)
+    for target, counters in judgement.kernel_counters.items():
+        console.print(f"{target}: its kernel counted {counters_text(counters)}", markup=False)
     for remark in judgement.remarks:
         console.print(f"note: {remark}", markup=False)
     colour = _COLOURS[judgement.verdict]
@@ -162,6 +165,8 @@ def _show_finding(console: Console, finding: Finding) -> None:
         place = f"{witness.file}:{witness.line}" if witness.file else witness.test
         detail = "  ".join(part for part in (witness.instruction, witness.access, _seen_by(witness)) if part)
         console.print(f"    {witness.target:<12} {place}  {detail}", markup=False)
+        if witness.kernel:
+            console.print(f"    {'':<12} its kernel said {witness.kernel}", markup=False)
     if len(told) < len(finding.witnesses):
         console.print(f"    {'':<12} and {len(finding.witnesses) - len(told)} more of the audit", markup=False)
     first = finding.witnesses[0]
@@ -189,6 +194,10 @@ def markdown(judgement: Judgement) -> str:
     for target in dict.fromkeys(cell.target for cell in judgement.cells):
         row = {cell.suite: cell.verdict for cell in judgement.cells if cell.target == target}
         lines.append(f"| {target} | {' | '.join(row.get(suite, '') for suite in suites)} |")
+    lines += [
+        f"\n{target}: its kernel counted {counters_text(counters)}"
+        for target, counters in judgement.kernel_counters.items()
+    ]
     for finding in judgement.findings:
         lines += ["", f"## {finding.id}", "", finding.title, ""]
         lines += [
@@ -200,6 +209,7 @@ def markdown(judgement: Judgement) -> str:
                     f"`{witness.instruction}`" if witness.instruction else "",
                     witness.access,
                     _seen_by(witness),
+                    f"(its kernel said: {witness.kernel})" if witness.kernel else "",
                 )
                 if part
             )

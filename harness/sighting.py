@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import alignment, events, symbols
+from harness import alignment, events, kernel_report, symbols
 from harness.detector import Report, reports
 from harness.load import Catalog
 from harness.transcript import load, requests
@@ -52,6 +52,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """The unit that ran, where no server did."""
     wrong_line: str = ""
     """What it wrote that is wrong."""
+    kernel: str = ""
+    """What a real kernel said of it: see harness.model.Witness."""
 
 
 def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
@@ -204,6 +206,7 @@ def _from_fault(
         access_class=access.access_class if access else "",
         fate=alignment.fate(target, Catalog().policies, access) if access else "",
         unit=test.unit if test else "",
+        kernel=kernel_report.told(fault) if target.emulator.kind == "system" else "",
     )
 
 

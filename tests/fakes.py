@@ -66,7 +66,14 @@ def opened(path: Path, *, digest: str = "a" * 64) -> SourceTree:
     return SourceTree(name="redis-7.0.15", family="redis", version=(7, 0, 15), path=path, digest=digest)
 
 
-def target(name: str = "armv5", *, machine: str = "armv5tel", slowdown: float = 1, detector: Detector = "") -> Target:
+def target(
+    name: str = "armv5",
+    *,
+    machine: str = "armv5tel",
+    slowdown: float = 1,
+    detector: Detector = "",
+    kind: Literal["user", "system"] = "user",
+) -> Target:
     """A small target."""
     return Target(
         name=name,
@@ -80,7 +87,7 @@ def target(name: str = "armv5", *, machine: str = "armv5tel", slowdown: float = 
         alignment="strict",
         groups=["required"],
         slowdown=slowdown,
-        emulator=EmulatorSpec(kind="user", qemu="arm", cpu="arm926", detector=detector),
+        emulator=EmulatorSpec(kind=kind, qemu="arm", cpu="arm926", detector=detector),
         isa="arm",
         demand={"half": 2, "word": 4, "vfp": 4},
         kernel="linux-arm-2",
@@ -128,6 +135,7 @@ def fault(
     event: Literal["fault", "access"] = "fault",
     access_class: AccessClass | Literal[""] = "word",
     access_bytes: int = 4,
+    kernel_log: tuple[str, ...] = (),
 ) -> events.Fault:
     """One record of the emulator's fault log; without `tid` it is the main thread's."""
     return events.Fault(
@@ -147,6 +155,7 @@ def fault(
         maps=maps or [],
         access_class=access_class,
         access_bytes=access_bytes,
+        kernel_log=kernel_log,
     )
 
 
@@ -169,6 +178,7 @@ class StoredRun:
         self.functions: dict[str, int] = {}
         self.left_out: set[tuple[str, str]] = set()
         self.detectors: dict[str, Detector] = {}
+        self.real_kernels: set[str] = set()
 
     def binary(self, target: str) -> Path:
         """Where the target's server binary is; it exists, and holds nothing."""
@@ -194,6 +204,7 @@ class StoredRun:
         transcript: bytes = b"",
         unit: str = "",
         wrong_line: str = "",
+        counters: tuple[events.Counters, events.Counters] | None = None,
     ) -> None:
         """One test's result."""
         kept = ""
@@ -217,6 +228,8 @@ class StoredRun:
             transcript=kept,
             unit=unit,
             wrong_line=wrong_line,
+            counters_before=counters[0] if counters else None,
+            counters_after=counters[1] if counters else None,
         )
         events.append(self.cell(target, suite) / "events.jsonl", event)
 
@@ -323,7 +336,14 @@ class StoredRun:
                 suites=list(self.suites),
                 binaries={name: str(self.binary(name)) for name in self.targets},
                 triples=dict.fromkeys(self.targets, "fake"),
-                machines={name: target(name, detector=self.detectors.get(name, "")) for name in self.targets},
+                machines={
+                    name: target(
+                        name,
+                        detector=self.detectors.get(name, ""),
+                        kind="system" if name in self.real_kernels else "user",
+                    )
+                    for name in self.targets
+                },
                 stages={"suites": 1.5},
                 cells=cells,
             ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import events, kernel, machine
+from harness import events, kernel, machine, machine_command
 from harness.errors import InfrastructureError, UsageError
 from harness.initramfs import assemble, cpio
 from harness.load import Catalog
@@ -98,7 +98,7 @@ def test_forwarded_ports_are_read_from_the_monitor() -> None:
   TCP[HOST_FORWARD]  10       127.0.0.1 41943       10.0.2.15  6379     0     0
   TCP[HOST_FORWARD]  11       127.0.0.1 40001       10.0.2.15     1     0     0
 """
-    assert machine.forwarded_ports(text) == {6379: 41943, 1: 40001}
+    assert machine_command.forwarded_ports(text) == {6379: 41943, 1: 40001}
 
 
 def test_a_record_names_the_hosts_files(tmp_path: Path) -> None:

@@ -266,3 +266,18 @@ def test_this_process_is_not_in_the_group_of_what_it_starts() -> None:
         assert os.getpgid(0) != started.pid
     finally:
         process.kill_group(started)
+
+
+def test_waiting_for_a_processor_is_told_from_running_and_from_sleeping() -> None:
+    processor = min(os.sched_getaffinity(0))
+    pinned = ["taskset", "--cpu-list", str(processor)]
+    loops = [process.start([*pinned, "sh", "-c", "while :; do :; done"]) for _ in range(3)]
+    sleeper = process.start(["sleep", SLEEP])
+    try:
+        # Of three on one processor each waits while another runs.
+        assert eventually(lambda: all(process.waited_seconds(one.pid) > 0.1 for one in loops))
+        assert process.waited_seconds(sleeper.pid) < 0.1
+    finally:
+        for one in (*loops, sleeper):
+            process.kill_group(one)
+    assert process.waited_seconds(loops[0].pid) == 0

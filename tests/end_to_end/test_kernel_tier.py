@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import alignment, canary, events, symbols
+from harness import alignment, canary, events, kernel_report, symbols
 from harness.errors import ExitCode
 from harness.load import Catalog
 from harness.store import Store
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.end_to_end
+
+
+def on_kernel(finding: dict[str, Any]) -> list[dict[str, Any]]:
+    """The witnesses of a finding that a real kernel reported."""
+    return [witness for witness in finding["witnesses"] if witness["kernel"]]
 
 
 def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(tmp_path: Path) -> None:
@@ -32,12 +37,22 @@ def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(tmp
             if witness["detector"] == "signal":
                 places.setdefault(witness["target"], set()).add((witness["file"], witness["line"]))
         assert places["armv5"] == places["armv5-kernel"], f"{name}: {places}"
+        said = {witness["kernel"].partition(", si_addr")[0] for witness in on_kernel(found[name])}
+        assert said == {"SIGBUS, si_code BUS_ADRALN (1)"}
+    recorded = events.read_events(tmp_path / "run" / "armv5-kernel" / "bitops" / "events.jsonl")
+    counted = kernel_report.counted(recorded)
+    faults = sum(len(on_kernel(finding)) for finding in found.values())
+    assert counted is not None
+    assert counted.user >= faults > 0
+    # In mode 4 nothing is repaired.
+    assert counted == events.Counters(user=counted.user, skipped=0, half=0, word=0, dword=0, multi=0)
+    assert read["kernel_counters"]["armv5-kernel"]["user"] == counted.user
     assert {cell["verdict"] for cell in read["cells"] if cell["suite"] == "canary"} == {"PASS"}
     assert processes_of(tmp_path) == []
     reproducer = tmp_path / "run" / "reproducers" / "alignment-redisBitpos-load.json"
-    recorded: dict[str, Any] = json.loads(reproducer.read_text())
-    recorded["target"] = "armv5-kernel"
-    reproducer.write_text(json.dumps(recorded))
+    again: dict[str, Any] = json.loads(reproducer.read_text())
+    again["target"] = "armv5-kernel"
+    reproducer.write_text(json.dumps(again))
     assert run("replay", reproducer, program=PLUMB).returncode == ExitCode.FINDINGS
 
 

@@ -24,7 +24,8 @@ from harness.errors import InfrastructureError
 from harness.fetch import Fetcher
 from harness.kernel import Kernel, Kernels
 from harness.load import ROOT, Catalog
-from harness.machine import Ended, Machine, snapshot
+from harness.machine import Ended, Machine
+from harness.snapshot import snapshot
 from harness.source import open_tree
 from harness.store import Store
 from harness.toolchain import tool
@@ -115,9 +116,20 @@ def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
         assert "Linux version" not in machine.kernel_log()
         machine.set_alignment(5)
         assert "5 (signal+warn)" in machine.alignment()
+        before = machine.counters()
         ran = machine.run(["/srv/canary", "ldr", "1"], deadline_seconds=20, environment={"HOME": "/"})
         assert ran.end == Ended(how="signal", number=signal.SIGBUS)
-        assert "Alignment trap: canary" in machine.kernel_log()
+        assert machine.counters() == msgspec.structs.replace(before, user=before.user + 1)
+        (line,) = [line for line in machine.kernel_log().splitlines() if "Alignment trap: canary" in line]
+        (fault,) = events.read_faults(machine.fault_log)
+        assert line.partition("] ")[2] == fault.kernel_log[0]
+        assert f"PC=0x{fault.pc:08x}" in line
+        assert f"Address=0x{fault.address:08x}" in line
+        # Not repaired in mode 3, so that the kernel writes of the access and of the fault; in mode 4 it writes nothing.
+        for mode, lines in ((3, 2), (4, 0)):
+            machine.set_alignment(mode)
+            machine.run(["/srv/canary", "vldr-double", "1"], deadline_seconds=20)
+            assert len(events.read_faults(machine.fault_log)[-1].kernel_log) == lines
         assert machine.run(["/srv/none"], deadline_seconds=20).end == Ended(how="exit", number=127)
         assert abs(float(machine.read("/proc/uptime").split()[0])) < 120
 
@@ -220,7 +232,7 @@ def test_a_kernel_that_panics_is_told_with_its_last_words(tmp_path: Path) -> Non
 def test_a_boot_that_hangs_is_ended_and_told_with_the_consoles_last_lines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("harness.machine.BOOT_SECONDS", 4.0)
+    monkeypatch.setattr("harness.computer.BOOT_SECONDS", 4.0)
     kernel = built("versatile")
     deaf = msgspec.structs.replace(kernel.spec.machine, control="/dev/absent")
     spec = msgspec.structs.replace(kernel.spec, machine=deaf)
@@ -228,6 +240,8 @@ def test_a_boot_that_hangs_is_ended_and_told_with_the_consoles_last_lines(
     with pytest.raises(InfrastructureError, match="not ready within 4 s") as caught:
         Machine(msgspec.structs.replace(kernel, spec=spec), files, tmp_path, sockets=tmp_path).__enter__()
     assert "Run /init as init process" in caught.value.because
+    # It was tried twice, and both have left their words.
+    assert "Run /init as init process" in (tmp_path / "console-hung-1").read_text()
 
 
 def test_a_missing_emulator_is_told_with_the_package(tmp_path: Path) -> None:
@@ -254,7 +268,7 @@ def test_nothing_outlives_a_harness_that_is_killed(tmp_path: Path) -> None:
         import pathlib, time
         from tests.end_to_end.test_machine import canary_machine
         with canary_machine("versatile", "armv5", pathlib.Path({str(tmp_path / "machine")!r})) as machine:
-            print(machine._process.pid, flush=True)
+            print(machine.emulator_pid, flush=True)
             time.sleep(60)
     """)
     harness = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=ROOT)

@@ -34,15 +34,34 @@ void reply_error(unsigned id, const char *what);
 /* The next NUL-terminated field of a payload, or NULL at its end. */
 char *next_field(char **at, const char *end);
 
-/* trace.c: programs that run under the eye of init, and what it says of their faults. */
-
-/* The number that x86 and ARM have for one of this machine's signals, and the way back; 0 if there is none. */
+/* signals.c: the number that x86 and ARM have for one of this machine's signals, and the way back; 0 if there is none. */
 int host_signal(int number);
 int guest_signal(int number);
+
+/* trace.c: programs that run under the eye of init, and what it says of their faults. */
+
 /* Follow a stopped child and whatever it forks. */
 bool trace(pid_t pid);
 /* A traced thread has stopped: record a fault, then let it go on. */
 void on_stop(pid_t tid, int status);
+
+/* setup.c: mounts, limits, network; what fails is complained of, and the rest is done. */
+void set_up(void);
+
+/* programs.c: verbs, and `reap` to take in the ends and stops of all processes. */
+void start(const struct request *request);
+void send_signal(const struct request *request);
+void list_processes(const struct request *request);
+void reap(void);
+
+/* files.c: verbs. */
+void read_file(const struct request *request);
+void write_file(const struct request *request);
+
+/* kernel_log.c: opened once /dev is there; a verb; and what the kernel has written of a fault since the last one. */
+void open_kernel_log(void);
+void send_kernel_log(const struct request *request);
+void messages_about(pid_t tid, uint64_t pc, uint64_t address, void (*take)(const char *message));
 
 /* init.c */
 void complain(const char *what);

@@ -26,29 +26,6 @@
 
 enum { STACK_LOGGED = 16 * 1024, INSTRUCTION_LOGGED = 16, LARGEST_RECORD = 256 * 1024 };
 
-/* In the order of asm-generic's numbers, from 1; SPARC has others for most. */
-static const int generic_signals[] = {
-    SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGUSR1, SIGSEGV, SIGUSR2, SIGPIPE,
-    SIGALRM, SIGTERM, 0, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGXCPU, SIGXFSZ, SIGVTALRM,
-    SIGPROF, SIGWINCH, SIGIO, SIGPWR, SIGSYS
-};
-enum { GENERIC_SIGNALS = sizeof generic_signals / sizeof *generic_signals };
-
-int host_signal(int number)
-{
-    for (int i = 0; i < GENERIC_SIGNALS; i++) {
-        if (generic_signals[i] == number) {
-            return i + 1;
-        }
-    }
-    return number;
-}
-
-int guest_signal(int number)
-{
-    return number >= 1 && number <= GENERIC_SIGNALS ? generic_signals[number - 1] : number;
-}
-
 bool trace(pid_t pid)
 {
     return ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE) == 0;
@@ -77,6 +54,13 @@ static void append_hex(const unsigned char *bytes, size_t count)
     for (size_t i = 0; i < count && length + 2 < sizeof record; i++) {
         record[length++] = digits[bytes[i] >> 4];
         record[length++] = digits[bytes[i] & 15];
+    }
+}
+
+static void append_escaped(const char *text)
+{
+    for (; *text; text++) {
+        append(*text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
     }
 }
 
@@ -117,9 +101,7 @@ static void append_maps(pid_t tid)
         }
         append("%s{\"start\":%" PRIu64 ",\"end\":%" PRIu64 ",\"offset\":%" PRIu64 ",\"path\":\"", separator, start,
                end, offset);
-        for (const char *c = line + at; *c; c++) {
-            append(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-        }
+        append_escaped(line + at);
         append("\"}");
         separator = ",";
     }
@@ -257,6 +239,13 @@ static bool is_fault(const siginfo_t *signal)
     return synchronous && signal->si_code > 0; /* else somebody sent it */
 }
 
+static void append_message(const char *message)
+{
+    append("%s\"", record[length - 1] == '[' ? "" : ",");
+    append_escaped(message);
+    append("\"");
+}
+
 static void report_fault(pid_t tid, const siginfo_t *signal)
 {
     struct registers registers;
@@ -270,9 +259,9 @@ static void report_fault(pid_t tid, const siginfo_t *signal)
         bool handled = status_number(tid, "SigCgt:", 16) >> (signal->si_signo - 1) & 1;
 
         length = 0;
-        append("{\"event\":\"fault\",\"pid\":%d,\"tid\":%d,\"signal\":%d,\"code\":%d,\"address\":%" PRIu64
+        append("{\"event\":\"fault\",\"session\":%d,\"pid\":%d,\"tid\":%d,\"signal\":%d,\"code\":%d,\"address\":%" PRIu64
                ",\"access\":\"\",\"handled\":%s,\"pc\":%" PRIu64 ",\"instruction\":\"",
-               (int)status_number(tid, "Tgid:", 10), tid, host_signal(signal->si_signo), signal->si_code,
+               (int)getsid(tid), (int)status_number(tid, "Tgid:", 10), tid, host_signal(signal->si_signo), signal->si_code,
                (uint64_t)(uintptr_t)signal->si_addr, handled ? "true" : "false", registers.pc);
         append_memory(memory, registers.pc, INSTRUCTION_LOGGED);
         append("\",\"registers\":[");
@@ -281,6 +270,8 @@ static void report_fault(pid_t tid, const siginfo_t *signal)
         append_memory(memory, registers.stack, STACK_LOGGED);
         append("\",\"maps\":[");
         append_maps(tid);
+        append("],\"kernel_log\":[");
+        messages_about(tid, registers.pc, (uint64_t)(uintptr_t)signal->si_addr, append_message);
         append("]}\n");
         reply(0, "fault", record, length);
     }

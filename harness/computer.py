@@ -1,0 +1,215 @@
+"""The life of an emulated computer: its emulator started, booted or taken to a saved state, watched, and ended.
+
+What its init can be asked is harness.machine's; this owns the emulator's process, its sockets, and the console.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import process, toolchain
+from harness.channel import Channel, ChannelError
+from harness.errors import InfrastructureError
+from harness.machine_command import control_port, emulator_command, forwarded_ports
+from harness.qmp import Qmp, QmpError, load_state, save_state
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Sequence
+
+    from harness.channel import Frame
+    from harness.initramfs import Initramfs
+    from harness.kernel import Kernel
+
+BOOT_SECONDS = 30.0
+"""Until init is ready, not counting waits for a processor: five times what the slowest machine takes."""
+BOOT_ATTEMPTS = 2
+"""Now and then QEMU's sun4u stands still in its firmware, or where Linux first calls it, for ever."""
+SOCKET_SECONDS = 30.0
+POLL_SECONDS = 0.01
+LOOK_AGAIN_SECONDS = 0.5
+
+
+class HungBootError(ChannelError):
+    """The machine runs, and init is not ready in time."""
+
+
+class Computer:
+    """One emulator. `folder` gets the files `console` and `emulator`, `sockets` (a short path) its sockets.
+
+    `ports` are forwarded to loopback; `on_event` is given what init sends unasked, in a thread of the channel's own.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        initramfs: Initramfs,
+        folder: Path,
+        on_event: Callable[[Frame], None],
+        *,
+        sockets: Path,
+        ports: Sequence[int],
+        snapshot: Path | None,
+    ) -> None:
+        self.kernel = kernel
+        self.initramfs = initramfs
+        self.folder = folder
+        self.snapshot = snapshot
+        self.console = folder / "console"
+        self.emulator_log = folder / "emulator"
+        self._control_port = control_port(kernel.spec.machine)
+        self._ports = tuple(ports) if self._control_port is None else (*ports, self._control_port)
+        self._on_event = on_event
+        self._sockets = sockets
+        self._socket_folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._qmp: Qmp | None = None
+        self._channel: Channel | None = None
+        self._forwards: dict[int, int] = {}
+        self._ready = False
+
+    @property
+    def channel(self) -> Channel:
+        """To its init."""
+        assert self._channel is not None
+        return self._channel
+
+    @property
+    def pid(self) -> int:
+        """Number of the emulator's process on this machine."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, and wait until init is ready. Raises InfrastructureError with the console's last lines."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._start()
+            self._go_on(self.snapshot) if self.snapshot else self._boot_patiently()
+        except (ChannelError, QmpError) as error:
+            raise self.problem(str(error)) from error
+
+    def stop(self) -> None:
+        """Kill the emulator, leave nothing behind but the folder."""
+        if self._process is not None:
+            process.kill_group(self._process)
+        if self._channel is not None:
+            self._channel.close()
+        if self._qmp is not None:
+            self._qmp.__exit__()
+        if self._socket_folder is not None:
+            shutil.rmtree(self._socket_folder, ignore_errors=True)
+
+    def alive(self) -> bool:
+        """Whether the emulator still runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def endpoint(self, port: int) -> tuple[str, int]:
+        """Where on the host's loopback a forwarded port of the guest is."""
+        assert self._qmp is not None
+        if not self._forwards:
+            self._forwards = forwarded_ports(self._qmp.monitor("info usernet"))
+        return "127.0.0.1", self._forwards[port]
+
+    def save(self, path: Path) -> None:
+        """Write its state to a file, and leave it stopped. Raises InfrastructureError."""
+        assert self._qmp is not None
+        try:
+            save_state(self._qmp, path)
+        except QmpError as error:
+            raise self.problem(f"its state cannot be saved: {error}") from error
+
+    def problem(self, detail: str) -> InfrastructureError:
+        """What went wrong, with what the machine said last."""
+        said = [line for path in (self.emulator_log, self.console) for line in _lines(path)[-8:]]
+        code = None if self._process is None else self._process.poll()
+        what = "its kernel panicked" if self._panicked() else detail
+        return InfrastructureError(
+            f"the machine {self.kernel.spec.name} failed: {what}",
+            where=str(self.folder),
+            because="\n".join([*([f"the emulator ended with status {code}"] if code is not None else []), *said]),
+            remedy="read the log; plumb clean, and the kernel is built again",
+            log=str(self.console),
+        )
+
+    def _start(self) -> None:
+        machine = self.kernel.spec.machine
+        if shutil.which(machine.emulator) is None:
+            raise InfrastructureError(
+                f"no {machine.emulator} on this machine", remedy=toolchain.install_command(machine.packages)
+            )
+        folder = Path(tempfile.mkdtemp(dir=self._sockets))
+        self._socket_folder = folder
+        resumed = self.snapshot is not None
+        command = emulator_command(self.kernel, self.initramfs, folder, self._ports, resumed=resumed)
+        with self.emulator_log.open("wb") as log:
+            self._process = process.start(command, output=log, folder=self.folder)
+        deadline = time.monotonic() + SOCKET_SECONDS
+        while not (folder / "qmp").exists():
+            if not self.alive() or time.monotonic() > deadline:
+                raise self.problem("it has made no control socket")
+            time.sleep(POLL_SECONDS)
+        self._qmp = Qmp(folder / "qmp", deadline_seconds=SOCKET_SECONDS)
+        if self._control_port is None:
+            # Nothing of the guest has run yet, so that no event of it can be missed.
+            self._connect(folder / "control")
+
+    def _connect(self, place: Path | tuple[str, int]) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = Channel(place, self._take, deadline_seconds=SOCKET_SECONDS)
+
+    def _take(self, frame: Frame) -> None:
+        if frame.word == "ready":
+            self._ready = True
+        self._on_event(frame)
+
+    def _boot_patiently(self) -> None:
+        """Boot, and once more if it hangs: what the console said until then is kept beside it."""
+        for attempt in range(1, BOOT_ATTEMPTS):
+            try:
+                self._boot()
+            except HungBootError:
+                self.stop()
+                self.console.rename(self.folder / f"console-hung-{attempt}")
+                self._channel, self._qmp, self._forwards = None, None, {}
+                self._start()
+            else:
+                return
+        self._boot()
+
+    def _boot(self) -> None:
+        assert self._qmp is not None
+        self._qmp.execute("cont")
+        started = time.monotonic()
+        while not self._ready:
+            took = time.monotonic() - started - process.waited_seconds(self.pid)
+            # Not every machine can be reset, so that a panic may leave it standing.
+            if self._panicked():
+                raise ChannelError("boot: a panic")
+            if took > BOOT_SECONDS:
+                raise HungBootError(f"boot: not ready within {BOOT_SECONDS:.0f} s")
+            if self._control_port is not None:
+                # The emulator accepts for a guest that is not there yet, and then hangs up, or forgets.
+                self._connect(self.endpoint(self._control_port))
+            with contextlib.suppress(ChannelError):
+                self.channel.wait_for(lambda: self._ready, "boot", deadline_seconds=LOOK_AGAIN_SECONDS)
+            if not self.alive():
+                raise ChannelError("boot: the emulator has ended")
+
+    def _go_on(self, saved: Path) -> None:
+        assert self._qmp is not None
+        load_state(self._qmp, saved)
+        self._qmp.execute("cont")
+
+    def _panicked(self) -> bool:
+        return any("Kernel panic" in line for line in _lines(self.console))
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text("utf-8", "replace").splitlines() if path.is_file() else []

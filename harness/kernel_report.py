@@ -1,0 +1,65 @@
+"""What a real kernel says of misaligned accesses, read and told: its counters, a signal's siginfo, lines of its log."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import TYPE_CHECKING
+
+from harness.errors import InfrastructureError
+from harness.events import BUS_ADRALN, Counters, TestEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from harness.events import Event, Fault
+
+_CODES = {
+    (signal.SIGILL, 1): "ILL_ILLOPC",
+    (signal.SIGFPE, 1): "FPE_INTDIV",
+    (signal.SIGSEGV, 1): "SEGV_MAPERR",
+    (signal.SIGSEGV, 2): "SEGV_ACCERR",
+    (signal.SIGBUS, BUS_ADRALN): "BUS_ADRALN",
+    (signal.SIGBUS, 2): "BUS_ADRERR",
+    (signal.SIGBUS, 3): "BUS_OBJERR",
+}
+"""Signal and si_code -> the code's name (Linux include/uapi/asm-generic/siginfo.h)."""
+
+
+def read_counters(text: str) -> Counters:
+    """The counters in /proc/cpu/alignment. Raises InfrastructureError for a text that has none.
+
+    A processor without doubleword accesses has no `DWord` line (Linux arch/arm/mm/alignment.c).
+    """
+    found = {name.lower(): int(number) for name, number in re.findall(r"^(\w+):\s+(\d+)", text, re.MULTILINE)}
+    missing = {"user", "skipped", "half", "word", "multi"} - found.keys()
+    if missing:
+        raise InfrastructureError("the kernel's alignment counters cannot be read", because=f"{text!r} lacks {missing}")
+    return Counters(**{name: found.get(name, 0) for name in Counters.__struct_fields__})
+
+
+def counted(recorded: Iterable[Event]) -> Counters | None:
+    """What a kernel counted during tests, all together; None when it counted none, and where none counts."""
+    totals = dict.fromkeys(Counters.__struct_fields__, 0)
+    for event in recorded:
+        if not isinstance(event, TestEvent):
+            continue
+        before, after = event.counters_before, event.counters_after
+        # After a machine was started anew it counts from zero.
+        if before is not None and after is not None and after.user >= before.user:
+            for name in totals:
+                totals[name] += getattr(after, name) - getattr(before, name)
+    return Counters(**totals) if any(totals.values()) else None
+
+
+def told(fault: Fault) -> str:
+    """A fault as the kernel reported it: signal, si_code, si_addr and PC, and what it wrote in its log."""
+    name = signal.Signals(fault.signal).name
+    code = _CODES.get((signal.Signals(fault.signal), fault.code))
+    parts = [
+        name,
+        f"si_code {code} ({fault.code})" if code else f"si_code {fault.code}",
+        f"si_addr {fault.address:#x}",
+        f"PC {fault.pc:#x}",
+    ]
+    return "; ".join([", ".join(parts), *fault.kernel_log])

@@ -1,0 +1,33 @@
+"""Saved states of machines that have just booted, in the store: a run goes on from one instead of booting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness import codec, toolchain
+from harness.machine import Machine
+from harness.store import key_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.initramfs import Initramfs
+    from harness.kernel import Kernel
+    from harness.store import Store
+
+
+def snapshot(store: Store, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:
+    """The saved state of a machine that has just booted; made if it is not in the cache. None where there can be none.
+
+    Raises InfrastructureError when it does not boot, or its state cannot be saved.
+    """
+    if not kernel.spec.machine.snapshots:
+        return None
+    emulator = toolchain.version(kernel.spec.machine.emulator)
+    key = key_of([kernel.key, initramfs.key, emulator, codec.encode(kernel.spec.machine).decode()])
+
+    def fill(into: Path) -> None:
+        with Machine(kernel, initramfs, into / "machine", sockets=sockets) as machine:
+            machine.save(into / "state")
+
+    return store.folder("snapshots", f"{kernel.spec.name}-{key}", fill) / "state"

@@ -1,0 +1,60 @@
+"""Several servers in one machine: each has its port, its folder, its log, and its own faults."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import alignment, events
+from harness.emulator import Runner
+from harness.load import Catalog
+from harness.machine_guest import PORTS, SERVER, Host, MachineGuest, PreparedMachine
+from harness.source import open_tree
+from tests.end_to_end import machines
+from tests.end_to_end.test_machine import archive, ask, built
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+CATALOG = Catalog()
+
+
+def test_servers_of_one_machine_keep_apart(tmp_path: Path) -> None:
+    server = CATALOG.servers["redis-3.2.6"]
+    tree = open_tree(machines.release("redis-3.2.6"), name="redis-3.2.6", digest=server.sha256)
+    build = machines.build(tree, "armv5")
+    target = CATALOG.targets["armv5-kernel"]
+    policy = alignment.policy_for(CATALOG.policies, "signal", target)
+    runner = Runner(target=target, policy=policy, program=None, options=[], records_faults=False)
+    kernel = built("versatile")
+    prepared = PreparedMachine(
+        kernel=kernel, initramfs=archive(kernel, "armv5", {SERVER: build.server_binary}), snapshot=None, mode=4
+    )
+    host = Host(prepared, tmp_path, sockets=tmp_path)
+
+    def guest(name: str, files: dict[str, bytes] | None = None) -> MachineGuest:
+        return MachineGuest(build, runner, tmp_path / name, host=host, version=tree.version, files=files)
+
+    try:
+        with guest("guest-1") as one, guest("guest-2") as two:
+            for each, value in ((one, "first"), (two, "second")):
+                assert ask(each.endpoint, "SET", "key", value * 8) == b"+OK\r\n"
+                assert ask(each.endpoint, "SAVE") == b"+OK\r\n"
+            assert b"first" in one.read("dump.rdb")
+            assert b"second" in two.read("dump.rdb")
+            saved = two.read("dump.rdb")
+            assert ask(one.endpoint, "BITOP", "NOT", "target", "key") == b""
+            assert not one.settle()
+            assert two.alive()
+            assert (one.faults() > 0, two.faults()) == (True, 0)
+            assert {fault.session for fault in events.read_faults(one.fault_log)} == {one.pid}
+        # Both ports are free again, and nothing of those before is left for the next but what it is given.
+        with guest("guest-3") as third, guest("guest-4", files={"dump.rdb": saved}) as fourth:
+            assert {third.upstream, fourth.upstream} == {host.machine().endpoint(port) for port in PORTS[:2]}
+            assert ask(third.endpoint, "GET", "key") == b"$-1\r\n"
+            assert ask(fourth.endpoint, "GET", "key") == b"$48\r\n" + b"second" * 8 + b"\r\n"
+    finally:
+        host.close()

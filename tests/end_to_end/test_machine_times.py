@@ -1,0 +1,59 @@
+"""From the request for a machine to the server's PONG: within the kernel tier's goals, on every machine.
+
+`pytest tests/end_to_end/test_machine_times.py -rP` prints what was measured. Waits for a processor are told apart, and
+not held against the machine: they are this computer's other work.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import process
+from harness.build import Builder
+from harness.console import Progress
+from harness.fetch import Fetcher
+from harness.machine import Machine
+from harness.snapshot import snapshot
+from harness.store import Store
+from tests.end_to_end.test_machine import CATALOG, archive, built, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+COLD_SECONDS = 8.0
+RESUMED_SECONDS = 3.0
+MACHINES = {
+    "versatile": "armv5",
+    "realview": "armv6",
+    "virt-armv7": "armv7",
+    "virt-arm64": "aarch64",
+    "sun4u": "sparc64",
+}
+"""Machine -> the target whose server it runs."""
+
+
+@pytest.mark.parametrize("resumed", [False, True], ids=["cold", "resumed"])
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_server_answers_soon_after_its_machine_was_asked_for(name: str, *, resumed: bool, tmp_path: Path) -> None:
+    store, progress = Store.default(), Progress()
+    kernel, target = built(name), CATALOG.targets[MACHINES[name]]
+    tree = Fetcher(store, progress).server(CATALOG.servers["redis-7.0.15"])
+    build = Builder(store, progress).build(tree, target, CATALOG.toolchain_of(target), "O2")
+    files = archive(kernel, target.name, {"/srv/server": build.server_binary})
+    if resumed and not kernel.spec.machine.snapshots:
+        pytest.skip("QEMU cannot save this machine")
+    state = snapshot(store, kernel, files, sockets=tmp_path) if resumed else None
+    started = time.monotonic()
+    with Machine(kernel, files, tmp_path / "machine", sockets=tmp_path, snapshot=state) as machine:
+        serving(machine)
+        seconds = time.monotonic() - started
+        waited = process.waited_seconds(machine.emulator_pid)
+    how = "resumed" if resumed else "cold"
+    sys.stdout.write(f"{name} {how}: {seconds:.2f} s, {waited:.2f} s of them waiting for a processor\n")
+    assert seconds - waited <= (RESUMED_SECONDS if resumed else COLD_SECONDS)

@@ -1,0 +1,87 @@
+"""What a machine lacks ends a cell with the reason, and is no test's failure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness import alignment, events, process
+from harness.cell import CellSpec, write_cell
+from harness.check import cell_problem, pytest_command
+from harness.emulator import Runner
+from harness.errors import ExitCode
+from harness.guest import Guest
+from harness.initramfs import Initramfs
+from harness.kernel import Kernel
+from harness.load import Catalog
+from harness.machine_guest import PreparedMachine
+from harness.model import Build
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def cell_on_a_machine_without_emulator(folder: Path, suite: str) -> CellSpec:
+    catalog = Catalog()
+    target = catalog.targets["armv5-kernel"]
+    spec = catalog.kernels["versatile"]
+    absent = msgspec.structs.replace(spec.machine, emulator="qemu-system-absent")
+    kernel = Kernel(
+        spec=msgspec.structs.replace(spec, machine=absent), key="", image=folder / "image", device_tree=None, seconds=0
+    )
+    archive = Initramfs(key="", archive=folder / "archive", places={})
+    return CellSpec(
+        suite=suite,
+        folder=folder,
+        sockets=folder,
+        runner=Runner(
+            target=target,
+            policy=alignment.policy_for(catalog.policies, "signal", target),
+            program=None,
+            options=[],
+            records_faults=False,
+        ),
+        version=(7, 0, 15),
+        build=Build(
+            key="",
+            target="armv5",
+            server="redis-7.0.15",
+            optimisation="O2",
+            folder=folder,
+            server_binary=folder / "server",
+            command_line=[],
+        ),
+        canary=folder / "canary",
+        seed=1,
+        tier="quick",
+        machine=PreparedMachine(kernel=kernel, initramfs=archive, snapshot=None, mode=4),
+    )
+
+
+@pytest.mark.parametrize("suite", ["canary", "bitops"])
+def test_a_machine_that_does_not_start_ends_the_cell_with_its_own_words(suite: str, tmp_path: Path) -> None:
+    write_cell(tmp_path / "cell.json", cell_on_a_machine_without_emulator(tmp_path, suite))
+    result = process.run(pytest_command(suite, tmp_path / "cell.json"), deadline_seconds=60)
+    assert result.code == ExitCode.INFRASTRUCTURE, result.text
+    problem = cell_problem(result, tmp_path)
+    assert problem.startswith("no qemu-system-absent on this machine\n")
+    assert "qemu-system-arm" in problem
+    # The first test that needed the machine was the last, and nothing was recorded of it.
+    recorded = events.read_events(tmp_path / "events.jsonl")
+    assert [one for one in recorded if isinstance(one, events.TestEvent)] == []
+    assert not re.search("failed|INTERNALERROR", result.text), result.text
+
+
+def test_a_process_that_ends_without_a_word_is_told_by_its_last_line(tmp_path: Path) -> None:
+    result = process.run(["sh", "-c", "echo gone; exit 7"], deadline_seconds=10)
+    assert cell_problem(result, tmp_path) == "its test process ended with status 7: gone"
+
+
+def test_a_guest_that_was_never_started_removes_nothing_of_others(tmp_path: Path) -> None:
+    cell = cell_on_a_machine_without_emulator(tmp_path, "bitops")
+    assert cell.build is not None
+    Guest(cell.build, cell.runner, tmp_path / "guest-1", sockets=tmp_path, version=cell.version).__exit__()
+    assert tmp_path.is_dir()

@@ -1,0 +1,91 @@
+"""What a real kernel says of misaligned accesses reaches the reader, in its own numbers."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from harness import report
+from harness.check import conclude
+from harness.errors import InfrastructureError
+from harness.events import Counters
+from harness.kernel_report import counted, read_counters, told
+from tests import fakes
+from tests.fakes import StoredRun, fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VERSATILE = """User:\t\t2011
+System:\t\t3 (ip_rcv_core+0x1c8/0x2b0)
+Skipped:\t1
+Half:\t\t2
+Word:\t\t4
+DWord:\t\t2002
+Multi:\t\t5
+User faults:\t4 (signal)
+"""
+LINE = "Alignment trap: server (36) PC=0x00001000 Instr=0xe5931000 Address=0x00020001 FSR 0x001"
+
+
+def counters(user: int = 0, *, word: int = 0, skipped: int = 0) -> Counters:
+    return Counters(user=user, skipped=skipped, half=0, word=word, dword=0, multi=0)
+
+
+def test_the_kernels_counters_are_read() -> None:
+    assert read_counters(VERSATILE) == Counters(user=2011, skipped=1, half=2, word=4, dword=2002, multi=5)
+
+
+def test_a_processor_without_doublewords_counts_none() -> None:
+    assert read_counters(VERSATILE.replace("DWord:\t\t2002\n", "")).dword == 0
+
+
+@pytest.mark.parametrize("text", ["", "Half:\t\t2\n", "no such file"])
+def test_what_holds_no_counters_is_refused(text: str) -> None:
+    with pytest.raises(InfrastructureError, match="cannot be read"):
+        read_counters(text)
+
+
+def test_a_fault_is_told_with_signal_code_address_place_and_the_kernels_line() -> None:
+    assert told(fault(kernel_log=(LINE,))) == (f"SIGBUS, si_code BUS_ADRALN (1), si_addr 0x20001, PC 0x1000; {LINE}")
+    assert told(fault(code=77)) == "SIGBUS, si_code 77, si_addr 0x20001, PC 0x1000"
+    assert told(fault(number=fakes.SIGSEGV, address=0)).startswith("SIGSEGV, si_code SEGV_MAPERR (1), si_addr 0x0,")
+
+
+def a_run_on_a_kernel(folder: Path) -> StoredRun:
+    run = StoredRun(folder, targets=("armv5", "armv5-kernel"))
+    run.real_kernels = {"armv5-kernel"}
+    for target in run.targets:
+        run.canary(target)
+        pc = run.place(target, "bitopCommand")
+        line = (LINE,) if target in run.real_kernels else ()
+        run.fault(target, "bitops", "guest-1", fault(pc=pc, kernel_log=line))
+        seen = (counters(3), counters(5, word=1)) if target in run.real_kernels else None
+        run.test(target, "bitops", "test_bitop", outcome="failed", guest="guest-1", faults=(0, 1), counters=seen)
+        run.test(target, "bitops", "test_more", counters=seen and (seen[1], counters(6, word=2)))
+        # A machine that was started anew counts from zero: nothing can be said of that test.
+        run.test(target, "bitops", "test_anew", counters=seen and (counters(6, word=2), counters(0)))
+    return run
+
+
+def test_a_finding_carries_what_the_kernel_said_and_the_report_shows_it(tmp_path: Path) -> None:
+    known = fakes.write(tmp_path / "known.toml", "findings = []\n")
+    judgement, _ = conclude(a_run_on_a_kernel(tmp_path / "run").finish(), known, fakes.quiet())
+    (finding,) = judgement.findings
+    said = {witness.target: witness.kernel for witness in finding.witnesses}
+    assert said["armv5"] == ""
+    assert said["armv5-kernel"].startswith("SIGBUS, si_code BUS_ADRALN (1), si_addr 0x20001, PC 0x")
+    assert said["armv5-kernel"].endswith(f"; {LINE}")
+    assert judgement.kernel_counters == {"armv5-kernel": counters(3, word=2)}
+    shown = io.StringIO()
+    report.show(Console(file=shown, width=400), judgement)
+    for text in (shown.getvalue(), report.markdown(judgement)):
+        assert said["armv5-kernel"] in text
+        assert "armv5-kernel: its kernel counted User: 3  Skipped: 0  Half: 0  Word: 2  DWord: 0  Multi: 0" in text
+
+
+def test_a_kernel_that_counted_nothing_is_not_told() -> None:
+    assert counted([]) is None
