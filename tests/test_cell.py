@@ -36,6 +36,7 @@ def cell_on_a_machine_without_emulator(folder: Path, suite: str) -> CellSpec:
     return CellSpec(
         suite=suite,
         folder=folder,
+        shared=folder,
         sockets=folder,
         runner=Runner(
             target=target,
