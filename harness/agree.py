@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import alignment, canary
-from harness.check import prepare_machine
+from harness.check import machine_target, prepare_machine
 from harness.emulator import Emulators
-from harness.errors import UsageError
 from harness.load import ROOT, read_toml
 from harness.machine_guest import CANARY, Host
 from harness.model import AccessClass, Noun
@@ -83,9 +82,7 @@ def agree(catalog: Catalog, store: Store, fetcher: Fetcher, progress: Progress, 
     differences = read_toml(DIFFERENCES, DifferenceList).differences
     rows: list[Row] = []
     for name in names:
-        target = catalog.targets[name]
-        if target.emulator.kind != "system":
-            raise UsageError(f"{name} has no kernel of its own", where="--target", remedy="--target kernel")
+        target = machine_target(catalog, name)
         model = catalog.targets[alignment.userland(target)]
         programs = emulators.prepare([model.emulator])
         tools = catalog.toolchain_of(model)

@@ -319,9 +319,11 @@ def prepare_machine(
     programs: Mapping[str, Path],
     *,
     mode: int | None,
+    counted: bool = False,
 ) -> PreparedMachine:
     """Kernel and root file system with programs (guest path -> file), and a saved state to go on from.
 
+    A machine whose instructions are counted has none: it boots.
     Raises InfrastructureError when something of it cannot be made.
     """
     spec = catalog.kernels[target.emulator.machine]
@@ -332,12 +334,24 @@ def prepare_machine(
         store, initramfs.compile_init(store, kernel_tools), places, memory_bytes=spec.machine.memory_mib << 20
     )
     state = None
-    if spec.machine.snapshots:
+    if spec.machine.snapshots and not counted:
         with progress.stage("boot", f"booting {spec.name}"), tempfile.TemporaryDirectory(prefix="plumb-") as short:
             state = snapshot(store, kernel, archive, sockets=Path(short))
     return PreparedMachine(
-        kernel=kernel, initramfs=archive, snapshot=state, mode=mode if alignment.has_switch(target) else None
+        kernel=kernel,
+        initramfs=archive,
+        snapshot=state,
+        mode=mode if alignment.has_switch(target) else None,
+        counted=counted,
     )
+
+
+def machine_target(catalog: Catalog, name: str) -> Target:
+    """A target of the kernel tier. Raises UsageError for one without a kernel of its own."""
+    target = catalog.targets[name]
+    if target.emulator.kind != "system":
+        raise UsageError(f"{name} has no kernel of its own", where="--target", remedy="--target kernel")
+    return target
 
 
 def known_server(catalog: Catalog, name: str) -> Server | Path:

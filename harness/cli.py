@@ -20,8 +20,10 @@ from harness import check as checking
 from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness import known as knowing
+from harness import price as pricing
 from harness import replay as replaying
 from harness import report as reporting
+from harness import tax as taxing
 from harness.build import Builder
 from harness.cell import LARGEST_SEED
 from harness.console import Progress
@@ -46,6 +48,14 @@ _target = click.option(
     default=DEFAULT_TARGETS,
     show_default=True,
     help="Target, glob or group; repeat for more.",
+)
+_kernel_target = click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    default=("kernel",),
+    show_default=True,
+    help="Target of the kernel tier, glob or group; repeat for more.",
 )
 _server = click.option(
     "--server", default=DEFAULT_SERVER, show_default=True, help="A release's name, or the path of a source tree."
@@ -373,14 +383,7 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
 
 
 @plumb.command()
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    default=("kernel",),
-    show_default=True,
-    help="Target of the kernel tier, glob or group; repeat for more.",
-)
+@_kernel_target
 @_offline
 @_install
 @_json
@@ -407,6 +410,45 @@ def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json
     for row in strange:
         click.echo(f"unexplained: {row.target} {row.policy} {row.access} at {row.offsets}: {row.user} / {row.kernel}")
     return ExitCode.FINDINGS if strange else ExitCode.PASS
+
+
+@plumb.command()
+@_kernel_target
+@click.option(
+    "--server",
+    "servers",
+    multiple=True,
+    default=taxing.SERVERS,
+    show_default=True,
+    help="A release's name, or the path of a source tree; repeat for more.",
+)
+@_optimisation
+@_offline
+@_install
+@_json
+def tax(
+    targets: tuple[str, ...],
+    servers: tuple[str, ...],
+    optimisation: str,
+    offline: bool,
+    install: bool | None,
+    as_json: bool,
+) -> ExitCode:
+    """Measure what a kernel's fixup of a misaligned access costs, and what servers pay of it, in instructions."""
+    catalog, progress, store = Catalog(), Progress(), Store.default()
+    chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    for name in chosen:
+        checking.machine_target(catalog, name)
+    for name in servers:
+        checking.known_server(catalog, name)
+    doctoring.mend(doctoring.diagnose(catalog, chosen, emulator="pinned"), progress, install=_may_install(install))
+    fetcher = Fetcher(store, progress, offline=offline)
+    measured = taxing.Taxation(catalog, store, fetcher, progress, optimisation=optimisation).measure(chosen, servers)
+    if as_json:
+        _print_json(measured)
+    else:
+        click.echo("\n".join(pricing.summary(measured)))
+    return ExitCode.PASS
 
 
 @plumb.command()

@@ -42,7 +42,7 @@ class HungBootError(ChannelError):
 class Computer:
     """One emulator. `folder` gets the files `console` and `emulator`, `sockets` (a short path) its sockets.
 
-    `ports` are forwarded to loopback; `on_event` is given what init sends unasked, in a thread of the channel's own.
+    `ports` are forwarded to loopback; `counted`: its clocks count instructions, a nanosecond each; `on_event` is given what init sends unasked, in a thread of the channel's own.
     """
 
     def __init__(
@@ -55,11 +55,13 @@ class Computer:
         sockets: Path,
         ports: Sequence[int],
         snapshot: Path | None,
+        counted: bool,
     ) -> None:
         self.kernel = kernel
         self.initramfs = initramfs
         self.folder = folder
         self.snapshot = snapshot
+        self.counted = counted
         self.console = folder / "console"
         self.emulator_log = folder / "emulator"
         self._control_port = control_port(kernel.spec.machine)
@@ -146,7 +148,9 @@ class Computer:
         folder = Path(tempfile.mkdtemp(dir=self._sockets))
         self._socket_folder = folder
         resumed = self.snapshot is not None
-        command = emulator_command(self.kernel, self.initramfs, folder, self._ports, resumed=resumed)
+        command = emulator_command(
+            self.kernel, self.initramfs, folder, self._ports, resumed=resumed, counted=self.counted
+        )
         with self.emulator_log.open("wb") as log:
             self._process = process.start(command, output=log, folder=self.folder)
         deadline = time.monotonic() + SOCKET_SECONDS

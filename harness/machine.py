@@ -53,7 +53,7 @@ class Machine:
     """One running machine. `folder` keeps its logs, `sockets` (a short path) its sockets.
 
     `ports` are the guest's TCP ports that are forwarded to loopback; `snapshot` a saved state to go on from, of a
-    machine with the same kernel and root file system.
+    machine with the same kernel and root file system. `counted`: its clocks count instructions, a nanosecond each.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Machine:
         sockets: Path,
         ports: Sequence[int] = (6379,),
         snapshot: Path | None = None,
+        counted: bool = False,
     ) -> None:
         self.kernel = kernel
         self.initramfs = initramfs
@@ -74,7 +75,14 @@ class Machine:
         """A started program's number -> where its faults are recorded, if not in `fault_log`."""
         self.boot_seconds = 0.0
         self._computer = Computer(
-            kernel, initramfs, folder, self._on_event, sockets=sockets, ports=ports, snapshot=snapshot
+            kernel,
+            initramfs,
+            folder,
+            self._on_event,
+            sockets=sockets,
+            ports=ports,
+            snapshot=snapshot,
+            counted=counted,
         )
         self.console = self._computer.console
         self._ends: dict[int, Ended] = {}

@@ -24,11 +24,18 @@ def control_port(machine: MachineSpec) -> int | None:
 
 
 def emulator_command(
-    kernel: Kernel, initramfs: Initramfs, socket_folder: Path, ports: Sequence[int], *, resumed: bool
+    kernel: Kernel,
+    initramfs: Initramfs,
+    socket_folder: Path,
+    ports: Sequence[int],
+    *,
+    resumed: bool,
+    counted: bool = False,
 ) -> list[str]:
     """The emulator's command line: stopped before its first instruction, or waiting for a saved state.
 
-    The guest's `ports` are forwarded from ports of the kernel's choice on loopback.
+    The guest's `ports` are forwarded from ports of the kernel's choice on loopback. `counted`: an instruction is a
+    nanosecond of the machine's time.
     """
     machine = kernel.spec.machine
     # In the emulator's options a comma ends a value, unless it is doubled.
@@ -48,6 +55,7 @@ def emulator_command(
         *["-qmp", f"unix:{sockets}/qmp,server=on,wait=off"],
         *["-netdev", f"user,id=network,restrict=on{forwards}"],
         *machine.options,
+        *(["-icount", "shift=0"] if counted else []),
         *(["-incoming", "defer"] if resumed else []),
     ]
 

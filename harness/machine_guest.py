@@ -44,6 +44,8 @@ class PreparedMachine(Noun, frozen=True):
     """Its state after booting, where it can be resumed from that."""
     mode: int | None
     """What /proc/cpu/alignment is set to; None where there is none."""
+    counted: bool = False
+    """Its clocks count instructions, a nanosecond each."""
 
 
 class Host:
@@ -70,6 +72,7 @@ class Host:
             sockets=self.sockets,
             ports=PORTS,
             snapshot=self.prepared.snapshot,
+            counted=self.prepared.counted,
         )
         self._machine = made.__enter__()
         if self.prepared.mode is not None:

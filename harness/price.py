@@ -1,0 +1,189 @@
+"""What a fixup costs and a server pays: the figures, and what follows from them. Pure; harness.tax measures them."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from harness.errors import InfrastructureError
+from harness.model import AccessClass, Noun
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.model import PlannedAccess
+
+Repairer = Literal["kernel", "processor"]
+
+
+class AccessCost(Noun, frozen=True):
+    """Instructions that it takes to move the bytes of one access, once, between an address and a variable."""
+
+    target: str
+    access: str
+    access_class: AccessClass
+    offset: int
+    """Bytes past a 16-byte boundary, of what is misaligned."""
+    repairer: Repairer
+    """Who does the misaligned access."""
+    aligned: int
+    """The access at the boundary, and the plain instruction that moves its other side."""
+    copied: int
+    """The same bytes at `offset` by memcpy, as the target's compiler and libc do it."""
+    misaligned: int
+    """The access at `offset`; what the kernel executes is in it."""
+    made: int
+    """How many misaligned accesses the figure comes from."""
+    fixups: int | None
+    """How many the kernel says that it repaired meanwhile; None where it does not count."""
+
+    @property
+    def fixup(self) -> int:
+        """What the repair adds to an access."""
+        return self.misaligned - self.aligned
+
+    @property
+    def times_aligned(self) -> int:
+        """How many aligned accesses it stands for: each of these is one instruction."""
+        return self.fixup + 1
+
+
+class ServerTax(Noun, frozen=True):
+    """What a server pays in 1,000 commands of a workload."""
+
+    target: str
+    server: str
+    optimisation: str
+    workload: str
+    build: str
+    """Identity of the binary."""
+    instructions: int
+    """Of the server's threads, the kernel's work for them included."""
+    fixups: dict[str, int] | None
+    """Accesses that the kernel repaired, by class; None where nobody counted them."""
+    counted_on: str
+    """The target whose kernel counted: another one that runs the same binary, where this one's does not."""
+    tax: int | None = None
+    """Instructions of these fixups: the number of each class times the mean cost of a fixup of the class."""
+
+    @property
+    def share(self) -> float:
+        """The part of the server's instructions that are fixups; 0 where nobody counted."""
+        return (self.tax or 0) / self.instructions
+
+
+class Tax(Noun, frozen=True):
+    """What `plumb tax --json` prints."""
+
+    accesses: list[AccessCost]
+    fatal: dict[str, list[str]]
+    """Target -> accesses that nobody repairs: misaligned they raise SIGBUS, whatever the kernel is told."""
+    servers: list[ServerTax]
+
+
+def access_cost(
+    target: str,
+    access: PlannedAccess,
+    offset: int,
+    repairer: Repairer,
+    *,
+    nanoseconds: Sequence[int],
+    count: int,
+    rounds: int,
+    fixups: Mapping[str, int] | None,
+) -> AccessCost:
+    """What accesses.c printed, as instructions of one access.
+
+    Raises InfrastructureError when the kernel counted another number of fixups than accesses were made.
+    """
+    nothing, *others = nanoseconds
+    aligned, copied, misaligned = [round((one - nothing) / count) for one in others]
+    made = count * (rounds + 1)
+    due = {access.access_class: made} if repairer == "kernel" else {}
+    if fixups is not None and fixups != due:
+        raise InfrastructureError(
+            f"{target}'s kernel repaired {dict(fixups) or 'nothing'} of {made} times {access.name}",
+            because=f"{due or 'nothing'} is what {access.name} at {offset} is to be",
+            remedy=f"plumb agree --target {target}",
+        )
+    return AccessCost(
+        target=target,
+        access=access.name,
+        access_class=access.access_class,
+        offset=offset,
+        repairer=repairer,
+        aligned=aligned,
+        copied=copied,
+        misaligned=misaligned,
+        made=made,
+        fixups=None if fixups is None else sum(fixups.values()),
+    )
+
+
+def counted(text: str) -> dict[str, int]:
+    """Class -> accesses that the kernel has repaired so far, from /proc/cpu/alignment; `skipped` are not repaired."""
+    names = "half|word|dword|multi|skipped"
+    return {name.lower(): int(number) for name, number in re.findall(rf"(?im)^({names}):\s*(\d+)", text)}
+
+
+def repaired(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """The difference of two counts, without the classes that stand still."""
+    return {name: number - before[name] for name, number in after.items() if number != before[name]}
+
+
+def taxed(row: ServerTax, rows: Sequence[ServerTax], costs: Sequence[AccessCost]) -> ServerTax:
+    """The row with its tax; where its own kernel counts nothing, by the count of the same binary on another one."""
+    if row.fixups is None:
+        for lender in rows:
+            if lender.fixups is not None and (lender.build, lender.workload) == (row.build, row.workload):
+                row = msgspec.structs.replace(row, fixups=lender.fixups, counted_on=lender.target)
+                break
+    if row.fixups is None:
+        return row
+    prices = {name: price(row.target, name, costs) for name in row.fixups}
+    return msgspec.structs.replace(row, tax=round(sum(prices[name] * number for name, number in row.fixups.items())))
+
+
+def price(target: str, access_class: str, costs: Sequence[AccessCost]) -> float:
+    """What a fixup of a class costs on a target: the mean over its accesses. 0 where its kernel repairs none."""
+    found = [
+        one.fixup for one in costs if (one.target, one.access_class, one.repairer) == (target, access_class, "kernel")
+    ]
+    return statistics.mean(found) if found else 0.0
+
+
+def summary(tax: Tax) -> list[str]:
+    """Markdown: a table of accesses, what is fatal, a table of servers."""
+    lines = [
+        "| target | access | at | done by | aligned | memcpy | misaligned | fixup | × aligned | × memcpy |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for one in tax.accesses:
+        figures = [one.offset, one.repairer, one.aligned, one.copied, one.misaligned, one.fixup, one.times_aligned]
+        key = (one.target, *map(str, figures), f"{one.misaligned / one.copied:.1f}")
+        alike.setdefault(key, []).append(one.access)
+    lines += [f"| {key[0]} | {' '.join(names)} | {' | '.join(key[1:])} |" for key, names in alike.items()]
+    lines += [
+        "",
+        *[f"{target}: SIGBUS, never repaired: {' '.join(names)}" for target, names in tax.fatal.items() if names],
+    ]
+    if tax.servers:
+        lines += [
+            "",
+            "| target | server | workload | fixups in 1,000 commands | counted on | instructions | tax | share |",
+            "|---|---|---|---|---|---|---|---|",
+            *[_line(row) for row in tax.servers],
+        ]
+    return lines
+
+
+def _line(row: ServerTax) -> str:
+    head = f"| {row.target} | {row.server} -{row.optimisation} | {row.workload}"
+    if row.fixups is None or row.tax is None:
+        return f"{head} | not counted | nobody | {row.instructions:,} | unknown | unknown |"
+    fixups = ", ".join(f"{number:,} {name}" for name, number in row.fixups.items()) or "0"
+    return f"{head} | {fixups} | {row.counted_on} | {row.instructions:,} | {row.tax:,} | {row.share:.1%} |"

@@ -1,0 +1,38 @@
+"""A real kernel's fixups, priced: every one that is made is counted, and the figures are the same on every boot."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import codec
+from harness.errors import ExitCode
+from harness.price import Tax
+from harness.tax import COUNT, ROUNDS
+from tests.end_to_end.plumb_runs import run
+
+pytestmark = pytest.mark.end_to_end
+
+
+def measured(target: str, server: str) -> Tax:
+    finished = run("tax", "--target", target, "--server", server, "--json")
+    assert finished.returncode == ExitCode.PASS, finished.stderr
+    return codec.decode(finished.stdout.encode(), Tax)
+
+
+def test_armv5s_fixups_are_counted_dear_and_the_same_on_every_boot() -> None:
+    first, second = measured("armv5-kernel", "redis-3.2.6"), measured("armv5-kernel", "redis-3.2.6")
+    assert {one.access_class for one in first.accesses} == {"half", "word", "dword", "multi"}
+    for one in first.accesses:
+        assert (one.repairer, one.fixups) == ("kernel", COUNT * (ROUNDS + 1)), one.access
+        assert one.aligned in {2, 3}, one.access
+        assert one.times_aligned > 20, one.access
+        assert one.aligned < one.copied < one.misaligned, one.access
+    assert first.accesses == second.accesses
+    bitop, again = (row for tax in (first, second) for row in tax.servers if row.workload == "BITOP")
+    # Two operands are read and one result is written, 200 bytes each, by words.
+    assert bitop.fixups is not None
+    assert bitop.fixups["word"] >= 1000 * 3 * 200 // 4
+    assert bitop.fixups == again.fixups
+    assert bitop.share > 0.5
+    # The server's own timer runs a little more or less often.
+    assert bitop.instructions == pytest.approx(again.instructions, rel=0.03)

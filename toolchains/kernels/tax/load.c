@@ -1,0 +1,115 @@
+/*
+ * Sends requests to a server in the same machine, and prints how long the server worked on them (harness/tax.py).
+ *
+ *   load PORT PID REQUESTS REPLIES TIMES
+ *
+ * The content of the file REQUESTS is sent at once, and as many bytes as the file REPLIES holds are awaited, which must be
+ * these; TIMES times. Printed are nanoseconds of all the threads of process PID, the kernel's work for it included.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <arpa/inet.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LARGEST = 256 * 1024 };
+
+struct content {
+    char bytes[LARGEST];
+    size_t length;
+};
+
+static void fail(const char *what)
+{
+    perror(what);
+    exit(EXIT_FAILURE);
+}
+
+static void read_content(const char *path, struct content *content)
+{
+    FILE *file = fopen(path, "rb");
+
+    if (file == NULL) {
+        fail(path);
+    }
+    content->length = fread(content->bytes, 1, sizeof content->bytes, file);
+    if (content->length == 0 || content->length == sizeof content->bytes) {
+        fprintf(stderr, "%s is empty, or too large\n", path);
+        exit(EXIT_FAILURE);
+    }
+    fclose(file);
+}
+
+static int connect_to(int port)
+{
+    struct sockaddr_in server = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int connection = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (connection < 0 || connect(connection, (struct sockaddr *)&server, sizeof server) != 0) {
+        fail("connect");
+    }
+    return connection;
+}
+
+static void exchange(int connection, const struct content *requests, const struct content *replies)
+{
+    static char received[LARGEST];
+    size_t sent = 0, got = 0;
+
+    while (sent < requests->length) {
+        ssize_t wrote = write(connection, requests->bytes + sent, requests->length - sent);
+        if (wrote <= 0) {
+            fail("write");
+        }
+        sent += (size_t)wrote;
+    }
+    while (got < replies->length) {
+        ssize_t more = read(connection, received + got, sizeof received - got);
+        if (more <= 0) {
+            fail("read");
+        }
+        got += (size_t)more;
+    }
+    if (got != replies->length || memcmp(received, replies->bytes, got) != 0) {
+        fprintf(stderr, "unexpected: %.*s\n", got < 200 ? (int)got : 200, received);
+        exit(EXIT_FAILURE);
+    }
+}
+
+static int64_t nanoseconds_of(pid_t pid)
+{
+    struct timespec now;
+    clockid_t clock;
+
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &now) != 0) {
+        fprintf(stderr, "process %d has no clock\n", (int)pid);
+        exit(EXIT_FAILURE);
+    }
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int main(int argc, char **argv)
+{
+    static struct content requests, replies;
+
+    if (argc != 6) {
+        fprintf(stderr, "usage: load PORT PID REQUESTS REPLIES TIMES\n");
+        return EXIT_FAILURE;
+    }
+    read_content(argv[3], &requests);
+    read_content(argv[4], &replies);
+    int connection = connect_to(atoi(argv[1]));
+    pid_t server = atoi(argv[2]);
+    int64_t before = nanoseconds_of(server);
+    for (long i = 0; i < atol(argv[5]); i++) {
+        exchange(connection, &requests, &replies);
+    }
+    printf("%lld\n", (long long)(nanoseconds_of(server) - before));
+    return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+}
