@@ -16,6 +16,7 @@ from harness.build import Builder
 from harness.check import machine_target, open_server, prepare_machine
 from harness.emulator import Emulators
 from harness.errors import InfrastructureError
+from harness.guest import StartError
 from harness.load import ROOT
 from harness.machine_guest import PORT, SERVER, Host, MachineGuest
 from harness.model import Noun
@@ -139,9 +140,16 @@ class Taxation:
         with (
             self._machine_with(target, programs) as host,
             self.progress.stage("tax", f"{target.name}: {tree.name}"),
-            MachineGuest(build, runner, host.folder / "guest", host=host, version=tree.version) as guest,
         ):
-            return _server(guest, host.machine())
+            try:
+                with MachineGuest(build, runner, host.folder / "guest", host=host, version=tree.version) as guest:
+                    return _server(guest, host.machine())
+            except StartError as error:
+                raise InfrastructureError(
+                    f"{tree.name} does not run on {target.name}, where nothing is measured then",
+                    because=str(error),
+                    remedy=f"plumb check --tier kernel --target {target.name} --server {tree.name} --policy fixup",
+                ) from error
 
 
 def compile_load(store: Store, target: Target, tools: Toolchain) -> Path:

@@ -9,6 +9,7 @@
  * SPDX-License-Identifier: Apache-2.0
  */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +73,8 @@ static void exchange(int connection, const struct content *requests, const struc
     while (got < replies->length) {
         ssize_t more = read(connection, received + got, sizeof received - got);
         if (more <= 0) {
-            fail("read");
+            errno = more < 0 ? errno : ECONNRESET; /* it hung up */
+            fail("the server's reply");
         }
         got += (size_t)more;
     }
