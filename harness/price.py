@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from harness.errors import InfrastructureError
+from harness.events import Counters
 from harness.model import AccessClass, Noun
 
 if TYPE_CHECKING:
@@ -123,15 +123,11 @@ def access_cost(
     )
 
 
-def counted(text: str) -> dict[str, int]:
-    """Class -> accesses that the kernel has repaired so far, from /proc/cpu/alignment; `skipped` are not repaired."""
-    names = "half|word|dword|multi|skipped"
-    return {name.lower(): int(number) for name, number in re.findall(rf"(?im)^({names}):\s*(\d+)", text)}
-
-
-def repaired(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """The difference of two counts, without the classes that stand still."""
-    return {name: number - before[name] for name, number in after.items() if number != before[name]}
+def repaired(before: Counters, after: Counters) -> dict[str, int]:
+    """Class -> accesses that the kernel repaired in between, where there were any; `skipped` are those it did not."""
+    names = [name for name in Counters.__struct_fields__ if name != "user"]
+    moved = {name: getattr(after, name) - getattr(before, name) for name in names}
+    return {name: number for name, number in moved.items() if number}
 
 
 def taxed(row: ServerTax, rows: Sequence[ServerTax], costs: Sequence[AccessCost]) -> ServerTax:

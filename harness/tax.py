@@ -20,7 +20,7 @@ from harness.guest import StartError
 from harness.load import ROOT
 from harness.machine_guest import PORT, SERVER, Host, MachineGuest
 from harness.model import Noun
-from harness.price import AccessCost, ServerTax, Tax, access_cost, counted, repaired, taxed
+from harness.price import AccessCost, ServerTax, Tax, access_cost, repaired, taxed
 from harness.resp import Client
 from harness.store import key_of, sha256_of
 
@@ -181,10 +181,10 @@ def misalignment(target: Target, policy: Policy, access: PlannedAccess) -> tuple
 
 def _access(machine: Machine, target: Target, access: PlannedAccess, offset: int, repairer: Repairer) -> AccessCost:
     counts = alignment.has_switch(target)
-    before = counted(machine.alignment()) if counts else {}
+    before = machine.counters() if counts else None
     words = [ACCESSES, access.name, str(offset), str(COUNT), str(ROUNDS)]
     output = _run(machine, target, words)
-    after = counted(machine.alignment()) if counts else {}
+    after = machine.counters() if counts else None
     return access_cost(
         target.name,
         access,
@@ -193,7 +193,7 @@ def _access(machine: Machine, target: Target, access: PlannedAccess, offset: int
         nanoseconds=[int(word) for word in output.split()],
         count=COUNT,
         rounds=ROUNDS,
-        fixups=repaired(before, after) if counts else None,
+        fixups=repaired(before, after) if before and after else None,
     )
 
 
@@ -206,9 +206,9 @@ def _server(guest: MachineGuest, machine: Machine) -> list[ServerTax]:
     for workload in workloads():
         # The first batch makes keys and warms caches.
         _send(guest, machine, workload.requests, workload.replies, 1)
-        before = counted(machine.alignment()) if counts else {}
+        before = machine.counters() if counts else None
         taken = _send(guest, machine, workload.requests, workload.replies, COMMANDS // BATCH)
-        after = counted(machine.alignment()) if counts else {}
+        after = machine.counters() if counts else None
         rows.append(
             ServerTax(
                 target=target.name,
@@ -217,7 +217,7 @@ def _server(guest: MachineGuest, machine: Machine) -> list[ServerTax]:
                 workload=workload.name,
                 build=guest.build.key,
                 instructions=taken,
-                fixups=repaired(before, after) if counts else None,
+                fixups=repaired(before, after) if before and after else None,
                 counted_on=target.name if counts else "",
             )
         )
