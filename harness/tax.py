@@ -18,7 +18,7 @@ from harness.emulator import Emulators
 from harness.errors import InfrastructureError
 from harness.guest import StartError
 from harness.load import ROOT
-from harness.machine_guest import PORT, SERVER, Host, MachineGuest
+from harness.machine_guest import PORTS, SERVER, Host, MachineGuest
 from harness.model import Noun
 from harness.price import AccessCost, ServerTax, Tax, access_cost, repaired, taxed
 from harness.resp import Client
@@ -228,7 +228,8 @@ def _send(guest: MachineGuest, machine: Machine, requests: bytes, replies: bytes
     """What the server executed for these requests."""
     machine.write("/run/requests", requests)
     machine.write("/run/replies", replies)
-    words = [LOAD, str(PORT), str(guest.pid), "/run/requests", "/run/replies", str(times)]
+    # The first server of a machine has the first port.
+    words = [LOAD, str(PORTS[0]), str(guest.pid), "/run/requests", "/run/replies", str(times)]
     return int(_run(machine, guest.runner.target, words))
 
 
