@@ -42,7 +42,8 @@ class HungBootError(ChannelError):
 class Computer:
     """One emulator. `folder` gets the files `console` and `emulator`, `sockets` (a short path) its sockets.
 
-    `ports` are forwarded to loopback; `counted`: its clocks count instructions, a nanosecond each; `on_event` is given what init sends unasked, in a thread of the channel's own.
+    `ports` are forwarded to loopback; `on_event` is given what init sends unasked, in a thread of the channel's own.
+    `counted`: its clocks count instructions, a nanosecond each.
     """
 
     def __init__(
