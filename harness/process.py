@@ -274,7 +274,7 @@ class Answer(NamedTuple):
 class Dialogue:
     """A process that answers one line after another, each with a deadline; for programs whose start costs too much.
 
-    Whoever opens it closes it. It is of no more use after an answer that is not complete: close it then, and open another.
+    Whoever opens it closes it. After an answer that is not complete it is of no more use: close it, and open another.
     """
 
     def __init__(self, command: Sequence[str | Path]) -> None:

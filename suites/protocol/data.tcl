@@ -5,7 +5,7 @@
 # It owns values and comparisons, all of which follow from the seed and the tier. It refuses to talk to an endpoint.
 
 namespace eval ::data {
-    namespace export pattern random bytes256 limits numbered pairs difference forTier collect
+    namespace export pattern random bytes256 limits strange byBytes numbered pairs difference forTier collect
     variable period
 }
 
@@ -59,6 +59,23 @@ proc ::data::limits {} {
         }
     }
     return [lsort -unique -integer $numbers]
+}
+
+# Different byte strings that have upset somebody: none, NULs, line ends, bytes that are negative as signed numbers, all
+# 256 values, lengths around powers of two, and texts that are numbers or almost.
+proc ::data::strange {} {
+    set all [join [bytes256] ""]
+    set strings [list "" \x00 \x00\x00 \r\n \n \xff \x80\x7f a\x00 a\x00b $all [string reverse $all] 0 -0 00 007 1.0 1e3 nan]
+    foreach length {3 5 7 8 9 11 13 15 16 17 31 32 33 63 64 65 127 128 129 253 254 255} {
+        lappend strings [string range $all 256-$length end] [string repeat \xff $length]
+    }
+    lappend strings {*}[limits]
+    return [lsort -unique $strings]
+}
+
+# Byte strings in the order of their bytes as unsigned numbers. (lsort alone takes a NUL for two bytes.)
+proc ::data::byBytes {strings} {
+    return [lmap one [lsort [lmap one $strings {binary encode hex $one}]] {binary decode hex $one}]
 }
 
 # The names PREFIX0, PREFIX1 and so on.

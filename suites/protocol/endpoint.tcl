@@ -142,8 +142,12 @@ proc ::endpoint::pipelined {commands} {
     call PING
     ::resp::send $own [join [lmap command $commands {::resp::encode {*}$command}] ""]
     return [lmap - $commands {
+        # Not by a conditional expression, which would make numbers of texts like -0.
         set reply [::resp::reply $own]
-        expr {[lindex $reply 0] eq "error" ? [lindex $reply 1] : [plain $reply]}
+        if {[lindex $reply 0] eq "error"} {
+            set reply [list simple [lindex $reply 1]]
+        }
+        plain $reply
     }]
 }
 
