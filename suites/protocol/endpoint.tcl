@@ -139,7 +139,6 @@ proc ::endpoint::until {expression} {
 # that are errors as their text.
 proc ::endpoint::pipelined {commands} {
     variable own
-    call PING
     ::resp::send $own [join [lmap command $commands {::resp::encode {*}$command}] ""]
     return [lmap - $commands {
         # Not by a conditional expression, which would make numbers of texts like -0.
