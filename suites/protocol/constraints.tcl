@@ -88,6 +88,11 @@ namespace eval ::endpoint {
     constraint scripting {
         expr {[call EVAL "return 1" 0] eq {integer 1}}
     }
+    # Before 3.2 texts that are almost numbers are taken for some: grammar, the same on every machine.
+    constraint strictNumbers {
+        ask SET [key probe] ""
+        expr {[lindex [call INCR [key probe]] 0] eq "error"}
+    }
     # DEBUG can be switched off (since 7.0 it is, for everybody).
     constraint debugging {
         lassign [call DEBUG SLEEP 0] type text
