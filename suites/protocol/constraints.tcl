@@ -38,14 +38,17 @@ proc ::endpoint::accepted {args} {
     throw {RESP ERROR} "[join $args] is answered with: $text"
 }
 
-# Finds out those of the constraints that are not known yet, and tells tcltest.
+# Finds out those of the constraints that are not known yet, and tells tcltest. Returns those up to the first that is not
+# met: the reason why the test is skipped. A probe may so rely on the constraints before it.
 proc ::endpoint::Probe {constraints} {
     variable probes
     variable answers
     variable name probe
     foreach constraintName $constraints {
         # tcltest's own array has every constraint that is asked of it, as one that is not met.
+        lappend asked $constraintName
         if {[info exists answers($constraintName)]} {
+            if {!$answers($constraintName)} break
             continue
         }
         Open
@@ -64,7 +67,9 @@ proc ::endpoint::Probe {constraints} {
         }
         set answers($constraintName) [expr {bool($answer)}]
         ::tcltest::testConstraint $constraintName $answers($constraintName)
+        if {!$answers($constraintName)} break
     }
+    return $asked
 }
 
 # True when the server has the command. COMMAND INFO came with 2.8.13; before it, a call without arguments tells.

@@ -12,7 +12,7 @@ namespace eval ::data {
 # Draws the order of bytes that `pattern` repeats. The runner calls it before the first test.
 proc ::data::seed {seed} {
     variable period
-    expr {srand($seed)}
+    Sow $seed
     set values {}
     for {set value 0} {$value < 256} {incr value} {
         set values [linsert $values [random [expr {$value + 1}]] $value]
@@ -22,8 +22,12 @@ proc ::data::seed {seed} {
 
 # Begins the sequence of `random` that belongs to one test, whatever ran before it.
 proc ::data::begin {seed testName} {
-    # The low 31 bits: the range that srand takes on any width of integer.
-    expr {srand((($seed ^ [zlib crc32 $testName]) & 0x7ffffffe) + 1)}
+    Sow [expr {$seed ^ [zlib crc32 $testName]}]
+}
+
+# Begins a sequence of random numbers, by the low 31 bits: the range that srand takes on any width of integer.
+proc ::data::Sow {number} {
+    expr {srand(($number & 0x7ffffffe) + 1)}
 }
 
 # Returns length bytes that hold every byte value, NUL, CR and LF too, in an order drawn from the seed. The period is

@@ -62,10 +62,13 @@ proc ::endpoint::runTest {testName} {
     }
     lassign $tests($testName) description options space
     set body [dict get $options -body]
-    if {[dict exists $options -constraints] && [catch {Probe [dict get $options -constraints]} message outcome]} {
-        # An endpoint that cannot be asked is a failure of the test, never a reason to skip it.
-        set body [list return -options [dict replace $outcome -level 0] "while probing constraints: $message"]
-        dict unset options -constraints
+    if {[dict exists $options -constraints]} {
+        if {[catch {Probe [dict get $options -constraints]} answer outcome]} {
+            # An endpoint that cannot be asked is a failure of the test, never a reason to skip it.
+            set body [list return -options [dict replace $outcome -level 0] "while probing constraints: $answer"]
+            set answer {}
+        }
+        dict set options -constraints $answer
     }
     dict set options -body [list ::endpoint::Run $testName $space $body]
     namespace eval $space [list ::tcltest::test $testName $description {*}$options]
