@@ -162,7 +162,7 @@ proc main {arguments} {
         ::tcltest::configure -verbose {start pass skip body error msec} -limitconstraints 0
     }
     if {$told(mode) eq "run"} {
-        puts "endpoint $told(host):$told(port), deadline $told(deadlineSeconds) seconds, seed $told(seed), tier $told(tier)"
+        puts "endpoint $told(host):$told(port), deadline $told(deadlineSeconds) seconds, tier $told(tier), seed $told(seed)"
     }
     ::data::seed $told(seed)
     readTestsuite $file
