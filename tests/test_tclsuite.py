@@ -92,16 +92,18 @@ def test_the_runner_refuses_a_larger_seed() -> None:
 SUITE = """
 test planted-1.1 {a test that passes} -body { set leaked 1 } -result 1
 test planted-1.2 {a test that sees nothing of the one before} -body { info exists leaked } -result 0
-test planted-1.3 {a test that fails} -body { ask ECHO x } -result y
+test planted-1.3 {a test that fails} -body { ask SET a b } -result y
 test planted-1.4 {a test that kills its interpreter} -body { exit 7 }
+test planted-1.6 {a test after which nothing is answered} -body { ask ECHO x }
 test planted-1.5 {a test that is told the tier} -body { forTier quick full thorough } -result full
 """
 
 
 class Pong:
-    """A server that answers everything with PONG, as far as the runner's own questions go."""
+    """A server that answers everything with PONG, as far as the runner's own questions go; nothing after an ECHO."""
 
     def __init__(self) -> None:
+        self._silent = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
@@ -112,10 +114,13 @@ class Pong:
                 client, _ = self._listener.accept()
                 threading.Thread(target=self._answer, args=(client,), daemon=True).start()
 
-    @staticmethod
-    def _answer(client: socket.socket) -> None:
+    def _answer(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while request := client.recv(65536):
+                if b"ECHO" in request:
+                    self._silent.set()
+                if self._silent.is_set():
+                    continue
                 client.sendall(b"*0\r\n" if b"KEYS" in request else b"+PONG\r\n")
 
     def close(self) -> None:
@@ -127,7 +132,7 @@ class Endpoint:
     """What an interpreter needs of a guest."""
 
     endpoint: tuple[str, int]
-    deadline_seconds: float = 10.0
+    deadline_seconds: float = 1.0
 
 
 @pytest.fixture
@@ -162,3 +167,12 @@ def test_an_interpreter_that_ends_is_seen_to_end_and_has_no_verdict(planted: Cal
     assert answer.end == "ended"
     with pytest.raises(TclFailedError, match="no summary"):
         verdict(answer.text, expired=False)
+
+
+def test_an_endpoint_that_answers_nobody_any_more_is_told_from_one_that_owes_a_reply(
+    planted: Callable[[str], process.Answer],
+) -> None:
+    with pytest.raises(TclFailedError, match="the endpoint has timed out on a PING"):
+        verdict(planted("6").text, expired=False)
+    with pytest.raises(TclFailedError, match="the endpoint has timed out on a PING"):
+        verdict(planted("1").text, expired=False)

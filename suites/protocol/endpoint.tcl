@@ -249,10 +249,10 @@ proc ::endpoint::Open {} {
     try {
         set own [connect]
         set answer [::resp::call $own PING]
-    } trap {RESP TIMEOUT} {message options} {
+    } trap {RESP TIMEOUT} message {
         Close
         set hangs($endpoint) "the endpoint has timed out on a PING on a new connection since $name: $message"
-        return -options $options $hangs($endpoint)
+        throw {RESP TIMEOUT} $hangs($endpoint)
     } on error {message options} {
         Close
         return -options $options $message
