@@ -12,7 +12,7 @@ package require tcltest 2.3
 
 namespace eval ::endpoint {
     namespace export test connect ask call pipelined key plain pause until scanned configure encoding \
-        blocked
+        blocked waiting
     # What the runner was told: host, port, deadlineSeconds, seed, tier, match, and the mode: list, run or serve.
     variable told
     # The test that is running, its connections, and its own connection, opened at the first `ask`.
@@ -189,12 +189,13 @@ proc ::endpoint::encoding {keyName} {
 
 # Sends a command that blocks on a connection, and returns when the server has it on its list of blocked clients.
 proc ::endpoint::blocked {connection args} {
-    set before [Waiting]
+    set before [waiting]
     ::resp::send $connection [::resp::encode {*}$args]
-    until {[Waiting] > $before}
+    until {[waiting] > $before}
 }
 
-proc ::endpoint::Waiting {} {
+# How many clients of the server are blocked.
+proc ::endpoint::waiting {} {
     regexp {blocked_clients:(\d+)} [ask INFO clients] - count
     return $count
 }
