@@ -29,28 +29,35 @@ TEST_REPLIES = 24
 
 
 class Interpreter:
-    """One tclsh that has read one testsuite file and runs its tests when asked.
+    """One tclsh that has read one testsuite file and runs its tests when asked; replaced where it came to no good end.
 
     A tclsh for every test would take longer to start than most tests to run. The tests share nothing but the
     constraints found out so far: each has connections, keys, variables and random numbers of its own.
     """
 
     def __init__(self, file: Path, *, seed: int, tier: str) -> None:
-        command = ["tclsh", str(RUNNER), "--serve", "--seed", str(seed), "--tier", tier, str(file)]
-        self._dialogue = process.Dialogue(command)
+        self._command = ["tclsh", str(RUNNER), "--serve", "--seed", str(seed), "--tier", tier, str(file)]
+        self._dialogue: process.Dialogue | None = None
 
     def run(self, name: str, guest: Guest) -> process.Answer:
         """Run one test against a guest; what tcltest printed."""
         host, port = guest.endpoint
-        return self._dialogue.ask(
+        if self._dialogue is None:
+            self._dialogue = process.Dialogue(self._command)
+        answer = self._dialogue.ask(
             f"{host}:{port} {guest.deadline_seconds:.0f} {name}",
             last=f"over: {name}",
             deadline_seconds=guest.deadline_seconds * TEST_REPLIES,
         )
+        if answer.end != "complete":
+            self.close()
+        return answer
 
     def close(self) -> None:
         """End it."""
-        self._dialogue.close()
+        if self._dialogue is not None:
+            self._dialogue.close()
+            self._dialogue = None
 
 
 class TclFile(pytest.File):
@@ -72,19 +79,16 @@ class TclFile(pytest.File):
             yield TclItem.from_parent(self, name=name, description=description)
 
     def run(self, name: str, guest: Guest, cell: CellSpec) -> None:
-        """Run one test, in the file's interpreter or, where that came to no good end, in a new one."""
+        """Run one test in the file's interpreter."""
         if self.interpreter is None:
             self.interpreter = Interpreter(self.path, seed=cell.seed, tier=cell.tier)
         answer = self.interpreter.run(name, guest)
-        if answer.end != "complete":
-            self.teardown()
         verdict(answer.text, expired=answer.end == "expired")
 
     def teardown(self) -> None:
         """End the interpreter; pytest calls it after the file's last test."""
         if self.interpreter is not None:
             self.interpreter.close()
-            self.interpreter = None
 
 
 class TclFailedError(Exception):

@@ -162,11 +162,12 @@ def test_a_failed_test_fails_alone(planted: Callable[[str], process.Answer]) -> 
     verdict(planted("1").text, expired=False)
 
 
-def test_an_interpreter_that_ends_is_seen_to_end_and_has_no_verdict(planted: Callable[[str], process.Answer]) -> None:
+def test_an_interpreter_that_ends_has_no_verdict_and_is_replaced(planted: Callable[[str], process.Answer]) -> None:
     answer = planted("4")
     assert answer.end == "ended"
     with pytest.raises(TclFailedError, match="no summary"):
         verdict(answer.text, expired=False)
+    verdict(planted("1").text, expired=False)
 
 
 def test_an_endpoint_that_answers_nobody_any_more_is_told_from_one_that_owes_a_reply(
