@@ -393,7 +393,9 @@ def conclude(folder: Path, known_file: Path, progress: Progress) -> tuple[Judgem
         optimisation=run.optimisation,
         cells=judged,
         findings=marked,
-        remarks=known.remarks(listed, [finding.id for finding in marked], run.server, run.targets, today),
+        remarks=known.remarks(
+            listed, [finding.id for finding in marked], run.server, run.targets, today, suites=run.suites
+        ),
         stages=run.stages,
         counters=counters,
         kernel_counters=kernel_counters(folder),

@@ -224,6 +224,9 @@ class Guest:
         if self.runner.target.machine == "aarch64" and self.version >= (6, 2):
             # The kernel bug that the self test looks for is the host's affair, and the emulator makes it misread.
             arguments += ["--ignore-warnings", "ARM64-COW-BUG"]
+        if self.version >= (7,):
+            # DEBUG's digests and reloads are what suites look inside with; since 7.0 they have to be asked for.
+            arguments += ["--enable-debug-command", "yes"]
         return arguments + self.options
 
 

@@ -28,6 +28,8 @@ class KnownFinding(Noun, frozen=True):
     reason: str
     expires: datetime.date
     """The last day on which the entry counts."""
+    suite: str = ""
+    """The only suite that can show it; a run without that suite is not told that it was not seen. Empty: any."""
 
 
 class KnownList(Noun, frozen=True):
@@ -57,7 +59,13 @@ def match(
 
 
 def remarks(
-    known: KnownList, found: Sequence[str], server: str, targets: Sequence[str], today: datetime.date
+    known: KnownList,
+    found: Sequence[str],
+    server: str,
+    targets: Sequence[str],
+    today: datetime.date,
+    *,
+    suites: Sequence[str] = (),
 ) -> list[str]:
     """What a reader should mend in the list: expired entries, and entries for this run that matched nothing."""
     said = []
@@ -67,6 +75,6 @@ def remarks(
         )
         if concerned and entry.expires < today:
             said.append(f"known finding {entry.id} ({entry.server}) expired on {entry.expires}: {entry.reason}")
-        elif concerned and not any(fnmatch.fnmatch(name, entry.id) for name in found):
+        elif concerned and entry.suite in {"", *suites} and not any(fnmatch.fnmatch(name, entry.id) for name in found):
             said.append(f"known finding {entry.id} ({entry.server}) was not seen in this run")
     return said

@@ -10,13 +10,14 @@ import contextlib
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from harness.errors import InfrastructureError
 
@@ -130,10 +131,13 @@ def start(
     command: Sequence[str | Path],
     *,
     output: IO[bytes] | int = subprocess.DEVNULL,
+    questions: IO[bytes] | int = subprocess.DEVNULL,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a process in its own group, both outputs into one place. The caller must end it with `kill_group`.
+
+    `questions` is what it reads: nothing, unless it is talked to (`Dialogue`).
 
     Raises InfrastructureError when the program cannot be started at all, StoppedError after `stop`.
     """
@@ -144,7 +148,7 @@ def start(
     try:
         process = subprocess.Popen(
             words,
-            stdin=subprocess.DEVNULL,
+            stdin=questions,
             stdout=output,
             stderr=subprocess.STDOUT if output != subprocess.DEVNULL else subprocess.DEVNULL,
             cwd=folder,
@@ -256,6 +260,70 @@ def run_successfully(
             problem, where=where, because="\n".join([*said, *late]), log=str(log or ""), remedy=remedy
         )
     return result
+
+
+class Answer(NamedTuple):
+    """What a process said to one question."""
+
+    text: str
+    """All it printed since the question; bytes that are no UTF-8 are escaped."""
+    end: Literal["complete", "expired", "ended"]
+    """complete: it printed the last line; expired: the deadline passed before; ended: it closed its output before."""
+
+
+class Dialogue:
+    """A process that answers one line after another, each with a deadline; for programs whose start costs too much.
+
+    Whoever opens it closes it. After an answer that is not complete it is of no more use: close it, and open another.
+    """
+
+    def __init__(self, command: Sequence[str | Path]) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._process = start(command, output=theirs.fileno(), questions=theirs.fileno())
+        except BaseException:
+            self._socket.close()
+            raise
+        finally:
+            theirs.close()
+
+    def ask(self, line: str, *, last: str, deadline_seconds: float) -> Answer:
+        """Send a line; what is printed until the line `last`, which is left out."""
+        until = time.monotonic() + deadline_seconds
+        mark = f"\n{last}\n".encode()
+        said = b"\n"
+        end: Literal["complete", "expired", "ended"] = "ended"
+        with contextlib.suppress(OSError):
+            self._socket.settimeout(deadline_seconds)
+            self._socket.sendall(line.encode() + b"\n")
+        while not said.endswith(mark):
+            self._socket.settimeout(max(0.001, until - time.monotonic()))
+            try:
+                content = self._socket.recv(READ_BYTES)
+            except TimeoutError:
+                end = "expired"
+                break
+            except OSError:
+                break
+            if not content:
+                break
+            said += content
+        if said.endswith(mark):
+            said, end = said[: -len(mark) + 1], "complete"
+        if _STOPPED.is_set():
+            raise StoppedError
+        return Answer(said[1:].decode("utf-8", "backslashreplace"), end)
+
+    def close(self) -> None:
+        """End the process, whatever it does. Harmless a second time."""
+        self._socket.close()
+        process, self._process = self._process, None
+        if process is not None:
+            kill_group(process)
+
+
+READ_BYTES = 65536
 
 
 @contextlib.contextmanager

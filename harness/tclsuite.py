@@ -1,4 +1,4 @@
-"""Tcl suites as pytest tests: one item a tcltest test, each in a tclsh of its own, judged by its printed summary.
+"""Tcl suites as pytest tests: one item a tcltest test, judged by its printed summary; one tclsh a file.
 
 tcltest exits 0 when tests fail, so its summary line is what counts, and a missing summary is a failure.
 """
@@ -17,6 +17,10 @@ from harness.load import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from harness.cell import CellSpec
+    from harness.guest import Guest
 
 RUNNER = ROOT / "suites" / "protocol" / "runner.tcl"
 LIST_SECONDS = 60.0
@@ -24,11 +28,47 @@ TEST_REPLIES = 24
 """A Tcl test has as long as this many replies may take: many are pipelines of hundreds of requests."""
 
 
+class Interpreter:
+    """One tclsh that has read one testsuite file and runs its tests when asked; replaced where it came to no good end.
+
+    A tclsh for every test would take longer to start than most tests to run. The tests share nothing but the
+    constraints found out so far: each has connections, keys, variables and random numbers of its own.
+    """
+
+    def __init__(self, file: Path, *, seed: int, tier: str) -> None:
+        self._command = ["tclsh", str(RUNNER), "--serve", "--seed", str(seed), "--tier", tier, str(file)]
+        self._dialogue: process.Dialogue | None = None
+
+    def run(self, name: str, guest: Guest) -> process.Answer:
+        """Run one test against a guest; what tcltest printed."""
+        host, port = guest.endpoint
+        if self._dialogue is None:
+            self._dialogue = process.Dialogue(self._command)
+        answer = self._dialogue.ask(
+            f"{host}:{port} {guest.deadline_seconds:.0f} {name}",
+            last=f"over: {name}",
+            deadline_seconds=guest.deadline_seconds * TEST_REPLIES,
+        )
+        if answer.end != "complete":
+            self.close()
+        return answer
+
+    def close(self) -> None:
+        """End it."""
+        if self._dialogue is not None:
+            self._dialogue.close()
+            self._dialogue = None
+
+
 class TclFile(pytest.File):
-    """One .testsuite file."""
+    """One .testsuite file, and the interpreter that runs it while its tests last."""
+
+    interpreter: Interpreter | None = None
 
     def collect(self) -> Iterator[pytest.Item]:
         """Ask the runner for the file's tests; nothing connects."""
+        if shutil.which("tclsh") is None:
+            raise InfrastructureError("no tclsh", remedy="plumb doctor --install")
         result = process.run(["tclsh", str(RUNNER), "--list", str(self.path)], deadline_seconds=LIST_SECONDS)
         if result.code != 0:
             raise InfrastructureError(
@@ -37,6 +77,18 @@ class TclFile(pytest.File):
         for line in result.text.splitlines():
             name, _, description = line.partition("\t")
             yield TclItem.from_parent(self, name=name, description=description)
+
+    def run(self, name: str, guest: Guest, cell: CellSpec) -> None:
+        """Run one test in the file's interpreter."""
+        if self.interpreter is None:
+            self.interpreter = Interpreter(self.path, seed=cell.seed, tier=cell.tier)
+        answer = self.interpreter.run(name, guest)
+        verdict(answer.text, expired=answer.end == "expired")
+
+    def teardown(self) -> None:
+        """End the interpreter; pytest calls it after the file's last test."""
+        if self.interpreter is not None:
+            self.interpreter.close()
 
 
 class TclFailedError(Exception):
@@ -47,10 +99,8 @@ class TclItem(pytest.Function):
     """One tcltest test. A Function, so that it gets the guest as any test does."""
 
     def __init__(self, *, name: str, parent: TclFile, description: str, **more: Any) -> None:
-        file = parent.path
-
         def run_one(guest: Any, cell: Any) -> None:
-            _run(file, name, guest, cell.seed)
+            parent.run(name, guest, cell)
 
         super().__init__(name=name, parent=parent, callobj=run_one, **more)
         self.description = description
@@ -64,16 +114,6 @@ class TclItem(pytest.Function):
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Where it stands, for the reader."""
         return self.path, 0, f"{self.path.name}::{self.name}"
-
-
-def _run(file: Any, name: str, guest: Any, seed: int) -> None:
-    host, port = guest.endpoint
-    if shutil.which("tclsh") is None:
-        raise InfrastructureError("no tclsh", remedy="plumb doctor --install")
-    command = ["tclsh", str(RUNNER), "--endpoint", f"{host}:{port}", "--seed", str(seed)]
-    command += ["--deadline-seconds", f"{guest.deadline_seconds:.0f}", "--match", name, str(file)]
-    result = process.run(command, deadline_seconds=guest.deadline_seconds * TEST_REPLIES)
-    verdict(result.text, expired=result.expired)
 
 
 def verdict(output: str, *, expired: bool) -> None:

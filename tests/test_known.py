@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.errors import UsageError
@@ -60,6 +61,12 @@ def test_remarks_concern_only_this_runs_server_and_targets() -> None:
 
 def test_a_seen_entry_is_not_remarked() -> None:
     assert remarks(listed(), ["alignment-bitop-load"], "redis-3.2.6", ["armv5"], TODAY) == []
+
+
+def test_an_entry_of_one_suite_is_not_missed_by_a_run_without_it() -> None:
+    of_suite = KnownList(findings=[msgspec.structs.replace(listed().findings[0], suite="protocol")])
+    assert remarks(of_suite, [], "redis-3.2.6", ["armv5"], TODAY, suites=["canary", "bitops"]) == []
+    assert len(remarks(of_suite, [], "redis-3.2.6", ["armv5"], TODAY, suites=["canary", "protocol"])) == 1
 
 
 def test_the_projects_own_list_is_valid() -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import socket
+import threading
+from typing import TYPE_CHECKING
+
 import pytest
 
 from harness import process
 from harness.cell import LARGEST_SEED
 from harness.load import ROOT
-from harness.tclsuite import RUNNER, TclFailedError, verdict
+from harness.tclsuite import RUNNER, Interpreter, TclFailedError, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 PASSED = "runner.tcl:\tTotal\t41\tPassed\t1\tSkipped\t40\tFailed\t0\n"
 FAILED = """
@@ -77,3 +87,93 @@ def test_the_runner_refuses_a_larger_seed() -> None:
     options = ["--endpoint", "127.0.0.1:1", "--deadline-seconds", "1", "--seed", str(LARGEST_SEED + 1)]
     result = process.run(["tclsh", str(RUNNER), *options, str(file)], deadline_seconds=30)
     assert (result.code, "a seed is a whole number" in result.text) == (4, True)
+
+
+SUITE = """
+test planted-1.1 {a test that passes} -body { set leaked 1 } -result 1
+test planted-1.2 {a test that sees nothing of the one before} -body { info exists leaked } -result 0
+test planted-1.3 {a test that fails} -body { ask SET a b } -result y
+test planted-1.4 {a test that kills its interpreter} -body { exit 7 }
+test planted-1.6 {a test after which nothing is answered} -body { ask ECHO x }
+test planted-1.5 {a test that is told the tier} -body { forTier quick full thorough } -result full
+"""
+
+
+class Pong:
+    """A server that answers everything with PONG, as far as the runner's own questions go; nothing after an ECHO."""
+
+    def __init__(self) -> None:
+        self._silent = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+
+    def _answer(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while request := client.recv(65536):
+                if b"ECHO" in request:
+                    self._silent.set()
+                if self._silent.is_set():
+                    continue
+                client.sendall(b"*0\r\n" if b"KEYS" in request else b"+PONG\r\n")
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@dataclasses.dataclass
+class Endpoint:
+    """What an interpreter needs of a guest."""
+
+    endpoint: tuple[str, int]
+    deadline_seconds: float = 1.0
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Iterator[Callable[[str], process.Answer]]:
+    """Runs planted tests, by number, in one interpreter."""
+    file = tmp_path / "planted.testsuite"
+    file.write_text(SUITE, "utf-8")
+    server = Pong()
+    interpreter = Interpreter(file, seed=1, tier="full")
+    yield lambda number: interpreter.run(f"planted-1.{number}", Endpoint(("127.0.0.1", server.port)))  # type: ignore[arg-type]
+    interpreter.close()
+    server.close()
+
+
+def test_tests_of_one_file_run_in_one_interpreter_and_share_no_variables(
+    planted: Callable[[str], process.Answer],
+) -> None:
+    for number in ("1", "2", "5"):
+        answer = planted(number)
+        assert answer.end == "complete"
+        verdict(answer.text, expired=False)
+
+
+def test_a_failed_test_fails_alone(planted: Callable[[str], process.Answer]) -> None:
+    with pytest.raises(TclFailedError, match=r"planted-1\.3 a test that fails FAILED"):
+        verdict(planted("3").text, expired=False)
+    verdict(planted("1").text, expired=False)
+
+
+def test_an_interpreter_that_ends_has_no_verdict_and_is_replaced(planted: Callable[[str], process.Answer]) -> None:
+    answer = planted("4")
+    assert answer.end == "ended"
+    with pytest.raises(TclFailedError, match="no summary"):
+        verdict(answer.text, expired=False)
+    verdict(planted("1").text, expired=False)
+
+
+def test_an_endpoint_that_answers_nobody_any_more_is_told_from_one_that_owes_a_reply(
+    planted: Callable[[str], process.Answer],
+) -> None:
+    with pytest.raises(TclFailedError, match="the endpoint has timed out on a PING"):
+        verdict(planted("6").text, expired=False)
+    with pytest.raises(TclFailedError, match="the endpoint has timed out on a PING"):
+        verdict(planted("1").text, expired=False)

@@ -2,8 +2,8 @@
 #
 # The words a testsuite is written in.
 #
-# It owns the test command, the constraints and the connections of the test that is running. It refuses to know any
-# server by name or version: what an endpoint can do is found by asking it, when the first test needs to know.
+# It owns the test command, and the connections, keys and configuration of the test that is running. It refuses to know
+# any server by name or version: what an endpoint can do is found by asking it (constraints.tcl).
 #
 # A test opens what it needs with these words and tidies nothing: connections are closed and its keys deleted for it.
 
@@ -11,28 +11,31 @@ package require Tcl 8.6
 package require tcltest 2.3
 
 namespace eval ::endpoint {
-    namespace export test constraint connect ask call key plain pause until difference pattern random
-    # What the runner was told: host, port, deadlineSeconds, seed, match, and the mode, list or run.
+    namespace export test connect ask call pipelined key plain pause until scanned configure encoding \
+        blocked waiting
+    # What the runner was told: host, port, deadlineSeconds, seed, tier, match, and the mode: list, run or serve.
     variable told
     # The test that is running, its connections, and its own connection, opened at the first `ask`.
     variable name ""
     variable connections {}
     variable own ""
-    # Constraint name -> script that finds out; and what is known of tests so far.
-    variable probes
-    variable listed {}
-    # Set once a new connection was left without an answer: the endpoint hangs, and waiting again proves nothing.
-    variable hangs ""
+    # Test name -> description, options, namespace.
+    variable tests
+    # What the test has configured: name and value before.
+    variable configured {}
+    # Endpoint -> why it hangs: it left a new connection without an answer, and waiting again proves nothing.
+    variable hangs
     array set told {}
-    array set probes {}
+    array set tests {}
+    array set hangs {}
 }
 
 # Declares a test. Options are those of tcltest's own command, -setup and -cleanup excepted: -constraints, -body,
 # -result, -match, -returnCodes, -errorCode. The body runs with variables of its own, in the namespace of the testsuite.
 proc ::endpoint::test {testName description args} {
     variable told
-    variable listed
-    if {[lsearch -exact $listed $testName] >= 0} {
+    variable tests
+    if {[info exists tests($testName)]} {
         error "two tests are called $testName ([info script])"
     }
     foreach option [dict keys $args] {
@@ -40,29 +43,35 @@ proc ::endpoint::test {testName description args} {
             error "test $testName has the unknown option $option ([info script])"
         }
     }
-    lappend listed $testName
-    if {$told(mode) eq "list"} {
-        puts "$testName\t$description"
-        return
+    set tests($testName) [list $description $args [uplevel 1 namespace current]]
+    switch -exact -- $told(mode) {
+        list { puts "$testName\t$description" }
+        run {
+            if {[string match $told(match) $testName]} {
+                runTest $testName
+            }
+        }
     }
-    if {![string match $told(match) $testName]} {
-        return
-    }
-    set body [dict get $args -body]
-    if {[dict exists $args -constraints] && [catch {Probe [dict get $args -constraints]} message options]} {
-        # An endpoint that cannot be asked is a failure of the test, never a reason to skip it.
-        set body [list return -options [dict replace $options -level 0] "while probing constraints: $message"]
-        dict unset args -constraints
-    }
-    dict set args -body [list ::endpoint::Run $testName [uplevel 1 namespace current] $body]
-    uplevel 1 [list ::tcltest::test $testName $description {*}$args]
 }
 
-# Declares how a constraint is found out: a script, run at most once, before the first test that asks for it. It must
-# return a boolean; the words of this file work in it.
-proc ::endpoint::constraint {constraintName script} {
-    variable probes
-    set probes($constraintName) [list [uplevel 1 namespace current] $script]
+# Runs a test that was declared, with tcltest's own command.
+proc ::endpoint::runTest {testName} {
+    variable tests
+    if {![info exists tests($testName)]} {
+        error "no test is called $testName ([info script])"
+    }
+    lassign $tests($testName) description options space
+    set body [dict get $options -body]
+    if {[dict exists $options -constraints]} {
+        if {[catch {Probe [dict get $options -constraints]} answer outcome]} {
+            # An endpoint that cannot be asked is a failure of the test, never a reason to skip it.
+            set body [list return -options [dict replace $outcome -level 0] "while probing constraints: $answer"]
+            set answer {}
+        }
+        dict set options -constraints $answer
+    }
+    dict set options -body [list ::endpoint::Run $testName $space $body]
+    namespace eval $space [list ::tcltest::test $testName $description {*}$options]
 }
 
 # Opens one more connection to the endpoint, closed when the test ends.
@@ -129,64 +138,99 @@ proc ::endpoint::until {expression} {
     return
 }
 
-# Says where two byte strings differ, or "" when they do not: a megabyte is not a failure message.
-proc ::endpoint::difference {actual expected} {
-    if {$actual eq $expected} {
-        return ""
-    }
-    set lengths "[string length $actual] bytes where [string length $expected] are expected"
-    foreach one [split $actual ""] two [split $expected ""] {
-        if {$one ne $two} {
-            break
+# Sends commands, each a list, in one pipeline on the test's own connection. Returns their replies as plain Tcl, those
+# that are errors as their text.
+proc ::endpoint::pipelined {commands} {
+    variable own
+    ::resp::send $own [join [lmap command $commands {::resp::encode {*}$command}] ""]
+    return [lmap - $commands {
+        # Not by a conditional expression, which would make numbers of texts like -0.
+        set reply [::resp::reply $own]
+        if {[lindex $reply 0] eq "error"} {
+            set reply [list simple [lindex $reply 1]]
         }
-        incr at
-    }
-    set at [expr {[info exists at] ? $at : 0}]
-    set here [string range $actual $at $at+15]
-    set there [string range $expected $at $at+15]
-    return "$lengths; at byte $at: [binary encode hex $here] where [binary encode hex $there] is expected"
+        plain $reply
+    }]
 }
 
-# Returns length bytes that hold every byte value, NUL, CR and LF too, in an order drawn from the seed. The period is
-# 257 bytes: data displaced by any power of two is then different data.
-proc ::endpoint::pattern {length} {
-    variable told
-    if {![info exists told(period)]} {
-        sow $told(seed)
-        set values {}
-        for {set value 0} {$value < 256} {incr value} {
-            set values [linsert $values [random [expr {$value + 1}]] $value]
+# Collects what a command of the SCAN family finds: it is called with each cursor in place of the word CURSOR.
+proc ::endpoint::scanned {args} {
+    set cursor 0
+    set found {}
+    while 1 {
+        lassign [ask {*}[string map [list CURSOR $cursor] $args]] cursor part
+        lappend found {*}$part
+        if {$cursor eq "0"} {
+            return $found
         }
-        set told(period) [binary format c* [linsert $values 128 13]]
     }
-    return [string range [string repeat $told(period) [expr {$length / 257 + 1}]] 0 $length-1]
 }
 
-# A whole number from 0 to limit - 1. Every test begins its own sequence, made of the seed and the name of the test.
-proc ::endpoint::random {limit} {
-    return [expr {int(rand() * $limit)}]
+# Sets a configuration parameter until the test ends. Its names in different versions are a list; the first one that
+# the server has is set. Throws when it has none, or refuses the value.
+proc ::endpoint::configure {names value} {
+    variable configured
+    foreach configName $names {
+        lassign [ask CONFIG GET $configName] found before
+        if {$found ne ""} {
+            lappend configured $configName $before
+            ask CONFIG SET $configName $value
+            return
+        }
+    }
+    error "the server has no parameter [join $names { or }]"
 }
 
-# Begins a sequence of random numbers, by the low 31 bits: the range that srand takes on any width of integer.
-proc ::endpoint::sow {number} {
-    expr {srand(($number & 0x7ffffffe) + 1)}
+# The encoding of a key's value. Names that versions gave to the same role are one: a ziplist, or a quicklist of
+# ziplists, became a listpack.
+proc ::endpoint::encoding {keyName} {
+    return [string map {ziplist listpack} [ask OBJECT ENCODING $keyName]]
 }
 
-# --- Below: how a test runs, and how constraints are found out. ------------------------------------------------------
+# Sends a command that blocks on a connection, and returns when the server has it on its list of blocked clients.
+proc ::endpoint::blocked {connection args} {
+    set before [waiting]
+    ::resp::send $connection [::resp::encode {*}$args]
+    until {[waiting] > $before}
+}
+
+# How many clients of the server are blocked.
+proc ::endpoint::waiting {} {
+    regexp {blocked_clients:(\d+)} [ask INFO clients] - count
+    return $count
+}
+
+# --- Below: how a test runs. -----------------------------------------------------------------------------------------
 
 # Runs the body of a test between a check that the endpoint answers and the closing of every connection.
 proc ::endpoint::Run {testName space body} {
     variable name $testName
     variable told
+    variable own
     Open
     try {
         DeleteKeys
-        pattern 1
-        sow [expr {$told(seed) ^ [zlib crc32 $testName]}]
+        ::data::begin $told(seed) $testName
         set result [apply [list {} $body $space]]
+        # A body may have left its own connection closed, subscribed or in the middle of a transaction.
+        set own [connect]
+        Restore
         # What a test leaves behind would be dumped, replicated and compared by whoever comes next.
         DeleteKeys
         return $result
+    } trap {RESP TIMEOUT} {message options} {
+        Close
+        # A server that owes one reply may yet be well; one that leaves a new connection waiting is not, and Open says so.
+        Open
+        Restore
+        return -options $options $message
+    } on error {message options} {
+        # The server may be gone: that is what the test says then, and not this.
+        catch {
+            set own [connect]
+            Restore
+        }
+        return -options $options $message
     } finally {
         Close
     }
@@ -194,19 +238,22 @@ proc ::endpoint::Run {testName space body} {
 
 # A hung endpoint would cost every test its deadline, so it is asked once and then known to hang.
 proc ::endpoint::Open {} {
+    variable told
     variable hangs
     variable name
     variable own ""
-    if {$hangs ne ""} {
-        throw {RESP TIMEOUT} $hangs
+    variable configured {}
+    set endpoint $told(host):$told(port)
+    if {[info exists hangs($endpoint)]} {
+        throw {RESP TIMEOUT} $hangs($endpoint)
     }
     try {
         set own [connect]
         set answer [::resp::call $own PING]
-    } trap {RESP TIMEOUT} {message options} {
+    } trap {RESP TIMEOUT} message {
         Close
-        set hangs "the endpoint has not answered a PING on a new connection since before $name: $message"
-        return -options $options $hangs
+        set hangs($endpoint) "the endpoint has timed out on a PING on a new connection since $name: $message"
+        throw {RESP TIMEOUT} $hangs($endpoint)
     } on error {message options} {
         Close
         return -options $options $message
@@ -226,55 +273,18 @@ proc ::endpoint::Close {} {
     set connections {}
 }
 
+# Puts back what the test has configured, last change first.
+proc ::endpoint::Restore {} {
+    variable configured
+    foreach {before configName} [lreverse $configured] {
+        ask CONFIG SET $configName $before
+    }
+    set configured {}
+}
+
 proc ::endpoint::DeleteKeys {} {
-    variable own
-    # A body may have left its own connection closed, subscribed or in the middle of a transaction.
-    set own [connect]
-    foreach found [ask KEYS [key *]] {
-        ask DEL $found
-    }
-}
-
-# Finds out those of the constraints that are not known yet, and tells tcltest.
-proc ::endpoint::Probe {constraints} {
-    variable probes
-    variable name probe
-    foreach constraintName $constraints {
-        if {$constraintName in [array names ::tcltest::testConstraints]} {
-            continue
-        }
-        Open
-        try {
-            if {[string match command:* $constraintName]} {
-                set answer [HasCommand [string range $constraintName 8 end]]
-            } elseif {[info exists probes($constraintName)]} {
-                lassign $probes($constraintName) space script
-                set answer [apply [list {} $script $space]]
-            } else {
-                error "no probe is declared for the constraint $constraintName"
-            }
-        } finally {
-            DeleteKeys
-            Close
-        }
-        ::tcltest::testConstraint $constraintName [expr {bool($answer)}]
-    }
-}
-
-# True when the server has the command. COMMAND INFO came with 2.8.13; before it, a call without arguments tells.
-proc ::endpoint::HasCommand {command} {
-    lassign [call COMMAND INFO $command] type entries
-    if {$type eq "array"} {
-        set entry [lindex $entries 0]
-        return [expr {[lindex $entry 0] ne "null" && [lindex $entry 1] ne ""}]
-    }
-    lassign [call $command] type text
-    return [expr {$type ne "error" || ![string match -nocase "ERR unknown command*" $text]}]
-}
-
-# A reply to HELLO 3 that is a map is what it means to have RESP3.
-namespace eval ::endpoint {
-    constraint resp3 {
-        expr {[lindex [call HELLO 3] 0] eq "map"}
+    set found [ask KEYS [key *]]
+    if {[llength $found] > 0} {
+        ask DEL {*}$found
     }
 }

@@ -1,10 +1,14 @@
 #!/usr/bin/env tclsh
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# Lists the tests of one testsuite file, or runs them against an endpoint.
+# Lists the tests of one testsuite file, runs them against an endpoint, or serves: runs the one that is asked for.
 #
 #     tclsh runner.tcl --list FILE
-#     tclsh runner.tcl --endpoint HOST:PORT --deadline-seconds N [--seed N] [--match GLOB] FILE
+#     tclsh runner.tcl --endpoint HOST:PORT --deadline-seconds N [--seed N] [--tier TIER] [--match GLOB] FILE
+#     tclsh runner.tcl --serve [--seed N] [--tier TIER] FILE
+#
+# Serving, it reads lines `HOST:PORT DEADLINE-SECONDS TEST` until there are no more. What a test prints ends with a
+# line `over: TEST`.
 #
 # It owns the command line, the exit code and the output, which is tcltest's own, one line at a time. It refuses to
 # start a server, and to connect while listing. Exit codes: 0 all tests passed or were skipped, 1 a test failed,
@@ -18,7 +22,9 @@ unset -nocomplain ::env(TCLTEST_OPTIONS)
 
 set folder [file dirname [file normalize [info script]]]
 source -encoding utf-8 [file join $folder resp.tcl]
+source -encoding utf-8 [file join $folder data.tcl]
 source -encoding utf-8 [file join $folder endpoint.tcl]
+source -encoding utf-8 [file join $folder constraints.tcl]
 
 # Ends the program with a message that says what is wrong, where, and what to type instead.
 proc fail {code what where try} {
@@ -34,13 +40,14 @@ proc failUsage {what where} {
 # Turns the command line into the array ::endpoint::told. Returns the testsuite file.
 proc readArguments {arguments} {
     upvar #0 ::endpoint::told told
-    array set told {mode run match * seed 1}
+    array set told {mode run match * seed 1 tier quick}
+    array set options {}
     set files {}
     while {[llength $arguments] > 0} {
         set arguments [lassign $arguments argument]
         switch -exact -- $argument {
-            --list { set told(mode) list }
-            --endpoint - --deadline-seconds - --seed - --match {
+            --list - --serve { set told(mode) [string range $argument 2 end] }
+            --endpoint - --deadline-seconds - --seed - --tier - --match {
                 if {[llength $arguments] == 0} {
                     failUsage "the option needs a value" $argument
                 }
@@ -60,11 +67,11 @@ proc readArguments {arguments} {
     if {![file readable [lindex $files 0]]} {
         failUsage "no such testsuite file" [lindex $files 0]
     }
-    if {$told(mode) eq "list"} {
-        if {[array size options] > 0} {
-            failUsage "--list goes with no other option" [lindex [array names options] 0]
+    array set taken {list {} serve {--seed --tier} run {--endpoint --deadline-seconds --seed --tier --match}}
+    foreach option [array names options] {
+        if {$option ni $taken($told(mode))} {
+            failUsage "--$told(mode) does not go with the option" $option
         }
-        return [lindex $files 0]
     }
     readValues [array get options]
     return [lindex $files 0]
@@ -72,19 +79,14 @@ proc readArguments {arguments} {
 
 proc readValues {options} {
     upvar #0 ::endpoint::told told
-    foreach required {--endpoint --deadline-seconds} {
-        if {![dict exists $options $required]} {
-            failUsage "the option is missing" $required
+    if {$told(mode) eq "run"} {
+        foreach required {--endpoint --deadline-seconds} {
+            if {![dict exists $options $required]} {
+                failUsage "the option is missing" $required
+            }
         }
-    }
-    set endpoint [dict get $options --endpoint]
-    # The last colon divides, and the brackets around an IPv6 address are not part of it.
-    if {![regexp {^\[?([^][]+)\]?:([1-9]\d{0,4})$} $endpoint - told(host) told(port)] || $told(port) > 65535} {
-        failUsage "an endpoint is HOST:PORT, not $endpoint" --endpoint
-    }
-    set told(deadlineSeconds) [dict get $options --deadline-seconds]
-    if {![regexp {^\d+(\.\d+)?$} $told(deadlineSeconds)] || $told(deadlineSeconds) <= 0} {
-        failUsage "a deadline is a number of seconds above zero, not $told(deadlineSeconds)" --deadline-seconds
+        readEndpoint [dict get $options --endpoint]
+        readDeadline [dict get $options --deadline-seconds]
     }
     if {[dict exists $options --seed]} {
         set told(seed) [dict get $options --seed]
@@ -93,18 +95,61 @@ proc readValues {options} {
         }
         set told(seed) [scan $told(seed) %lld]
     }
+    if {[dict exists $options --tier]} {
+        set told(tier) [dict get $options --tier]
+        if {$told(tier) ni {quick full thorough kernel}} {
+            failUsage "a tier is quick, full, thorough or kernel, not $told(tier)" --tier
+        }
+    }
     if {[dict exists $options --match]} {
         set told(match) [dict get $options --match]
     }
 }
 
+proc readEndpoint {endpoint} {
+    upvar #0 ::endpoint::told told
+    # The last colon divides, and the brackets around an IPv6 address are not part of it.
+    if {![regexp {^\[?([^][]+)\]?:([1-9]\d{0,4})$} $endpoint - told(host) told(port)] || $told(port) > 65535} {
+        failUsage "an endpoint is HOST:PORT, not $endpoint" --endpoint
+    }
+}
+
+proc readDeadline {text} {
+    upvar #0 ::endpoint::told told
+    set told(deadlineSeconds) $text
+    if {![regexp {^\d+(\.\d+)?$} $text] || $text <= 0} {
+        failUsage "a deadline is a number of seconds above zero, not $text" --deadline-seconds
+    }
+}
+
 # Sources the testsuite file, in a namespace where the words of endpoint.tcl and of resp.tcl are at hand.
 proc readTestsuite {file} {
-    namespace eval ::suite { namespace path {::endpoint ::resp ::} }
+    namespace eval ::suite { namespace path {::endpoint ::data ::resp ::} }
     # A word both have means the one of endpoint.tcl, which closes behind itself.
     if {[catch {namespace eval ::suite [list source -encoding utf-8 $file]} message options]} {
         puts stderr [dict get $options -errorinfo]
         fail 3 "the testsuite file is broken: [lindex [split $message \n] 0]" $file "tclsh runner.tcl --list $file"
+    }
+}
+
+# Prints tcltest's totals of the tests since the last call. Returns true when one of them failed.
+proc printTotals {file} {
+    set failed $::tcltest::numTests(Failed)
+    # tcltest names its summary after the script that it believes is running.
+    info script $file
+    ::tcltest::cleanupTests
+    return [expr {$failed > 0}]
+}
+
+# Runs one test a line, as standard input asks, until it ends.
+proc serve {file} {
+    while {[gets stdin line] >= 0} {
+        lassign $line endpoint deadlineSeconds testName
+        readEndpoint $endpoint
+        readDeadline $deadlineSeconds
+        ::endpoint::runTest $testName
+        printTotals $file
+        puts "over: $testName"
     }
 }
 
@@ -113,22 +158,22 @@ proc main {arguments} {
     # Whoever kills this program must find every line written so far.
     chan configure stdout -buffering line
     set file [readArguments $arguments]
-    if {$told(mode) eq "run"} {
+    if {$told(mode) ne "list"} {
         ::tcltest::configure -verbose {start pass skip body error msec} -limitconstraints 0
-        puts "endpoint $told(host):$told(port), deadline $told(deadlineSeconds) seconds, seed $told(seed)"
     }
+    if {$told(mode) eq "run"} {
+        puts "endpoint $told(host):$told(port), deadline $told(deadlineSeconds) seconds, tier $told(tier), seed $told(seed)"
+    }
+    ::data::seed $told(seed)
     readTestsuite $file
-    if {$told(mode) eq "list"} {
-        return 0
+    switch $told(mode) {
+        list { return 0 }
+        serve { serve $file; return 0 }
     }
     if {$::tcltest::numTests(Total) == 0} {
         failUsage "no test of [file tail $file] matches $told(match)" --match
     }
-    set failed $::tcltest::numTests(Failed)
-    # tcltest names its summary after the script that it believes is running.
-    info script $file
-    ::tcltest::cleanupTests
-    return [expr {$failed > 0}]
+    return [printTotals $file]
 }
 
 exit [main $arguments]

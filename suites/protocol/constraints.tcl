@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# What an endpoint can do, found out by asking it when the first test needs to know.
+#
+# It owns constraints: their declaration, their probes and the answers so far. It refuses versions and names of servers.
+# `command:NAME` needs no declaration; the rest are declared here, where several files ask for them, or in a testsuite.
+
+namespace eval ::endpoint {
+    namespace export constraint accepted
+    # Constraint name -> namespace and script that finds out.
+    variable probes
+    # Constraint name -> what was found out.
+    variable answers
+    array set probes {}
+    array set answers {}
+}
+
+# Declares how a constraint is found out: a script, run at most once, before the first test that asks for it. It must
+# return a boolean; the words of this file work in it.
+proc ::endpoint::constraint {constraintName script} {
+    variable probes
+    set probes($constraintName) [list [uplevel 1 namespace current] $script]
+}
+
+# For probes: false when the server says that it has no such command, subcommand or option, true when it carries it out.
+# Any other error is thrown: a server that is wrong must not pass for one that is old.
+proc ::endpoint::accepted {args} {
+    lassign [call {*}$args] type text
+    if {$type ne "error"} {
+        return 1
+    }
+    foreach sign {"*unknown command*" "*unknown subcommand*" "*syntax error*" "*wrong number of arg*" "*try * help*"
+            "*unsupported option*" "*unrecognized option*" "*invalid option*" "*unknown option*" "*must be one of*"} {
+        if {[string match -nocase $sign $text]} {
+            return 0
+        }
+    }
+    throw {RESP ERROR} "[join $args] is answered with: $text"
+}
+
+# Finds out those of the constraints that are not known yet, and tells tcltest. Returns those up to the first that is not
+# met: the reason why the test is skipped. A probe may so rely on the constraints before it.
+proc ::endpoint::Probe {constraints} {
+    variable probes
+    variable answers
+    variable name probe
+    set asked {}
+    foreach constraintName $constraints {
+        # tcltest's own array has every constraint that is asked of it, as one that is not met.
+        lappend asked $constraintName
+        if {[info exists answers($constraintName)]} {
+            if {!$answers($constraintName)} break
+            continue
+        }
+        Open
+        try {
+            if {[string match command:* $constraintName]} {
+                set answer [HasCommand [string range $constraintName 8 end]]
+            } elseif {[info exists probes($constraintName)]} {
+                lassign $probes($constraintName) space script
+                set answer [apply [list {} $script $space]]
+            } else {
+                error "no probe is declared for the constraint $constraintName"
+            }
+        } finally {
+            DeleteKeys
+            Close
+        }
+        set answers($constraintName) [expr {bool($answer)}]
+        ::tcltest::testConstraint $constraintName $answers($constraintName)
+        if {!$answers($constraintName)} break
+    }
+    return $asked
+}
+
+# True when the server has the command. COMMAND INFO came with 2.8.13; before it, a call without arguments tells.
+proc ::endpoint::HasCommand {command} {
+    lassign [call COMMAND INFO $command] type entries
+    if {$type eq "array"} {
+        set entry [lindex $entries 0]
+        return [expr {[lindex $entry 0] ne "null" && [lindex $entry 1] ne ""}]
+    }
+    lassign [call $command] type text
+    return [expr {$type ne "error" || ![string match -nocase "ERR unknown command*" $text]}]
+}
+
+# --- What several files ask for. --------------------------------------------------------------------------------------
+
+namespace eval ::endpoint {
+    # A reply to HELLO 3 that is a map is what it means to have RESP3.
+    constraint resp3 {
+        expr {[lindex [call HELLO 3] 0] eq "map"}
+    }
+    # What takes a slow machine too long for the quick tier.
+    constraint fullTier { ::data::forTier 0 1 1 }
+    constraint scripting {
+        expr {[call EVAL "return 1" 0] eq {integer 1}}
+    }
+    # Before 3.2 texts that are almost numbers are taken for some: grammar, the same on every machine.
+    constraint strictNumbers {
+        ask SET [key probe] ""
+        expr {[lindex [call INCR [key probe]] 0] eq "error"}
+    }
+    # DEBUG can be switched off (since 7.0 it is, for everybody).
+    constraint debugging {
+        lassign [call DEBUG SLEEP 0] type text
+        if {$type eq "error" && ![string match "*not allowed*" $text]} {
+            throw {RESP ERROR} $text
+        }
+        expr {$type ne "error"}
+    }
+}
