@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, doctor, events, initramfs, known, process, source
+from harness import alignment, canary, doctor, events, excerpt, initramfs, known, process, source
 from harness.build import Builder, BuildFailedError
 from harness.cell import CellSpec, Peer, Tier, write_cell
 from harness.detector_canary import compile_detector_canary
 from harness.emulator import Emulators, Flavour, Runner, native_runner, with_alignment
-from harness.errors import ExitCode, UsageError
+from harness.errors import ExitCode, InfrastructureError, UsageError
 from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
 from harness.judge import CellVerdict, Judgement, judge, kernel_counters
@@ -107,7 +107,7 @@ class Check:
         ):
             records = self._run_cells(plan, tree, prepared, peers, Path(sockets))
         events.write_run(self.request.run, self._record(plan, tree, prepared, records))
-        return conclude(self.request.run, self.request.known, self.progress)
+        return conclude(self.request.run, self.request.known, self.progress, tree=tree.path)
 
     def _prepare(self, plan: Plan, tree: SourceTree) -> dict[str, Prepared]:
         emulators = Emulators(self.store, self.fetcher, self.progress, flavour=self.request.emulator)
@@ -373,11 +373,23 @@ def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
     return source.open_tree(known) if isinstance(known, Path) else fetcher.server(known)
 
 
-def conclude(folder: Path, known_file: Path, progress: Progress) -> tuple[Judgement, ExitCode]:
-    """Judge a run folder and write the report's data. The same for a run just made and for a stored one."""
+def stored_tree(catalog: Catalog, store: Store, folder: Path, progress: Progress) -> Path | None:
+    """The source that a stored run was made of, if the cache has it. A path's may have changed since: it has none."""
+    server = catalog.servers.get(events.read_run(folder).server)
+    try:
+        return Fetcher(store, progress, offline=True).server(server).path if server else None
+    except InfrastructureError:
+        return None
+
+
+def conclude(
+    folder: Path, known_file: Path, progress: Progress, *, tree: Path | None = None
+) -> tuple[Judgement, ExitCode]:
+    """Judge a run folder, the same for a run just made and for a stored one. `tree`: its source, for excerpts."""
     with progress.stage("judge", "judging"):
         findings, cells, counters = judge(folder)
-    run = events.read_run(folder)
+        run = events.read_run(folder)
+        excerpt.collect(folder, run, findings, tree)
     listed = known.load_known(known_file)
     today = datetime.datetime.now(tz=datetime.UTC).date()
     marked = [_with_known(finding, listed, run.server, today) for finding in findings]

@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 
 from harness import agree as agreeing
-from harness import alignment, codec, process
+from harness import alignment, codec, completion, process
 from harness import bench as benchmarking
 from harness import check as checking
 from harness import doctor as doctoring
@@ -31,11 +31,14 @@ from harness.errors import ExitCode, PlumblineError
 from harness.fetch import Fetcher
 from harness.load import DEFAULT_SERVER, DEFAULT_TARGETS, Catalog, read_toml, select, target_groups
 from harness.plan import make_plan
+from harness.report import terminal
+from harness.report.schema import schema as findings_schema
 from harness.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from harness.judge import Judgement
     from harness.model import Target
 
 RUNS = Path("runs")
@@ -48,6 +51,7 @@ _target = click.option(
     default=DEFAULT_TARGETS,
     show_default=True,
     help="Target, glob or group; repeat for more.",
+    shell_complete=completion.targets,
 )
 _kernel_target = click.option(
     "--target",
@@ -58,10 +62,18 @@ _kernel_target = click.option(
     help="Target of the kernel tier, glob or group; repeat for more.",
 )
 _server = click.option(
-    "--server", default=DEFAULT_SERVER, show_default=True, help="A release's name, or the path of a source tree."
+    "--server",
+    default=DEFAULT_SERVER,
+    show_default=True,
+    help="A release's name, or the path of a source tree.",
+    shell_complete=completion.servers,
 )
 _suite = click.option(
-    "--suite", "suites", multiple=True, help="Suite or glob, of whatever tier; repeat for more. Default: the tier's."
+    "--suite",
+    "suites",
+    multiple=True,
+    help="Suite or glob, of whatever tier; repeat for more. Default: the tier's.",
+    shell_complete=completion.suites,
 )
 _tier = click.option(
     "--tier",
@@ -91,6 +103,7 @@ _policy = click.option(
     default="signal",
     show_default=True,
     help="What a misaligned access does: `plumb list policies`.",
+    shell_complete=completion.policies,
 )
 _optimisation = click.option(
     "--optimisation",
@@ -98,6 +111,12 @@ _optimisation = click.option(
     default="O2",
     show_default=True,
     help="Compiler's level.",
+)
+_annotations = click.option(
+    "--annotations",
+    type=click.Choice(["github"]),
+    default=None,
+    help="Also say findings to the CI system, on standard error, in the words that it puts on a diff.",
 )
 _install = click.option("--install/--no-install", default=None, help="Install missing packages (the default for root).")
 
@@ -172,14 +191,18 @@ def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: s
 @plumb.command()
 @_server
 @_offline
-def fetch(server: str, offline: bool) -> ExitCode:
+@_json
+def fetch(server: str, offline: bool, as_json: bool) -> ExitCode:
     """Fetch a server's source and QEMU's into the cache, checked by hash."""
     catalog, progress = Catalog(), Progress()
     fetcher = Fetcher(Store.default(), progress, offline=offline)
     tree = checking.open_server(catalog, fetcher, server)
     qemu = read_toml(emulating.QEMU_FOLDER / "qemu.toml", emulating.Qemu)
     fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
-    click.echo(f"{tree.name}: {tree.path}")
+    if as_json:
+        _print_json(tree)
+    else:
+        click.echo(f"{tree.name}: {tree.path}")
     return ExitCode.PASS
 
 
@@ -190,8 +213,15 @@ def fetch(server: str, offline: bool) -> ExitCode:
 @_emulator
 @_offline
 @_install
+@_json
 def build(
-    targets: tuple[str, ...], server: str, optimisation: str, emulator: str, offline: bool, install: bool | None
+    targets: tuple[str, ...],
+    server: str,
+    optimisation: str,
+    emulator: str,
+    offline: bool,
+    install: bool | None,
+    as_json: bool,
 ) -> ExitCode:
     """Build the emulators and the server for the selected targets."""
     catalog, progress, store = Catalog(), Progress(), Store.default()
@@ -204,10 +234,14 @@ def build(
         [catalog.targets[name].emulator for name in chosen]
     )
     tree = checking.open_server(catalog, fetcher, server)
+    made = []
     for name in chosen:
         target = catalog.targets[name]
-        made = Builder(store, progress).build(tree, target, catalog.toolchain_of(target), optimisation)
-        click.echo(f"{name}: {made.server_binary}")
+        made.append(Builder(store, progress).build(tree, target, catalog.toolchain_of(target), optimisation))
+        if not as_json:
+            click.echo(f"{name}: {made[-1].server_binary}")
+    if as_json:
+        _print_json(made)
     return ExitCode.PASS
 
 
@@ -248,6 +282,7 @@ _RUN_OPTIONS = [
         show_default=True,
         help="How many runs to keep under runs/.",
     ),
+    _annotations,
     _json,
 ]
 
@@ -275,7 +310,9 @@ def audit(policy: str, **options: Any) -> ExitCode:
     return _make_run(policy=alignment.audit_name(policy), **options)
 
 
-def _make_run(*, run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> ExitCode:
+def _make_run(
+    *, run_folder: Path | None, keep: int, annotations: str | None, as_json: bool, **options: Any
+) -> ExitCode:
     catalog = Catalog()
     make_plan(
         catalog,
@@ -301,6 +338,7 @@ def _make_run(*, run_folder: Path | None, keep: int, as_json: bool, **options: A
             folder.rmdir()
     reporting.write(folder, judgement)
     _show(judgement, as_json=as_json)
+    _annotate(folder, judgement, annotations)
     if run_folder is None:
         checking.forget_runs(RUNS, keep=keep)
     return code
@@ -310,10 +348,14 @@ def _make_run(*, run_folder: Path | None, keep: int, as_json: bool, **options: A
 @click.argument("reproducer")
 @click.option("--server", default="", help="Another release or tree than the recorded one.")
 @_offline
-def replay(reproducer: str, server: str, offline: bool) -> ExitCode:
+@_json
+def replay(reproducer: str, server: str, offline: bool, as_json: bool) -> ExitCode:
     """Show a finding again. Exit 1: it is still there; 0: it is gone (as `git bisect run` wants it)."""
     read = replaying.read_reproducer(reproducer)
     seen = replaying.replay(Catalog(), Store.default(), Progress(), read, server=server, offline=offline)
+    if as_json:
+        _print_json({"finding": read.finding, "reproduced": seen.reproduced, "text": seen.text})
+        return ExitCode.FINDINGS if seen.reproduced else ExitCode.PASS
     click.echo(seen.text)
     click.echo(f"{'reproduced' if seen.reproduced else 'not reproduced'}: {read.finding}")
     return ExitCode.FINDINGS if seen.reproduced else ExitCode.PASS
@@ -322,13 +364,52 @@ def replay(reproducer: str, server: str, offline: bool) -> ExitCode:
 @plumb.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @_known
+@_annotations
 @_json
-def judge(run: Path, known: Path, as_json: bool) -> ExitCode:
+def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> ExitCode:
     """Judge a stored run again, and write its report anew."""
-    judgement, code = checking.conclude(run, known, Progress())
+    progress = Progress()
+    tree = checking.stored_tree(Catalog(), Store.default(), run, progress)
+    judgement, code = checking.conclude(run, known, progress, tree=tree)
     reporting.write(run, judgement)
     _show(judgement, as_json=as_json)
+    _annotate(run, judgement, annotations)
     return code
+
+
+@plumb.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(reporting.FORMATS),
+    default=None,
+    help="Print this one document instead; `github` are annotations.",
+)
+def report(run: Path, form: str | None) -> ExitCode:
+    """Write the report of a judged run anew, or print one of its documents. Nothing is judged: exit 0."""
+    judgement = reporting.read(run)
+    if form:
+        click.echo(reporting.render(run, judgement, form, prefix=_prefix(judgement.server)), nl=False)
+        return ExitCode.PASS
+    for path in reporting.write(run, judgement):
+        click.echo(path)
+    return ExitCode.PASS
+
+
+@plumb.command()
+def schema() -> ExitCode:
+    """Print the JSON schema of findings.json, which `check --json` prints too."""
+    _print_json(findings_schema())
+    return ExitCode.PASS
+
+
+@plumb.command("completion")
+@click.argument("shell", type=click.Choice(completion.SHELLS))
+def completion_(shell: str) -> ExitCode:
+    """Print what makes a shell complete plumb's words: eval "$(plumb completion bash)"."""
+    click.echo(completion.script(plumb, shell))
+    return ExitCode.PASS
 
 
 @plumb.command()
@@ -453,14 +534,19 @@ def tax(
 
 @plumb.command()
 @click.option("--yes", is_flag=True, help="Remove it; without it only sizes are shown.")
-def clean(yes: bool) -> ExitCode:
+@_json
+def clean(yes: bool, as_json: bool) -> ExitCode:
     """Show what the cache holds, or remove it."""
     root = Store.default().root
+    sizes = {}
     for entry in sorted(root.iterdir()) if root.is_dir() else []:
-        size = sum(f.stat().st_size for f in entry.rglob("*") if f.is_file() and not f.is_symlink())
-        click.echo(f"{size / 2**20:8.0f} MiB  {entry}")
+        sizes[str(entry)] = sum(f.stat().st_size for f in entry.rglob("*") if f.is_file() and not f.is_symlink())
+        if not as_json:
+            click.echo(f"{sizes[str(entry)] / 2**20:8.0f} MiB  {entry}")
         if yes:
             shutil.rmtree(entry)
+    if as_json:
+        _print_json([{"folder": folder, "bytes": size} for folder, size in sizes.items()])
     return ExitCode.PASS
 
 
@@ -472,14 +558,27 @@ def _print_json(value: Any) -> None:
     click.echo(codec.pretty(value).decode(), nl=False)
 
 
-def _show(judgement: Any, *, as_json: bool) -> None:
+def _show(judgement: Judgement, *, as_json: bool) -> None:
     if as_json:
         _print_json(judgement)
     else:
         console = Console(
             highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 140
         )
-        reporting.show(console, judgement)
+        terminal.show(console, judgement)
+
+
+def _annotate(folder: Path, judgement: Judgement, system: str | None) -> None:
+    """On standard error, which CI systems read as well: standard output may be a document."""
+    if system:
+        told = reporting.render(folder, judgement, system, prefix=_prefix(judgement.server))
+        click.echo(told, nl=False, err=True)
+
+
+def _prefix(server: str) -> str:
+    """The folder of a server's tree below the current one, which in CI is the repository; empty elsewhere."""
+    here = Path.cwd()
+    return str(Path(server).relative_to(here)) if Path(server).is_relative_to(here) else ""
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -35,18 +35,36 @@ _ARM_CPSR, _THUMB_BIT = 25, 1 << 5
 
 def disassemble(fault: Fault, machine: str) -> str:
     """The faulting instruction as text; its bytes when capstone does not know it."""
-    kind = machine
+    return instruction_text(bytes.fromhex(fault.instruction), fault.pc, dialect(fault, machine))
+
+
+def dialect(fault: Fault, machine: str) -> str:
+    """Which instruction set the faulting code is in: the machine's, or `thumb`, as the CPSR's bit says."""
     if machine == "arm" and len(fault.registers) > _ARM_CPSR and fault.registers[_ARM_CPSR]:
         cpsr = int.from_bytes(bytes.fromhex(fault.registers[_ARM_CPSR]), "little")
-        kind = "thumb" if cpsr & _THUMB_BIT else "arm"
-    code = bytes.fromhex(fault.instruction)
+        return "thumb" if cpsr & _THUMB_BIT else "arm"
+    return machine
+
+
+def instruction_text(code: bytes, address: int, kind: str) -> str:
+    """The first instruction of some code, in the instruction set that `kind` names."""
     if kind in _DISASSEMBLERS:
         architecture, mode = _DISASSEMBLERS[kind]
-        for instruction in capstone.Cs(architecture, mode).disasm(code, fault.pc, 1):
+        for instruction in capstone.Cs(architecture, mode).disasm(code, address, 1):
             return f"{instruction.mnemonic} {instruction.op_str}".strip()
         if architecture == capstone.CS_ARCH_SPARC and (text := _sparc_pair(int.from_bytes(code[:4]))):
             return text
     return f".inst {code[:4].hex()}"
+
+
+def instruction_addresses(code: bytes, start: int, kind: str) -> list[int]:
+    """Where instructions begin in code that starts with one. Thumb's are two or four bytes long, all others four."""
+    if kind != "thumb":
+        return list(range(start, start + len(code) - 3, 4)) if kind in _DISASSEMBLERS else []
+    decoder = capstone.Cs(*_DISASSEMBLERS[kind])
+    # Constants stand between instructions: they are stepped over, two bytes at a time.
+    decoder.skipdata = True
+    return [instruction.address for instruction in decoder.disasm(code, start)]
 
 
 def _sparc_pair(word: int) -> str:

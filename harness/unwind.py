@@ -97,7 +97,7 @@ def _is_leaf(fault: Fault, leaf_call: int) -> bool:
     callee = (
         (leaf_call + displacement) & 0xFFFFFFFF if displacement < 0x80000000 else leaf_call + displacement - 0x100000000
     )
-    bounds = _function_bounds(Path(place[0].path), place[1])
+    bounds = function_bounds(Path(place[0].path), place[1])
     entry = locate(fault.maps, callee)
     return bounds is not None and entry is not None and entry[1] == bounds[0]
 
@@ -134,26 +134,36 @@ def _segments(path: str) -> list[tuple[int, int, int]]:
 
 
 def _code_word(record: MapRecord, link_address: int) -> int | None:
-    for start, size, address in _segments(record.path):
+    code = read_code(record.path, link_address, 4)
+    return int.from_bytes(code, "big") if code else None
+
+
+def read_code(path: str, link_address: int, size_bytes: int) -> bytes:
+    """What a file holds at an address of its own symbols; fewer bytes, or none, where its segment ends."""
+    for start, size, address in _segments(path):
         if address <= link_address < address + size:
-            with Path(record.path).open("rb") as stream:
+            with Path(path).open("rb") as stream:
                 stream.seek(link_address - address + start)
-                return int.from_bytes(stream.read(4), "big")
-    return None
+                return stream.read(min(size_bytes, address + size - link_address))
+    return b""
 
 
 @cache
 def _functions(path: Path) -> list[tuple[int, int]]:
-    with path.open("rb") as stream:
-        elf = ELFFile(stream)
-        table: Any = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
-        if table is None:
-            return []
-        symbols = [s.entry for s in table.iter_symbols() if s.entry["st_info"]["type"] == "STT_FUNC"]
-        return sorted((entry["st_value"], entry["st_value"] + entry["st_size"]) for entry in symbols)
+    try:
+        with path.open("rb") as stream:
+            elf = ELFFile(stream)
+            table: Any = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
+            if table is None:
+                return []
+            symbols = [s.entry for s in table.iter_symbols() if s.entry["st_info"]["type"] == "STT_FUNC"]
+            return sorted((entry["st_value"], entry["st_value"] + entry["st_size"]) for entry in symbols)
+    except (OSError, ELFError):
+        return []
 
 
-def _function_bounds(path: Path, address: int) -> tuple[int, int] | None:
+def function_bounds(path: Path, address: int) -> tuple[int, int] | None:
+    """First address of the function that holds an address, and the one behind it; None where no symbol says."""
     return next((bounds for bounds in _functions(path) if bounds[0] <= address < bounds[1]), None)
 
 

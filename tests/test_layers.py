@@ -26,12 +26,14 @@ def test_no_module_imports_upwards(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 def test_every_module_has_a_layer() -> None:
     layered = {
-        "harness." + name.strip().removeprefix("harness.")
+        f"{package}.{name.strip()}"
         for contract in settings()["contracts"]
+        for package in contract["containers"]
         for row in contract["layers"]
         for name in row.split("|")
     }
-    modules = {f"harness.{path.stem}" for path in (ROOT / "harness").glob("*.py") if path.stem != "__init__"}
+    files = [path.relative_to(ROOT).with_suffix("") for path in (ROOT / "harness").rglob("*.py")]
+    modules = {".".join(file.parts).removesuffix(".__init__") for file in files} - {"harness"}
     assert set() == modules - layered, (
         "modules that the layers of pyproject.toml leave out, so that nothing checks them"
     )

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import unicodedata
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
+import xmlschema
 from rich.console import Console
 
 from harness import report
-from harness.judge import CellVerdict, Judgement
-from harness.model import Finding, Frame, Witness
+from harness.report import markdown, terminal
+from tests import fakes
+from tests.judgements import HOSTILE, judgement, run_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from harness.judge import Judgement
 
 # docs: architecture.md, "Command line". Fields are added, never renamed.
 DOCUMENTED = {"schema", "verdict", "server", "seed", "run", "cells", "findings", "stages"}
@@ -36,80 +42,19 @@ DOCUMENTED_FINDING = {
     "replay",
     "known",
 }
-FRAMES = [
-    Frame(function=name, file="src/bitops.c", line=line, origin="server", pc=1)
-    for name, line in (("bitopCommand", 452), ("call", 9), ("main", 1))
-]
-
-
-def cell(target: str, suite: str, verdict: str, reason: str = "") -> CellVerdict:
-    return CellVerdict(
-        target=target, suite=suite, verdict=verdict, seconds=1.5, reason=reason, passed=3, failed=1, skipped=2
-    )
-
-
-def judgement(
-    *, title: str = "misaligned load in bitopCommand", reason: str = "its canaries did not behave"
-) -> Judgement:
-    witness = Witness(
-        target="armv5",
-        suite="bitops",
-        file="src/bitops.c",
-        line=452,
-        instruction="ldr r1, [r3]",
-        access="load of 4 bytes at 1 mod 4",
-        test="test_bitop",
-        evidence="armv5/bitops/guest-1/faults.jsonl",
-        backtrace=FRAMES,
-    )
-    finding = Finding(
-        id="alignment-bitopCommand-load",
-        kind="alignment",
-        title=title,
-        function="bitopCommand",
-        file="src/bitops.c",
-        line=452,
-        instruction="ldr r1, [r3]",
-        access="load of 4 bytes at 1 mod 4",
-        origin="server",
-        targets=["armv5"],
-        command="BITOP AND c a b",
-        replay="plumb replay /run/reproducers/alignment-bitopCommand-load.json",
-        known="",
-        witnesses=[witness],
-        occurrences=2,
-    )
-    return Judgement(
-        schema=1,
-        verdict="FAIL",
-        server="redis-3.2.6",
-        seed=7,
-        run="/run",
-        policy="signal",
-        optimisation="O2",
-        cells=[
-            cell("armv5", "canary", "PASS"),
-            cell("armv5", "bitops", "FAIL", "1 finding"),
-            cell("sparc64", "canary", "UNKNOWN", "1 canary did not behave"),
-            cell("sparc64", "bitops", "UNKNOWN", reason),
-            cell("armv6", "bitops", "XFAIL", "known: why"),
-        ],
-        findings=[finding],
-        remarks=["known finding x expired"],
-        stages={"build": 2.0},
-    )
 
 
 def shown(what: Judgement) -> str:
     console = Console(file=io.StringIO(), width=200)
-    report.show(console, what)
+    terminal.show(console, what)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
 def test_findings_json_has_the_documented_keys_and_types(tmp_path: Path) -> None:
-    report.write(tmp_path, judgement())
-    read: dict[str, Any] = json.loads((tmp_path / "findings.json").read_text("utf-8"))
+    folder = run_folder(tmp_path)
+    report.write(folder, judgement())
+    read: dict[str, Any] = json.loads((folder / "findings.json").read_text("utf-8"))
     assert set() == DOCUMENTED - set(read)
     assert (
         read["schema"],
@@ -130,32 +75,48 @@ def junit(folder: Path) -> ET.Element:
 
 
 def test_junit_tells_failures_from_errors_and_unknown_is_an_error(tmp_path: Path) -> None:
-    report.write(tmp_path, judgement())
+    folder = run_folder(tmp_path)
+    report.write(folder, judgement())
     seen = {
         f"{suite.get('name')}": [child.tag for case in suite.iter("testcase") for child in case]
-        for suite in junit(tmp_path).iter("testsuite")
+        for suite in junit(folder).iter("testsuite")
     }
     assert seen == {
         "armv5/canary": [],
         "armv5/bitops": ["failure"],
         "sparc64/canary": ["error"],
         "sparc64/bitops": ["error"],
-        "armv6/bitops": [],
+        "armv6/bitops": ["skipped"],
     }
 
 
 def test_junit_names_the_finding_and_how_to_see_it_again(tmp_path: Path) -> None:
-    report.write(tmp_path, judgement())
-    failure = junit(tmp_path).find(".//failure")
+    folder = run_folder(tmp_path)
+    report.write(folder, judgement())
+    failure = junit(folder).find(".//failure")
     assert failure is not None
     assert "plumb replay" in (failure.text or "")
     assert "1 finding" == failure.get("message")  # noqa: SIM300
 
 
+def test_junit_is_valid_for_the_strictest_reader(tmp_path: Path) -> None:
+    """Jenkins' own schema (tests/data/schemas); others take what it takes."""
+    folder = run_folder(tmp_path)
+    report.write(folder, judgement(title=HOSTILE, reason=HOSTILE))
+    xmlschema.XMLSchema(str(fakes.DATA / "schemas" / "junit-10.xsd")).validate(str(folder / "junit.xml"))
+    root = junit(folder)
+    assert tuple(root.get(name) for name in ("tests", "failures", "errors")) == ("5", "1", "2")
+    assert [(case.get("classname"), case.get("name")) for case in list(root.iter("testcase"))[:2]] == [
+        ("armv5", "canary"),
+        ("armv5", "bitops"),
+    ]
+
+
 @pytest.mark.parametrize("text", ["<&>\"'", "bell \x07 null \x00 escape \x1b[31m", "é 漢 \U0001f600"])
 def test_junit_parses_whatever_a_server_said(tmp_path: Path, text: str) -> None:
-    report.write(tmp_path, judgement(title=f"wrong: {text}", reason=text))
-    assert junit(tmp_path).find(".//failure") is not None
+    folder = run_folder(tmp_path)
+    report.write(folder, judgement(title=f"wrong: {text}", reason=text))
+    assert junit(folder).find(".//failure") is not None
 
 
 def test_the_terminal_shows_verdicts_findings_places_and_the_last_line_is_the_verdict() -> None:
@@ -188,14 +149,68 @@ def test_a_witness_tells_what_saw_it_unless_it_was_a_signal(detector: str, told:
     seen = msgspec.structs.replace(whole, findings=[finding])
     (line,) = [line for line in shown(seen).splitlines() if "452  ldr" in line]
     assert line.strip().endswith(f"1 mod 4  {told}".strip())
-    (row,) = [line for line in report.markdown(seen).splitlines() if line.startswith("- armv5")]
-    assert row.endswith(f"1 mod 4 {told}".strip())
+    (row,) = [line for line in markdown.render(seen).splitlines() if line.startswith("- armv5")]
+    assert row.replace("\\", "").endswith(f"1 mod 4 {told}".strip())
+
+
+def test_a_hostile_server_gives_the_terminal_nothing_to_obey() -> None:
+    text = shown(judgement(title=HOSTILE, reason=HOSTILE))
+    assert [
+        character for character in text if unicodedata.category(character) in {"Cc", "Cf"} and character != "\n"
+    ] == []
+    assert "\\x1b[31m" in text
+    # A runner of GitHub's obeys a line that begins so, whatever is before it.
+    assert [line for line in text.splitlines() if line.strip().startswith("::")] == []
+
+
+def test_a_hostile_server_gives_a_summary_neither_html_nor_images_nor_lines() -> None:
+    text = markdown.render(judgement(title=HOSTILE, reason=HOSTILE))
+    assert "<script" not in text
+    assert "![" not in text.replace("!\\[", "")
+    assert [line for line in text.splitlines() if line.strip().startswith("::")] == []
+
+
+def test_a_summary_is_cut_to_what_github_takes() -> None:
+    whole = judgement()
+    long = msgspec.structs.replace(whole.findings[0], title="x" * 10_000)
+    text = markdown.render(msgspec.structs.replace(whole, findings=[long] * 150))
+    assert 500_000 < len(text.encode()) < 1_048_576
+    assert "cut: report.html and findings.json have the rest" in text
+
+
+def test_a_summary_tells_a_targets_first_witnesses_and_how_many_more() -> None:
+    whole = judgement()
+    witness = whole.findings[0].witnesses[0]
+    many = [msgspec.structs.replace(witness, line=line) for line in range(1, 11)]
+    text = markdown.render(
+        msgspec.structs.replace(whole, findings=[msgspec.structs.replace(whole.findings[0], witnesses=many)])
+    )
+    assert "src/bitops.c:3`" in text
+    assert "src/bitops.c:4`" not in text
+    assert "- armv5: and 7 more" in text
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}])
+def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    console = Console(file=io.StringIO(), force_terminal=True, width=200, color_system="standard")
+    terminal.show(console, judgement())
+    assert isinstance(console.file, io.StringIO)
+    coloured = re.search(r"\x1b\[[0-9;]*3[1-6]m", console.file.getvalue())
+    assert (coloured is None) == bool(environment)
+
+
+def test_no_escapes_where_there_is_no_terminal() -> None:
+    assert "\x1b" not in shown(judgement())
 
 
 def test_markdown_has_a_row_a_target_and_a_section_a_finding(tmp_path: Path) -> None:
-    report.write(tmp_path, judgement())
-    lines = (tmp_path / "summary.md").read_text("utf-8").splitlines()
-    assert "| armv5 | PASS | FAIL |" in lines
-    assert "| sparc64 | UNKNOWN | UNKNOWN |" in lines
+    folder = run_folder(tmp_path)
+    report.write(folder, judgement())
+    lines = (folder / "summary.md").read_text("utf-8").splitlines()
+    rows = [re.findall(r"armv\d|sparc64|PASS|FAIL|UNKNOWN|XFAIL", line) for line in lines if line.startswith("| ")]
+    assert rows[1:] == [["armv5", "PASS", "FAIL"], ["sparc64", "UNKNOWN", "UNKNOWN"], ["armv6", "XFAIL"]]
     assert "## alignment-bitopCommand-load" in lines
     assert any("`src/bitops.c:452` `ldr r1, [r3]`" in line for line in lines)

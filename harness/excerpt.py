@@ -1,0 +1,166 @@
+"""What a reader wants beside a finding: the source's lines and the instructions around the place.
+
+Taken when a run is judged, and kept in the run folder: looking at a report needs neither the tree, nor the binaries,
+nor any tool, and shows the source as it was when it was compiled.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import codec, events, symbols, unwind
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from harness.events import Fault, RunRecord
+    from harness.model import Finding, Witness
+
+FILE = "excerpts.json"
+SOURCE_LINES = 5
+"""So many lines before and after."""
+INSTRUCTIONS = 6
+CODE_PER_TARGET = 1
+"""Of so many instructions of a finding on one target the surroundings are kept."""
+LONGEST_LINE = 400
+
+
+class Instruction(Noun, frozen=True):
+    """A line of a listing."""
+
+    address: int
+    """As the binary's own symbols have it."""
+    code: str
+    """Its bytes, in hexadecimal."""
+    text: str
+
+
+class Listing(Noun, frozen=True):
+    """The instructions around one."""
+
+    binary: str
+    """The file's name."""
+    address: int
+    """Of the instruction that it is about."""
+    instructions: list[Instruction]
+
+
+class Excerpts(Noun, frozen=True):
+    """RUN/excerpts.json."""
+
+    schema: int = 1
+    sources: dict[str, dict[int, str]] = msgspec.field(default_factory=dict)
+    """File in the tree -> line number -> the line."""
+    listings: dict[str, Listing] = msgspec.field(default_factory=dict)
+    """`place_key` of a witness -> the instructions around it."""
+
+
+def place_key(witness: Witness) -> str:
+    """What an instruction of a run is called: where the evidence is, and the guest's address in it."""
+    return f"{witness.evidence}@{witness.backtrace[0].pc:#x}" if witness.backtrace else ""
+
+
+def collect(folder: Path, run: RunRecord, findings: list[Finding], tree: Path | None) -> None:
+    """Write RUN/excerpts.json. What was taken before stays as it is: a tree may have changed since, a run may not.
+
+    Without a tree no source is added, and without a binary no listing; nothing is raised for either.
+    """
+    kept = read(folder)
+    sources = {file: dict(lines) for file, lines in kept.sources.items()}
+    listings = dict(kept.listings)
+    for finding in findings:
+        for witness in finding.witnesses:
+            if tree is not None and witness.line:
+                lines = sources.setdefault(witness.file, {})
+                for number, line in _source_around(tree, witness).items():
+                    lines.setdefault(number, line)
+        for witness in chosen(finding):
+            if place_key(witness) not in listings and (listing := _listing(folder, run, witness)):
+                listings[place_key(witness)] = listing
+    excerpts = Excerpts(sources={file: lines for file, lines in sources.items() if lines}, listings=listings)
+    (folder / FILE).write_bytes(codec.encode(excerpts) + b"\n")
+
+
+def read(folder: Path) -> Excerpts:
+    """A run's excerpts; none where it has none, or damaged ones: they are no evidence, only a help."""
+    try:
+        return codec.decode((folder / FILE).read_bytes(), Excerpts)
+    except (OSError, msgspec.DecodeError):
+        return Excerpts()
+
+
+def chosen(finding: Finding) -> list[Witness]:
+    """The witnesses whose instructions are shown: on each target the first few, and each instruction once."""
+    taken: dict[str, dict[tuple[str, str], Witness]] = {}
+    for witness in finding.witnesses:
+        here = taken.setdefault(witness.target, {})
+        place = (f"{witness.file}:{witness.line}", witness.instruction)
+        if witness.instruction and place not in here and len(here) < CODE_PER_TARGET:
+            here[place] = witness
+    return [witness for here in taken.values() for witness in here.values()]
+
+
+def _source_around(tree: Path, witness: Witness) -> dict[int, str]:
+    lines = _lines(tree.resolve(), witness.file)
+    first, last = max(1, witness.line - SOURCE_LINES), min(len(lines), witness.line + SOURCE_LINES)
+    return {number: lines[number - 1][:LONGEST_LINE] for number in range(first, last + 1)}
+
+
+@cache
+def _lines(tree: Path, file: str) -> list[str]:
+    """A file of the tree; none when the path, which a compiler wrote, leads out of it."""
+    path = (tree / file).resolve()
+    if not path.is_relative_to(tree) or not path.is_file():
+        return []
+    return path.read_text("utf-8", "replace").splitlines()
+
+
+def _listing(folder: Path, run: RunRecord, witness: Witness) -> Listing | None:
+    """From the fault's record and the binary that it names."""
+    fault = _faults(folder / witness.evidence).get(witness.backtrace[0].pc) if witness.backtrace else None
+    place = unwind.locate(fault.maps, fault.pc) if fault else None
+    if fault is None or place is None:
+        return None
+    path, address = place[0].path, place[1]
+    kind = symbols.dialect(fault, run.machines[witness.target].emulator.qemu)
+    start, end = _extent(Path(path), address, kind)
+    code = unwind.read_code(path, start, end - start)
+    starts = symbols.instruction_addresses(code, start, kind)
+    if address not in starts:
+        return None
+    middle = starts.index(address)
+    shown = starts[max(0, middle - INSTRUCTIONS) : middle + INSTRUCTIONS + 1]
+    ends = [*starts[1:], start + len(code)]
+    instructions = []
+    for one in shown:
+        own = code[one - start : ends[starts.index(one)] - start]
+        instructions.append(Instruction(address=one, code=own.hex(), text=symbols.instruction_text(own, one, kind)))
+    return Listing(binary=Path(path).name, address=address, instructions=instructions)
+
+
+def _extent(path: Path, address: int, kind: str) -> tuple[int, int]:
+    """The function's code. Where no symbol says what that is, the surroundings, which fixed-size code may start in."""
+    bounds = unwind.function_bounds(path, address)
+    if bounds and kind == "thumb":
+        # A symbol of Thumb code has its lowest bit set (ELF for the Arm Architecture, 5.5.3).
+        return bounds[0] & ~1, bounds[1] & ~1
+    if bounds:
+        return bounds
+    before = 0 if kind == "thumb" else INSTRUCTIONS
+    starts = [address - 4 * number for number in range(before, 0, -1)]
+    readable = [start for start in starts if unwind.read_code(str(path), start, 4)]
+    return min([*readable, address]), address + 4 * (INSTRUCTIONS + 1)
+
+
+@cache
+def _faults(log: Path) -> dict[int, Fault]:
+    """Program counter -> the first record of it."""
+    if log.name != "faults.jsonl" or not log.is_file():
+        return {}
+    found: dict[int, Fault] = {}
+    for fault in events.read_faults(log):
+        found.setdefault(fault.pc, fault)
+    return found

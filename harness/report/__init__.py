@@ -1,0 +1,68 @@
+"""The judgement as people and programs read it: each module one format, none knows another.
+
+write(folder, judgement)     all the files, beside the evidence
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import codec, events
+from harness.errors import UsageError
+from harness.judge import Judgement
+from harness.report import github, junit, markdown, page, sarif
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = {
+    "json": "findings.json",
+    "markdown": "summary.md",
+    "junit": "junit.xml",
+    "sarif": "findings.sarif",
+    "html": "report.html",
+}
+"""Format -> its file in the run folder."""
+FORMATS = [*FILES, "github"]
+
+
+def render(folder: Path, judgement: Judgement, form: str, *, prefix: str = "") -> str:
+    """One format's document. `prefix`: where annotations find the server's tree in the repository."""
+    match form:
+        case "json":
+            return codec.pretty(judgement).decode()
+        case "markdown":
+            return markdown.render(judgement)
+        case "junit":
+            return junit.render(judgement)
+        case "sarif":
+            return sarif.render(judgement)
+        case "html":
+            return page.render(folder, judgement, events.read_run(folder))
+        case _:
+            return github.render(judgement, prefix=prefix)
+
+
+def write(folder: Path, judgement: Judgement) -> list[Path]:
+    """All the files of a report, beside the evidence; the judgement first, which the history of runs is read from."""
+    written = []
+    for form, name in FILES.items():
+        (folder / name).write_text(render(folder, judgement, form), "utf-8")
+        written.append(folder / name)
+    return written
+
+
+def read(folder: Path) -> Judgement:
+    """The judgement that a run folder holds. Raises UsageError where it has none, or one of another version."""
+    path = folder / FILES["json"]
+    try:
+        return codec.decode(path.read_bytes(), Judgement)
+    except FileNotFoundError as error:
+        why = "it has not been judged" if (folder / "run.json").is_file() else "it has no run.json"
+        remedy = f"plumb judge {folder}" if (folder / "run.json").is_file() else "name a folder below runs/"
+        raise UsageError("no judgement to report", where=str(folder), because=why, remedy=remedy) from error
+    except msgspec.DecodeError as error:
+        remedy = f"plumb judge {folder}"
+        raise UsageError("the judgement is damaged", where=str(path), because=str(error), remedy=remedy) from error

@@ -1,0 +1,51 @@
+"""GitHub's workflow commands: what makes a runner put findings on the lines of a diff, from any step's output.
+
+The syntax and its escapes are those of docs.github.com, "Workflow commands for GitHub Actions", and of the runner's
+ActionCommand. GitHub shows ten of each level a step, so that it is one line a finding, worst first.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from harness.report.finding import frame_in_tree, level_of
+from harness.report.visible import visible
+
+if TYPE_CHECKING:
+    from harness.judge import Judgement
+    from harness.model import Finding
+
+_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def render(judgement: Judgement, *, prefix: str = "") -> str:
+    """A line a finding, and one for every cell that is UNKNOWN. `prefix`: the tree's folder in the repository."""
+    lines = [_finding(finding, prefix) for finding in judgement.findings]
+    unknown = [cell for cell in judgement.cells if cell.verdict == "UNKNOWN"]
+    lines += [_command("warning", {"title": f"UNKNOWN {cell.target}/{cell.suite}"}, cell.reason) for cell in unknown]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _finding(finding: Finding, prefix: str) -> str:
+    place = frame_in_tree(finding)
+    where = {"file": str(PurePosixPath(prefix) / place.file), "line": str(place.line)} if place else {}
+    text = [f"{finding.title} on {', '.join(finding.targets)} ({finding.occurrences}×)"]
+    first = finding.witnesses[0]
+    text += [part for part in (first.instruction, first.access) if part]
+    text += [f"after: {finding.command}"] if finding.command else []
+    text += [f"known: {finding.known}"] if finding.known else []
+    return _command(_COMMANDS[level_of(finding)], {**where, "title": finding.id}, "\n".join([*text, finding.replay]))
+
+
+def _command(name: str, properties: dict[str, str], message: str) -> str:
+    told = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    return f"::{name} {told}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

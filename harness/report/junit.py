@@ -1,0 +1,73 @@
+"""junit.xml: a test case a cell, as CI systems read them; valid for Jenkins' junit-10.xsd, the strictest of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from harness.report.finding import in_cell
+from harness.report.visible import visible
+
+if TYPE_CHECKING:
+    from harness.judge import CellVerdict, Judgement
+    from harness.model import Finding
+
+_CHILDREN = {"FAIL": "failure", "UNKNOWN": "error", "XFAIL": "skipped", "SKIP": "skipped"}
+"""Verdict -> how a CI system hears it. UNKNOWN is an error: nothing was shown about the server."""
+
+
+def render(judgement: Judgement) -> str:
+    """The document, with its XML declaration."""
+    root = ET.Element("testsuites", {"name": _text(judgement.server), **_counts(judgement.cells)})
+    for cell in judgement.cells:
+        named = {"name": f"{cell.target}/{cell.suite}", "skipped": str(_number([cell], "skipped"))}
+        suite = ET.SubElement(root, "testsuite", {**named, **_counts([cell])})
+        properties = ET.SubElement(suite, "properties")
+        for name, value in _properties(judgement, cell).items():
+            ET.SubElement(properties, "property", name=name, value=_text(value))
+        case = ET.SubElement(suite, "testcase", classname=cell.target, name=cell.suite, time=f"{cell.seconds:.3f}")
+        if cell.verdict in _CHILDREN:
+            found = [finding for finding in judgement.findings if in_cell(finding, cell.target, cell.suite)]
+            kinds = " ".join(dict.fromkeys(finding.kind for finding in found))
+            child = ET.SubElement(case, _CHILDREN[cell.verdict], message=_text(cell.reason), type=kinds or cell.verdict)
+            child.text = _text("\n\n".join(_told(finding) for finding in found))
+    ET.indent(root)
+    text: str = ET.tostring(root, encoding="unicode")
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{text}\n"
+
+
+def _counts(cells: list[CellVerdict]) -> dict[str, str]:
+    return {
+        "tests": str(len(cells)),
+        "failures": str(_number(cells, "failure")),
+        "errors": str(_number(cells, "error")),
+        "time": f"{sum(cell.seconds for cell in cells):.3f}",
+    }
+
+
+def _number(cells: list[CellVerdict], child: str) -> int:
+    return sum(_CHILDREN.get(cell.verdict) == child for cell in cells)
+
+
+def _properties(judgement: Judgement, cell: CellVerdict) -> dict[str, str]:
+    return {
+        "server": judgement.server,
+        "policy": judgement.policy,
+        "optimisation": judgement.optimisation,
+        "seed": str(judgement.seed),
+        "passed": str(cell.passed),
+        "failed": str(cell.failed),
+        "skipped": str(cell.skipped),
+    }
+
+
+def _told(finding: Finding) -> str:
+    place = f"{finding.file}:{finding.line} in {finding.function}" if finding.file else ""
+    return "\n".join(
+        line for line in (f"{finding.id}: {finding.title}", place, finding.command, finding.replay) if line
+    )
+
+
+def _text(text: str) -> str:
+    """XML 1.0 cannot hold most control characters, even escaped (section 2.2): here they are visible escapes."""
+    return visible(text)

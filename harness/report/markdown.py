@@ -1,0 +1,135 @@
+"""summary.md: what GitHub shows as a job's summary, and people paste into issues. Cut to what one reads."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING
+
+from harness.report.finding import frame_in_tree, level_of, place_of, seen_by
+from harness.report.visible import one_line
+from harness.report.worklist import counters_text, sites
+
+if TYPE_CHECKING:
+    from harness.judge import CellVerdict, Judgement
+    from harness.model import Finding, Witness
+
+MOST_BYTES = 900_000
+"""GitHub refuses a job summary of more than 1 MiB whole; what is beyond is left out, and told."""
+OPEN_FINDINGS = 10
+"""So many are shown open; the others are folded."""
+SHOWN_WITNESSES = 3
+SHOWN_SITES = 30
+_SIGNS = {"PASS": "✅", "FAIL": "❌", "UNKNOWN": "⚠️", "XFAIL": "☑️", "SKIP": "⏭️"}
+
+
+def render(judgement: Judgement) -> str:
+    """The document, GitHub-flavoured."""
+    suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
+    lines = [f"# {_text(judgement.server)}: {_SIGNS[judgement.verdict]} {judgement.verdict}", ""]
+    lines += [_facts(judgement), "", f"| target | {' | '.join(suites)} |", "|---|" + "---|" * len(suites)]
+    for target in dict.fromkeys(cell.target for cell in judgement.cells):
+        row = {cell.suite: _cell(cell) for cell in judgement.cells if cell.target == target}
+        lines.append(f"| {target} | {' | '.join(row.get(suite, '') for suite in suites)} |")
+    unknown = [cell for cell in judgement.cells if cell.verdict == "UNKNOWN"]
+    if unknown or judgement.remarks:
+        lines.append("")
+    lines += [f"- UNKNOWN {cell.target}/{cell.suite}: {_text(cell.reason)}" for cell in unknown]
+    lines += [f"- note: {_text(remark)}" for remark in judgement.remarks]
+    lines += _findings(judgement) + _worklist(judgement)
+    return _cut([*lines, ""])
+
+
+def _facts(judgement: Judgement) -> str:
+    number = len(judgement.findings)
+    found = f"{number} finding{'' if number == 1 else 's'}"
+    return (
+        f"{found} · policy `{judgement.policy}` · `-{judgement.optimisation}` · seed {judgement.seed} · "
+        f"{sum(judgement.stages.values()):.0f} s"
+    )
+
+
+def _cell(cell: CellVerdict) -> str:
+    counts = f"{cell.passed} passed" + (f", {cell.failed} failed" if cell.failed else "")
+    return f"{_SIGNS[cell.verdict]} {cell.verdict} <br>{counts}, {cell.seconds:.0f} s"
+
+
+def _findings(judgement: Judgement) -> list[str]:
+    lines = []
+    for number, finding in enumerate(judgement.findings):
+        heading = f"{_text(finding.id)}" + (" (known)" if finding.known else "")
+        body = [*_finding(finding), ""]
+        if number < OPEN_FINDINGS:
+            lines += ["", f"## {heading}", "", *body]
+        else:
+            lines += ["", f"<details><summary>{heading}: {_text(_where(finding))}</summary>", "", *body, "</details>"]
+    return lines
+
+
+def _where(finding: Finding) -> str:
+    place = frame_in_tree(finding)
+    return f"{place.file}:{place.line}" if place else finding.title
+
+
+def _finding(finding: Finding) -> list[str]:
+    lines = [f"**{level_of(finding)}** · {_text(finding.title)} · {finding.occurrences}× · origin {finding.origin}", ""]
+    if finding.known:
+        lines += [f"Known: {_text(finding.known)}", ""]
+    for target in finding.targets:
+        here = [witness for witness in finding.witnesses if witness.target == target]
+        lines += [f"- {target}: {_witness(witness)}" for witness in here[:SHOWN_WITNESSES]]
+        if len(here) > SHOWN_WITNESSES:
+            lines.append(f"- {target}: and {len(here) - SHOWN_WITNESSES} more instructions or lines")
+    if finding.command:
+        lines.append(f"- command: {_code(finding.command)}")
+    return [*lines, f"- replay: {_code(finding.replay)}"]
+
+
+def _witness(witness: Witness) -> str:
+    parts = (_code(place_of(witness)), _code(witness.instruction), _text(witness.access), _text(seen_by(witness)))
+    return " ".join(part for part in parts if part)
+
+
+def _worklist(judgement: Judgement) -> list[str]:
+    listed = sites(judgement.findings)
+    if not listed:
+        return []
+    targets = list(judgement.counters)
+    lines = ["", "## Misaligned accesses, by source line", ""]
+    lines += [f"| function | line | access | {' | '.join(targets)} |", "|---|---|---|" + "--:|" * len(targets)]
+    for site in listed[:SHOWN_SITES]:
+        counts = [
+            f"{site.count_on(name)} {' '.join(site.fates_on(name))}" if site.fates_on(name) else "" for name in targets
+        ]
+        row = (_text(site.finding.function), _text(site.place), ", ".join(site.shapes), *counts)
+        lines.append(f"| {' | '.join(row)} |")
+    if len(listed) > SHOWN_SITES:
+        lines.append(f"\n… and {len(listed) - SHOWN_SITES} lines more: report.html has them all.")
+    return lines + [""] + [f"- {name}: {counters_text(counters)}" for name, counters in judgement.counters.items()]
+
+
+def _text(text: str) -> str:
+    """As text: neither HTML nor an image, a link, a table's edge or emphasis. Inside words `_` is harmless (GFM)."""
+    plain = html.escape(one_line(text), quote=False)
+    return re.sub(r"([\\`*\[\]|~]|(?<!\w)_|_(?!\w))", r"\\\1", plain)
+
+
+def _code(text: str) -> str:
+    """A code span around anything (CommonMark 6.1): its fences are longer than those in the text. Not for tables."""
+    if not text:
+        return ""
+    plain = one_line(text)
+    fence = "`" * (max(map(len, re.findall("`+", plain)), default=0) + 1)
+    space = " " if plain.startswith("`") or plain.endswith("`") else ""
+    return f"{fence}{space}{plain}{space}{fence}"
+
+
+def _cut(lines: list[str]) -> str:
+    taken: list[str] = []
+    size = 0
+    for line in lines:
+        size += len(line.encode()) + 1
+        if size > MOST_BYTES:
+            return "\n".join([*taken, "", "… cut: report.html and findings.json have the rest.", ""])
+        taken.append(line)
+    return "\n".join(taken)

@@ -1,0 +1,193 @@
+"""report.html: one file that needs no network, no script and no tool; it shows light or dark as the reader's system is.
+
+It holds what a server sent, and a server may be hostile: everything is escaped, and the page's own policy forbids the
+browser to run or to load anything at all.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import jinja2
+import msgspec
+from markupsafe import Markup
+
+from harness import alignment, excerpt
+from harness.report import chart
+from harness.report.finding import in_cell, level_of, place_of
+from harness.report.history import history
+from harness.report.visible import visible
+from harness.report.worklist import FATES, named_counters, sites
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.events import RunRecord
+    from harness.excerpt import Excerpts, Listing
+    from harness.judge import CellVerdict, Judgement
+    from harness.model import Finding, Witness
+
+OPEN_FINDINGS = 1
+"""So many are unfolded at first."""
+SHOWN_SITES = 200
+_SIGNS = {"PASS": "✓", "FAIL": "✗", "UNKNOWN": "?", "XFAIL": "~", "SKIP": "–"}
+_SENTENCES = {
+    "PASS": "The canaries behaved.",
+    "FAIL": "Not everything is in the known list.",
+    "UNKNOWN": "Nothing is proven: canaries did not behave, or nothing was recorded.",
+    "XFAIL": "The known list has them all.",
+    "SKIP": "Nothing ran.",
+}
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of source, or of a listing."""
+
+    number: int
+    text: str
+    marks: str
+    """Which targets show it; empty for a line around."""
+
+
+class Hunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Neighbouring lines of one file."""
+
+    file: str
+    lines: list[Line]
+
+
+class Code(msgspec.Struct, frozen=True, kw_only=True):
+    """The instructions around one."""
+
+    target: str
+    place: str
+    listing: Listing
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding with what is drawn of it."""
+
+    finding: Finding
+    anchor: str
+    level: str
+    hunks: list[Hunk]
+    code: list[Code]
+    stack: Witness | None
+    """Whose stack is shown."""
+    is_open: bool
+
+
+def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
+    """The document. `folder` is the run's, for its excerpts and the runs beside it; links are relative to it."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_harmless,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = (Path(__file__).parent / "page.css").read_text("utf-8")
+    listed = sites(judgement.findings)
+    return environment.get_template(
+        "page.html.jinja"
+    ).render(
+        judgement=judgement,
+        run=run,
+        style=Markup(style),  # noqa: S704 - our own file
+        version=importlib.metadata.version("plumbline"),
+        signs=_SIGNS,
+        sentence=_SENTENCES[judgement.verdict],
+        is_audit=alignment.is_audit(judgement.policy),
+        suites=list(dict.fromkeys(cell.suite for cell in judgement.cells)),
+        rows=_rows(judgement),
+        unknown=[cell for cell in judgement.cells if cell.verdict == "UNKNOWN"],
+        shown=_shown(judgement.findings, excerpt.read(folder)),
+        sites=listed[:SHOWN_SITES],
+        sites_left_out=len(listed) - len(listed[:SHOWN_SITES]),
+        site_targets=[target for target in run.targets if any(site.fates_on(target) for site in listed)],
+        fates=FATES,
+        counters={target: named_counters(one) for target, one in judgement.counters.items()},
+        charts={
+            "Time by stage": chart.stages(judgement),
+            "Time by target": chart.cells(judgement),
+            "Misaligned source lines by target": chart.misaligned_sites(judgement),
+        },
+        history=history(folder),
+        place_of=place_of,
+        link=_link,
+    )
+
+
+def _harmless(value: Any) -> Any:
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _link(*parts: str) -> str:
+    """A relative address, of a file of this run or of a run beside it; no text can make it anything else."""
+    return "./" + quote("/".join(parts))
+
+
+def _rows(judgement: Judgement) -> Mapping[str, dict[str, tuple[CellVerdict, int]]]:
+    """Target -> suite -> the cell, and how many findings it showed."""
+    rows: dict[str, dict[str, tuple[CellVerdict, int]]] = {}
+    for cell in judgement.cells:
+        found = sum(in_cell(finding, cell.target, cell.suite) for finding in judgement.findings)
+        rows.setdefault(cell.target, {})[cell.suite] = (cell, found)
+    return rows
+
+
+def _shown(findings: list[Finding], excerpts: Excerpts) -> list[Shown]:
+    shown: list[Shown] = []
+    for finding in findings:
+        anchor = "finding-" + re.sub(r"[^A-Za-z0-9_.-]+", "_", finding.id)
+        taken = {one.anchor for one in shown}
+        shown.append(
+            Shown(
+                finding=finding,
+                anchor=f"{anchor}-{len(shown)}" if anchor in taken else anchor,
+                level=level_of(finding),
+                hunks=_hunks(finding, excerpts),
+                code=[
+                    Code(target=witness.target, place=place_of(witness), listing=listing)
+                    for witness in excerpt.chosen(finding)
+                    if (listing := excerpts.listings.get(excerpt.place_key(witness)))
+                ],
+                stack=next((one for one in finding.witnesses if len(one.backtrace) > 1), None),
+                is_open=len(shown) < OPEN_FINDINGS,
+            )
+        )
+    return shown
+
+
+def _hunks(finding: Finding, excerpts: Excerpts) -> list[Hunk]:
+    """The lines around every place where a target shows it; neighbours together."""
+    hunks: list[Hunk] = []
+    for file in dict.fromkeys(witness.file for witness in finding.witnesses):
+        source = excerpts.sources.get(file, {})
+        marked: dict[int, list[str]] = {}
+        for witness in finding.witnesses:
+            if witness.file == file:
+                marked.setdefault(witness.line, []).append(witness.target)
+        near = excerpt.SOURCE_LINES
+        wanted = [number for number in sorted(source) if any(abs(number - place) <= near for place in marked)]
+        for number in wanted:
+            marks = ", ".join(dict.fromkeys(marked.get(number, [])))
+            line = Line(number=number, text=source[number], marks=marks)
+            if hunks and hunks[-1].file == file and hunks[-1].lines[-1].number == number - 1:
+                hunks[-1].lines.append(line)
+            else:
+                hunks.append(Hunk(file=file, lines=[line]))
+    return [_dedented(hunk) for hunk in hunks]
+
+
+def _dedented(hunk: Hunk) -> Hunk:
+    """Without the indentation that all its lines share: on a phone it would be most of the width."""
+    texts = textwrap.dedent("\n".join(line.text.expandtabs(8) for line in hunk.lines)).split("\n")
+    lines = [msgspec.structs.replace(line, text=text) for line, text in zip(hunk.lines, texts, strict=True)]
+    return Hunk(file=hunk.file, lines=lines)

@@ -1,0 +1,183 @@
+"""findings.sarif: SARIF 2.1.0 (OASIS Standard, errata 01) as GitHub's code scanning and editors take it.
+
+Paths are relative to the server's tree (uriBaseId SRCROOT), never absolute. A result's fingerprint is made of the
+finding's identity alone, so that it is the same in every run, on every machine and whatever the line's number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from harness import codec
+from harness.report.finding import frame_in_tree, is_in_tree, level_of
+from harness.report.visible import one_line, visible
+
+if TYPE_CHECKING:
+    from harness.judge import CellVerdict, Judgement
+    from harness.model import Finding, Frame, Witness
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+ROOT = "SRCROOT"
+PLACELESS = "src/version.h"
+"""Where a finding without a place in the code is shown, as code scanning insists on one: every tree has this file."""
+MOST_RELATED = 20
+
+_RULES = {
+    "alignment": "A misaligned access: SIGBUS on machines that enforce alignment, or a slow or wrong repair.",
+    "crash": "The server died of a signal that left no record.",
+    "exit": "The server ended by itself.",
+    "hang": "The server stopped answering.",
+    "wrong-result": "A reply differs from what the model, or the native build of the same source, says.",
+    "build": "The server does not compile for the target.",
+}
+_FAMILIES = {
+    "crash-handler-": "A signal while the server's own crash handler ran: its report is cut short.",
+    "undefined-": "Undefined behaviour of C, reported by GCC's sanitizer.",
+    "asan-": "A memory error, reported by the address sanitizer.",
+    "memcheck-": "A memory error, reported by Valgrind's memcheck.",
+    "sig": "The server died of this signal.",
+}
+
+
+def render(judgement: Judgement) -> str:
+    """The document: one run, a rule a kind, a result a finding."""
+    kinds = list(dict.fromkeys(finding.kind for finding in judgement.findings))
+    run = {
+        "tool": {
+            "driver": {
+                "name": "Plumbline",
+                "version": importlib.metadata.version("plumbline"),
+                "rules": [_rule(kind) for kind in kinds],
+            }
+        },
+        "automationDetails": {"id": f"plumbline/{judgement.policy}/"},
+        "originalUriBaseIds": {ROOT: {"description": {"text": "The top folder of the server's source tree."}}},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [_invocation(judgement)],
+        "results": [_result(finding, kinds.index(finding.kind)) for finding in judgement.findings],
+        "properties": {
+            "server": visible(judgement.server),
+            "seed": judgement.seed,
+            "verdict": judgement.verdict,
+            "optimisation": judgement.optimisation,
+        },
+    }
+    return codec.pretty({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}).decode()
+
+
+def fingerprint(finding: Finding) -> str:
+    """The identity that outlives runs, targets, addresses and line numbers."""
+    return hashlib.sha256(finding.id.encode()).hexdigest()
+
+
+def _rule(kind: str) -> dict[str, Any]:
+    family = next((text for start, text in _FAMILIES.items() if kind.startswith(start)), "A misbehaviour.")
+    text = _RULES.get(kind, family)
+    return {
+        "id": kind,
+        "name": "".join(word.capitalize() for word in kind.split("-")),
+        "shortDescription": {"text": text},
+        "fullDescription": {"text": text},
+        "help": {"text": "docs/reference.md of Plumbline lists the kinds. The replay command shows a finding again."},
+        "defaultConfiguration": {"level": "error"},
+        "properties": {"tags": ["portability", "correctness"], "precision": "very-high"},
+    }
+
+
+def _invocation(judgement: Judgement) -> dict[str, Any]:
+    """UNKNOWN is not silence: its cells are notifications, and the run counts as not successful."""
+    return {
+        "executionSuccessful": judgement.verdict != "UNKNOWN",
+        "toolExecutionNotifications": [_unknown(cell) for cell in judgement.cells if cell.verdict == "UNKNOWN"],
+    }
+
+
+def _unknown(cell: CellVerdict) -> dict[str, Any]:
+    return {"level": "warning", "message": {"text": f"UNKNOWN {cell.target}/{cell.suite}: {visible(cell.reason)}"}}
+
+
+def _result(finding: Finding, rule: int) -> dict[str, Any]:
+    place = frame_in_tree(finding)
+    result: dict[str, Any] = {
+        "ruleId": finding.kind,
+        "ruleIndex": rule,
+        "kind": "fail",
+        "level": level_of(finding),
+        "message": {"text": _message(finding)},
+        "locations": [_location(place.file, place.line, place.function) if place else _location(PLACELESS, 1, "")],
+        "fingerprints": {"plumblineIdentity/v1": fingerprint(finding)},
+        "partialFingerprints": {"plumblineIdentity/v1": fingerprint(finding)},
+        "occurrenceCount": max(finding.occurrences, 1),
+        "relatedLocations": _related(finding),
+        "stacks": _stacks(finding),
+        "properties": {
+            "id": visible(finding.id),
+            "targets": finding.targets,
+            "origin": finding.origin,
+            "command": visible(finding.command),
+            "replay": visible(finding.replay),
+        },
+    }
+    if finding.known:
+        result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": visible(finding.known)}]
+    return result
+
+
+def _message(finding: Finding) -> str:
+    first = finding.witnesses[0]
+    seen = ", ".join(part for part in (first.instruction, first.access) if part)
+    lines = [
+        f"{one_line(finding.title)}, on {', '.join(finding.targets)}.",
+        one_line(seen),
+        f"After: {one_line(finding.command)}" if finding.command else "",
+        f"Again: {one_line(finding.replay)}",
+    ]
+    # `[text](address)` in a message is a link (SARIF 3.11.6): what a server said is none.
+    return "\n".join(line for line in lines if line).replace("](", "] (")
+
+
+def _location(file: str, line: int, function: str) -> dict[str, Any]:
+    location: dict[str, Any] = {
+        "physicalLocation": {
+            "artifactLocation": {"uri": quote(file), "uriBaseId": ROOT},
+            "region": {"startLine": line},
+        }
+    }
+    if function:
+        location["logicalLocations"] = [{"name": one_line(function), "kind": "function"}]
+    return location
+
+
+def _related(finding: Finding) -> list[dict[str, Any]]:
+    """The other places in the tree where targets show it."""
+    places: dict[tuple[str, int], list[Witness]] = {}
+    for witness in finding.witnesses:
+        if witness.line and witness.backtrace and is_in_tree(witness.backtrace[0]):
+            places.setdefault((witness.file, witness.line), []).append(witness)
+    related = []
+    for number, ((file, line), here) in enumerate(list(places.items())[:MOST_RELATED], start=1):
+        told = dict.fromkeys(f"{one.target}: {one.instruction or one.access or one.detector}" for one in here)
+        text = one_line("; ".join(told))
+        related.append({"id": number, "message": {"text": text}, **_location(file, line, "")})
+    return related
+
+
+def _stacks(finding: Finding) -> list[dict[str, Any]]:
+    """One stack a target: that of its first witness."""
+    firsts: dict[str, Witness] = {}
+    for witness in finding.witnesses:
+        if witness.backtrace:
+            firsts.setdefault(witness.target, witness)
+    return [
+        {"message": {"text": target}, "frames": [_frame(frame) for frame in witness.backtrace]}
+        for target, witness in firsts.items()
+    ]
+
+
+def _frame(frame: Frame) -> dict[str, Any]:
+    location = _location(frame.file, frame.line, frame.function) if is_in_tree(frame) else {}
+    named = {"logicalLocations": [{"name": one_line(frame.function), "kind": "function"}]}
+    return {"location": {**named, **location}}

@@ -1,0 +1,47 @@
+"""The published shape of findings.json and of what `check --json` prints: `plumb schema`, docs/schema."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from typing import Any
+
+import msgspec
+
+from harness.judge import CellVerdict, Counters, Judgement
+from harness.model import Finding, Frame, Witness
+
+VERSION = 1
+"""What `schema` in the document says. Within a version fields are added, never renamed, removed or retyped."""
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema, draft 2020-12, of a judgement. Unknown fields are allowed: a later Plumbline may add some."""
+    _, definitions = msgspec.json.schema_components([Judgement], ref_template="#/$defs/{name}")
+    for kind in (Judgement, CellVerdict, Counters, Finding, Frame, Witness):
+        shape = definitions[kind.__name__]
+        del shape["additionalProperties"]
+        for name, told in _field_docstrings(kind).items():
+            shape["properties"][name]["description"] = told
+    definitions["Judgement"]["properties"]["schema"] = {"const": VERSION, "description": "This document's version."}
+    return {
+        "$schema": _DRAFT,
+        "$id": f"urn:plumbline:findings:{VERSION}",
+        "title": "findings.json of Plumbline",
+        "$ref": "#/$defs/Judgement",
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _field_docstrings(kind: type) -> dict[str, str]:
+    """Field -> the string under it, which Python itself forgets."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(body, ast.ClassDef)
+    told = {}
+    for field, after in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
+            assert isinstance(after.value, ast.Constant)
+            told[field.target.id] = inspect.cleandoc(str(after.value.value)).replace("\n", " ")
+    return told

@@ -1,0 +1,114 @@
+"""The judgement on a terminal: the table of targets by suites, the worklist, the findings, the verdict last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+
+from harness import alignment
+from harness.model import Verdict
+from harness.report.finding import place_of, seen_by
+from harness.report.visible import one_line
+from harness.report.worklist import FATES, counters_text, sites
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.judge import CellVerdict, Judgement
+    from harness.model import Finding
+
+_COLOURS = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "XFAIL": "cyan", "SKIP": "dim"}
+SHOWN_FRAMES = 12
+SHOWN_WITNESSES = 6
+
+
+def show(console: Console, judgement: Judgement) -> None:
+    """Everything, worst first."""
+    suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
+    table = Table(
+        title=f"{_told(judgement.server)}  -{judgement.optimisation}  policy {judgement.policy}", title_justify="left"
+    )
+    table.add_column("target")
+    for suite in suites:
+        table.add_column(suite)
+    for target in dict.fromkeys(cell.target for cell in judgement.cells):
+        row = {cell.suite: _cell_text(cell) for cell in judgement.cells if cell.target == target}
+        table.add_row(target, *[row.get(suite, "") for suite in suites])
+    console.print(table)
+    for cell in judgement.cells:
+        if cell.verdict == Verdict.UNKNOWN.name:
+            console.print(f"[yellow]UNKNOWN[/yellow] {cell.target}/{cell.suite}: {_told(cell.reason)}")
+    _show_worklist(console, judgement)
+    for finding in judgement.findings if not alignment.is_audit(judgement.policy) else []:
+        _show_finding(console, finding)
+    for remark in judgement.remarks:
+        console.print(f"note: {one_line(remark)}", markup=False)
+    colour = _COLOURS[judgement.verdict]
+    found = f"{len(judgement.findings)} finding{'' if len(judgement.findings) == 1 else 's'}"
+    console.print(f"\n[{colour}]{judgement.verdict}[/{colour}]  {found}, seed {judgement.seed}, run {judgement.run}")
+
+
+def _told(text: str) -> str:
+    """A server's words, obeyed neither by the terminal nor by rich."""
+    return escape(one_line(text))
+
+
+def _show_worklist(console: Console, judgement: Judgement) -> None:
+    listed = sites(judgement.findings)
+    if not listed:
+        return
+    targets = list(judgement.counters)
+    table = Table(title="\nmisaligned accesses, by source line", title_justify="left")
+    for heading in ("function", "line", "origin", "access"):
+        table.add_column(heading, overflow="fold")
+    for target in targets:
+        table.add_column(target, justify="right")
+    for site in listed:
+        cells = [
+            " ".join([str(site.count_on(name)), *site.fates_on(name)]) if site.fates_on(name) else ""
+            for name in targets
+        ]
+        table.add_row(
+            _told(site.finding.function), _told(site.place), site.finding.origin, ", ".join(site.shapes), *cells
+        )
+    console.print(table)
+    for fate in dict.fromkeys(one.fate for site in listed for one in site.witnesses if one.fate):
+        console.print(f"  {fate}: {FATES[fate]}", markup=False)
+    for target, counters in judgement.counters.items():
+        console.print(f"  {target}: {counters_text(counters)}", markup=False)
+
+
+def _cell_text(cell: CellVerdict) -> str:
+    colour = _COLOURS[cell.verdict]
+    counts = (
+        f"{cell.passed}✓" + (f" {cell.failed}✗" if cell.failed else "") + (f" {cell.skipped}–" if cell.skipped else "")
+    )
+    return f"[{colour}]{cell.verdict}[/{colour}] {counts} [dim]{cell.seconds:.0f}s[/dim]"
+
+
+def _show_finding(console: Console, finding: Finding) -> None:
+    def line(text: str) -> None:
+        console.print(one_line(text), markup=False)
+
+    console.print()
+    console.print(
+        f"[bold red]{_told(finding.id)}[/bold red]  {_told('known: ' + finding.known if finding.known else '')}"
+    )
+    line(f"  {finding.title}  ({finding.occurrences}×)")
+    # What an audit saw stands in its table: here only where nothing else saw it.
+    told = [one for one in finding.witnesses if one.detector != "audit"] or finding.witnesses[:SHOWN_WITNESSES]
+    for witness in told:
+        detail = "  ".join(part for part in (witness.instruction, witness.access, seen_by(witness)) if part)
+        line(f"    {witness.target:<12} {place_of(witness)}  {detail}")
+    if len(told) < len(finding.witnesses):
+        line(f"    {'':<12} and {len(finding.witnesses) - len(told)} more of the audit")
+    first = finding.witnesses[0]
+    if len(first.backtrace) > 1:
+        chain = [f"{frame.function} ({frame.file}:{frame.line})" for frame in first.backtrace[:SHOWN_FRAMES]]
+        line("    stack        " + " ← ".join(chain))
+    line(f"    origin       {finding.origin}")
+    if finding.command:
+        line(f"    command      {finding.command}")
+    line(f"    replay       {finding.replay}")

@@ -1,0 +1,83 @@
+"""The porter's worklist: the misaligned sites that an audit saw, by source line, those that kill first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from harness.judge import Counters
+    from harness.model import Fate, Finding, Witness
+
+FATES: dict[Fate, str] = {
+    "kill": "kills even with the kernel's fixup on",
+    "fixup": "SIGBUS, or a kernel's fixup repairs it",
+    "rotated": "the same, and with neither it loads a rotated word",
+    "hardware": "hardware does it",
+    "": "",
+}
+"""What becomes of a misaligned access, worst first."""
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the worklist: a source line with misaligned accesses, and what they come to where."""
+
+    finding: Finding
+    place: str
+    witnesses: list[Witness]
+
+    @property
+    def count(self) -> int:
+        """How often, on all targets together."""
+        return sum(one.count for one in self.witnesses)
+
+    @property
+    def shapes(self) -> list[str]:
+        """`load 4` of `load of 4 bytes at 1 mod 4`, each once."""
+        return list(dict.fromkeys(_short(one.access) for one in self.witnesses))
+
+    def count_on(self, target: str) -> int:
+        """How often on one target."""
+        return sum(one.count for one in self.witnesses if one.target == target)
+
+    def fates_on(self, target: str) -> list[Fate]:
+        """What becomes of it there, each fate once."""
+        return list(dict.fromkeys(one.fate for one in self.witnesses if one.target == target))
+
+
+def sites(findings: list[Finding]) -> list[Site]:
+    """Every source line that an audit saw misaligned accesses in: those that kill first, then by how often."""
+    by_place: dict[tuple[str, str], list[tuple[Finding, Witness]]] = {}
+    for finding in findings:
+        for witness in finding.witnesses:
+            if witness.detector == "audit":
+                place = f"{witness.file}:{witness.line}"
+                by_place.setdefault((finding.function, place), []).append((finding, witness))
+    found = [
+        Site(finding=pairs[0][0], place=place, witnesses=[witness for _, witness in pairs])
+        for (_, place), pairs in by_place.items()
+    ]
+    order = list(FATES)
+    return sorted(found, key=lambda site: (min(order.index(one.fate) for one in site.witnesses), -site.count))
+
+
+def _short(access: str) -> str:
+    return access.partition(" bytes at ")[0].replace(" of ", " ")
+
+
+def counters_text(counters: Counters) -> str:
+    """As /proc/cpu/alignment names them."""
+    return "  ".join(f"{name}: {number}" for name, number in named_counters(counters).items())
+
+
+def named_counters(counters: Counters) -> dict[str, int]:
+    """The kernel's names -> numbers, in its order."""
+    return {
+        "User": counters.user,
+        "Skipped": counters.skipped,
+        "Half": counters.half,
+        "Word": counters.word,
+        "DWord": counters.dword,
+        "Multi": counters.multi,
+    }

@@ -1,0 +1,83 @@
+"""Judgements to report on: what a run with a finding, a cell of each verdict, and a hostile server comes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.judge import CellVerdict, Judgement
+from harness.model import Finding, Frame, Witness
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTILE = "<script>alert(1)</script> ]]> \x1b[31m \x00 \u202e ::error::x \r\n::stop-commands::y | `` ![](http://x) @me"
+"""What a server may answer: HTML, XML, terminal, bidirectional, workflow and Markdown commands."""
+FRAMES = [
+    Frame(function=name, file="src/bitops.c", line=line, origin="server", pc=1)
+    for name, line in (("bitopCommand", 452), ("call", 9), ("main", 1))
+]
+
+
+def cell(target: str, suite: str, verdict: str, reason: str = "") -> CellVerdict:
+    return CellVerdict(
+        target=target, suite=suite, verdict=verdict, seconds=1.5, reason=reason, passed=3, failed=1, skipped=2
+    )
+
+
+def judgement(
+    *, title: str = "misaligned load in bitopCommand", reason: str = "its canaries did not behave"
+) -> Judgement:
+    witness = Witness(
+        target="armv5",
+        suite="bitops",
+        file="src/bitops.c",
+        line=452,
+        instruction="ldr r1, [r3]",
+        access="load of 4 bytes at 1 mod 4",
+        test="test_bitop",
+        evidence="armv5/bitops/guest-1/faults.jsonl",
+        backtrace=FRAMES,
+    )
+    finding = Finding(
+        id="alignment-bitopCommand-load",
+        kind="alignment",
+        title=title,
+        function="bitopCommand",
+        file="src/bitops.c",
+        line=452,
+        instruction="ldr r1, [r3]",
+        access="load of 4 bytes at 1 mod 4",
+        origin="server",
+        targets=["armv5"],
+        command="BITOP AND c a b",
+        replay="plumb replay /run/reproducers/alignment-bitopCommand-load.json",
+        known="",
+        witnesses=[witness],
+        occurrences=2,
+    )
+    return Judgement(
+        schema=1,
+        verdict="FAIL",
+        server="redis-3.2.6",
+        seed=7,
+        run="/run",
+        policy="signal",
+        optimisation="O2",
+        cells=[
+            cell("armv5", "canary", "PASS"),
+            cell("armv5", "bitops", "FAIL", "1 finding"),
+            cell("sparc64", "canary", "UNKNOWN", "1 canary did not behave"),
+            cell("sparc64", "bitops", "UNKNOWN", reason),
+            cell("armv6", "bitops", "XFAIL", "known: why"),
+        ],
+        findings=[finding],
+        remarks=["known finding x expired"],
+        stages={"build": 2.0},
+    )
+
+
+def run_folder(tmp_path: Path) -> Path:
+    """A run folder that has been made, and not been judged."""
+    stored = fakes.StoredRun(tmp_path / "run", targets=("armv5", "sparc64", "armv6"))
+    return stored.finish()

@@ -1,0 +1,137 @@
+"""Source and instructions around a finding are taken once, while they are there, and shown without them."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import codec, events, excerpt, symbols
+from harness.judge import judge
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.model import Finding
+
+SOURCE = "".join(f"line {number}\n" for number in range(1, 201))
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fakes.StoredRun:
+    """A run with one misaligned load at src/bitops.c:93."""
+    fakes.fake_symbols(tmp_path / "bin", monkeypatch)
+    run = fakes.StoredRun(tmp_path / "run")
+    run.canary("armv5")
+    run.fault("armv5", "bitops", "guest-1", fakes.fault(pc=run.place("armv5", "bitopCommand")))
+    run.test("armv5", "bitops", "test_a", outcome="failed", guest="guest-1", faults=(0, 1), command="BITOP NOT a b")
+    run.finish()
+    return run
+
+
+def tree(path: Path, source: str = SOURCE) -> Path:
+    fakes.write(path / "src" / "bitops.c", source)
+    return path
+
+
+def taken(run: fakes.StoredRun, at: Path | None) -> excerpt.Excerpts:
+    findings, *_ = judge(run.folder)
+    excerpt.collect(run.folder, events.read_run(run.folder), findings, at)
+    return excerpt.read(run.folder)
+
+
+def test_the_lines_around_a_finding_are_kept(stored: fakes.StoredRun, tmp_path: Path) -> None:
+    around = range(93 - excerpt.SOURCE_LINES, 93 + excerpt.SOURCE_LINES + 1)
+    assert taken(stored, tree(tmp_path / "tree")).sources == {"src/bitops.c": {n: f"line {n}" for n in around}}
+
+
+def test_what_was_compiled_is_shown_though_the_tree_has_changed_or_gone(
+    stored: fakes.StoredRun, tmp_path: Path
+) -> None:
+    first = taken(stored, tree(tmp_path / "tree"))
+    assert taken(stored, tree(tmp_path / "tree", "changed\n" * 200)) == first
+    shutil.rmtree(tmp_path / "tree")
+    assert taken(stored, None) == first
+
+
+def test_a_path_that_leads_out_of_the_tree_is_not_read(
+    stored: fakes.StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debug information is the compiler's word for what the tree said: `#line 93 "../secret"` is C."""
+    fakes.write(tmp_path / "secret", SOURCE)
+    monkeypatch.setattr(symbols, "place_in_tree", lambda _: ("src/../../secret", "server"))
+    assert taken(stored, tree(tmp_path / "tree")).sources == {}
+
+
+def test_a_line_beyond_the_files_end_is_no_error(stored: fakes.StoredRun, tmp_path: Path) -> None:
+    assert taken(stored, tree(tmp_path / "tree", "one\n")).sources == {}
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema": 1, "sources": 3}'])
+def test_damaged_excerpts_are_none(stored: fakes.StoredRun, text: str) -> None:
+    fakes.write(stored.folder / excerpt.FILE, text)
+    assert excerpt.read(stored.folder) == excerpt.Excerpts()
+
+
+def elf(path: Path, code: bytes, *, address: int) -> Path:
+    """The least that is an ELF file with code: one segment, 32 bits, little-endian, ARM (ELF 1.2, figures 1-3, 2-1)."""
+    header = b"\x7fELF\x01\x01\x01" + bytes(9)
+    header += struct.pack("<HHIIIIIHHHHHH", 2, 40, 1, address, 52, 0, 0, 52, 32, 1, 40, 0, 0)
+    segment = struct.pack("<IIIIIIII", 1, 0x1000, address, address, len(code), len(code), 5, 0x1000)
+    path.write_bytes((header + segment).ljust(0x1000, b"\0") + code)
+    return path
+
+
+def listing(run: fakes.StoredRun, code: bytes, offset: int, **fault: object) -> excerpt.Listing:
+    """What is kept of an instruction that faulted, at so many bytes into some code."""
+    binary = elf(run.binary("armv5"), code, address=0x10000)
+    maps = [events.MapRecord(start=0x10000, end=0x11000, offset=0x1000, path=str(binary))]
+    record = fakes.fault(pc=0x10000 + offset, maps=maps, **fault)  # type: ignore[arg-type]
+    log = run.cell("armv5", "bitops") / "guest-1" / "faults.jsonl"
+    log.unlink()
+    log.write_bytes(codec.encode(record) + b"\n")
+    (kept,) = taken(run, None).listings.values()
+    return kept
+
+
+def told(kept: excerpt.Listing) -> list[tuple[int, str]]:
+    return [(one.address, one.text) for one in kept.instructions]
+
+
+LDR, ADD, UNKNOWN = bytes.fromhex("001093e5"), bytes.fromhex("042081e0"), bytes.fromhex("ffffffff")
+
+
+def test_the_instructions_around_it_are_kept_and_unknown_ones_are_bytes(stored: fakes.StoredRun) -> None:
+    kept = listing(stored, ADD + UNKNOWN + LDR + ADD, 8)
+    assert (kept.address, kept.binary) == (0x10008, "redis-server")
+    assert told(kept) == [
+        (0x10000, "add r2, r1, r4"),
+        (0x10004, ".inst ffffffff"),
+        (0x10008, "ldr r1, [r3]"),
+        (0x1000C, "add r2, r1, r4"),
+    ]
+
+
+def test_only_so_many_are_kept(stored: fakes.StoredRun) -> None:
+    kept = listing(stored, ADD * 100 + LDR + ADD * 100, 400)
+    assert len(kept.instructions) == 2 * excerpt.INSTRUCTIONS + 1
+    assert kept.instructions[excerpt.INSTRUCTIONS].text == "ldr r1, [r3]"
+
+
+def test_thumb_code_is_read_as_thumb(stored: fakes.StoredRun) -> None:
+    registers = ["00000000"] * 25 + ["20000000"]
+    code = bytes.fromhex("1968") + bytes.fromhex("d3f80420") + bytes.fromhex("0918")
+    kept = listing(stored, code, 0, registers=registers, instruction="1968d3f8")
+    assert told(kept) == [(0x10000, "ldr r1, [r3]"), (0x10002, "ldr.w r2, [r3, #4]"), (0x10006, "adds r1, r1, r0")]
+
+
+def findings_of(run: fakes.StoredRun) -> list[Finding]:
+    return judge(run.folder)[0]
+
+
+def test_an_instruction_is_chosen_once_a_target(stored: fakes.StoredRun) -> None:
+    (finding,) = findings_of(stored)
+    assert [witness.target for witness in excerpt.chosen(finding)] == ["armv5"]

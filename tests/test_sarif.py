@@ -1,0 +1,134 @@
+"""findings.sarif is valid SARIF 2.1.0, and its results can be followed from run to run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from harness.model import Frame
+from harness.report import sarif
+from tests import fakes
+from tests.judgements import HOSTILE, judgement
+
+SCHEMA = json.loads((fakes.DATA / "schemas" / "sarif-schema-2.1.0.json").read_text("utf-8"))
+
+
+def run_of(whole: Any) -> dict[str, Any]:
+    """The document's only run, after the official schema has accepted the document."""
+    read = json.loads(sarif.render(whole))
+    jsonschema.Draft4Validator(SCHEMA).validate(read)
+    (run,) = read["runs"]
+    assert isinstance(run, dict)
+    return run
+
+
+def test_the_vendored_schema_refuses_what_is_not_sarif() -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft4Validator(SCHEMA).validate({"version": "2.1.0", "runs": [{"tool": {}}]})
+
+
+def test_a_result_has_rule_region_function_and_targets() -> None:
+    run = run_of(judgement())
+    (result,) = run["results"]
+    (rule,) = run["tool"]["driver"]["rules"]
+    assert (rule["id"], rule["id"]) == (result["ruleId"], run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"])
+    (location,) = result["locations"]
+    assert location["physicalLocation"] == {
+        "artifactLocation": {"uri": "src/bitops.c", "uriBaseId": "SRCROOT"},
+        "region": {"startLine": 452},
+    }
+    assert location["logicalLocations"][0]["name"] == "bitopCommand"
+    assert (result["level"], result["properties"]["targets"]) == ("error", ["armv5"])
+    assert [frame["location"]["logicalLocations"][0]["name"] for frame in result["stacks"][0]["frames"]] == [
+        "bitopCommand",
+        "call",
+        "main",
+    ]
+
+
+def test_a_fingerprint_is_that_of_the_identity_whatever_the_line_the_target_and_the_address() -> None:
+    whole = judgement()
+    finding = whole.findings[0]
+    frame = msgspec.structs.replace(finding.witnesses[0].backtrace[0], pc=99, line=460)
+    witness = msgspec.structs.replace(finding.witnesses[0], target="sparc64", line=460, backtrace=[frame])
+    moved = msgspec.structs.replace(finding, line=460, targets=["sparc64"], witnesses=[witness])
+    other = msgspec.structs.replace(finding, id="alignment-bitopCommand-store")
+    prints = [
+        run_of(msgspec.structs.replace(whole, run=f"/other/{n}", seed=n, findings=[one]))["results"][0]["fingerprints"]
+        for n, one in enumerate((finding, moved, other))
+    ]
+    assert prints[0] == prints[1] != prints[2]
+    assert sarif.fingerprint(finding) in prints[0].values()
+
+
+def test_no_path_is_absolute_and_odd_names_are_escaped() -> None:
+    whole = judgement()
+    finding = whole.findings[0]
+    odd = Frame(function="f", file="src/a b%#?.c", line=3, origin="server", pc=1)
+    outside = Frame(function="memcpy", file="/usr/include/string.h", line=9, origin="libc", pc=1)
+    witness = msgspec.structs.replace(finding.witnesses[0], file="/usr/include/string.h", backtrace=[outside, odd])
+    run = run_of(msgspec.structs.replace(whole, findings=[msgspec.structs.replace(finding, witnesses=[witness])]))
+    text = json.dumps(run["results"][0]["locations"] + run["results"][0]["relatedLocations"])
+    assert "/usr/include" not in text
+    # A fault in libc is shown where the server called it.
+    assert run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "src/a%20b%25%23%3F.c"
+    assert "uri" not in run["originalUriBaseIds"]["SRCROOT"]
+
+
+def test_a_finding_without_a_place_has_a_location_nevertheless() -> None:
+    whole = judgement()
+    witness = msgspec.structs.replace(whole.findings[0].witnesses[0], file="", line=0, backtrace=[])
+    placeless = msgspec.structs.replace(whole.findings[0], kind="wrong-result", file="", line=0, witnesses=[witness])
+    (result,) = run_of(msgspec.structs.replace(whole, findings=[placeless]))["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "src/version.h"
+
+
+def test_unknown_is_no_success_and_tells_which_cells() -> None:
+    whole = judgement()
+    silent = msgspec.structs.replace(whole, verdict="UNKNOWN", findings=[])
+    (invocation,) = run_of(silent)["invocations"]
+    assert not invocation["executionSuccessful"]
+    assert [
+        note["message"]["text"].split(":")[0].removeprefix("UNKNOWN ")
+        for note in invocation["toolExecutionNotifications"]
+    ] == ["sparc64/canary", "sparc64/bitops"]
+
+
+def test_a_known_finding_is_suppressed_with_its_reason() -> None:
+    whole = judgement()
+    known = msgspec.structs.replace(whole.findings[0], known="fixed upstream")
+    (result,) = run_of(msgspec.structs.replace(whole, findings=[known]))["results"]
+    assert (result["level"], result["suppressions"][0]["justification"]) == ("note", "fixed upstream")
+
+
+@pytest.mark.parametrize(
+    ("detector", "fate", "kind", "level"),
+    [
+        ("signal", "fixup", "alignment", "error"),
+        ("audit", "kill", "alignment", "error"),
+        ("audit", "rotated", "alignment", "error"),
+        ("audit", "fixup", "alignment", "warning"),
+        ("audit", "hardware", "alignment", "note"),
+        ("ubsan", "", "undefined-shift", "warning"),
+        ("asan", "", "asan-heap-buffer-overflow", "error"),
+        ("valgrind", "", "memcheck-uninitialised-use", "warning"),
+        ("suite", "", "wrong-result", "error"),
+    ],
+)
+def test_a_level_tells_what_it_comes_to(detector: str, fate: Any, kind: str, level: str) -> None:
+    whole = judgement()
+    witness = msgspec.structs.replace(whole.findings[0].witnesses[0], detector=detector, fate=fate)
+    finding = msgspec.structs.replace(whole.findings[0], kind=kind, witnesses=[witness])
+    (result,) = run_of(msgspec.structs.replace(whole, findings=[finding]))["results"]
+    assert result["level"] == level
+
+
+def test_a_hostile_server_puts_no_link_and_no_control_into_a_message() -> None:
+    (result,) = run_of(judgement(title=HOSTILE + "[a](http://x)", reason=HOSTILE))["results"]
+    text = result["message"]["text"]
+    assert "](" not in text
+    assert [character for character in text if not character.isprintable() and character != "\n"] == []
