@@ -134,11 +134,12 @@ def plumb(debug: bool) -> None:
 @_emulator
 @_json
 @click.option("--install", is_flag=True, help="Install what is missing.")
-def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool) -> ExitCode:
+@click.option("--for-tests", is_flag=True, help="And what the project's own tests need: a browser.")
+def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool, for_tests: bool) -> ExitCode:
     """Tell what this machine lacks for the selected targets, and the command that mends it."""
     catalog = Catalog()
     chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
-    diagnosis = doctoring.diagnose(catalog, chosen, emulator=emulator)
+    diagnosis = doctoring.diagnose(catalog, chosen, emulator=emulator, for_tests=for_tests)
     if as_json:
         _print_json(diagnosis)
     if install:
@@ -346,7 +347,12 @@ def _make_run(
 
 @plumb.command()
 @click.argument("reproducer")
-@click.option("--server", default="", help="Another release or tree than the recorded one.")
+@click.option(
+    "--server",
+    default="",
+    help="Another release or tree than the recorded one.",
+    shell_complete=completion.servers,
+)
 @_offline
 @_json
 def replay(reproducer: str, server: str, offline: bool, as_json: bool) -> ExitCode:

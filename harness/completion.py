@@ -60,7 +60,9 @@ def policies(_context: click.Context, _parameter: click.Parameter, incomplete: s
 def _items(about: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
     # A shell reads one line an item.
     return [
-        CompletionItem(name, help=" ".join(told.split()) or None) for name, told in about if name.startswith(incomplete)
+        CompletionItem(name, help=" ".join(told.split()) or None)
+        for name, told in sorted(about)
+        if name.startswith(incomplete)
     ]
 
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 SUITE_PACKAGES = ["ccache", "make", "shellcheck", "tcl"]
 INSTALL_SECONDS = 1800
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+"""What the project's own tests look at report.html with; whichever is there."""
+BROWSER_PACKAGE = "chromium-headless-shell"
+"""Debian's smallest: 100 MB to download, 310 MB installed with what it needs; without a desktop's parts."""
 
 
 class Diagnosis(Noun, frozen=True):
@@ -32,9 +36,14 @@ class Diagnosis(Noun, frozen=True):
     """What installs them; empty when nothing is missing."""
 
 
-def needed_packages(catalog: Catalog, targets: Sequence[str], *, emulator: str) -> list[str]:
-    """Debian packages for these targets alone: compilers, what QEMU builds with, what the suites run with."""
+def needed_packages(catalog: Catalog, targets: Sequence[str], *, emulator: str, for_tests: bool = False) -> list[str]:
+    """Debian packages for these targets alone: compilers, what QEMU builds with, what the suites run with.
+
+    `for_tests`: and what the project's own tests need besides.
+    """
     packages = set(SUITE_PACKAGES)
+    if for_tests and not any(shutil.which(name) for name in BROWSERS):
+        packages.add(BROWSER_PACKAGE)
     for name in [*targets, "native"]:
         packages.update(catalog.toolchain_of(catalog.targets[name]).packages)
     if any(catalog.targets[name].emulator.kind == "user" for name in targets):
@@ -47,11 +56,12 @@ def needed_packages(catalog: Catalog, targets: Sequence[str], *, emulator: str) 
     return sorted(packages)
 
 
-def diagnose(catalog: Catalog, targets: Sequence[str], *, emulator: str) -> Diagnosis:
+def diagnose(catalog: Catalog, targets: Sequence[str], *, emulator: str, for_tests: bool = False) -> Diagnosis:
     """Compare with what is installed. Without dpkg nothing can be told, and the tools speak for themselves."""
     if shutil.which("dpkg-query") is None:
         return Diagnosis(packages=[], command="")
-    missing = toolchain.missing_packages(tuple(needed_packages(catalog, targets, emulator=emulator)))
+    needed = needed_packages(catalog, targets, emulator=emulator, for_tests=for_tests)
+    missing = toolchain.missing_packages(tuple(needed))
     sudo = "" if os.geteuid() == 0 else "sudo "
     command = f"{sudo}apt-get update && {sudo}{toolchain.install_command(missing)}" if missing else ""
     return Diagnosis(packages=missing, command=command)

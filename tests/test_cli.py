@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 
-from harness import process, toolchain
+from harness import completion, process, toolchain
 from harness.cli import main
 from harness.cli import plumb as group
 from harness.errors import ExitCode, InfrastructureError
-from harness.load import Catalog
+from harness.load import ROOT, Catalog
 from tests import fakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     Plumb = Callable[..., tuple[int, str, str]]
 
@@ -205,6 +206,17 @@ def test_doctor_asks_only_for_what_the_chosen_target_needs(plumb: Plumb) -> None
     assert "sparc64" not in plumb("doctor", *TARGET)[1]
 
 
+@pytest.mark.usefixtures("bare")
+def test_doctor_asks_for_a_browser_only_for_the_projects_own_tests_and_only_without_one(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "dpkg"))
+    assert "chromium" not in plumb("doctor", *TARGET)[1]
+    assert "chromium-headless-shell" in plumb("doctor", *TARGET, "--for-tests")[1]
+    fakes.write(tmp_path / "dpkg" / "google-chrome", "", mode=0o755)
+    assert "chromium" not in plumb("doctor", *TARGET, "--for-tests")[1]
+
+
 @pytest.mark.usefixtures("complete")
 def test_doctor_with_nothing_missing_exits_0(plumb: Plumb) -> None:
     assert plumb("doctor", *TARGET) == (0, "nothing is missing\n", "")
@@ -256,6 +268,15 @@ def only_document(out: str) -> Any:
     return json.loads(out)
 
 
+def test_every_command_that_tells_something_can_tell_it_as_json() -> None:
+    # These print one document by their nature, in a format of its own.
+    others = {"report", "schema", "completion"}
+    lacking = {
+        name for name, command in group.commands.items() if "as_json" not in {one.name for one in command.params}
+    }
+    assert lacking == others
+
+
 @pytest.mark.parametrize("what", ["targets", "toolchains", "servers", "suites"])
 def test_list_names_everything_also_as_json(plumb: Plumb, what: str) -> None:
     names = list(getattr(Catalog(), what))
@@ -288,7 +309,7 @@ def test_judge_exits_1_for_findings_and_writes_the_report_anew(plumb: Plumb, sto
     code, out, _ = plumb("judge", stored.finish())
     assert code == ExitCode.FINDINGS
     assert "wrong-result-test_bitop" in out
-    for name in ("findings.json", "junit.xml", "summary.md"):
+    for name in ("findings.json", "findings.sarif", "junit.xml", "report.html", "summary.md"):
         assert (stored.folder / name).is_file(), name
 
 
@@ -302,6 +323,126 @@ def test_judge_as_json_prints_one_document_the_same_as_the_file(plumb: Plumb, st
     assert code == ExitCode.FINDINGS
     assert json.loads((stored.folder / "findings.json").read_text("utf-8")) == only_document(out)
     assert "judging" in err
+
+
+def test_annotations_go_to_standard_error_and_leave_the_document_alone(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
+    code, out, err = plumb("judge", stored.finish(), "--json", "--annotations", "github")
+    assert code == ExitCode.FINDINGS
+    only_document(out)
+    told = "test_bitop: 1 != 2 on armv5 (1×)%0Aplumb replay "
+    replay = f"{told}{stored.folder}/reproducers/wrong-result-test_bitop.json"
+    assert [line for line in err.splitlines() if line.startswith("::")] == [
+        f"::error title=wrong-result-test_bitop::{replay}"
+    ]
+
+
+def test_report_writes_every_file_anew_and_judges_nothing(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
+    plumb("judge", stored.finish())
+    before = (stored.folder / "findings.json").read_bytes()
+    files = ["findings.json", "summary.md", "junit.xml", "findings.sarif", "report.html"]
+    for name in files[1:]:
+        (stored.folder / name).unlink()
+    (stored.folder / "armv5" / "bitops" / "events.jsonl").unlink()
+    code, out, err = plumb("report", stored.folder)
+    assert (code, err, out.splitlines()) == (0, "", [str(stored.folder / name) for name in files])
+    assert before == (stored.folder / "findings.json").read_bytes()
+    assert "wrong-result-test_bitop" in (stored.folder / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("form", "start"),
+    [
+        ("json", "{"),
+        ("sarif", "{"),
+        ("junit", "<?xml"),
+        ("markdown", "# redis-3.2.6: "),
+        ("html", "<!doctype html>"),
+        ("github", "::error title=wrong-result-test_bitop::"),
+    ],
+)
+def test_report_prints_one_document(plumb: Plumb, stored: fakes.StoredRun, form: str, start: str) -> None:
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
+    plumb("judge", stored.finish())
+    (stored.folder / "report.html").unlink()
+    code, out, err = plumb("report", stored.folder, "--format", form)
+    assert (code, err, out[: len(start)]) == (0, "", start)
+    assert not (stored.folder / "report.html").exists()
+
+
+def test_report_of_a_run_that_was_not_judged_says_how(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    code, out, err = plumb("report", stored.finish())
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert f"error: no judgement to report ({stored.folder})" in err
+    assert f"try: plumb judge {stored.folder}" in err
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema": 1}'])
+def test_report_of_a_damaged_judgement_is_exit_4(plumb: Plumb, stored: fakes.StoredRun, text: str) -> None:
+    fakes.write(stored.finish() / "findings.json", text)
+    code, _, err = plumb("report", stored.folder)
+    assert code == ExitCode.USAGE
+    assert "error: the judgement is damaged (" in err
+
+
+def test_annotations_name_files_from_the_repositorys_top(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tree in a folder of the checkout that CI works in."""
+    fakes.fake_symbols(tmp_path / "bin", monkeypatch)
+    run = fakes.StoredRun(tmp_path / "run", server=str(tmp_path / "here" / "vendor" / "redis"))
+    run.canary("armv5")
+    run.fault("armv5", "bitops", "guest-1", fakes.fault(pc=run.place("armv5", "bitopCommand")))
+    run.test("armv5", "bitops", "test_a", outcome="failed", guest="guest-1", faults=(0, 1))
+    plumb("judge", run.finish())
+    assert "::error file=vendor/redis/src/bitops.c,line=93," in plumb("report", run.folder, "--format", "github")[1]
+
+
+def test_schema_prints_the_published_one(plumb: Plumb) -> None:
+    code, out, _ = plumb("schema")
+    assert (code, out) == (0, (ROOT / "docs" / "schema" / "findings-1.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
+def test_a_completion_script_asks_plumb_itself(plumb: Plumb, shell: str) -> None:
+    code, out, err = plumb("completion", shell)
+    assert (code, err) == (0, "")
+    assert f"_PLUMB_COMPLETE={shell}_complete" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("plumb che", ["check"]),
+        ("plumb check --target sparc6", ["sparc64", "sparc64-kernel"]),
+        ("plumb check --target req", ["required"]),
+        ("plumb check --server redis-3", ["redis-3.0.5", "redis-3.2.6"]),
+        ("plumb check --suite bit", ["bitops"]),
+        ("plumb check --policy linux-sp", ["linux-sparc"]),
+        ("plumb replay x --server valkey-9", ["valkey-9.1.2"]),
+        ("plumb report runs --format s", ["sarif"]),
+        ("plumb completion z", ["zsh"]),
+        ("plumb check --server ./", ["./"]),
+    ],
+)
+def test_tab_offers_the_catalogs_names(
+    plumb: Plumb, monkeypatch: pytest.MonkeyPatch, line: str, offered: list[str]
+) -> None:
+    monkeypatch.setenv("_PLUMB_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    _, out, err = plumb()
+    assert ([word.partition(",")[2] for word in out.splitlines()], err) == (offered, "")
+
+
+def test_bash_completes_with_the_script() -> None:
+    """In a real bash, by the real command."""
+    folder = Path(sys.executable).parent
+    script = f"""PATH={folder}:$PATH; eval "$(plumb completion bash)"
+COMP_WORDS=(plumb check --target armv5) COMP_CWORD=3; _plumb_completion plumb; echo "${{COMPREPLY[@]}}" """
+    ended = process.run(["bash", "-c", script], deadline_seconds=60)
+    assert (ended.code, ended.text.split()) == (0, ["armv5", "armv5-kernel"])
 
 
 def test_a_known_list_that_is_not_there_is_exit_4(plumb: Plumb, stored: fakes.StoredRun) -> None:
@@ -329,6 +470,8 @@ def test_clean_shows_sizes_and_removes_only_when_told(plumb: Plumb, tmp_path: Pa
     kept = fakes.write(tmp_path / "cache" / "builds" / "key" / "file", "x" * 10)
     code, out, _ = plumb("clean")
     assert (code, kept.is_file()) == (0, True)
+    sizes = only_document(plumb("clean", "--json")[1])
+    assert sizes == [{"folder": str(tmp_path / "cache" / "builds"), "bytes": 10}]
     assert str(tmp_path / "cache" / "builds") in out
     plumb("clean", "--yes")
     assert not kept.exists()

@@ -36,6 +36,8 @@ def render(judgement: Judgement) -> str:
         lines.append("")
     lines += [f"- UNKNOWN {cell.target}/{cell.suite}: {_text(cell.reason)}" for cell in unknown]
     lines += [f"- note: {_text(remark)}" for remark in judgement.remarks]
+    for target, counters in judgement.kernel_counters.items():
+        lines += ["", f"{target}: its kernel counted {counters_text(counters)}"]
     lines += _findings(judgement) + _worklist(judgement)
     return _cut([*lines, ""])
 
@@ -87,7 +89,8 @@ def _finding(finding: Finding) -> list[str]:
 
 def _witness(witness: Witness) -> str:
     parts = (_code(place_of(witness)), _code(witness.instruction), _text(witness.access), _text(seen_by(witness)))
-    return " ".join(part for part in parts if part)
+    told = f"(its kernel said: {_text(witness.kernel)})" if witness.kernel else ""
+    return " ".join(part for part in (*parts, told) if part)
 
 
 def _worklist(judgement: Judgement) -> list[str]:

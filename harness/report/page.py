@@ -22,7 +22,7 @@ from harness.report import chart
 from harness.report.finding import in_cell, level_of, place_of
 from harness.report.history import history
 from harness.report.visible import visible
-from harness.report.worklist import FATES, named_counters, sites
+from harness.report.worklist import FATES, counters_text, named_counters, sites
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ OPEN_FINDINGS = 1
 """So many are unfolded at first."""
 SHOWN_SITES = 200
 _SIGNS = {"PASS": "✓", "FAIL": "✗", "UNKNOWN": "?", "XFAIL": "~", "SKIP": "–"}
-_SENTENCES = {
+SENTENCES = {
     "PASS": "The canaries behaved.",
     "FAIL": "Not everything is in the known list.",
     "UNKNOWN": "Nothing is proven: canaries did not behave, or nothing was recorded.",
@@ -102,7 +102,7 @@ def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
         style=Markup(style),  # noqa: S704 - our own file
         version=importlib.metadata.version("plumbline"),
         signs=_SIGNS,
-        sentence=_SENTENCES[judgement.verdict],
+        sentence=SENTENCES[judgement.verdict],
         is_audit=alignment.is_audit(judgement.policy),
         suites=list(dict.fromkeys(cell.suite for cell in judgement.cells)),
         rows=_rows(judgement),
@@ -112,6 +112,7 @@ def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
         sites_left_out=len(listed) - len(listed[:SHOWN_SITES]),
         site_targets=[target for target in run.targets if any(site.fates_on(target) for site in listed)],
         fates=FATES,
+        kernel_counters={target: counters_text(one) for target, one in judgement.kernel_counters.items()},
         counters={target: named_counters(one) for target, one in judgement.counters.items()},
         charts={
             "Time by stage": chart.stages(judgement),

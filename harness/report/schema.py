@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from harness.judge import CellVerdict, Counters, Judgement
+from harness.events import Counters
+from harness.judge import CellVerdict, Judgement
 from harness.model import Finding, Frame, Witness
 
 VERSION = 1

@@ -40,6 +40,8 @@ def show(console: Console, judgement: Judgement) -> None:
     for cell in judgement.cells:
         if cell.verdict == Verdict.UNKNOWN.name:
             console.print(f"[yellow]UNKNOWN[/yellow] {cell.target}/{cell.suite}: {_told(cell.reason)}")
+    for target, counters in judgement.kernel_counters.items():
+        console.print(f"{target}: its kernel counted {counters_text(counters)}", markup=False)
     _show_worklist(console, judgement)
     for finding in judgement.findings if not alignment.is_audit(judgement.policy) else []:
         _show_finding(console, finding)
@@ -102,6 +104,8 @@ def _show_finding(console: Console, finding: Finding) -> None:
     for witness in told:
         detail = "  ".join(part for part in (witness.instruction, witness.access, seen_by(witness)) if part)
         line(f"    {witness.target:<12} {place_of(witness)}  {detail}")
+        if witness.kernel:
+            line(f"    {'':<12} its kernel said {witness.kernel}")
     if len(told) < len(finding.witnesses):
         line(f"    {'':<12} and {len(finding.witnesses) - len(told)} more of the audit")
     first = finding.witnesses[0]

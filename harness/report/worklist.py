@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from harness.judge import Counters
+    from harness.events import Counters
     from harness.model import Fate, Finding, Witness
 
 FATES: dict[Fate, str] = {

@@ -1,0 +1,55 @@
+"""A page in a real browser: headless Chromium, its document after rendering, and what it complained of."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import process
+from harness.doctor import BROWSER_PACKAGE, BROWSERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BROWSER_SECONDS = 120
+_OPTIONS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+]
+DESKTOP, PHONE = (1280, 900), (390, 844)
+
+
+def look(
+    page: Path, *, size: tuple[int, int] = DESKTOP, dark: bool = False, shot: Path | None = None
+) -> tuple[str, list[str]]:
+    """The document as rendered, and the console's lines; with `shot`, a picture of the window, and no document."""
+    browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if browser is None:
+        pytest.fail(f"no browser: apt-get install --no-install-recommends {BROWSER_PACKAGE}")
+    scheme = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if dark else []
+    result = ["--dump-dom"] if shot is None else [f"--screenshot={shot}"]
+    with tempfile.TemporaryDirectory(prefix="plumb-browser-") as profile:
+        command = [browser, *_OPTIONS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
+        ended = process.run(
+            [*command, *scheme, *result, page.resolve().as_uri()],
+            deadline_seconds=BROWSER_SECONDS,
+            environment={**os.environ, "HOME": profile},
+        )
+    assert ended.code == 0, ended.text
+    console = re.findall(r"^\[\S+:CONSOLE:\d+\] (.*)$", ended.text, re.MULTILINE)
+    document = "\n".join(line for line in ended.text.splitlines() if not re.match(r"\[\d+/\d+\.\d+:[A-Z]+:", line))
+    return document, console

@@ -1,0 +1,176 @@
+"""report.html without a browser: one file, nothing from elsewhere, nothing obeyed, and the bones that a reader needs.
+
+What a browser makes of it is tests/end_to_end/test_page_in_browser.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness import codec, excerpt, report
+from harness.report import page
+from tests import fakes
+from tests.judgements import HOSTILE, judgement, run_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.judge import Judgement
+
+VOID = {"meta", "link", "br", "rect", "path", "img", "input", "hr"}
+
+
+class Outline(HTMLParser):
+    """Elements with their attributes, and text by the innermost element."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.open: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert tag == self.open.pop(), f"</{tag}> where another element is open"
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def text(self) -> str:
+        return "".join(data for tag, data in self.texts if tag != "style")
+
+    def named(self, *tags: str) -> list[dict[str, str]]:
+        return [attributes for tag, attributes in self.elements if tag in tags]
+
+
+def written(tmp_path: Path, whole: Judgement) -> str:
+    folder = run_folder(tmp_path)
+    report.write(folder, whole)
+    return (folder / "report.html").read_text("utf-8")
+
+
+def test_it_tells_what_the_judgement_tells(tmp_path: Path) -> None:
+    text = Outline(written(tmp_path, judgement())).text()
+    for told in (
+        "redis-3.2.6",
+        "FAIL",
+        "alignment-bitopCommand-load",
+        "src/bitops.c:452",
+        "ldr r1, [r3]",
+        "load of 4 bytes at 1 mod 4",
+        "BITOP AND c a b",
+        "plumb replay /run/reproducers/alignment-bitopCommand-load.json",
+        "its canaries did not behave",
+        "known finding x expired",
+    ):
+        assert told in text, f"the page does not show: {told}"
+
+
+def test_whatever_a_server_said_is_shown_and_not_obeyed(tmp_path: Path) -> None:
+    hostile = HOSTILE + '"></td></table></details><img src=x onerror=alert(1)>{{ 7*7 }}</style>'
+    calm, angry = (
+        Outline(written(tmp_path / name, judgement(title=title, reason=title)))
+        for name, title in (("calm", "x"), ("angry", hostile))
+    )
+    assert [tag for tag, _ in calm.elements] == [tag for tag, _ in angry.elements]
+    assert "<img src=x onerror=alert(1)>{{ 7*7 }}" in angry.text()
+    assert {character for character in angry.text() if not character.isprintable()} == {"\n"}
+
+
+def test_nothing_runs_and_nothing_is_fetched(tmp_path: Path) -> None:
+    outline = Outline(written(tmp_path, judgement(title=HOSTILE)))
+    assert outline.named("script", "iframe", "object", "embed", "form", "img") == []
+    assert [name for _, attributes in outline.elements for name in attributes if name.startswith("on")] == []
+    addresses = [
+        attributes[name] for _, attributes in outline.elements for name in ("href", "src") if name in attributes
+    ]
+    assert set() == {one for one in addresses if not one.startswith(("#", "./", "data:,"))}
+    (policy,) = [one["content"] for one in outline.named("meta") if "http-equiv" in one]
+    assert "default-src 'none'" in policy
+
+
+def test_anchors_labels_and_tables_are_whole(tmp_path: Path) -> None:
+    whole = judgement()
+    outline = Outline(written(tmp_path, msgspec.structs.replace(whole, findings=whole.findings * 2)))
+    ids = Counter(attributes["id"] for _, attributes in outline.elements if "id" in attributes)
+    assert set() == {name for name, times in ids.items() if times > 1}
+    for _, attributes in outline.elements:
+        for reference in attributes.get("aria-labelledby", "").split():
+            assert reference in ids
+        if attributes.get("href", "").startswith("#"):
+            assert attributes["href"][1:] in ids
+        # What scrolls must be reachable by keys, and then it needs a name.
+        if "tabindex" in attributes and attributes.get("id") != "main":
+            assert {"aria-label", "aria-labelledby"} & set(attributes)
+    assert all("scope" in one for one in outline.named("th"))
+    assert len(outline.named("h1")) == len(outline.named("main")) == 1
+    levels = [int(tag[1]) for tag, _ in outline.elements if tag in {"h1", "h2", "h3", "h4"}]
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels)), levels
+
+
+def test_source_and_instructions_are_shown_with_the_place_marked(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    witness = judgement().findings[0].witnesses[0]
+    listing = excerpt.Listing(
+        binary="redis-server",
+        address=0x8004,
+        instructions=[
+            excerpt.Instruction(address=0x8000, code="", text="mov r3, r0"),
+            excerpt.Instruction(address=0x8004, code="", text="ldr r1, [r3]"),
+        ],
+    )
+    kept = excerpt.Excerpts(
+        sources={"src/bitops.c": {451: "\t\twhile (n)", 452: "\t\t\tx = <p>;", 460: "\t\tfar away"}},
+        listings={excerpt.place_key(witness): listing},
+    )
+    (folder / excerpt.FILE).write_bytes(codec.encode(kept))
+    report.write(folder, judgement())
+    text = (folder / "report.html").read_text("utf-8")
+    marked = [line for line in text.splitlines() if "marked" in line and "line" in line and "class" in line]
+    assert len(marked) == 2
+    assert "  452  </span>        x = &lt;p&gt;;<span" in marked[0]
+    assert "◀ armv5" in marked[0]
+    assert "    8004  </span>ldr r1, [r3]" in marked[1]
+    assert "far away" not in text
+
+
+def test_history_tells_what_came_and_what_went(tmp_path: Path) -> None:
+    """Runs beside this one, of the same server, policy and cells; damaged and foreign folders are passed over."""
+    whole = judgement()
+    for name, findings in (("20260101-000000", []), ("20260102-000000", whole.findings)):
+        older = fakes.StoredRun(tmp_path / name).finish()
+        (older / "findings.json").write_bytes(codec.encode(msgspec.structs.replace(whole, findings=findings)))
+    fakes.write(tmp_path / "20260103-000000" / "findings.json", "{")
+    other = msgspec.structs.replace(whole.findings[0], id="other")
+    text = Outline(written(tmp_path, msgspec.structs.replace(whole, findings=[other]))).text()
+    history = " ".join(text[text.index("History of runs") :].split())
+    assert "this run" in history
+    order = [history.index(part) for part in ("+ other", "− alignment-bitopCommand-load", "20260102", "+ alignment-")]
+    assert sorted(order) == order
+    assert "20260103" not in history
+    assert "first of its kind" in history
+
+
+def test_an_unfinished_copy_of_a_run_has_a_page_without_excerpts(tmp_path: Path) -> None:
+    assert "Source</h4>" not in written(tmp_path, judgement())
+
+
+@pytest.mark.parametrize("verdict", ["PASS", "UNKNOWN", "XFAIL", "SKIP"])
+def test_a_page_without_findings_says_its_verdict(tmp_path: Path, verdict: str) -> None:
+    calm = msgspec.structs.replace(judgement(), verdict=verdict, findings=[], remarks=[], cells=[])
+    text = Outline(written(tmp_path, calm)).text()
+    assert verdict in text
+    assert page.SENTENCES[verdict] in text
