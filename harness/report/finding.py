@@ -32,9 +32,11 @@ def _level(kind: str, witness: Witness) -> Level:
 def frame_in_tree(finding: Finding) -> Frame | None:
     """The innermost frame that lies in the server's tree, where a reader can change something; None without one.
 
-    A fault inside libc is shown where the server, or what it bundles, called it.
+    A fault inside libc is shown where the server, or what it bundles, called it. Of several places it is the finding's
+    own, if that is one of them.
     """
-    for witness in finding.witnesses:
+    own = (finding.file, finding.line)
+    for witness in sorted(finding.witnesses, key=lambda one: (one.file, one.line) != own):
         for frame in witness.backtrace:
             if is_in_tree(frame):
                 return frame

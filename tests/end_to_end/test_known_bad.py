@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
 import shlex
 import sys
 from typing import TYPE_CHECKING, Any
@@ -33,6 +36,18 @@ def replayed(finding: dict[str, Any]) -> int:
     return run(*words[1:], program=PLUMB).returncode
 
 
+def marked_and_placed(folder: Path, finding: dict[str, Any]) -> None:
+    """The page shows the finding's line and instruction, marked; code scanning puts it there too."""
+    page = (folder / "report.html").read_text("utf-8")
+    marked = [html.unescape(re.sub("<[^>]*>", "", line)) for line in page.splitlines() if '"line marked"' in line]
+    assert any(line.strip().startswith(str(finding["line"])) for line in marked), marked
+    assert any(line.strip().endswith(finding["instruction"]) for line in marked), marked
+    results = json.loads((folder / "findings.sarif").read_text("utf-8"))["runs"][0]["results"]
+    (place,) = [one["locations"][0] for one in results if one["properties"]["id"] == finding["id"]]
+    physical = place["physicalLocation"]
+    assert (physical["artifactLocation"]["uri"], physical["region"]["startLine"]) == (finding["file"], finding["line"])
+
+
 def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_shows_it_again(tmp_path: Path) -> None:
     """Word-wise BITOP and BITPOS on a string behind an odd header."""
     code, read = check(tmp_path, "--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6")
@@ -44,6 +59,7 @@ def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_shows_it_again(
         assert finding["line"] > 0
         assert finding["instruction"]
         assert finding["access"]
+    marked_and_placed(tmp_path / "run", found[0])
     assert replayed(found[0]) == ExitCode.FINDINGS, f"{found[0]['replay']} does not show it again"
 
 
