@@ -52,7 +52,7 @@ def test_what_was_compiled_is_shown_though_the_tree_has_changed_or_gone(
     stored: fakes.StoredRun, tmp_path: Path
 ) -> None:
     first = taken(stored, tree(tmp_path / "tree"))
-    assert taken(stored, tree(tmp_path / "tree", "changed\n" * 200)) == first
+    assert taken(stored, tree(tmp_path / "changed", "changed\n" * 200)) == first
     shutil.rmtree(tmp_path / "tree")
     assert taken(stored, None) == first
 
