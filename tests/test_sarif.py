@@ -98,6 +98,18 @@ def test_unknown_is_no_success_and_tells_which_cells() -> None:
     ] == ["sparc64/canary", "sparc64/bitops"]
 
 
+def test_jobs_of_a_matrix_have_categories_of_their_own() -> None:
+    whole = judgement()
+    jobs = [
+        msgspec.structs.replace(whole, cells=[cell for cell in whole.cells if cell.target == target])
+        for target in ("armv5", "sparc64")
+    ]
+    assert [run_of(job)["automationDetails"]["id"] for job in jobs] == [
+        "plumbline/signal/armv5/",
+        "plumbline/signal/sparc64/",
+    ]
+
+
 def test_a_known_finding_is_suppressed_with_its_reason() -> None:
     whole = judgement()
     known = msgspec.structs.replace(whole.findings[0], known="fixed upstream")

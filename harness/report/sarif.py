@@ -53,7 +53,7 @@ def render(judgement: Judgement) -> str:
                 "rules": [_rule(kind) for kind in kinds],
             }
         },
-        "automationDetails": {"id": f"plumbline/{judgement.policy}/"},
+        "automationDetails": {"id": _category(judgement)},
         "originalUriBaseIds": {ROOT: {"description": {"text": "The top folder of the server's source tree."}}},
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(judgement)],
@@ -71,6 +71,12 @@ def render(judgement: Judgement) -> str:
 def fingerprint(finding: Finding) -> str:
     """The identity that outlives runs, targets, addresses and line numbers."""
     return hashlib.sha256(finding.id.encode()).hexdigest()
+
+
+def _category(judgement: Judgement) -> str:
+    """What a later document replaces: jobs of one matrix, a target each, must not replace each other's."""
+    targets = dict.fromkeys(cell.target for cell in judgement.cells)
+    return f"plumbline/{judgement.policy}/{'+'.join(targets)}/"
 
 
 def _rule(kind: str) -> dict[str, Any]:
