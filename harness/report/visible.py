@@ -6,26 +6,24 @@ passes them through here before it escapes them for its own format.
 
 from __future__ import annotations
 
-import re
-
-# C0 and C1 but for tab and newline; line and paragraph separators; surrogates, which no encoding can hold; and the
-# controls that reorder text (UAX 9), with which source can be made to look like what it is not (CVE-2021-42574).
-_UNSEEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff]"
-)
-
 
 def visible(text: str) -> str:
-    """The same text with every character that shows nothing, or does something, as its escape; newlines stay."""
-    return _UNSEEN.sub(_escape, text)
+    r"""The same text, newlines and tabs included, with every character that shows nothing by itself as its escape.
+
+    That is what Unicode calls not printable: controls, which terminals obey (`\x1b`), separators that begin a line, and
+    marks that reorder or hide text (UAX 9), with which it can be made to look like what it is not (CVE-2021-42574).
+    """
+    return text if text.isprintable() else "".join(_shown(one) if one not in "\n\t" else one for one in text)
 
 
 def one_line(text: str) -> str:
     """The same, with newlines and tabs as escapes too: it cannot begin a line of its own."""
-    return re.sub(r"[\n\t]", _escape, visible(text))
+    return "".join(map(_shown, text))
 
 
-def _escape(match: re.Match[str]) -> str:
-    named = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
-    code = ord(match[0])
-    return named.get(match[0]) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+def _shown(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    short = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}.get(character)
+    return short or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
