@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import codec, events, excerpt, symbols
+from harness.check import stored_tree
 from harness.judge import judge
+from harness.load import Catalog
+from harness.store import Store
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -126,6 +129,14 @@ def test_thumb_code_is_read_as_thumb(stored: fakes.StoredRun) -> None:
     code = bytes.fromhex("1968") + bytes.fromhex("d3f80420") + bytes.fromhex("0918")
     kept = listing(stored, code, 0, registers=registers, instruction="1968d3f8")
     assert told(kept) == [(0x10000, "ldr r1, [r3]"), (0x10002, "ldr.w r2, [r3, #4]"), (0x10006, "adds r1, r1, r0")]
+
+
+@pytest.mark.parametrize("server", ["redis-3.2.6", "/a/tree", "a-release-of-later"])
+def test_without_the_cached_source_of_a_release_a_stored_run_has_no_tree(tmp_path: Path, server: str) -> None:
+    """A path may hold another tree by now; an empty cache has none, and nothing is fetched to look at a run."""
+    (tmp_path / "src").mkdir()
+    run = fakes.StoredRun(tmp_path / "run", server=str(tmp_path) if server.startswith("/") else server)
+    assert stored_tree(Catalog(), Store(tmp_path / "cache"), run.finish(), fakes.quiet()) is None
 
 
 def findings_of(run: fakes.StoredRun) -> list[Finding]:

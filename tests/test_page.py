@@ -174,3 +174,21 @@ def test_a_page_without_findings_says_its_verdict(tmp_path: Path, verdict: str) 
     text = Outline(written(tmp_path, calm)).text()
     assert verdict in text
     assert page.SENTENCES[verdict] in text
+
+
+def test_the_worklist_and_its_chart_show_every_target_that_an_audit_saw(tmp_path: Path) -> None:
+    """Also one without a cell, where a test had a server of its own."""
+    whole = judgement()
+    witness = whole.findings[0].witnesses[0]
+    audited = [
+        msgspec.structs.replace(witness, detector="audit", target=target, line=line, fate=fate, count=1234)
+        for target, line, fate in (("armv5", 1, "rotated"), ("armv5", 2, "fixup"), ("native", 2, "hardware"))
+    ]
+    finding = msgspec.structs.replace(whole.findings[0], witnesses=audited)
+    text = " ".join(Outline(written(tmp_path, msgspec.structs.replace(whole, findings=[finding]))).text().split())
+    work = text[text.index("Misaligned accesses, by source line") :]
+    assert "src/bitops.c:1 server load 4 1,234 rotated" in work
+    assert "src/bitops.c:2 server load 4 1,234 fixup 1,234 hardware" in work
+    chart = work[work.index("Misaligned source lines by target") :]
+    assert "2 · 1 fixup · 1 rotated" in chart
+    assert "native 1 hardware 1 · 1 hardware" in chart

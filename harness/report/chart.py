@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.report.worklist import FATES, sites
+from harness.report.worklist import FATES, sites, targets_of
 
 if TYPE_CHECKING:
     from harness.judge import Judgement
@@ -67,7 +67,7 @@ def misaligned_sites(judgement: Judgement) -> list[Bar]:
     """Source lines with misaligned accesses, by target and by the worst that becomes of them there."""
     listed = sites(judgement.findings)
     rows = []
-    for target in dict.fromkeys(cell.target for cell in judgement.cells) if listed else []:
+    for target in targets_of(listed):
         here = [site for site in listed if site.fates_on(target)]
         worst = [min(site.fates_on(target), key=list(FATES).index) for site in here]
         parts = [

@@ -22,7 +22,7 @@ from harness.report import chart
 from harness.report.finding import in_cell, level_of, place_of
 from harness.report.history import history
 from harness.report.visible import visible
-from harness.report.worklist import FATES, counters_text, named_counters, sites
+from harness.report.worklist import FATES, counters_text, named_counters, sites, targets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,7 +110,7 @@ def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
         shown=_shown(judgement.findings, excerpt.read(folder)),
         sites=listed[:SHOWN_SITES],
         sites_left_out=len(listed) - len(listed[:SHOWN_SITES]),
-        site_targets=[target for target in run.targets if any(site.fates_on(target) for site in listed)],
+        site_targets=targets_of(listed),
         fates=FATES,
         kernel_counters={target: counters_text(one) for target, one in judgement.kernel_counters.items()},
         counters={target: named_counters(one) for target, one in judgement.counters.items()},

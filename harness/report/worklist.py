@@ -62,6 +62,11 @@ def sites(findings: list[Finding]) -> list[Site]:
     return sorted(found, key=lambda site: (min(order.index(one.fate) for one in site.witnesses), -site.count))
 
 
+def targets_of(listed: list[Site]) -> list[str]:
+    """The targets that have any of them; a test's own servers may have run on one that has no cell."""
+    return list(dict.fromkeys(one.target for site in listed for one in site.witnesses))
+
+
 def _short(access: str) -> str:
     return access.partition(" bytes at ")[0].replace(" of ", " ")
 
