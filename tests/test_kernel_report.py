@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from harness.check import conclude
 from harness.errors import InfrastructureError
 from harness.events import Counters
 from harness.kernel_report import counted, read_counters, told
+from harness.report import markdown, terminal
 from tests import fakes
 from tests.fakes import StoredRun, fault
 
@@ -73,7 +75,8 @@ def a_run_on_a_kernel(folder: Path) -> StoredRun:
 
 def test_a_finding_carries_what_the_kernel_said_and_the_report_shows_it(tmp_path: Path) -> None:
     known = fakes.write(tmp_path / "known.toml", "findings = []\n")
-    judgement, _ = conclude(a_run_on_a_kernel(tmp_path / "run").finish(), known, fakes.quiet())
+    folder = a_run_on_a_kernel(tmp_path / "run").finish()
+    judgement, _ = conclude(folder, known, fakes.quiet())
     (finding,) = judgement.findings
     said = {witness.target: witness.kernel for witness in finding.witnesses}
     assert said["armv5"] == ""
@@ -81,8 +84,11 @@ def test_a_finding_carries_what_the_kernel_said_and_the_report_shows_it(tmp_path
     assert said["armv5-kernel"].endswith(f"; {LINE}")
     assert judgement.kernel_counters == {"armv5-kernel": counters(3, word=2)}
     shown = io.StringIO()
-    report.show(Console(file=shown, width=400), judgement)
-    for text in (shown.getvalue(), report.markdown(judgement)):
+    terminal.show(Console(file=shown, width=400), judgement)
+    # Markdown and HTML have their own escapes for what is no word.
+    summary = html.unescape(markdown.render(judgement).replace("\\", ""))
+    page = html.unescape(report.render(folder, judgement, "html"))
+    for text in (shown.getvalue(), summary, page):
         assert said["armv5-kernel"] in text
         assert "armv5-kernel: its kernel counted User: 3  Skipped: 0  Half: 0  Word: 2  DWord: 0  Multi: 0" in text
 
