@@ -1,4 +1,4 @@
-"""What enforcement and audit cost: throughput and memory over the same QEMU without alignment checks, in one run.
+"""What enforcement, audit and coverage cost: throughput and memory over the same QEMU without checks, in one run.
 
 Rounds are interleaved, and each starts with another policy, so that a noisy machine disturbs all sides alike; the
 median of the rounds' ratios counts, and their quartiles tell how much noise there was.
