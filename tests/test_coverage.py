@@ -27,13 +27,15 @@ def test_edges_are_read_while_the_guest_writes_them(tmp_path: Path) -> None:
     assert edges.taken() == {0, 7, 8, SIZE_BYTES - 1}
 
 
-def test_cleared_edges_are_gone_until_they_are_taken_again(tmp_path: Path) -> None:
+def test_an_edge_is_new_once(tmp_path: Path) -> None:
     edges = Edges(tmp_path / "edges")
+    assert edges.new() == frozenset()
     take(edges, 7, 8)
-    edges.clear()
-    assert edges.taken() == frozenset()
-    take(edges, 8)
-    assert edges.taken() == {8}
+    assert edges.new() == {7, 8}
+    assert edges.new() == frozenset()
+    take(edges, 8, 9)
+    assert edges.new() == {9}
+    assert edges.taken() == {7, 8, 9}
 
 
 def test_a_size_that_the_emulator_takes() -> None:
