@@ -50,6 +50,8 @@ class CellSpec(Noun, frozen=True):
     """None where the suite has none."""
     machine: PreparedMachine | None = None
     """Of the kernel tier: the emulated computer."""
+    coverage: bool = False
+    """Whether the guest tells which edges of its code it takes, where its emulator can."""
 
 
 def write_cell(path: Path, cell: CellSpec) -> None:

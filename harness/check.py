@@ -181,7 +181,7 @@ class Check:
         sockets: Path,
     ) -> CellRecord:
         target = prepared.target.name
-        needs_server = self.catalog.suites[suite].needs_server
+        needs_server, guided = self.catalog.suites[suite].needs_server, self.catalog.suites[suite].guided
         if needs_server and prepared.build is None:
             return CellRecord(target=target, suite=suite, seconds=0, problem=prepared.problem, problem_kind="build")
         if needs_server and "native" not in peers:
@@ -202,6 +202,7 @@ class Check:
             seed=self.request.seed,
             tier=self.request.tier,
             machine=prepared.machine,
+            coverage=guided and self.request.tier == "thorough",
             peers=peers,
             units=prepared.units if self.catalog.suites[suite].needs_units else None,
         )

@@ -426,7 +426,7 @@ def completion_(shell: str) -> ExitCode:
 )
 @_json
 def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> ExitCode:
-    """Measure what enforcement and audit cost, in throughput and memory, over the same QEMU without checks."""
+    """Measure what enforcement, audit and coverage cost, in throughput and memory, over the same QEMU unchecked."""
     catalog, progress, store = Catalog(), Progress(), Store.default()
     fetcher = Fetcher(store, progress)
     emulators = emulating.Emulators(store, fetcher, progress)

@@ -53,12 +53,20 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """What the program needs there beyond the plain environment: its detector's options."""
 
-    def command(self, program: Path, arguments: Sequence[str], fault_log: Path | None = None) -> list[str]:
-        """The whole command line."""
+    def command(
+        self, program: Path, arguments: Sequence[str], fault_log: Path | None = None, coverage: Path | None = None
+    ) -> list[str]:
+        """The whole command line. `coverage`: the file of a `coverage.Edges`."""
         if self.program is None:
             return [str(program), *arguments]
         log = ["-fault-log", str(fault_log)] if fault_log and self.records_faults else []
-        return [str(self.program), *self.options, *log, str(program), *arguments]
+        edges = ["-coverage", str(coverage)] if coverage and self.reports_edges else []
+        return [str(self.program), *self.options, *log, *edges, str(program), *arguments]
+
+    @property
+    def reports_edges(self) -> bool:
+        """Whether its programs can tell which edges they take: under the pinned emulator they can."""
+        return self.records_faults
 
 
 def native_runner(catalog: Catalog) -> Runner:

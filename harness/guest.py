@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from harness import events, process
+from harness.coverage import Edges
 from harness.detector import reports
 from harness.transcript import Recorder, connect
 
@@ -47,7 +48,7 @@ class Guest:
     """One running server. `folder` keeps its log and fault log, `sockets` (a short path) its Unix socket.
 
     `options` are more words for the server's command line, as `--io-threads 2`; `files` (name -> content) lie in its
-    working folder when it starts, as dump.rdb.
+    working folder when it starts, as dump.rdb. With `coverage` it tells which edges it takes, where its emulator can.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Guest:
         version: tuple[int, ...],
         options: Sequence[str] = (),
         files: Mapping[str, bytes] | None = None,
+        coverage: bool = False,
     ) -> None:
         self.build = build
         self.runner = runner
@@ -72,6 +74,9 @@ class Guest:
         self.end: End | None = None
         self.detail = ""
         self.recorder: Recorder | None = None
+        self.edges: Edges | None = None
+        """While it runs, the edges of its code that were taken; None if nobody asked, or the emulator cannot tell."""
+        self._coverage = coverage and runner.reports_edges
         self._process: subprocess.Popen[bytes] | None = None
         self._sockets = sockets
         self._socket_folder = sockets
@@ -127,6 +132,9 @@ class Guest:
             self.kill(grace_seconds=STOP_SECONDS)
         if self.recorder is not None:
             self.recorder.close()
+        if self.edges is not None:
+            self.edges.close()
+            self.edges = None
         # One that was never entered has none of its own.
         if self._socket_folder != self._sockets:
             shutil.rmtree(self._socket_folder, ignore_errors=True)
@@ -201,7 +209,10 @@ class Guest:
             place = self.folder / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
-        command = self.runner.command(self.build.server_binary, self.arguments(), self.fault_log)
+        if self._coverage:
+            self.edges = Edges(self.folder / "edges")
+        coverage = self.edges.path if self.edges else None
+        command = self.runner.command(self.build.server_binary, self.arguments(), self.fault_log, coverage)
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with self.log.open("wb") as log:
             self._process = process.start(command, output=log, folder=self.folder, environment=environment)

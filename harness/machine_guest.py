@@ -239,9 +239,22 @@ def guest_of(
     version: tuple[int, ...],
     options: Sequence[str] = (),
     files: Mapping[str, bytes] | None = None,
+    coverage: bool = False,
 ) -> Guest:
-    """A guest where its target has it: on the machine of `host`, or under an emulator, or none, on this one."""
+    """A guest where its target has it: on the machine of `host`, or under an emulator, or none, on this one.
+
+    With `coverage` it tells which edges of its code it takes, where its emulator can.
+    """
     if runner.target.emulator.kind == "system":
         assert host is not None
         return MachineGuest(build, runner, folder, host=host, version=version, options=options, files=files)
-    return Guest(build, runner, folder, sockets=sockets, version=version, options=options, files=files)
+    return Guest(
+        build,
+        runner,
+        folder,
+        sockets=sockets,
+        version=version,
+        options=options,
+        files=files,
+        coverage=coverage,
+    )

@@ -257,6 +257,8 @@ class Suite(Noun, frozen=True):
     """Whether its tests call functions of the server: harness.units."""
     tier: SuiteTier = "quick"
     """The least tier that runs it unasked."""
+    guided: bool = False
+    """Whether its thorough tier is led by the edges of the guest's code that it reaches."""
 
 
 class Cell(Noun, frozen=True):

@@ -149,6 +149,7 @@ class CellRun:
             version=self.cell.version,
             options=options,
             files=files,
+            coverage=self.cell.coverage,
         )
 
     def begin(self, name: str) -> None:

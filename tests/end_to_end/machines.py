@@ -25,7 +25,7 @@ REQUIRED = [target.name for target in Catalog().targets.values() if "required" i
 def _programs() -> tuple[Emulators, dict[str, Path]]:
     store, progress = Store.default(), fakes.quiet()
     emulators = Emulators(store, Fetcher(store, progress), progress)
-    return emulators, emulators.prepare([Catalog().targets[name].emulator for name in REQUIRED])
+    return emulators, emulators.prepare([target.emulator for target in Catalog().targets.values()])
 
 
 def runner(target: str, policy: str = "signal") -> Runner:

@@ -6,6 +6,9 @@
 void plumbline_set_alignment(const char *policy);
 void plumbline_set_fault_log(const char *path);
 
+/* The -coverage option: the host's file, of a size that is a power of two. Refuses bad input by exiting. */
+void plumbline_set_coverage(const char *path);
+
 /* Append one JSON line about a synchronous signal that is about to be delivered. */
 void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address, bool handled);
 

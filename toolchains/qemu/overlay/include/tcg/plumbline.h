@@ -17,6 +17,9 @@ extern __thread int plumbline_demand;
 /* Code from `pc` on is about to be translated: settle its demand. */
 void plumbline_translating(CPUState *cpu, vaddr pc);
 
+/* The block at `pc` begins to be translated: have it tell when it is entered, if coverage is asked for. */
+void plumbline_entering(CPUState *cpu, vaddr pc);
+
 /* By how many bits the word that is being loaded is rotated to the right; 0 but under the action `ignore`. */
 extern __thread unsigned plumbline_rotation;
 

@@ -1,0 +1,67 @@
+"""The reading side of coverage. That the emulator writes the right edges is tests/end_to_end/test_coverage.py's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.coverage import SIZE_BYTES, Edges
+from harness.emulator import Runner
+from harness.load import Catalog
+from tests import fakes
+
+
+def take(edges: Edges, *numbers: int) -> None:
+    """As the emulator does it: through the file."""
+    with edges.path.open("r+b") as file:
+        for number in numbers:
+            file.seek(number)
+            file.write(b"\x01")
+
+
+def test_edges_are_read_while_the_guest_writes_them(tmp_path: Path) -> None:
+    edges = Edges(tmp_path / "edges")
+    assert edges.taken() == frozenset()
+    take(edges, 0, 7, SIZE_BYTES - 1)
+    assert edges.taken() == {0, 7, SIZE_BYTES - 1}
+    take(edges, 7, 8)
+    assert edges.taken() == {0, 7, 8, SIZE_BYTES - 1}
+
+
+def test_an_edge_is_new_once(tmp_path: Path) -> None:
+    edges = Edges(tmp_path / "edges")
+    assert edges.new() == frozenset()
+    take(edges, 7, 8)
+    assert edges.new() == {7, 8}
+    assert edges.new() == frozenset()
+    take(edges, 8, 9)
+    assert edges.new() == {9}
+    assert edges.taken() == {7, 8, 9}
+
+
+def test_a_size_that_the_emulator_takes() -> None:
+    # A power of two from 4 KiB to 64 MiB: overlay/linux-user/coverage.c refuses any other.
+    assert SIZE_BYTES.bit_count() == 1
+    assert 4 << 10 <= SIZE_BYTES <= 64 << 20
+
+
+def test_nothing_is_left_of_a_closed_map(tmp_path: Path) -> None:
+    edges = Edges(tmp_path / "edges")
+    edges.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def runner(*, ours: bool) -> Runner:
+    return Runner(
+        target=fakes.target(),
+        policy=Catalog().policies["signal"],
+        program=Path("/e/qemu-arm"),
+        options=["-cpu", "arm926"],
+        records_faults=ours,
+    )
+
+
+def test_the_pinned_emulator_is_told_the_file_and_a_distributions_is_not() -> None:
+    told = ["/e/qemu-arm", "-cpu", "arm926", "-coverage", "/r/edges", "/b", "x"]
+    assert runner(ours=True).command(Path("/b"), ["x"], coverage=Path("/r/edges")) == told
+    assert "-coverage" not in runner(ours=False).command(Path("/b"), ["x"], coverage=Path("/r/edges"))
+    assert "-coverage" not in runner(ours=True).command(Path("/b"), ["x"])
