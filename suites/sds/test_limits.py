@@ -43,10 +43,9 @@ def _needs_memory(length: int) -> None:
 )
 def test_what_would_be_too_long_is_refused_and_changes_nothing(both: Both, request_: list[str | int]) -> None:
     """In whatever words: a number that does not fit a `long` is another error on a 32-bit machine."""
-    for server in (both.guest, both.oracle):
-        refusal, value = server.pipeline([["SET", "k", "value"], request_, ["GET", "k"]])[1:]
-        assert isinstance(refusal, ReplyError), f"{request_}: answered {refusal!r:.100}"
-        assert value == b"value"
+    refusal, value = both.guest.pipeline([["SET", "k", "value"], request_, ["GET", "k"]])[1:]
+    assert isinstance(refusal, ReplyError), f"{request_}: answered {refusal!r:.100}"
+    assert value == b"value"
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 2**31), (2**31, 2**32), (-(2**31), -1), (2**32 - 1, 2**32 + 9)])
