@@ -9,11 +9,14 @@ import fnmatch
 from typing import TYPE_CHECKING, Literal
 
 from harness.errors import UsageError
+from harness.load import ROOT, read_toml
 from harness.model import Allocator, Finding, Noun
 from harness.source import copy_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+FOLDER = ROOT / "harness" / "mutations"
 
 
 class Edit(Noun, frozen=True):
@@ -60,6 +63,11 @@ class Mutation(Noun, frozen=True):
     def suites(self) -> list[str]:
         """Every suite that may show it."""
         return list(dict.fromkeys(suite for one in self.expected for suite in one.suites))
+
+
+def mutations(folder: Path = FOLDER) -> dict[str, Mutation]:
+    """Every mutation by its name. Raises UsageError for a file that is not one."""
+    return {path.stem: read_toml(path, Mutation, name=path.stem) for path in sorted(folder.glob("*.toml"))}
 
 
 def plant(mutation: Mutation, tree: Path, into: Path) -> None:
