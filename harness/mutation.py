@@ -79,7 +79,7 @@ def plant(mutation: Mutation, tree: Path, into: Path) -> None:
         if not file.is_file():
             raise UsageError("the mutation's file is not there", where=where, because=f"the tree is {tree}")
         text = file.read_bytes()
-        start = _only(text, edit.after, where) if edit.after else 0
+        start = _only(text, edit.after, where) + len(edit.after.encode()) if edit.after else 0
         if not edit.after:
             _only(text, edit.anchor, where)
         anchor = edit.anchor.encode()
