@@ -15,7 +15,7 @@
  * blocks of up to a page; a freed slot is taken again when all those freed before it have been. The rest gives whole
  * pages and a guard page to larger blocks, which are inaccessible once they are freed. Both are bounded, because
  * each block divides mappings and Linux grants a process 65530 of them (vm.max_map_count): what does not fit gets a
- * place without a guard page, with the same alignment. SLOTS and EXTENTS below keep to three quarters of that.
+ * place without a guard page, with the same alignment. SLOTS and EXTENTS below keep to five sixths of that.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -30,8 +30,8 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 #define PROMISED _Alignof(max_align_t)
-#define SLOTS 16384u
-#define EXTENTS 8192u
+#define SLOTS 24576u
+#define EXTENTS 3072u
 /* Enough for everything but strings near their 512 MiB. */
 #define EXTENT_BYTES (sizeof(void *) == 4 ? (size_t)512 << 20 : (size_t)4 << 30)
 #define FRESH 0xa5
