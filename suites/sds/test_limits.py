@@ -8,14 +8,20 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from hiredis import ReplyError
 
+from harness.resp import Client
+from suites.both import Both
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from harness.cell import CellSpec
-    from suites.both import Both
+    from harness.guest import Guest
 
 LARGEST = 512 * 2**20
 """A string's limit unless it is configured (proto-max-bulk-len)."""
 HEADER_LIMIT = 2**32
 """From here on a string needs the 17-byte header, which 32-bit machines do not have."""
+PATIENCE = 30
 COPIES = 3
 """While it grows a string can be there twice, and the other server has it as well."""
 
@@ -55,21 +61,34 @@ def test_ranges_beyond_32_bits_are_clamped(both: Both, first: int, last: int) ->
     both.expect([["SET", "k", text], ["GETRANGE", "k", first, last]], [expected], f"{first} to {last}")
 
 
-def test_the_longest_string_that_needs_no_configuration(both: Both, cell: CellSpec) -> None:
+@pytest.fixture
+def patient(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[Both]:
+    """Guest and oracle, with all the time that gigabytes need, and empty again afterwards."""
+    with (
+        Client.at(*guest.endpoint, deadline_seconds=PATIENCE * guest.deadline_seconds) as ours,
+        Client.at(*oracle.endpoint, deadline_seconds=PATIENCE * oracle.deadline_seconds) as theirs,
+    ):
+        pair = Both(ours, theirs, seed=cell.seed, tier=cell.tier)
+        pair.ask([["FLUSHALL"]])
+        yield pair
+        pair.ask([["FLUSHALL"]])
+
+
+def test_the_longest_string_that_needs_no_configuration(patient: Both, cell: CellSpec) -> None:
     if cell.tier != "thorough":
         pytest.skip("512 MiB in either server: the thorough tier's")
     _needs_memory(LARGEST)
     requests = [["SETBIT", "k", LARGEST * 8 - 1, 1], ["STRLEN", "k"], ["GETBIT", "k", LARGEST * 8 - 1]]
     requests += [["GETRANGE", "k", LARGEST - 3, -1], ["BITPOS", "k", 1], ["BITCOUNT", "k"], ["DEL", "k"]]
-    both.expect(requests, [0, LARGEST, 1, b"\0\0\1", LARGEST * 8 - 1, 1, 1], "512 MiB")
+    patient.expect(requests, [0, LARGEST, 1, b"\0\0\1", LARGEST * 8 - 1, 1, 1], "512 MiB")
 
 
-def test_a_string_behind_the_largest_header(both: Both, cell: CellSpec) -> None:
+def test_a_string_behind_the_largest_header(patient: Both, cell: CellSpec) -> None:
     if cell.tier != "thorough" or cell.runner.target.width_bits == 32:
         pytest.skip("4 GiB in either server: the thorough tier's, on 64-bit targets")
     _needs_memory(HEADER_LIMIT)
-    if both.ask([["CONFIG", "SET", "proto-max-bulk-len", 2 * HEADER_LIMIT]])[0] != b"OK":
+    if patient.ask([["CONFIG", "SET", "proto-max-bulk-len", 2 * HEADER_LIMIT]])[0] != b"OK":
         pytest.skip("the server's longest string cannot be configured")
     requests = [["SETRANGE", "k", HEADER_LIMIT + 3, "end"], ["STRLEN", "k"], ["GETRANGE", "k", -4, -1], ["DEL", "k"]]
-    both.expect(requests, [HEADER_LIMIT + 6, HEADER_LIMIT + 6, b"\0end", 1], "4 GiB")
-    both.ask([["CONFIG", "SET", "proto-max-bulk-len", LARGEST]])
+    patient.expect(requests, [HEADER_LIMIT + 6, HEADER_LIMIT + 6, b"\0end", 1], "4 GiB")
+    patient.ask([["CONFIG", "SET", "proto-max-bulk-len", LARGEST]])
