@@ -561,13 +561,13 @@ def mutate(
     names: tuple[str, ...], targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool
 ) -> ExitCode:
     """Plant bugs in a clean release, one at a time, and see that each is found. Exit 1: one was missed."""
-    chosen = mutating.chosen(names)
-    progress, store = Progress(), Store.default()
+    may_install = _may_install(install)
     rows = [
+        # Each with a progress of its own: a run's record has the times of its own stages.
         mutating.mutate(
-            Catalog(), store, progress, one, targets=targets, offline=offline, install=_may_install(install)
+            Catalog(), Store.default(), Progress(), one, targets=targets, offline=offline, install=may_install
         )
-        for one in chosen
+        for one in mutating.chosen(names)
     ]
     if as_json:
         _print_json(rows)
