@@ -37,7 +37,8 @@ def test_a_planted_dereference_is_found_and_named() -> None:
 
 def test_a_wrong_length_type_is_found_though_the_oracle_has_it_too() -> None:
     finished = run("mutate", "getrange-length-type", *TARGET)
-    assert (finished.returncode, finished.stdout[-12:]) == (ExitCode.PASS, "1 of 1 found\n"), finished.stdout
+    assert finished.returncode == ExitCode.PASS, finished.stdout
+    assert finished.stdout.endswith("\n1 of 1 found\n"), finished.stdout
 
 
 def test_an_overread_is_found_with_guard_pages_and_shown_again_and_libc_hides_it() -> None:
@@ -46,8 +47,9 @@ def test_an_overread_is_found_with_guard_pages_and_shown_again_and_libc_hides_it
     (seen,) = row.seen
     assert seen.findings == ["out-of-bounds-redisPopcount-load"]
     read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
-    (finding,) = read["findings"]
-    assert (read["allocator"], finding["kind"], finding["file"]) == ("guard", "out-of-bounds", "src/bitops.c")
+    # Its crash handler then overruns a list of its own (docs/FOUND.md): a finding of another kind.
+    (finding,) = [one for one in read["findings"] if one["kind"] == "out-of-bounds"]
+    assert (read["allocator"], finding["file"]) == ("guard", "src/bitops.c")
     assert finding["command"].startswith("BITCOUNT ")
     words = shlex.split(finding["replay"])[1:]
     assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS, finding["replay"]

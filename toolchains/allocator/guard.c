@@ -8,7 +8,7 @@
  * What is promised: C11 7.22.3, an alignment for any object with a fundamental alignment, that is max_align_t's: 8
  * on 32-bit ARM (AAPCS32, Fundamental Data Types), SPARC and MIPS (System V psABI supplements), 16 on AArch64
  * (AAPCS64), SPARC V9 (SCD 2.4) and x86-64 (psABI 3.1.2). Compiled with -DNATURAL it is only what an object of the
- * block's size can have, as WG14 N2293 reads the same clause: the largest power of two that is not greater.
+ * block's size can need, the largest power of two that is not greater: C++ asks no more (CWG issue 2207).
  *
  * Where blocks lie: one range of addresses is reserved at the start, and its bounds are told on standard error, for
  * harness.sighting to know an access to a guard page by. Its first part is slots of one page and a guard page, for
