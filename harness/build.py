@@ -192,7 +192,7 @@ class Builder:
         linked: Linked = "libc",
     ) -> Iterator[Workshop]:
         """A place to compile in, gone afterwards; `what` is being made, for the reader."""
-        place = key_of([tree.name, target.name, optimisation, linked])
+        place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else [])])
         with (
             self.store.lock(f"work-{place}"),
             self.progress.stage("build", f"building {what} -{optimisation}"),
@@ -208,9 +208,7 @@ class Builder:
                 shutil.rmtree(work, ignore_errors=True)
 
 
-def build_key(
-    tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc"
-) -> str:
+def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc") -> str:
     """Content address of what a tree compiles to for a target. Raises InfrastructureError without a compiler."""
     prelude = detector.PRELUDES[target.emulator.detector]
     return key_of(

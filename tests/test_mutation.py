@@ -8,7 +8,7 @@ import pytest
 
 from harness import mutate
 from harness.errors import UsageError
-from harness.load import Catalog
+from harness.load import ROOT, Catalog
 from harness.model import Finding, Witness
 from harness.mutation import Edit, Expected, Mutation, caught, mutations, plant
 from tests import fakes
@@ -162,3 +162,9 @@ def test_mutations_are_chosen_by_name_and_glob() -> None:
     assert len(mutate.chosen([])) == len(EVERY)
     with pytest.raises(UsageError, match="unknown mutation 'sds-heder-size'"):
         mutate.chosen(["sds-heder-size"])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_mutation_has_its_row(name: str) -> None:
+    rows = [line for line in (ROOT / "docs" / "MUTATIONS.md").read_text("utf-8").splitlines() if f"`{name}` |" in line]
+    assert {target for target in EVERY[name].targets if any(target in row for row in rows)} == set(EVERY[name].targets)
