@@ -66,6 +66,20 @@ def preloaded(store: Store, target: Target, tools: Toolchain, allocator: Allocat
     return store.folder("allocators", f"{target.name}-{key}", compile_into) / f"{allocator}.so"
 
 
+def jemalloc_settings(target: Target, tools: Toolchain) -> dict[str, str]:
+    """What the configure script of a tree's jemalloc is told of a target: part of what such a build is known by."""
+    page_bits = str(target.page_size_bytes.bit_length() - 1)
+    return {
+        "cross_compiling": "yes",
+        "host_alias": tools.triple or "x86_64-linux-gnu",
+        "AR": toolchain.tool(tools, "ar"),
+        "RANLIB": toolchain.tool(tools, "ranlib"),
+        # A run of a compiled program would tell the page's size, and there is none. Older releases use the second name.
+        "je_cv_lg_page": page_bits,
+        "je_cv_static_page_shift": page_bits,
+    }
+
+
 def configure_jemalloc(tree: SourceTree, target: Target, tools: Toolchain, work: Path) -> dict[str, str]:
     """Have the configure script of the tree's jemalloc know the target, whatever the tree's release passes to it.
 
@@ -79,15 +93,8 @@ def configure_jemalloc(tree: SourceTree, target: Target, tools: Toolchain, work:
             because="it has no configure script",
             remedy="--allocator libc, or guard",
         )
-    settings = {
-        "cross_compiling": "yes",
-        "host_alias": tools.triple or "x86_64-linux-gnu",
-        "AR": toolchain.tool(tools, "ar"),
-        "RANLIB": toolchain.tool(tools, "ranlib"),
-        # A run of the compiled program would tell, and there is none when cross-compiling.
-        "je_cv_static_page_shift": str(target.page_size_bytes.bit_length() - 1),
-    }
     site = work / "config.site"
+    settings = jemalloc_settings(target, tools)
     site.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), "utf-8")
     return {"CONFIG_SITE": str(site)}
 

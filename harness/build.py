@@ -219,7 +219,7 @@ def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: 
             toolchain.version(toolchain.tool(tools, "gcc")),
             *compile_flags(tree, target, optimisation),
             *([prelude] if prelude else []),
-            *([linked] if linked != "libc" else []),
+            *([linked, *allocator.jemalloc_settings(target, tools).values()] if linked != "libc" else []),
         ]
     )
 

@@ -59,7 +59,7 @@ def test_jemalloc_is_linked_and_knows_the_target(tmp_path: Path) -> None:
     linked = build(tmp_path, "jemalloc")
     words = linked.server_binary.read_text("utf-8").split()
     assert words[0] == "jemalloc"
-    assert {"cross_compiling=yes", "host_alias=fake", "AR=fake-ar", "je_cv_static_page_shift=12"} <= set(words)
+    assert {"cross_compiling=yes", "host_alias=fake", "AR=fake-ar", "je_cv_lg_page=12"} <= set(words)
     assert linked.preload is None
     assert linked.server_binary != build(tmp_path, "libc").server_binary
 
