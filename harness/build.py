@@ -1,7 +1,7 @@
 """Builds a server for a target: out of tree, content-addressed, with the compiler's first error when it fails.
 
-It never writes to the user's tree. The work folder's path depends on what is built and not on its content, so that
-ccache recognises unchanged files.
+It never writes to the user's tree. The work folder's path depends on the tree's name and not on its content or place,
+so that ccache recognises unchanged files: of a copy with one edit, a single file is compiled.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import contextlib
 import os
 import re
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from harness import codec, detector, process, toolchain
+from harness import allocator, codec, detector, process, toolchain
 from harness.errors import ExitCode, InfrastructureError, PlumblineError
 from harness.model import Build
 from harness.source import copy_tree
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.console import Progress
-    from harness.model import SourceTree, Target, Toolchain
+    from harness.model import Allocator, SourceTree, Target, Toolchain
+
+    Linked = Literal["libc", "jemalloc"]
 
 BUILD_SECONDS = 1800
 RECIPE = "1"
@@ -47,19 +49,29 @@ class Workshop:
     """A copy of a server's tree in a work folder, and its makefile called for a target."""
 
     def __init__(
-        self, builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, work: Path
+        self,
+        builder: Builder,
+        tree: SourceTree,
+        target: Target,
+        tools: Toolchain,
+        optimisation: str,
+        work: Path,
+        linked: Linked,
     ) -> None:
         self.server = tree
         self.target = target
         self.tools = tools
         self.optimisation = optimisation
         self.work = work
+        self.linked = linked
+        """The allocator in the binary."""
         self.tree = work / "tree"
         """The copy."""
         self.binary = self.tree / "src" / f"{tree.family}-server"
         """What `make_server` makes."""
         self.log = builder.store.root / "logs" / f"build-{work.name}.log"
         self._ccache = builder.store.root / "ccache"
+        self._configured: dict[str, str] = {}
 
     def prepare(self) -> None:
         """Copy the tree, and write the compilers' wrappers."""
@@ -68,6 +80,8 @@ class Workshop:
         self.log.unlink(missing_ok=True)
         for name in ("gcc", "g++"):
             self.wrapper(name)
+        if self.linked == "jemalloc":
+            self._configured = allocator.configure_jemalloc(self.server, self.target, self.tools, self.work)
 
     def wrapper(self, name: str, extra: Sequence[str] = (), *, suffix: str = "") -> Path:
         """The compiler `name` with the target's flags, and others after them."""
@@ -120,6 +134,7 @@ class Workshop:
             "CCACHE_BASEDIR": str(self.work),
             # The wrapper's own text and time change with every run; the compiler behind it is what counts.
             "CCACHE_COMPILERCHECK": "content",
+            **self._configured,
         }
 
 
@@ -130,12 +145,21 @@ class Builder:
         self.store = store
         self.progress = progress
 
-    def build(self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Build:
-        """The server's binaries for a target. Raises BuildFailedError, or InfrastructureError without a compiler."""
-        key = f"{tree.name}-{target.name}-{optimisation}-{build_key(tree, target, tools, optimisation)}"
+    def build(
+        self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, chosen: Allocator = "libc"
+    ) -> Build:
+        """The server's binaries for a target, and what is preloaded with them.
+
+        Raises BuildFailedError, UsageError for an allocator that cannot be, or InfrastructureError without a compiler.
+        """
+        allocator.refuse_nonsense(chosen, target)
+        # What is preloaded leaves the binary as it is.
+        linked: Linked = "jemalloc" if chosen == "jemalloc" else "libc"
+        key = f"{tree.name}-{target.name}-{optimisation}-{build_key(tree, target, tools, optimisation, linked)}"
+        what = f"{tree.name} for {target.name}"
 
         def compile_into(into: Path) -> None:
-            with self.workshop(tree, target, tools, optimisation, what=f"{tree.name} for {target.name}") as shop:
+            with self.workshop(tree, target, tools, optimisation, what=what, linked=linked) as shop:
                 shop.make_server()
                 with disk_errors(into):
                     shutil.copy2(shop.binary, into)
@@ -152,14 +176,23 @@ class Builder:
             folder=folder,
             server_binary=folder / f"{tree.family}-server",
             command_line=recorded["command_line"],
+            allocator=chosen,
+            preload=allocator.preloaded(self.store, target, tools, chosen),
         )
 
     @contextlib.contextmanager
     def workshop(
-        self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, *, what: str
+        self,
+        tree: SourceTree,
+        target: Target,
+        tools: Toolchain,
+        optimisation: str,
+        *,
+        what: str,
+        linked: Linked = "libc",
     ) -> Iterator[Workshop]:
         """A place to compile in, gone afterwards; `what` is being made, for the reader."""
-        place = key_of([str(tree.path), target.name, optimisation])
+        place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else [])])
         with (
             self.store.lock(f"work-{place}"),
             self.progress.stage("build", f"building {what} -{optimisation}"),
@@ -168,14 +201,14 @@ class Builder:
             shutil.rmtree(work, ignore_errors=True)
             try:
                 with disk_errors(work):
-                    shop = Workshop(self, tree, target, tools, optimisation, work)
+                    shop = Workshop(self, tree, target, tools, optimisation, work, linked)
                     shop.prepare()
                 yield shop
             finally:
                 shutil.rmtree(work, ignore_errors=True)
 
 
-def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> str:
+def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc") -> str:
     """Content address of what a tree compiles to for a target. Raises InfrastructureError without a compiler."""
     prelude = detector.PRELUDES[target.emulator.detector]
     return key_of(
@@ -186,6 +219,7 @@ def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: 
             toolchain.version(toolchain.tool(tools, "gcc")),
             *compile_flags(tree, target, optimisation),
             *([prelude] if prelude else []),
+            *([linked, *allocator.jemalloc_settings(target, tools).values()] if linked != "libc" else []),
         ]
     )
 
@@ -211,7 +245,7 @@ def _make_command(shop: Workshop, goals: Sequence[str], compiler: Path) -> list[
         f"CXX={shop.work / 'g++'}",
         f"AR={toolchain.tool(shop.tools, 'ar')}",
         f"RANLIB={toolchain.tool(shop.tools, 'ranlib')}",
-        "MALLOC=libc",
+        f"MALLOC={shop.linked}",
         "uname_S=Linux",
         f"uname_M={shop.target.machine}",
         f"OPTIMIZATION=-{shop.optimisation}",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import alignment, canary, doctor, events, excerpt, initramfs, known, process, source
+from harness.allocator import refuse_nonsense
 from harness.build import Builder, BuildFailedError
 from harness.cell import CellSpec, Peer, Tier, write_cell
 from harness.detector_canary import compile_detector_canary
@@ -27,7 +28,7 @@ from harness.judge import CellVerdict, Judgement, judge, kernel_counters
 from harness.kernel import Kernels
 from harness.load import ROOT, select
 from harness.machine_guest import CANARY, SERVER, UNITS, PreparedMachine
-from harness.model import Finding, Noun, Verdict
+from harness.model import Allocator, Finding, Noun, Verdict
 from harness.plan import Plan, make_plan
 from harness.snapshot import snapshot
 from harness.units import Units, build_units
@@ -60,6 +61,9 @@ class Request(Noun, frozen=True):
     install: bool
     known: Path
     run: Path
+    allocator: Allocator = "libc"
+    fail_fast: bool = False
+    """A cell ends with its first failed test, and no audit follows."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +99,7 @@ class Check:
         )
         for name in plan.targets:
             alignment.policy_for(self.catalog.policies, self.request.policy, self.catalog.targets[name])
+            refuse_nonsense(self.request.allocator, self.catalog.targets[name])
         diagnosis = doctor.diagnose(self.catalog, plan.targets, emulator=self.request.emulator)
         doctor.mend(diagnosis, self.progress, install=self.request.install)
         tree = open_server(self.catalog, self.fetcher, self.request.server)
@@ -120,7 +125,7 @@ class Check:
             runner = emulators.runner(target, tools, policy, programs)
             built_for = self.catalog.targets[alignment.userland(target)]
             try:
-                build = self.builder.build(tree, built_for, tools, self.request.optimisation)
+                build = self.builder.build(tree, built_for, tools, self.request.optimisation, self.request.allocator)
             except BuildFailedError as error:
                 self.progress.say(str(error))
                 return Prepared(target=target, runner=runner, build=None, problem=f"{error.what}: {error.because}")
@@ -210,7 +215,7 @@ class Check:
         if spec.units is not None and spec.units.broken and not record.problem:
             record = msgspec.structs.replace(record, problem=_broken(spec.units), problem_kind="units")
         can_audit = prepared.target.emulator.kind == "user" and not alignment.is_audit(self.request.policy)
-        if needs_server and can_audit and _died_misaligned(folder):
+        if needs_server and can_audit and not self.request.fail_fast and _died_misaligned(folder):
             audit = self._run_spec(self._audit_of(spec))
             record = msgspec.structs.replace(record, audit=audit.problem or "done")
         return record
@@ -222,7 +227,7 @@ class Check:
         folder.mkdir(parents=True)
         write_cell(folder / "cell.json", spec)
         result = process.run(
-            pytest_command(spec.suite, folder / "cell.json"),
+            [*pytest_command(spec.suite, folder / "cell.json"), *(["--exitfirst"] if self.request.fail_fast else [])],
             deadline_seconds=CELL_SECONDS[self.request.tier],
             log=folder / "pytest.log",
             folder=ROOT,
@@ -264,6 +269,7 @@ class Check:
             machines={native.name: native, **{one.target.name: one.target for one in ready}},
             stages=self.progress.stages,
             cells=records,
+            allocator=self.request.allocator,
         )
 
 
@@ -412,6 +418,7 @@ def conclude(
         stages=run.stages,
         counters=counters,
         kernel_counters=kernel_counters(folder),
+        allocator=run.allocator,
     )
     exit_code = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}.get(verdict, ExitCode.PASS)
     return judgement, exit_code

@@ -8,7 +8,7 @@ import shutil
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 from rich.console import Console
@@ -20,6 +20,7 @@ from harness import check as checking
 from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness import known as knowing
+from harness import mutate as mutating
 from harness import price as pricing
 from harness import replay as replaying
 from harness import report as reporting
@@ -30,6 +31,7 @@ from harness.console import Progress
 from harness.errors import ExitCode, PlumblineError
 from harness.fetch import Fetcher
 from harness.load import DEFAULT_SERVER, DEFAULT_TARGETS, Catalog, read_toml, select, target_groups
+from harness.model import Allocator
 from harness.plan import make_plan
 from harness.report import terminal
 from harness.report.schema import schema as findings_schema
@@ -117,6 +119,13 @@ _annotations = click.option(
     type=click.Choice(["github"]),
     default=None,
     help="Also say findings to the CI system, on standard error, in the words that it puts on a diff.",
+)
+_allocator = click.option(
+    "--allocator",
+    type=click.Choice(get_args(Allocator)),
+    default="libc",
+    show_default=True,
+    help="What gives the server its memory; guard: pages nobody may touch, least alignment.",
 )
 _install = click.option("--install/--no-install", default=None, help="Install missing packages (the default for root).")
 
@@ -252,6 +261,7 @@ _RUN_OPTIONS = [
     _suite,
     _tier,
     _optimisation,
+    _allocator,
     _emulator,
     click.option(
         "--jobs",
@@ -266,6 +276,7 @@ _RUN_OPTIONS = [
         default=None,
         help="Seed of everything random; drawn and reported if not given.",
     ),
+    click.option("--fail-fast", is_flag=True, help="End each cell with its first failed test."),
     _offline,
     _install,
     _known,
@@ -536,6 +547,33 @@ def tax(
     else:
         click.echo("\n".join(pricing.summary(measured)))
     return ExitCode.PASS
+
+
+@plumb.command()
+@click.argument("names", nargs=-1)
+@click.option(
+    "--target", "targets", multiple=True, help="Only these of the targets that must show it; repeat for more."
+)
+@_offline
+@_install
+@_json
+def mutate(
+    names: tuple[str, ...], targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool
+) -> ExitCode:
+    """Plant bugs in a clean release, one at a time, and see that each is found. Exit 1: one was missed."""
+    may_install = _may_install(install)
+    rows = [
+        # Each with a progress of its own: a run's record has the times of its own stages.
+        mutating.mutate(
+            Catalog(), Store.default(), Progress(), one, targets=targets, offline=offline, install=may_install
+        )
+        for one in mutating.chosen(names)
+    ]
+    if as_json:
+        _print_json(rows)
+    else:
+        click.echo(mutating.text_of(rows))
+    return ExitCode.PASS if all(row.caught for row in rows) else ExitCode.FINDINGS
 
 
 @plumb.command()

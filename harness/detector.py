@@ -182,7 +182,7 @@ def _ubsan(lines: list[_Line]) -> Iterator[Report]:
         message = head["message"]
         misaligned = _MISALIGNED.fullmatch(message)
         stack = _sanitizer_stack(lines[number + 1 :], ends_with=_UBSAN)
-        frames, through = _own(_placed(stack, file=head["file"], line=int(head["line"])))
+        frames, through = own_frames(_placed(stack, file=head["file"], line=int(head["line"])))
         direction = _direction(message) if misaligned else ""
         named = re.search(r"type '([^']*)'", message)
         alignment = int(misaligned["alignment"]) if misaligned else 0
@@ -246,7 +246,7 @@ def _asan(lines: list[_Line]) -> Iterator[Report]:
         access = next((found for one in after[:4] if (found := _ASAN_ACCESS.match(one.text))), None)
         verb = (access[1] or access[3]) if access else ""
         size = int(access[2] or 0) if access else 0
-        frames, through = _own(_sanitizer_stack(after, ends_with=_ASAN))
+        frames, through = own_frames(_sanitizer_stack(after, ends_with=_ASAN))
         yield Report(
             detector="asan",
             kind=f"asan-{error}",
@@ -350,7 +350,7 @@ def _memcheck(lines: list[_Line]) -> Iterator[Report]:
         frames = _valgrind_stack(after)
         if not frames:
             continue
-        own, through = _own(frames)
+        own, through = own_frames(frames)
         error, direction = _memcheck_error(line.text)
         size = re.search(r"of size (\d+)", line.text)
         yield Report(
@@ -410,7 +410,7 @@ def _frames(found: list[tuple[int, str, str, int]]) -> list[Frame]:
     return frames
 
 
-def _own(frames: list[Frame]) -> tuple[list[Frame], str]:
+def own_frames(frames: list[Frame]) -> tuple[list[Frame], str]:
     """Frames from the server's own innermost on, and the library function that it had called; else all of them.
 
     A library's function serves everybody: an error in it is told apart by who called it. What belongs to the detector

@@ -54,14 +54,25 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     """What the program needs there beyond the plain environment: its detector's options."""
 
     def command(
-        self, program: Path, arguments: Sequence[str], fault_log: Path | None = None, coverage: Path | None = None
+        self,
+        program: Path,
+        arguments: Sequence[str],
+        fault_log: Path | None = None,
+        coverage: Path | None = None,
+        *,
+        preload: Path | None = None,
     ) -> list[str]:
-        """The whole command line. `coverage`: the file of a `coverage.Edges`."""
+        """The whole command line.
+
+        `coverage`: the file of a `coverage.Edges`. `preload`: a shared object that the program is started with.
+        """
+        setting = f"LD_PRELOAD={preload}"
         if self.program is None:
-            return [str(program), *arguments]
+            return [*(["env", setting] if preload else []), str(program), *arguments]
+        preloading = ["-E", setting] if preload else []
         log = ["-fault-log", str(fault_log)] if fault_log and self.records_faults else []
         edges = ["-coverage", str(coverage)] if coverage and self.reports_edges else []
-        return [str(self.program), *self.options, *log, *edges, str(program), *arguments]
+        return [str(self.program), *self.options, *preloading, *log, *edges, str(program), *arguments]
 
     @property
     def reports_edges(self) -> bool:

@@ -22,7 +22,7 @@ import msgspec
 
 from harness import codec
 from harness.errors import UsageError
-from harness.model import AccessClass, Noun, Target
+from harness.model import AccessClass, Allocator, Noun, Target
 
 
 class CellRecord(Noun, frozen=True):
@@ -58,6 +58,7 @@ class RunRecord(Noun, frozen=True):
     """Target's name -> what it was at the time."""
     stages: dict[str, float]
     cells: list[CellRecord]
+    allocator: Allocator = "libc"
 
 
 Outcome = Literal["passed", "failed", "skipped"]

@@ -212,7 +212,8 @@ class Guest:
         if self._coverage:
             self.edges = Edges(self.folder / "edges")
         coverage = self.edges.path if self.edges else None
-        command = self.runner.command(self.build.server_binary, self.arguments(), self.fault_log, coverage)
+        binary, preload = self.build.server_binary, self.build.preload
+        command = self.runner.command(binary, self.arguments(), self.fault_log, coverage, preload=preload)
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with self.log.open("wb") as log:
             self._process = process.start(command, output=log, folder=self.folder, environment=environment)

@@ -10,7 +10,7 @@ import msgspec
 
 from harness import alignment, codec, events, kernel_report
 from harness.events import Counters
-from harness.model import Finding, Noun, Verdict, Witness
+from harness.model import Allocator, Finding, Noun, Verdict, Witness
 from harness.sighting import Sighting, cell_sightings, killed_from_outside
 from harness.store import key_of
 from harness.transcript import Chunk, load
@@ -52,6 +52,7 @@ class Judgement(Noun, frozen=True):
     """Target -> its audit's totals; empty where nothing was audited."""
     kernel_counters: dict[str, Counters] = msgspec.field(default_factory=dict)
     """Target -> what its kernel itself counted during the tests; only of kernels that count."""
+    allocator: Allocator = "libc"
 
 
 class Reproducer(Noun, frozen=True):
@@ -72,6 +73,7 @@ class Reproducer(Noun, frozen=True):
     """The unit to run; empty for a server and its requests."""
     wrong_line: str = ""
     """What the unit must write again."""
+    allocator: Allocator = "libc"
 
 
 def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict], dict[str, Counters]]:
@@ -176,7 +178,7 @@ def _judge_cell(record: CellRecord, recorded: list[Event], seen: list[Sighting],
     )
 
 
-_ORDER = ["alignment", "sigsegv", "sigill", "crash", "exit", "hang", "wrong-result", "build"]
+_ORDER = ["alignment", "out-of-bounds", "sigsegv", "sigill", "crash", "exit", "hang", "wrong-result", "build"]
 
 
 def _groups(sightings: list[Sighting]) -> list[list[Sighting]]:
@@ -294,6 +296,7 @@ def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         detector=best.detector,
         unit=best.unit,
         wrong_line=best.wrong_line,
+        allocator=run.allocator,
     )
     path = folder / "reproducers" / f"{_file_name(best.identity)}.json"
     path.parent.mkdir(exist_ok=True)

@@ -39,6 +39,10 @@ Detector = Literal["", "ubsan", "asan", "valgrind"]
 """What in or around a program reports its errors on standard error (harness.detector reads it); empty for nothing."""
 
 
+Allocator = Literal["libc", "jemalloc", "guard", "guard-natural"]
+"""What gives a server its memory (harness.allocator)."""
+
+
 class EmulatorSpec(Noun, frozen=True):
     """What runs a target's programs."""
 
@@ -285,6 +289,9 @@ class Build(Noun, frozen=True):
     server_binary: Path
     command_line: list[str]
     """The make command, for the record."""
+    allocator: Allocator = "libc"
+    preload: Path | None = None
+    """A shared object that the server is started with."""
 
 
 Fate = Literal["", "hardware", "fixup", "rotated", "kill"]

@@ -12,7 +12,7 @@ import msgspec
 
 from harness import alignment, check, codec, events, symbols, transcript, unit_run
 from harness.build import Builder
-from harness.detector import reports
+from harness.detector import own_frames, reports
 from harness.emulator import Emulators
 from harness.errors import UsageError
 from harness.fetch import Fetcher
@@ -64,7 +64,7 @@ def _describe(faults: list[events.Fault], table: symbols.Symbols, machine: str) 
     lines: list[str] = []
     for fault in faults:
         frames = table.backtrace(fault, machine)
-        functions.add(frames[0].function)
+        functions |= {frames[0].function, own_frames(frames)[0][0].function}
         what = signal.Signals(fault.signal).name if fault.signal else "access"
         access = symbols.access_of(fault, machine) if events.is_misaligned(fault) else ""
         lines.append(f"{what}: {symbols.disassemble(fault, machine)}  {access}".rstrip())
@@ -85,7 +85,7 @@ def replay(
     runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))
     built_for = catalog.targets[alignment.userland(target)]
     builder = Builder(store, progress)
-    build = builder.build(tree, built_for, tools, reproducer.optimisation)
+    build = builder.build(tree, built_for, tools, reproducer.optimisation, reproducer.allocator)
     units = build_units(builder, tree, built_for, tools, reproducer.optimisation) if reproducer.unit else None
     with (
         tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder,

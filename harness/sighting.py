@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import alignment, events, kernel_report, symbols
-from harness.detector import Report, reports
+from harness import alignment, allocator, events, kernel_report, symbols
+from harness.detector import Report, own_frames, reports
 from harness.load import Catalog
 from harness.transcript import load, requests
 
@@ -151,6 +151,10 @@ def _reports(log: Path, kind: Detector) -> list[Report]:
     return reports(log.read_bytes(), kind) if kind and log.is_file() else []
 
 
+def _log(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
+
+
 def _test_of(report: Report, guest: Path, tests: list[TestEvent]) -> TestEvent | None:
     """The test during which it was reported: later than it happened only where the detector waits, which none does."""
     return next((t for t in tests if t.guest == guest.name and t.log_from <= report.offset < t.log_to), None)
@@ -179,13 +183,20 @@ def _from_fault(
     misaligned = events.is_misaligned(fault)
     # A handler runs in the thread that faulted; meanwhile other threads go on, and may reach a fault of their own.
     in_handler = any(earlier.tid == fault.tid and earlier.handled for earlier in before)
-    kind = "alignment" if misaligned else name.lower()
+    beyond = name == "SIGSEGV" and allocator.holds(_log(guest / "log"), fault.address)
+    kind = "alignment" if misaligned else "out-of-bounds" if beyond else name.lower()
     if in_handler:
         kind = f"crash-handler-{name.lower()}"
     access = symbols.access_of(fault, machine) if misaligned else None
+    through = ""
+    if beyond:
+        frames, through = own_frames(frames)
     function = frames[0].function
-    direction = access.direction if access else ""
+    direction = access.direction if access else symbols.direction_of(instruction) if beyond else ""
     title = f"misaligned {direction} in {function}" if misaligned else f"{name} in {function}"
+    if beyond:
+        what = f"{direction or 'access'} outside a block in {function}"
+        title = what + (f", through {through}" if through else "")
     if in_handler:
         title = f"{name} in {function} while the crash handler ran"
     return Sighting(

@@ -149,6 +149,13 @@ def classify(instruction: str, machine: str) -> _Classified:
     return "", "", 0
 
 
+def direction_of(instruction: str) -> Literal["load", "store", ""]:
+    """Whether an instruction reads memory or writes it, by its name; empty for what is neither, or both."""
+    if re.match(r"v?(ldr|ldm|ld[a-z]*|pop|lb|lh|lw)", instruction):
+        return "load"
+    return "store" if re.match(r"v?(st[a-z]*|push|sb|sh|sw)\b", instruction) else ""
+
+
 class Symbols:
     """Frames for guest addresses, with one target's binary tools."""
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+from harness.resp import Client
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.resp import Client, Reply
+    from harness.cell import Tier
+    from harness.resp import Reply
 
 # Around every SDS header's limit (1, 3, 5 and 9 bytes: 31/32, 255/256, 65535/65536), embstr's (44/45) and every word's.
 EDGE_LENGTHS = [
@@ -46,15 +49,29 @@ EDGE_LENGTHS = [
     129,
 ]
 HEADER_LENGTHS = [255, 256, 257, 65535, 65536, 65537]
+LENGTHS_BY_HEADER = {
+    "1-byte-header": [length for length in EDGE_LENGTHS if length <= 31],
+    "3-byte-header": [length for length in [*EDGE_LENGTHS, 255] if length > 31],
+    "5-byte-header": [256, 257, 65535],
+    "9-byte-header": [65536, 65537],
+}
+"""The same lengths; the header is that of Redis 3.2 and later."""
+OFFSETS = 16
+"""No access of these servers asks for more alignment than 16 bytes."""
+OWN_BUFFER_BYTES = 32 * 1024
+"""From here on a bulk string gets a buffer of its own, and what preceded it does not move it (protocol suite, bulk)."""
+EFFORT: dict[Tier, int] = {"quick": 1, "kernel": 1, "full": 4, "thorough": 16}
 
 
 class Both:
     """The guest and the oracle, asked the same; they must agree before anything else is asked."""
 
-    def __init__(self, guest: Client, oracle: Client, seed: int) -> None:
+    def __init__(self, guest: Client, oracle: Client, *, seed: int, tier: Tier) -> None:
         self.guest = guest
         self.oracle = oracle
         self.random = random.Random(seed)
+        self.effort = EFFORT[tier]
+        """How many times as much as in the quick tier is to be done."""
 
     def ask(self, requests: Sequence[Any]) -> list[Reply]:
         """The guest's replies to a pipeline, after comparing them with the native build's."""
@@ -71,6 +88,19 @@ class Both:
             message = f"{what}: {request!r:.120}: got {ours!r:.120}, the model says {models!r:.120}"
             assert ours == models, f"{message}; the native build answers as the guest does"
 
+    def expect_at_every_offset(self, request: Sequence[Any], expected: Reply, what: str) -> None:
+        """The same request at every offset in the query buffer, each of which must get the model's one answer."""
+        requests = at_every_offset(request)
+        for offset, actual in enumerate(self.ask(requests)[1::2]):
+            message = (
+                f"{what}: {request!r:.120} moved by {offset}: got {actual!r:.120}, the model says {expected!r:.120}"
+            )
+            assert actual == expected, message
+
+    def has(self, command: str) -> bool:
+        """Whether the servers know a command."""
+        return self.ask([["COMMAND", "INFO", command]])[0] not in ([None], [[]])
+
     def some_bytes(self, length: int) -> bytes:
         """Seeded bytes, all values."""
         return self.random.randbytes(length)
@@ -81,6 +111,33 @@ class Both:
         if length:
             text[self.random.randrange(length)] ^= 1 << self.random.randrange(8)
         return bytes(text)
+
+
+def at_every_offset(request: Sequence[Any]) -> list[Sequence[Any]]:
+    """The request 16 times over, as `moved_on` has them: at every offset modulo 16 in the query buffer.
+
+    One so large that it gets a buffer of its own is there once, behind one ECHO.
+    """
+    return moved_on([request] * (OFFSETS if len(Client.pack([request])) <= OWN_BUFFER_BYTES else 1))
+
+
+def moved_on(requests: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Each request behind an ECHO of such a length that the n-th one begins at n modulo 16 of the whole.
+
+    Sent as one pipeline they are one write, and what of them a server reads at once is one buffer.
+    """
+    moved: list[Sequence[Any]] = []
+    position = 0
+    for number, request in enumerate(requests):
+        shortest = len(Client.pack([["ECHO", _PADDING]]))
+        echo = ["ECHO", _PADDING + "x" * ((number - position - shortest) % OFFSETS)]
+        moved += [echo, request]
+        position += len(Client.pack([echo, request]))
+    return moved
+
+
+_PADDING = "x" * 10
+"""Up to 15 bytes more do not change how many digits its length has."""
 
 
 def _comparable(reply: Reply) -> Reply:

@@ -24,7 +24,7 @@ def both(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[Both]:
         Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds) as ours,
         Client.at(*oracle.endpoint, deadline_seconds=oracle.deadline_seconds) as theirs,
     ):
-        pair = Both(ours, theirs, cell.seed)
+        pair = Both(ours, theirs, seed=cell.seed, tier=cell.tier)
         pair.ask([["FLUSHALL"]])
         yield pair
 

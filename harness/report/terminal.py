@@ -28,7 +28,9 @@ def show(console: Console, judgement: Judgement) -> None:
     """Everything, worst first."""
     suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
     table = Table(
-        title=f"{_told(judgement.server)}  -{judgement.optimisation}  policy {judgement.policy}", title_justify="left"
+        title=f"{_told(judgement.server)}  -{judgement.optimisation}  policy {judgement.policy}"
+        + (f"  allocator {judgement.allocator}" if judgement.allocator != "libc" else ""),
+        title_justify="left",
     )
     table.add_column("target")
     for suite in suites:

@@ -10,7 +10,7 @@ from harness.build import Builder
 from harness.emulator import Emulators, Runner
 from harness.fetch import Fetcher
 from harness.load import Catalog
-from harness.store import Store
+from harness.store import Store, key_of, sha256_of
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ def build(tree: SourceTree, target: str) -> Build:
     """A server compiled for a target, kept in the cache like any other."""
     found = Catalog().targets[target]
     return Builder(Store.default(), fakes.quiet()).build(tree, found, Catalog().toolchain_of(found), "O2")
+
+
+def key_of_file(source: Path, *more: str) -> str:
+    """What a program compiled from one file is kept by."""
+    return key_of([sha256_of(source), *more])
 
 
 def release(name: str) -> Path:

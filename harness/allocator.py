@@ -1,0 +1,110 @@
+"""What gives a server its memory: libc's malloc, the tree's own jemalloc, or our adversary (toolchains/allocator).
+
+The adversary is preloaded, so that the very binary is tested that runs on libc otherwise. This module compiles it, says
+what a build with jemalloc is told, and recognises an access beyond a block by its address.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from harness import process, toolchain
+from harness.errors import InfrastructureError, UsageError
+from harness.load import ROOT
+from harness.store import key_of, sha256_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.model import Allocator, SourceTree, Target, Toolchain
+    from harness.store import Store
+
+SOURCE = ROOT / "toolchains" / "allocator" / "guard.c"
+COMPILE_SECONDS = 120
+FLAGS: dict[Allocator, list[str]] = {"guard": [], "guard-natural": ["-DNATURAL"]}
+"""The adversaries, and what makes each of the one source."""
+
+
+def refuse_nonsense(allocator: Allocator, target: Target) -> None:
+    """Raise UsageError where an allocator cannot be had on a target."""
+    why = ""
+    if allocator != "libc" and target.emulator.detector:
+        why = f"{target.emulator.detector} watches over the memory of its own allocator"
+    elif allocator in FLAGS and target.emulator.kind == "system":
+        why = "nothing is preloaded inside a machine; the target it takes its programs from is emulated by itself, too"
+    if why:
+        raise UsageError(
+            f"no allocator '{allocator}' on {target.name}",
+            where="--allocator",
+            because=why,
+            remedy="leave the target out, or the option",
+        )
+
+
+def preloaded(store: Store, target: Target, tools: Toolchain, allocator: Allocator) -> Path | None:
+    """The adversary compiled for a target; None for the allocators that are linked.
+
+    Raises InfrastructureError when it does not compile.
+    """
+    if allocator not in FLAGS:
+        return None
+    compiler = toolchain.tool(tools, "gcc")
+    strict = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-fno-builtin-malloc"]
+    # The target's own flags, at a level of its own: a server's level says nothing about its allocator.
+    flags = [*toolchain.compiler_flags(target, "O2"), *strict, "-shared", "-fPIC", "-pthread", *FLAGS[allocator]]
+
+    def compile_into(into: Path) -> None:
+        command = [compiler, str(SOURCE), *flags, "-o", str(into / f"{allocator}.so")]
+        result = process.run(command, deadline_seconds=COMPILE_SECONDS)
+        if result.code != 0:
+            raise InfrastructureError(
+                f"the allocator does not compile for {target.name}", where=str(SOURCE), because=result.text.strip()
+            )
+
+    key = key_of([sha256_of(SOURCE), toolchain.version(compiler), *flags])
+    return store.folder("allocators", f"{target.name}-{key}", compile_into) / f"{allocator}.so"
+
+
+def jemalloc_settings(target: Target, tools: Toolchain) -> dict[str, str]:
+    """What the configure script of a tree's jemalloc is told of a target: part of what such a build is known by."""
+    page_bits = str(target.page_size_bytes.bit_length() - 1)
+    return {
+        "cross_compiling": "yes",
+        "host_alias": tools.triple or "x86_64-linux-gnu",
+        "AR": toolchain.tool(tools, "ar"),
+        "RANLIB": toolchain.tool(tools, "ranlib"),
+        # A run of a compiled program would tell the page's size, and there is none. Older releases use the second name.
+        "je_cv_lg_page": page_bits,
+        "je_cv_static_page_shift": page_bits,
+    }
+
+
+def configure_jemalloc(tree: SourceTree, target: Target, tools: Toolchain, work: Path) -> dict[str, str]:
+    """Have the configure script of the tree's jemalloc know the target, whatever the tree's release passes to it.
+
+    Returns what the build needs in its environment. Autoconf scripts read the file that CONFIG_SITE names (autoconf
+    manual, Site Defaults). Raises UsageError for a tree without a configured jemalloc.
+    """
+    if not (tree.path / "deps" / "jemalloc" / "configure").is_file():
+        raise UsageError(
+            "the tree's jemalloc cannot be built",
+            where=str(tree.path / "deps" / "jemalloc"),
+            because="it has no configure script",
+            remedy="--allocator libc, or guard",
+        )
+    site = work / "config.site"
+    settings = jemalloc_settings(target, tools)
+    site.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), "utf-8")
+    return {"CONFIG_SITE": str(site)}
+
+
+_RANGE = re.compile(rb"^plumbline-guard: blocks from (0x[0-9a-f]+) to (0x[0-9a-f]+)$", re.MULTILINE)
+
+
+def holds(log: bytes, address: int) -> bool:
+    """Whether an address lies where the adversary puts blocks, by what it told in a guest's log.
+
+    A fault there is an access beyond a block, or to one that has been freed: everything else there is accessible.
+    """
+    return any(int(match[1], 16) <= address < int(match[2], 16) for match in _RANGE.finditer(log))

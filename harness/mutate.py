@@ -1,0 +1,146 @@
+"""The suites' own test: a bug is planted in a clean release, and the quick tier must find and name it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+from harness import check, known, mutation, report
+from harness.errors import UsageError
+from harness.fetch import Fetcher
+from harness.load import select
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.console import Progress
+    from harness.load import Catalog
+    from harness.model import Finding
+    from harness.mutation import Mutation
+    from harness.store import Store
+
+SEED = 1
+"""The same streams every time: a mutation that is found once is found again."""
+JOBS = os.cpu_count() or 1
+
+
+class Sighted(Noun, frozen=True):
+    """How one target showed a mutation."""
+
+    target: str
+    suites: list[str]
+    findings: list[str]
+    """Identities; none where it was missed."""
+    function: str
+
+
+class Row(Noun, frozen=True):
+    """One mutation, tried."""
+
+    mutation: str
+    title: str
+    fault: str
+    allocator: str
+    seconds: float
+    """Planting, building and running."""
+    run: str
+    seen: list[Sighted]
+
+    @property
+    def caught(self) -> bool:
+        """Every target that must show it does."""
+        return all(one.findings for one in self.seen)
+
+
+def chosen(names: Sequence[str]) -> list[Mutation]:
+    """Mutations by names and globs, all without any. Raises UsageError for a name that is none."""
+    every = mutation.mutations()
+    return [every[name] for name in select("mutation", names or ["*"], every)]
+
+
+def mutate(
+    catalog: Catalog,
+    store: Store,
+    progress: Progress,
+    planted: Mutation,
+    *,
+    targets: Sequence[str] = (),
+    offline: bool = False,
+    install: bool = False,
+) -> Row:
+    """Plant, check, compare. The mutant and its run stay in the cache until the next time.
+
+    Raises UsageError when the mutation does not fit the release or is not expected on any of `targets`, and what
+    `harness.check` raises.
+    """
+    started = time.monotonic()
+    wanted = [name for name in planted.targets if not targets or name in targets]
+    if not wanted:
+        raise UsageError(
+            f"{planted.name} shows on none of {', '.join(targets)}",
+            where="--target",
+            remedy="one of: " + ", ".join(planted.targets),
+        )
+    original = Fetcher(store, progress, offline=offline).server(catalog.servers[planted.server])
+    place = store.path("mutants", planted.name)
+    with store.lock(f"mutant-{planted.name}"):
+        shutil.rmtree(place, ignore_errors=True)
+        # The release's own name: by it the compiler's cache knows the files that have not changed.
+        tree = place / planted.server
+        mutation.plant(planted, original.path, tree)
+        request = check.Request(
+            targets=wanted,
+            server=str(tree),
+            suites=planted.suites,
+            tier="quick",
+            policy="signal",
+            optimisation="O2",
+            emulator="pinned",
+            jobs=JOBS,
+            seed=SEED,
+            offline=offline,
+            install=install,
+            known=known.DEFAULT,
+            run=place / "run",
+            allocator=planted.allocator,
+            fail_fast=True,
+        )
+        judgement, _ = check.Check(catalog, store, progress, request).run()
+        report.write(request.run, judgement)
+    found = mutation.caught(planted, judgement.findings)
+    return Row(
+        mutation=planted.name,
+        title=planted.title,
+        fault=planted.fault,
+        allocator=planted.allocator,
+        seconds=round(time.monotonic() - started, 1),
+        run=str(request.run),
+        seen=[_sighted(target, found[target]) for target in wanted],
+    )
+
+
+def _sighted(target: str, findings: list[Finding]) -> Sighted:
+    suites = {seen.suite for one in findings for seen in one.witnesses if seen.target == target}
+    return Sighted(
+        target=target,
+        suites=sorted(suites),
+        findings=[one.id for one in findings],
+        function=next((one.function for one in findings if one.function), ""),
+    )
+
+
+def text_of(rows: Sequence[Row]) -> str:
+    """A Markdown table, and the score below it."""
+    lines = ["| mutation | target | found by | finding | function |", "|---|---|---|---|---|"]
+    for row in rows:
+        for one in row.seen:
+            named = one.findings[0] if one.findings else "**missed**"
+            lines.append(
+                f"| `{row.mutation}` ({row.seconds:.0f} s) | {one.target} | {', '.join(one.suites)} | {named} "
+                f"| {one.function} |"
+            )
+    caught = sum(row.caught for row in rows)
+    return "\n".join([*lines, "", f"{caught} of {len(rows)} found"])

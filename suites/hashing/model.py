@@ -1,0 +1,76 @@
+"""Where a HyperLogLog counts an element, computed on Python integers: an implementation without a word access in it.
+
+MurmurHash64A is Austin Appleby's (public domain), defined for little-endian words; HyperLogLog's registers and the
+sparse string that holds them are described at https://redis.io/docs/latest/develop/data-types/probabilistic/hyperloglogs/
+and by the encoding's own specification in the servers' hyperloglog.c.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SEED = 0xADC83B19
+_MULTIPLIER = 0xC6A4A7935BD1E995
+_WORD = 2**64 - 1
+_INDEX_BITS = 14
+REGISTERS = 1 << _INDEX_BITS
+_HEADER_BYTES = 16
+
+
+def murmur_hash_64a(text: bytes, seed: int = SEED) -> int:
+    """The hash of a string: the same on every machine."""
+    mixed = seed ^ len(text) * _MULTIPLIER & _WORD
+    whole = len(text) & ~7
+    for at in range(0, whole, 8):
+        word = int.from_bytes(text[at : at + 8], "little") * _MULTIPLIER & _WORD
+        mixed = (mixed ^ (word ^ word >> 47) * _MULTIPLIER & _WORD) * _MULTIPLIER & _WORD
+    if whole < len(text):
+        mixed = (mixed ^ int.from_bytes(text[whole:], "little")) * _MULTIPLIER & _WORD
+    mixed = (mixed ^ mixed >> 47) * _MULTIPLIER & _WORD
+    return mixed ^ mixed >> 47
+
+
+def register_of(text: bytes) -> tuple[int, int]:
+    """The number of the register that counts an element, and the value it gets at least: leading zeros and one."""
+    hashed = murmur_hash_64a(text)
+    index, rest = hashed % REGISTERS, hashed >> _INDEX_BITS | 1 << 64 - _INDEX_BITS
+    return index, (rest & -rest).bit_length()
+
+
+def registers(stored: bytes) -> dict[int, int]:
+    """The registers that are not 0 of a HyperLogLog, as GET answers it. Raises ValueError for what is none."""
+    if stored[:4] != b"HYLL" or stored[4] not in {0, 1}:
+        raise ValueError(f"not a HyperLogLog: {stored[:16]!r}")
+    runs = _sparse(stored[_HEADER_BYTES:]) if stored[4] else _dense(stored[_HEADER_BYTES:])
+    found, index = {}, 0
+    for value, length in runs:
+        found.update(dict.fromkeys(range(index, index + length), value) if value else {})
+        index += length
+    if index != REGISTERS:
+        raise ValueError(f"{index} registers instead of {REGISTERS}")
+    return found
+
+
+def _sparse(code: bytes) -> Iterator[tuple[int, int]]:
+    """Value and length of each run: 00llllll and 01llllll llllllll are zeros, 1vvvvvll a value, all less one."""
+    at = 0
+    while at < len(code):
+        byte = code[at]
+        if byte & 0x80:
+            yield (byte >> 2 & 31) + 1, (byte & 3) + 1
+        elif byte & 0x40:
+            yield 0, ((byte & 63) << 8 | code[at + 1]) + 1
+            at += 1
+        else:
+            yield 0, byte + 1
+        at += 1
+
+
+def _dense(packed: bytes) -> Iterator[tuple[int, int]]:
+    """Six bits each, the first one in the lowest bits."""
+    whole = int.from_bytes(packed, "little")
+    for number in range(REGISTERS):
+        yield whole >> 6 * number & 63, 1

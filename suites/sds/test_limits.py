@@ -1,0 +1,94 @@
+"""The limits of length: what must be refused is, at once, and in the thorough tier strings that large are made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+from hiredis import ReplyError
+
+from harness.resp import Client
+from suites.both import Both
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.cell import CellSpec
+    from harness.guest import Guest
+
+LARGEST = 512 * 2**20
+"""A string's limit unless it is configured (proto-max-bulk-len)."""
+HEADER_LIMIT = 2**32
+"""From here on a string needs the 17-byte header, which 32-bit machines do not have."""
+PATIENCE = 30
+COPIES = 3
+"""While it grows a string can be there twice, and the other server has it as well."""
+
+
+def _needs_memory(length: int) -> None:
+    available: int = psutil.virtual_memory().available
+    if available < COPIES * length:
+        pytest.skip(f"{COPIES * length >> 20} MiB of memory are needed, {available >> 20} are available")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ["SETRANGE", "k", LARGEST, "x"],
+        ["SETRANGE", "k", LARGEST - 1, "xy"],
+        ["SETRANGE", "k", 2**31 - 1, "x"],
+        ["SETRANGE", "k", 2**32, "x"],
+        ["SETRANGE", "k", 2**63 - 1, "x"],
+        ["SETRANGE", "k", -1, "x"],
+        ["SETBIT", "k", LARGEST * 8, 1],
+        ["SETBIT", "k", 2**32, 1],
+        ["SETBIT", "k", 2**63 - 1, 1],
+    ],
+    ids=lambda request_: f"{request_[0]}-{request_[2]}",
+)
+def test_what_would_be_too_long_is_refused_and_changes_nothing(both: Both, request_: list[str | int]) -> None:
+    """In whatever words: a number that does not fit a `long` is another error on a 32-bit machine."""
+    refusal, value = both.guest.pipeline([["SET", "k", "value"], request_, ["GET", "k"]])[1:]
+    assert isinstance(refusal, ReplyError), f"{request_}: answered {refusal!r:.100}"
+    assert value == b"value"
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 2**31), (2**31, 2**32), (-(2**31), -1), (2**32 - 1, 2**32 + 9)])
+def test_ranges_beyond_32_bits_are_clamped(both: Both, first: int, last: int) -> None:
+    text = both.some_bytes(300)
+    expected = text if first <= 0 else b""
+    both.expect([["SET", "k", text], ["GETRANGE", "k", first, last]], [expected], f"{first} to {last}")
+
+
+@pytest.fixture
+def patient(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[Both]:
+    """Guest and oracle, with all the time that gigabytes need, and empty again afterwards."""
+    with (
+        Client.at(*guest.endpoint, deadline_seconds=PATIENCE * guest.deadline_seconds) as ours,
+        Client.at(*oracle.endpoint, deadline_seconds=PATIENCE * oracle.deadline_seconds) as theirs,
+    ):
+        pair = Both(ours, theirs, seed=cell.seed, tier=cell.tier)
+        pair.ask([["FLUSHALL"]])
+        yield pair
+        pair.ask([["FLUSHALL"]])
+
+
+def test_the_longest_string_that_needs_no_configuration(patient: Both, cell: CellSpec) -> None:
+    if cell.tier != "thorough":
+        pytest.skip("512 MiB in either server: the thorough tier's")
+    _needs_memory(LARGEST)
+    requests = [["SETBIT", "k", LARGEST * 8 - 1, 1], ["STRLEN", "k"], ["GETBIT", "k", LARGEST * 8 - 1]]
+    requests += [["GETRANGE", "k", LARGEST - 3, -1], ["BITPOS", "k", 1], ["BITCOUNT", "k"], ["DEL", "k"]]
+    patient.expect(requests, [0, LARGEST, 1, b"\0\0\1", LARGEST * 8 - 1, 1, 1], "512 MiB")
+
+
+def test_a_string_behind_the_largest_header(patient: Both, cell: CellSpec) -> None:
+    if cell.tier != "thorough" or cell.runner.target.width_bits == 32:
+        pytest.skip("4 GiB in either server: the thorough tier's, on 64-bit targets")
+    _needs_memory(HEADER_LIMIT)
+    if patient.ask([["CONFIG", "SET", "proto-max-bulk-len", 2 * HEADER_LIMIT]])[0] != b"OK":
+        pytest.skip("the server's longest string cannot be configured")
+    requests = [["SETRANGE", "k", HEADER_LIMIT + 3, "end"], ["STRLEN", "k"], ["GETRANGE", "k", -4, -1], ["DEL", "k"]]
+    patient.expect(requests, [HEADER_LIMIT + 6, HEADER_LIMIT + 6, b"\0end", 1], "4 GiB")
+    patient.ask([["CONFIG", "SET", "proto-max-bulk-len", LARGEST]])

@@ -1,0 +1,73 @@
+"""Planted bugs are found, named and shown again; one that nothing shows is told to be missed.
+
+A selection, because each is a build or two: `plumb mutate` tries them all.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from harness import mutate, mutation
+from harness.errors import ExitCode
+from harness.load import Catalog
+from harness.store import Store
+from tests import fakes
+from tests.end_to_end.plumb_runs import PLUMB, document, run
+
+pytestmark = pytest.mark.end_to_end
+
+TARGET = ("--target", "armv5")
+
+
+def test_a_planted_dereference_is_found_and_named() -> None:
+    finished = run("mutate", "siphash-dereference", *TARGET, "--json")
+    (row,) = json.loads(finished.stdout)
+    assert finished.returncode == ExitCode.PASS, row
+    (seen,) = row["seen"]
+    assert (seen["target"], seen["suites"], seen["function"]) == ("armv5", ["hashing"], "siphash")
+    assert "alignment-siphash-load" in seen["findings"]
+
+
+def test_a_wrong_length_type_is_found_though_the_oracle_has_it_too() -> None:
+    finished = run("mutate", "getrange-length-type", *TARGET)
+    assert finished.returncode == ExitCode.PASS, finished.stdout
+    assert finished.stdout.endswith("\n1 of 1 found\n"), finished.stdout
+
+
+def test_an_overread_is_found_with_guard_pages_and_shown_again_and_libc_hides_it() -> None:
+    store, planted = Store.default(), mutation.mutations()["bitcount-overread"]
+    row = mutate.mutate(Catalog(), store, fakes.quiet(), planted, targets=["armv5"])
+    (seen,) = row.seen
+    assert seen.findings == ["out-of-bounds-redisPopcount-load"]
+    read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
+    # Its crash handler then overruns a list of its own (docs/FOUND.md): a finding of another kind.
+    (finding,) = [one for one in read["findings"] if one["kind"] == "out-of-bounds"]
+    assert (read["allocator"], finding["file"]) == ("guard", "src/bitops.c")
+    assert finding["command"].startswith("BITCOUNT ")
+    words = shlex.split(finding["replay"])[1:]
+    assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS, finding["replay"]
+    hidden = mutate.mutate(
+        Catalog(), store, fakes.quiet(), msgspec.structs.replace(planted, allocator="libc"), targets=["armv5"]
+    )
+    assert not hidden.caught
+    assert "**missed**" in mutate.text_of([hidden])
+    assert "0 of 1 found" in mutate.text_of([hidden])
+
+
+def test_a_server_is_built_with_its_own_jemalloc_for_a_board(tmp_path: Path) -> None:
+    finished = run(
+        "check", *TARGET, "--suite", "sds", "--allocator", "jemalloc", "--json", "--seed", 1, "--run", tmp_path / "run"
+    )
+    read = document(finished)
+    assert (finished.returncode, read["verdict"], read["allocator"]) == (ExitCode.PASS, "PASS", "jemalloc")
+    record = json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))
+    with Path(record["binaries"]["armv5"]).open("rb") as stream:
+        symbols: Any = ELFFile(stream).get_section_by_name(".symtab")
+        assert symbols.get_symbol_by_name("je_malloc")

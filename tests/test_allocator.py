@@ -1,0 +1,163 @@
+"""Allocators: what is preloaded and what is linked, where an address lies, and what is refused."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness import allocator, codec
+from harness.build import Builder
+from harness.emulator import Runner
+from harness.errors import UsageError
+from harness.judge import Reproducer, judge
+from harness.load import Catalog
+from harness.source import open_tree
+from harness.store import Store
+from tests import fakes
+
+if TYPE_CHECKING:
+    from harness.model import Allocator, Build
+
+MAKEFILE = 'redis-server:\n\techo $(MALLOC) $$(test -z "$$CONFIG_SITE" || cat $$CONFIG_SITE) >redis-server\n'
+TOLD = b"noise\nplumbline-guard: blocks from 0x40a7f000 to 0x68a7f000\n7747:C 21 Nov 2026 ready\n"
+SEGV_ACCERR = 2
+
+
+@pytest.fixture(autouse=True)
+def _compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness import toolchain
+
+    toolchain.version.cache_clear()
+    fakes.fake_compiler(tmp_path / "bin", monkeypatch)
+
+
+def build(tmp_path: Path, chosen: Allocator, *, configured: bool = True) -> Build:
+    path = fakes.server_tree(tmp_path / "redis-7.0.15")
+    fakes.write(path / "src" / "Makefile", MAKEFILE)
+    if configured:
+        fakes.write(path / "deps" / "jemalloc" / "configure", "#!/bin/sh\n")
+    builder = Builder(Store(tmp_path / "cache"), fakes.quiet())
+    return builder.build(open_tree(path), fakes.target(), fakes.toolchain(), "O2", chosen)
+
+
+def test_an_adversary_is_preloaded_with_the_binary_that_runs_on_libc_otherwise(tmp_path: Path) -> None:
+    plain, guarded, natural = (build(tmp_path, name) for name in ("libc", "guard", "guard-natural"))
+    assert plain.preload is None
+    assert guarded.server_binary == natural.server_binary == plain.server_binary
+    assert guarded.server_binary.read_text("utf-8").strip() == "libc"
+    assert guarded.preload
+    assert natural.preload
+    assert guarded.preload.parent != natural.preload.parent
+    assert [one.allocator for one in (plain, guarded, natural)] == ["libc", "guard", "guard-natural"]
+
+
+def test_jemalloc_is_linked_and_knows_the_target(tmp_path: Path) -> None:
+    linked = build(tmp_path, "jemalloc")
+    words = linked.server_binary.read_text("utf-8").split()
+    assert words[0] == "jemalloc"
+    assert {"cross_compiling=yes", "host_alias=fake", "AR=fake-ar", "je_cv_lg_page=12"} <= set(words)
+    assert linked.preload is None
+    assert linked.server_binary != build(tmp_path, "libc").server_binary
+
+
+def test_a_tree_without_a_configured_jemalloc_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no configure script"):
+        build(tmp_path, "jemalloc", configured=False)
+
+
+@pytest.mark.parametrize(
+    ("target", "chosen"),
+    [("native-asan", "guard"), ("native-valgrind", "jemalloc"), ("armv5-kernel", "guard-natural")],
+)
+def test_an_allocator_that_cannot_be_is_refused_with_the_reason(target: str, chosen: Allocator) -> None:
+    with pytest.raises(UsageError, match=f"no allocator '{chosen}' on {target}"):
+        allocator.refuse_nonsense(chosen, Catalog().targets[target])
+
+
+@pytest.mark.parametrize(
+    ("target", "chosen"), [("armv5-kernel", "jemalloc"), ("armv5", "guard"), ("native-asan", "libc")]
+)
+def test_other_allocators_are_not(target: str, chosen: Allocator) -> None:
+    allocator.refuse_nonsense(chosen, Catalog().targets[target])
+
+
+def test_a_preloaded_object_is_the_guests_alone() -> None:
+    catalog = Catalog()
+    emulated = Runner(
+        target=catalog.targets["armv5"],
+        policy=catalog.policies["signal"],
+        program=Path("/qemu-arm"),
+        options=["-cpu", "arm926"],
+        records_faults=True,
+    )
+    native = msgspec.structs.replace(emulated, program=None, options=[])
+    preload = Path("/cache/guard.so")
+    command = emulated.command(Path("/server"), ["--port", "0"], Path("/log"), preload=preload)
+    assert command == [
+        *("/qemu-arm", "-cpu", "arm926", "-E", "LD_PRELOAD=/cache/guard.so"),
+        *("-fault-log", "/log", "/server", "--port", "0"),
+    ]
+    assert native.command(Path("/server"), [], preload=preload) == ["env", "LD_PRELOAD=/cache/guard.so", "/server"]
+    assert native.command(Path("/server"), []) == ["/server"]
+
+
+@pytest.mark.parametrize(
+    ("address", "inside"),
+    [(0x40A7EFFF, False), (0x40A7F000, True), (0x50000000, True), (0x68A7EFFF, True), (0x68A7F000, False), (0, False)],
+)
+def test_an_address_lies_where_blocks_are_or_not(address: int, inside: bool) -> None:
+    assert allocator.holds(TOLD, address) is inside
+
+
+def test_without_the_adversarys_line_no_address_is_a_blocks() -> None:
+    assert not allocator.holds(b"7747:C ready\n", 0x50000000)
+
+
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: int) -> Path:
+    """A run in which a guest with the adversary dies of SIGSEGV in bitcountCommand."""
+    fakes.fake_symbols(tmp_path / "symbols", monkeypatch)
+    run = fakes.StoredRun(tmp_path / "run")
+    pc = run.place("armv5", "bitcountCommand")
+    run.canary("armv5")
+    run.log("armv5", "bitops", "guest-1", TOLD)
+    record = fakes.fault(
+        number=signal.SIGSEGV, code=SEGV_ACCERR, address=address, pc=pc, access="", access_class="", access_bytes=0
+    )
+    run.fault("armv5", "bitops", "guest-1", record)
+    run.test("armv5", "bitops", "t", outcome="failed", guest="guest-1", faults=(0, 1), transcript=b"x")
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGSEGV", test="t")
+    return run.finish()
+
+
+def test_a_fault_at_a_guard_page_is_an_access_outside_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ((finding,), cells, _) = judge(stored(tmp_path, monkeypatch, 0x40A80000))
+    assert (finding.kind, finding.id) == ("out-of-bounds", "out-of-bounds-bitcountCommand-load")
+    assert finding.title == "load outside a block in bitcountCommand"
+    assert (finding.function, finding.line, finding.origin) == ("bitcountCommand", 93, "server")
+    assert {cell.suite: cell.verdict for cell in cells} == {"canary": "PASS", "bitops": "FAIL"}
+
+
+def test_any_other_address_is_a_sigsegv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ((finding,), _, _) = judge(stored(tmp_path, monkeypatch, 0x10))
+    assert finding.id == "sigsegv-bitcountCommand"
+
+
+def test_a_reproducer_of_before_there_were_allocators_is_libcs() -> None:
+    old = Reproducer(
+        finding="f",
+        kind="alignment",
+        function="f",
+        server="redis-7.0.15",
+        target="armv5",
+        policy="signal",
+        optimisation="O2",
+        emulator="pinned",
+        chunks=[],
+    )
+    text = codec.decode(codec.encode(old), dict)
+    assert text.pop("allocator") == "libc"
+    assert codec.decode(codec.encode(text), Reproducer) == old

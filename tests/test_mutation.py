@@ -1,0 +1,170 @@
+"""Mutations: data that is whole, edits that fit exactly or are refused, and what counts as having been found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import mutate
+from harness.errors import UsageError
+from harness.load import ROOT, Catalog
+from harness.model import Finding, Witness
+from harness.mutation import Edit, Expected, Mutation, caught, mutations, plant
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EVERY = mutations()
+
+
+def a_mutation(*edits: Edit, expected: list[Expected] | None = None) -> Mutation:
+    return Mutation(
+        name="planted",
+        title="a bug",
+        fault="width",
+        server="redis-7.0.15",
+        edits=list(edits),
+        expected=expected or [Expected(targets=["armv5", "sparc64"], suites=["sds"], finding="wrong-*")],
+    )
+
+
+def an_edit(*, file: str = "src/sds.c", anchor: str = "two", replacement: str = "2", after: str = "") -> Edit:
+    return Edit(file=file, anchor=anchor, replacement=replacement, after=after)
+
+
+def a_finding(
+    *, identity: str = "wrong-result-x", target: str = "armv5", suite: str = "sds", function: str = ""
+) -> Finding:
+    witness = Witness(
+        target=target, suite=suite, file="", line=0, instruction="", access="", test="", evidence="", backtrace=[]
+    )
+    return Finding(
+        id=identity,
+        kind="wrong-result",
+        title="",
+        function=function,
+        file="",
+        line=0,
+        instruction="",
+        access="",
+        origin="server",
+        targets=[target],
+        command="",
+        replay="",
+        known="",
+        witnesses=[witness],
+        occurrences=1,
+    )
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    path = fakes.server_tree(tmp_path / "redis-7.0.15")
+    fakes.write(path / "src" / "sds.c", "one two three\nfunction\none three two\none\n")
+    return path
+
+
+def planted(tree: Path, *edits: Edit) -> str:
+    into = tree.parent / "mutant"
+    plant(a_mutation(*edits), tree, into)
+    return (into / "src" / "sds.c").read_text("utf-8")
+
+
+def test_an_edit_is_made_in_the_copy_alone(tree: Path) -> None:
+    before = (tree / "src" / "sds.c").read_text("utf-8")
+    assert planted(tree, an_edit(anchor="function", replacement="changed")) == before.replace("function", "changed")
+    assert (tree / "src" / "sds.c").read_text("utf-8") == before
+
+
+def test_an_anchor_is_the_first_one_behind_the_text_it_comes_after(tree: Path) -> None:
+    assert planted(tree, an_edit(after="function")) == "one two three\nfunction\none three 2\none\n"
+
+
+def test_several_edits_are_made_one_after_the_other(tree: Path) -> None:
+    edits = (an_edit(anchor="function", replacement="a two"), an_edit(anchor="a two", replacement="b"))
+    assert planted(tree, *edits) == "one two three\nb\none three two\none\n"
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (an_edit(anchor="four"), "'four' is there no times, and not once (planted: src/sds.c)"),
+        (an_edit(anchor="two"), "'two' is there 2 times, and not once (planted: src/sds.c)\n  try: say `after` which"),
+        (an_edit(after="four"), "'four' is there no times"),
+        (an_edit(after="three"), "'three' is there 2 times"),
+        (an_edit(anchor="function", after="function\none three"), "no 'function' behind 'function\none three'"),
+        (an_edit(file="src/absent.c"), "the mutation's file is not there (planted: src/absent.c)"),
+    ],
+)
+def test_an_edit_that_does_not_fit_is_refused(tree: Path, edit: Edit, message: str) -> None:
+    with pytest.raises(UsageError) as caught_error:
+        planted(tree, edit)
+    assert message in str(caught_error.value)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_mutation_names_what_there_is(name: str) -> None:
+    catalog, one = Catalog(), EVERY[name]
+    assert one.server in catalog.servers
+    assert set(one.targets) <= set(catalog.targets)
+    assert set(one.suites) <= set(catalog.suites)
+    assert one.edits
+    assert one.targets
+    if one.fault == "alignment":
+        assert any(expected.finding.startswith("alignment-") for expected in one.expected), "it must be told by name"
+
+
+def test_there_are_ten_and_every_fault_is_among_them() -> None:
+    assert len(EVERY) >= 10
+    assert {one.fault for one in EVERY.values()} == {"alignment", "byte-order", "width", "signedness", "bounds"}
+
+
+def test_a_mutation_is_caught_on_the_targets_that_show_it() -> None:
+    found = caught(a_mutation(), [a_finding(), a_finding(identity="wrong-other")])
+    assert {target: [one.id for one in findings] for target, findings in found.items()} == {
+        "armv5": ["wrong-result-x", "wrong-other"],
+        "sparc64": [],
+    }
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        a_finding(identity="hang-x"),
+        a_finding(target="aarch64"),
+        a_finding(suite="protocol"),
+        a_finding(function="another"),
+    ],
+    ids=["another-kind", "another-target", "another-suite", "another-function"],
+)
+def test_what_was_not_expected_does_not_count(finding: Finding) -> None:
+    expected = [Expected(targets=["armv5"], suites=["sds"], finding="wrong-*", function="named")]
+    assert caught(a_mutation(expected=expected), [finding]) == {"armv5": []}
+
+
+def test_the_table_says_what_was_missed() -> None:
+    def row(name: str, findings: list[str]) -> mutate.Row:
+        seen = mutate.Sighted(target="armv5", suites=["sds"] * bool(findings), findings=findings, function="f")
+        return mutate.Row(
+            mutation=name, title="", fault="width", allocator="libc", seconds=4.4, run="/run", seen=[seen]
+        )
+
+    text = mutate.text_of([row("one", ["wrong-result-x"]), row("other", [])])
+    assert "| `one` (4 s) | armv5 | sds | wrong-result-x | f |" in text
+    assert "| `other` (4 s) | armv5 |  | **missed** | f |" in text
+    assert text.endswith("1 of 2 found")
+
+
+def test_mutations_are_chosen_by_name_and_glob() -> None:
+    assert [one.name for one in mutate.chosen(["sds-*"])] == [name for name in EVERY if name.startswith("sds-")]
+    assert len(mutate.chosen([])) == len(EVERY)
+    with pytest.raises(UsageError, match="unknown mutation 'sds-heder-size'"):
+        mutate.chosen(["sds-heder-size"])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_mutation_has_its_row(name: str) -> None:
+    rows = [line for line in (ROOT / "docs" / "MUTATIONS.md").read_text("utf-8").splitlines() if f"`{name}` |" in line]
+    assert {target for target in EVERY[name].targets if any(target in row for row in rows)} == set(EVERY[name].targets)
