@@ -36,9 +36,19 @@ class Session:
     """The examples of one test.
 
     `share` is the part of the cell's time that is its own, `cost` how many streams one of its examples is worth.
+    One that `learns` keeps streams in the cell's corpus.
     """
 
-    def __init__(self, run: CellRun, defaults: dict[str, Stream], *, name: str, share: float, cost: int = 1) -> None:
+    def __init__(
+        self,
+        run: CellRun,
+        defaults: dict[str, Stream],
+        *,
+        name: str,
+        share: float,
+        cost: int = 1,
+        learns: bool = False,
+    ) -> None:
         self.run = run
         self._defaults = defaults
         self.cell = run.cell
@@ -51,7 +61,7 @@ class Session:
         self.streams = self.commands = self.failures = 0
         self.found: dict[str, str] = {}
         """What tells failures apart -> the first's message."""
-        self.corpus = Corpus(self.cell.corpus)
+        self.corpus = Corpus(self.cell.corpus if learns else None)
 
     def more(self) -> bool:
         """Whether another example fits into time and number; how far it has come is written down."""
@@ -199,4 +209,6 @@ class Session:
             f", {self.corpus.features} shapes of replies, {len(self.corpus)} streams kept" if len(self.corpus) else ""
         )
         text = f"{self.streams} examples, {self.commands} commands{kept}, {self.failures} failed"
-        (self.cell.folder / events.PROGRESS).write_text(text, "utf-8")
+        unfinished = self.cell.folder / f".{events.PROGRESS}"
+        unfinished.write_text(text, "utf-8")
+        unfinished.rename(self.cell.folder / events.PROGRESS)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_streams(cell_run: CellRun, defaults: dict[str, Stream]) -> None:
-    session = Session(cell_run, defaults, name="streams", share=0.75)
+    session = Session(cell_run, defaults, name="streams", share=0.75, learns=True)
     while session.more():
         session.example(session.corpus.next_old() or _new(session))
     session.conclude()
