@@ -147,13 +147,16 @@ def test_shrinking_leaves_just_the_commands_that_matter(seed: int) -> None:
     draw = random.Random(seed)
     noise = [one for _ in range(3) for one in generate.generate(draw)][:60]
     needed = [command("CONFIG", "SET", "needle", 1), command("SETX", "needle", "a" * 100), command("GETX", "needle")]
-    for place, one in enumerate(needed):
-        noise.insert(draw.randrange(place * 20, len(noise) // 3 * (place + 1)) if len(noise) > 60 else len(noise), one)
 
     def fails(candidate: Stream) -> bool:
         names = [one.name for one in candidate if one.name in {"SETX", "GETX"}]
         settings = any(one.words[2:3] == (b"needle",) for one in candidate)
         return names == ["SETX", "GETX"] and settings
+
+    # In this order, wherever.
+    for place, one in zip(sorted(draw.sample(range(len(noise) + 1), 3), reverse=True), reversed(needed), strict=True):
+        noise.insert(place, one)
+    assert fails(tuple(noise))
 
     small, tries = shrunk(tuple(noise), fails)
     assert len(small) == 3

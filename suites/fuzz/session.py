@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.pytest_plugin import CellRun
     from harness.stream import Stream
 
-STREAMS = {"quick": 60, "kernel": 20, "full": 1500, "thorough": 1_000_000}
+STREAMS = {"quick": 180, "kernel": 20, "full": 1500, "thorough": 1_000_000}
 SECONDS = {"quick": 120.0, "kernel": 300.0, "full": 420.0, "thorough": 600.0}
 """Most streams of a test, and its time at most, by tier."""
 SHRINK_SECONDS, SHRINK_TRIES = 45.0, 200

@@ -30,7 +30,7 @@ def test_files(cell_run: CellRun, defaults: dict[str, Stream]) -> None:
     if cell_run.cell.runner.target.emulator.kind == "system":
         pytest.skip("a machine has no folder that files can be put into")
     sanitises = cell_run.cell.version >= (6, 2)
-    session = Session(cell_run, defaults, name="files", share=0.08, cost=12)
+    session = Session(cell_run, defaults, name="files", share=0.08, cost=36)
     while session.more():
         name, content = _file(session, payloads(session, cell_run), sanitises=sanitises)
         options = ["--appendonly", "yes"] if name == AOF else []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_noise(cell_run: CellRun, defaults: dict[str, Stream]) -> None:
-    session = Session(cell_run, defaults, name="protocol", share=0.05)
+    session = Session(cell_run, defaults, name="protocol", share=0.05, cost=2)
     while session.more():
         session.noise(damaged_protocol(wire(generate(session.random)[:10]), session.random))
     session.conclude()

@@ -139,6 +139,10 @@ class Draw:
         value = self.random.choice(INTEGERS) if self.random.random() < 0.5 else self.random.randrange(-200, 300)
         return b"%d" % value
 
+    def number(self) -> bytes:
+        """An integer that a double holds exactly."""
+        return b"%d" % self.random.choice([value for value in INTEGERS if abs(value) < 1 << 53])
+
     def index(self) -> bytes:
         """A position from the start or the end, rarely far outside; what C's `long` holds everywhere."""
         if self.random.random() < 0.05:
@@ -189,6 +193,7 @@ KINDS: dict[str, Callable[[Draw], bytes]] = {
     "element": Draw.element,
     "field": Draw.field,
     "int": Draw.integer,
+    "number": Draw.number,
     "index": Draw.index,
     "offset": Draw.offset,
     "bit": lambda draw: draw.random.choice((b"0", b"1")),
