@@ -408,7 +408,7 @@ def _make_run(
     help="Another release or tree than the recorded one.",
     shell_complete=completion.servers,
 )
-@click.option("--target", default="", help="Of a .stream file: where to send it.")
+@click.option("--target", default="", help="Of a .stream file: where to send it.", shell_complete=completion.targets)
 @_offline
 @_json
 def replay(reproducer: str, server: str, target: str, offline: bool, as_json: bool) -> ExitCode:
