@@ -52,6 +52,12 @@ class CellSpec(Noun, frozen=True):
     """Of the kernel tier: the emulated computer."""
     coverage: bool = False
     """Whether the guest tells which edges of its code it takes, where its emulator can."""
+    limit_seconds: float | None = None
+    """How long a suite that can go on for ever should; None: as long as its tier says."""
+    limit_count: int | None = None
+    """How many examples such a suite should try; None: as many as its tier says."""
+    corpus: Path | None = None
+    """Where such a suite keeps what it learns, and finds it again; None: nowhere."""
 
 
 def write_cell(path: Path, cell: CellSpec) -> None:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}
 """Deadline of a cell, by tier: a target that faults for ever is ended, not waited for."""
+MARGIN_SECONDS = 300.0
+"""What a cell that was given a time may take beyond it: a failure found at the end is still made small."""
 
 
 class Request(Noun, frozen=True):
@@ -64,6 +66,12 @@ class Request(Noun, frozen=True):
     allocator: Allocator = "libc"
     fail_fast: bool = False
     """A cell ends with its first failed test, and no audit follows."""
+    limit_seconds: float | None = None
+    """How long suites that can go on for ever should; None: as long as the tier says."""
+    limit_count: int | None = None
+    """How many examples they should try; None: as many as the tier says."""
+    learns: bool = False
+    """Whether they keep what they learn in the cache, and begin with it: then a seed does not say all."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,6 +218,9 @@ class Check:
             coverage=guided and self.request.tier == "thorough",
             peers=peers,
             units=prepared.units if self.catalog.suites[suite].needs_units else None,
+            limit_seconds=self.request.limit_seconds,
+            limit_count=self.request.limit_count,
+            corpus=self.store.path("corpus", f"{tree.name}-{target}") if self.request.learns else None,
         )
         record = self._run_spec(spec)
         if spec.units is not None and spec.units.broken and not record.problem:
@@ -228,10 +239,13 @@ class Check:
         write_cell(folder / "cell.json", spec)
         result = process.run(
             [*pytest_command(spec.suite, folder / "cell.json"), *(["--exitfirst"] if self.request.fail_fast else [])],
-            deadline_seconds=CELL_SECONDS[self.request.tier],
+            deadline_seconds=max(CELL_SECONDS[self.request.tier], (self.request.limit_seconds or 0) + MARGIN_SECONDS),
             log=folder / "pytest.log",
             folder=ROOT,
             environment=process.environment_with(LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1"),
+            watch=(lambda: self._tell(f"{target}/{spec.suite}", folder / events.PROGRESS))
+            if self.request.limit_seconds
+            else None,
         )
         problem = cell_problem(result, folder)
         what = " (audit)" if folder.name == events.AUDIT else ""
@@ -244,11 +258,18 @@ class Check:
             problem_kind="deadline" if result.expired else "crash" if problem else "",
         )
 
+    def _tell(self, cell: str, progress: Path) -> None:
+        """How far a suite has come that says so."""
+        if progress.is_file():
+            self.progress.say(f"{cell}: {progress.read_text('utf-8')}")
+
     def _audit_of(self, spec: CellSpec) -> CellSpec:
         """The same cell with every forbidden access let through: what the first crash hides."""
         peers = {name: Peer(runner=_audited(peer.runner), build=peer.build) for name, peer in spec.peers.items()}
         runner = _audited(spec.runner)
-        return msgspec.structs.replace(spec, runner=runner, peers=peers, folder=spec.folder / events.AUDIT)
+        # It learns nothing: a stream that kills is as good as another here.
+        folder = spec.folder / events.AUDIT
+        return msgspec.structs.replace(spec, runner=runner, peers=peers, folder=folder, corpus=None)
 
     def _record(
         self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], records: list[CellRecord]

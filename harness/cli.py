@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import sys
 import traceback
@@ -28,7 +29,7 @@ from harness import tax as taxing
 from harness.build import Builder
 from harness.cell import LARGEST_SEED
 from harness.console import Progress
-from harness.errors import ExitCode, PlumblineError
+from harness.errors import ExitCode, PlumblineError, UsageError
 from harness.fetch import Fetcher
 from harness.load import DEFAULT_SERVER, DEFAULT_TARGETS, Catalog, read_toml, select, target_groups
 from harness.model import Allocator
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 KEPT_RUNS = 20
+FUZZ_SECONDS = 600.0
+UNLIMITED_SECONDS = 7 * 86400.0
 
 _target = click.option(
     "--target",
@@ -255,6 +258,26 @@ def build(
     return ExitCode.PASS
 
 
+class _Duration(click.ParamType[float]):
+    """A time as `90`, `90s`, `10m`, `2h`: seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds; fails with what would have been right."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", str(value))
+        if found is None or not float(found[1]):
+            self.fail(f"'{value}' is not a time; as 90s, 10m or 2h", param, ctx)
+        return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
+
+
+_tier = click.option(
+    "--tier",
+    type=click.Choice(["quick", "full", "thorough", "kernel"]),
+    default="quick",
+    show_default=True,
+    help="How much to run.",
+)
 _RUN_OPTIONS = [
     _target,
     _server,
@@ -306,6 +329,13 @@ def _run_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     return command
 
 
+def _fuzz_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """The same, but for what is settled when fuzzing."""
+    for option in reversed(_RUN_OPTIONS):
+        command = command if option in {_suite, _tier} else option(command)
+    return command
+
+
 @plumb.command()
 @_run_options
 @_policy
@@ -320,6 +350,31 @@ def check(**options: Any) -> ExitCode:
 def audit(policy: str, **options: Any) -> ExitCode:
     """List every misaligned site that the suites reach, with its count: accesses are reported, and succeed."""
     return _make_run(policy=alignment.audit_name(policy), **options)
+
+
+@plumb.command()
+@_fuzz_options
+@_policy
+@click.option(
+    "--time",
+    "limit_seconds",
+    type=_Duration(),
+    default=None,
+    help="How long to fuzz each target: 90s, 10m, 2h.  [default: 10m, or no limit with --count]",
+)
+@click.option("--count", "limit_count", type=click.IntRange(1), default=None, help="How many streams to try at most.")
+def fuzz(limit_seconds: float | None, limit_count: int | None, **options: Any) -> ExitCode:
+    """Send random streams of commands for as long as you like: a check of the suite `fuzz` that learns as it goes."""
+    if limit_seconds is None:
+        limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
+    return _make_run(
+        suites=("fuzz",),
+        tier="thorough",
+        limit_seconds=limit_seconds,
+        limit_count=limit_count,
+        learns=True,
+        **options,
+    )
 
 
 def _make_run(
@@ -364,12 +419,24 @@ def _make_run(
     help="Another release or tree than the recorded one.",
     shell_complete=completion.servers,
 )
+@click.option("--target", default="", help="Of a .stream file: where to send it.", shell_complete=completion.targets)
 @_offline
 @_json
-def replay(reproducer: str, server: str, offline: bool, as_json: bool) -> ExitCode:
-    """Show a finding again. Exit 1: it is still there; 0: it is gone (as `git bisect run` wants it)."""
-    read = replaying.read_reproducer(reproducer)
-    seen = replaying.replay(Catalog(), Store.default(), Progress(), read, server=server, offline=offline)
+def replay(reproducer: str, server: str, target: str, offline: bool, as_json: bool) -> ExitCode:
+    """Show a finding again, or send a .stream file, and compare with the native build.
+
+    Exit 1: it is still there; 0: it is gone (as `git bisect run` wants it).
+    """
+    catalog = Catalog()
+    if reproducer.endswith(".stream"):
+        if not target:
+            raise UsageError("a stream does not say for which target", where=reproducer, remedy="--target armv5")
+        read = replaying.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
+    elif target:
+        raise UsageError("a reproducer says itself for which target it is", where="--target")
+    else:
+        read = replaying.read_reproducer(reproducer)
+    seen = replaying.replay(catalog, Store.default(), Progress(), read, server=server, offline=offline)
     if as_json:
         _print_json({"finding": read.finding, "reproduced": seen.reproduced, "text": seen.text})
         return ExitCode.FINDINGS if seen.reproduced else ExitCode.PASS
@@ -607,7 +674,7 @@ def _show(judgement: Judgement, *, as_json: bool) -> None:
         _print_json(judgement)
     else:
         console = Console(
-            highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 140
+            highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 140
         )
         terminal.show(console, judgement)
 

@@ -17,7 +17,7 @@ class Progress:
     """Stage lines with durations, safe to use from several threads."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
         self.stages: dict[str, float] = {}
 
     def say(self, text: str) -> None:

@@ -105,6 +105,10 @@ class TestEvent(Noun, frozen=True, tag="test"):
     counters_before: Counters | None = None
     counters_after: Counters | None = None
     """What the machine's kernel had counted when the test began and when it ended; None where no kernel counts."""
+    asked: str = ""
+    """The one command that was answered wrongly, if that is known."""
+    options: tuple[str, ...] = ()
+    """What its guest was started with beyond the usual; files that it was given lie in the guest folder's `inputs`."""
 
 
 class GuestEvent(Noun, frozen=True, tag="guest"):
@@ -121,6 +125,7 @@ class GuestEvent(Noun, frozen=True, tag="guest"):
     """It was started for one test alone: all that it did is that test's. What follows is then as in TestEvent."""
     unanswered: tuple[str, ...] = ()
     transcript: str = ""
+    options: tuple[str, ...] = ()
 
 
 Event = TestEvent | GuestEvent
@@ -191,6 +196,11 @@ PROBLEM = "problem"
 """RUN/TARGET/SUITE/problem: why a cell gave up, where its process did: what this machine lacks."""
 AUDIT = "audit"
 """RUN/TARGET/SUITE/audit/: the same evidence again, of the audit that follows guests' death by misaligned accesses."""
+
+INPUTS = "inputs"
+"""RUN/TARGET/SUITE/guest-N/inputs/: files that lay in the guest's folder when it started."""
+PROGRESS = "progress"
+"""RUN/TARGET/SUITE/progress: a line of how far a suite has come that goes on for long; overwritten as it works."""
 
 
 def append(path: Path, event: Event) -> None:

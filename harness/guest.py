@@ -33,15 +33,20 @@ STOP_SECONDS = 2.0
 REPLY_SECONDS = 5.0
 POLL_SECONDS = 0.02
 PING_SECONDS = 1.0
+LOG_LINES = 1000
+PANIC = "Guru Meditation"
+"""Redis and Valkey log it before they stop themselves on purpose (serverPanic), by a signal."""
 
 
 class StartError(Exception):
     """The guest ended, or did not answer PING, before it was ready."""
 
-    def __init__(self, end: End, detail: str) -> None:
+    def __init__(self, end: End, detail: str, *, log: str = "") -> None:
         super().__init__(f"the server did not start: {detail}")
         self.end = end
         self.detail = detail
+        self.log = log
+        """The end of what it had to say."""
 
 
 class Guest:
@@ -223,7 +228,7 @@ class Guest:
         deadline = time.monotonic() + START_SECONDS * max(1.0, self.runner.target.slowdown / 3)
         while not _answers_ping(self.upstream):
             if not self.alive():
-                raise StartError("start-failed", f"{self.detail}; {self.log_tail(1)}")
+                raise StartError("start-failed", f"{self.detail}; {self.log_tail(1)}", log=self.log_tail(LOG_LINES))
             if time.monotonic() > deadline:
                 self.end, self.detail = "hang", "no PONG before the deadline"
                 raise StartError("hang", self.detail)

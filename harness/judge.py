@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shlex
 from typing import TYPE_CHECKING
@@ -74,6 +75,10 @@ class Reproducer(Noun, frozen=True):
     wrong_line: str = ""
     """What the unit must write again."""
     allocator: Allocator = "libc"
+    files: dict[str, str] = msgspec.field(default_factory=dict)
+    """Name -> content in base 64: what lies in the guest's folder when it starts."""
+    options: tuple[str, ...] = ()
+    """What it is started with beyond the usual."""
 
 
 def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict], dict[str, Counters]]:
@@ -283,6 +288,8 @@ def _file_name(identity: str) -> str:
 
 def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
     chunks = load(best.transcript) if best.transcript and best.transcript.is_file() else []
+    started = best.started_with
+    files = sorted(started.inputs.iterdir()) if started else []
     reproducer = Reproducer(
         finding=best.identity,
         kind=best.kind,
@@ -297,6 +304,8 @@ def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         unit=best.unit,
         wrong_line=best.wrong_line,
         allocator=run.allocator,
+        files={path.name: base64.b64encode(path.read_bytes()).decode() for path in files},
+        options=started.options if started else (),
     )
     path = folder / "reproducers" / f"{_file_name(best.identity)}.json"
     path.parent.mkdir(exist_ok=True)

@@ -22,10 +22,12 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 from harness.errors import InfrastructureError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 PLAIN_ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.environ.get("PATH", os.defpath)}
 """What a server or compiler under test sees: results must not depend on the caller's locale (servers.md)."""
+
+WATCH_SECONDS = 10.0
 
 
 class Keeper:
@@ -211,8 +213,11 @@ def run(
     log: Path | None = None,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    watch: Callable[[], None] | None = None,
 ) -> Result:
     """Run to the end or to the deadline. Output is returned, and also kept in `log`, headed by the command, if given.
+
+    `watch` is called every WATCH_SECONDS meanwhile.
 
     Raises InfrastructureError when the program cannot be started; a non-zero exit is the caller's to judge.
     """
@@ -224,11 +229,8 @@ def run(
             stream.flush()
         offset = stream.tell()
         process = start(words, output=stream, folder=folder, environment=environment)
-        expired = False
         try:
-            process.wait(deadline_seconds)
-        except subprocess.TimeoutExpired:
-            expired = True
+            expired = not _wait(process, deadline_seconds, watch)
         finally:
             kill_group(process)
         if _STOPPED.is_set():
@@ -260,6 +262,20 @@ def run_successfully(
             problem, where=where, because="\n".join([*said, *late]), log=str(log or ""), remedy=remedy
         )
     return result
+
+
+def _wait(process: subprocess.Popen[bytes], deadline_seconds: float, watch: Callable[[], None] | None) -> bool:
+    """Whether it ended before the deadline."""
+    deadline = time.monotonic() + deadline_seconds
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            process.wait(min(left, WATCH_SECONDS) if watch else left)
+        except subprocess.TimeoutExpired:
+            if watch:
+                watch()
+        else:
+            return True
+    return False
 
 
 class Answer(NamedTuple):

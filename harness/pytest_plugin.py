@@ -5,6 +5,8 @@ It judges nothing. Without --plumb-cell only tests that need no guest can run.
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
@@ -16,13 +18,13 @@ from harness import detector_canary, events, unit_run, units
 from harness.canary import cases, emulated, on_machine
 from harness.cell import CellSpec, read_cell
 from harness.errors import ExitCode, InfrastructureError
-from harness.guest import StartError
+from harness.guest import LOG_LINES, PANIC, StartError
 from harness.machine_guest import CANARY, UNITS, Host, guest_of
 from harness.tclsuite import TclFile
 from harness.transcript import save, unanswered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from harness.canary import Perform
     from harness.emulator import Runner
@@ -44,6 +46,7 @@ class CellRun:
         self._host = Host(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
         self._own: list[Guest] = []
         self._started = 0
+        self._scratched = 0
         self._failure: StartError | None = None
         self.test = ""
         self.blocked = False
@@ -52,6 +55,10 @@ class CellRun:
         self.unit = ""
         self.wrong_line = ""
         self.counters_before: events.Counters | None = None
+        self._whole_test = ""
+        self.examples_failed = False
+        self.note = ""
+        """What a test that passes has to say: how many examples it ran."""
 
     def guest(self) -> Guest:
         """A live guest: the one there is, or a fresh one. Raises StartError, at once if it could not start before."""
@@ -103,6 +110,8 @@ class CellRun:
         if target:
             build, runner = self.cell.peers[target].build, self.cell.peers[target].runner
         guest = self._new(build, runner, folder / f"guest-{self._started}", options=options, files=files)
+        # It may change or remove what it was given: the evidence is a copy.
+        _put(guest.folder / events.INPUTS, files or {})
         self._own.append(guest)
         try:
             return guest.__enter__()
@@ -112,6 +121,32 @@ class CellRun:
             else:
                 guest.end, guest.detail = error.end, error.detail
             raise
+
+    def dismiss(self) -> None:
+        """Put the servers that the present example started away without a trace: how they ended was their right.
+
+        Those whose emulator or detector has something to tell are kept, unless they stopped themselves by a panic.
+        """
+        for guest in list(self._own):
+            guest.__exit__()
+            told = guest.faults() or guest.reports(0)
+            if not told or PANIC in guest.log_tail(LOG_LINES):
+                shutil.rmtree(guest.folder, ignore_errors=True)
+                self._own.remove(guest)
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Guest]:
+        """A guest beside the evidence: how it ends is no observation, because what is asked of it was seen to fail."""
+        assert self.cell.build is not None
+        self._scratched += 1
+        # A crash report takes a second under emulation, and is not read.
+        quick = ["--crash-log-enabled", "no"] if self.cell.version >= (6, 2) else []
+        folder = self.cell.folder / f"scratch-{self._scratched}"
+        try:
+            with self._new(self.cell.build, self.cell.runner, folder, options=quick) as guest:
+                yield guest
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def perform(self) -> Perform:
         """How the canary program is run: on the cell's machine, or under its emulator."""
@@ -154,7 +189,14 @@ class CellRun:
 
     def begin(self, name: str) -> None:
         """A test starts."""
-        self.test = name
+        self.test = self._whole_test = name
+        self.examples_failed = False
+        self.note = ""
+        self.begin_example()
+
+    def begin_example(self) -> None:
+        """One of the present test's examples starts: what it leaves behind is told apart from the others'."""
+        self.test = self._whole_test
         self.blocked = False
         self.unit = self.wrong_line = ""
         self.counters_before = self._counters()
@@ -163,7 +205,20 @@ class CellRun:
             if self._guest.recorder is not None:
                 self._guest.recorder.begin()
 
-    def finish(self, outcome: events.Outcome, message: str, seconds: float) -> None:
+    def end_example(self, label: str, message: str, seconds: float, *, asked: str = "") -> None:
+        """An example has ended, badly if there is a message. Evidence is written of what failed or was reported.
+
+        `asked`: the command that was answered wrongly.
+        """
+        guest = self._guest
+        reported = guest is not None and (guest.faults() > self.faults_before or guest.reports(self.log_before))
+        if message or reported or self._own:
+            self.test = f"{self._whole_test}[{label}]"
+            self.finish("failed" if message else "passed", message, seconds, asked=asked)
+            self.examples_failed |= bool(message)
+            self.test = self._whole_test
+
+    def finish(self, outcome: events.Outcome, message: str, seconds: float, *, asked: str = "") -> None:
         """A test has ended: write what it left behind, and how the guest is."""
         for own in self._own:
             self._finish_own(own, outcome)
@@ -206,6 +261,7 @@ class CellRun:
                 transcript=transcript,
                 counters_before=self.counters_before,
                 counters_after=self._counters(),
+                asked=asked,
             ),
         )
         if guest is not None:
@@ -235,6 +291,7 @@ class CellRun:
             own=True,
             unanswered=tuple(requests),
             transcript=transcript,
+            options=tuple(guest.options),
         )
         events.append(self.events, event)
 
@@ -280,6 +337,12 @@ class CellRun:
             self._oracle.__exit__()
         if self._host is not None:
             self._host.close()
+
+
+def _put(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -338,8 +401,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         outcome: events.Outcome = (
             "failed" if any(r.failed for r in reports) else "skipped" if any(r.skipped for r in reports) else "passed"
         )
-        message = next((_message(report) for report in reports if not report.passed), "")
-        run.finish(outcome, message, time.monotonic() - started)
+        message = next((_message(report) for report in reports if not report.passed), run.note)
+        # A test whose examples failed is told by theirs.
+        if not run.examples_failed:
+            run.finish(outcome, message, time.monotonic() - started)
     except InfrastructureError as error:
         run.give_up(error)
     return result
@@ -410,6 +475,12 @@ class StartGuest(Protocol):
 def start_guest(request: pytest.FixtureRequest) -> StartGuest:
     """Starts more servers for one test, with files and options of its own, on this target or another of the run."""
     return _cell_run(request).start
+
+
+@pytest.fixture
+def cell_run(request: pytest.FixtureRequest) -> CellRun:
+    """The cell's servers and evidence, for a test that runs many examples."""
+    return _cell_run(request)
 
 
 @pytest.fixture

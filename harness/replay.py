@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import signal
 import tempfile
@@ -10,17 +11,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, check, codec, events, symbols, transcript, unit_run
+from harness import alignment, check, codec, compare, events, symbols, transcript, unit_run
 from harness.build import Builder
 from harness.detector import own_frames, reports
-from harness.emulator import Emulators
+from harness.emulator import Emulators, native_runner
 from harness.errors import UsageError
 from harness.fetch import Fetcher
-from harness.guest import StartError
+from harness.guest import Guest, StartError
 from harness.judge import Reproducer
 from harness.load import select
 from harness.machine_guest import SERVER, UNITS, Host, guest_of
 from harness.model import Noun
+from harness.resp import Client
+from harness.stream import from_wire, read_stream, wire
 from harness.units import build_units
 
 if TYPE_CHECKING:
@@ -28,9 +31,14 @@ if TYPE_CHECKING:
     from harness.detector import Report
     from harness.emulator import Runner
     from harness.load import Catalog
-    from harness.model import Build, Frame, SourceTree
+    from harness.model import Frame, SourceTree
+    from harness.resp import Reply
     from harness.store import Store
+    from harness.stream import Stream
     from harness.units import Units
+
+COMPARED = "wrong-result"
+"""The kind of finding that is shown again by comparing replies with the native build's."""
 
 
 class Replay(Noun, frozen=True):
@@ -72,6 +80,22 @@ def _describe(faults: list[events.Fault], table: symbols.Symbols, machine: str) 
     return functions, lines
 
 
+def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
+    """A stream of commands (a .stream file) as a reproducer for a target. Raises UsageError."""
+    chunk = transcript.Chunk(connection=1, direction="request", data=base64.b64encode(wire(read_stream(path))).decode())
+    return Reproducer(
+        finding=path.name,
+        kind=COMPARED,
+        function="",
+        server=server,
+        target=target,
+        policy="signal",
+        optimisation="O2",
+        emulator="pinned",
+        chunks=[chunk],
+    )
+
+
 def replay(
     catalog: Catalog, store: Store, progress: Progress, reproducer: Reproducer, *, server: str, offline: bool
 ) -> Replay:
@@ -89,7 +113,7 @@ def replay(
     units = build_units(builder, tree, built_for, tools, reproducer.optimisation) if reproducer.unit else None
     with (
         tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder,
-        contextlib.ExitStack() as machines,
+        contextlib.ExitStack() as others,
     ):
         host = None
         if target.emulator.kind == "system":
@@ -98,12 +122,24 @@ def replay(
                 programs[UNITS] = units.program
             machine = check.prepare_machine(catalog, store, fetcher, progress, target, programs, mode=policy.mode)
             host = Host(machine, Path(folder), sockets=Path(folder))
-            machines.callback(host.close)
+            others.callback(host.close)
         place = Path(folder) / "guest-1"
         if units is not None:
             seen = _run_unit(units, runner, reproducer, place, host)
         else:
-            seen = _run_server(build, runner, tree, reproducer, place, host)
+            stream = _comparable_stream(reproducer)
+            native = _native(catalog, builder, tree, place.parent, reproducer.optimisation) if stream else None
+            guest = guest_of(
+                build,
+                runner,
+                place,
+                host=host,
+                sockets=place.parent,
+                version=tree.version,
+                options=reproducer.options,
+                files={name: base64.b64decode(content) for name, content in reproducer.files.items()},
+            )
+            seen = _run_server(guest, native, reproducer, stream)
     lines = [f"{tree.name} on {target.name}, -{build.optimisation}, policy {reproducer.policy}: {seen.end}"]
     table = symbols.Symbols(tools.triple, str(build.server_binary))
     functions, told = _describe(seen.faults, table, target.emulator.qemu)
@@ -127,21 +163,28 @@ class _Seen(Noun, frozen=True):
     reports: list[Report]
 
 
-def _run_server(
-    build: Build, runner: Runner, tree: SourceTree, reproducer: Reproducer, place: Path, host: Host | None
-) -> _Seen:
-    """A fresh guest is sent the recorded requests."""
-    guest = guest_of(build, runner, place, host=host, sockets=place.parent, version=tree.version)
+def _run_server(guest: Guest, native: Guest | None, reproducer: Reproducer, stream: Stream) -> _Seen:
+    """A fresh guest is sent the recorded requests; beside the native build, if there is one, for comparison."""
+    difference = None
     try:
         with guest:
-            transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=guest.deadline_seconds)
+            if native is None:
+                transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=guest.deadline_seconds)
+            else:
+                with native:
+                    difference = _compare(guest, native, stream)
             if guest.died_of_fault(0):
                 guest.settle()
             alive = guest.alive()
             end = "it answered every request and lives on" if alive else guest.detail
     except StartError as error:
         alive, end = False, str(error)
-    return _Seen(end=end, wrong=not alive, faults=events.read_faults(guest.fault_log), reports=guest.reports(0))
+    return _Seen(
+        end=end if difference is None else f"{end}\ndiffers: {difference}",
+        wrong=not alive or difference is not None,
+        faults=events.read_faults(guest.fault_log),
+        reports=guest.reports(0),
+    )
 
 
 def _run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path, host: Host | None) -> _Seen:
@@ -164,3 +207,38 @@ def _run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path,
         faults=events.read_faults(place / "faults.jsonl"),
         reports=reports(ran.output, detector) if detector else [],
     )
+
+
+def _comparable_stream(reproducer: Reproducer) -> Stream:
+    """The commands of a finding that is a difference, connection after connection; none of another or with noise."""
+    if reproducer.kind != COMPARED:
+        return ()
+    sent = [chunk for chunk in reproducer.chunks if chunk.direction == "request"]
+    streams = [
+        b"".join(chunk.content for chunk in sent if chunk.connection == one)
+        for one in dict.fromkeys(chunk.connection for chunk in sent)
+    ]
+    commands = [from_wire(content) for content in streams]
+    whole = all(wire(stream) == content for stream, content in zip(commands, streams, strict=True))
+    return tuple(one for stream in commands for one in stream) if whole else ()
+
+
+def _native(catalog: Catalog, builder: Builder, tree: SourceTree, folder: Path, optimisation: str) -> Guest:
+    """The oracle: the native build of the same source."""
+    target = catalog.targets["native"]
+    build = builder.build(tree, target, catalog.toolchain_of(target), optimisation)
+    return Guest(build, native_runner(catalog), folder / "native", sockets=folder, version=tree.version)
+
+
+def _compare(guest: Guest, native: Guest, stream: Stream) -> compare.Difference | None:
+    """The first command that both answer differently; None also if the guest did not answer all."""
+    answers: list[list[Reply]] = []
+    with contextlib.suppress(OSError):
+        for one in (native, guest):
+            with Client.at(*one.endpoint, deadline_seconds=one.deadline_seconds) as client:
+                compare.ask(client, compare.EMPTY)
+                answers.append([])
+                compare.ask_into(answers[-1], client, stream)
+    if len(answers) < 2:
+        return None
+    return compare.first_difference(stream, answers[1], answers[0], guest.runner.target)

@@ -54,6 +54,21 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """What it wrote that is wrong."""
     kernel: str = ""
     """What a real kernel said of it: see harness.model.Witness."""
+    started_with: StartedWith | None = None
+    """None where the guest was started as always."""
+
+
+class StartedWith(msgspec.Struct, frozen=True, kw_only=True):
+    """More than a guest is usually started with."""
+
+    inputs: Path
+    """A folder of files that lay in its own."""
+    options: tuple[str, ...]
+
+
+def _started_with(guest: Path, test: TestEvent | None) -> StartedWith | None:
+    inputs = guest / events.INPUTS
+    return StartedWith(inputs=inputs, options=test.options) if test is not None and inputs.is_dir() else None
 
 
 def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
@@ -85,13 +100,17 @@ def _all_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: l
     return sightings
 
 
+_ALL = "*"
+
+
 def _seen_in(cell: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
     tests = [event for event in recorded if isinstance(event, events.TestEvent)]
     guests = [event for event in recorded if isinstance(event, events.GuestEvent)]
     sightings: list[Sighting] = []
     # Nobody in a guest sends it SIGKILL: what failed with it says nothing about the server.
     killed = [event for event in guests if killed_from_outside(event)]
-    explained = {event.test for event in killed}
+    # A test's name with its guest's: examples of one test can have one name. _ALL: whatever its guest was.
+    explained = {(event.test, _ALL if event.own else event.name) for event in killed}
     faulted = {event.name for event in killed}
     for guest, where in _guest_folders(cell, record):
         alone = _alone(guest, tests, guests)
@@ -104,23 +123,24 @@ def _seen_in(cell: Path, run: RunRecord, record: CellRecord, recorded: list[Even
             sighting = _from_fault(run, where, guest, fault, test, faults[:number])
             sightings.append(msgspec.structs.replace(sighting, count=counts.get(fault.pc, 1)))
             if test:
-                explained.add(test.name)
+                explained.add((test.name, _ALL if alone else guest.name))
             faulted.add(guest.name)
         for report in _reports(guest / "log", run.machines[where.target].emulator.detector):
             test = alone or _test_of(report, guest, tests)
             sightings.append(_from_report(where, guest, report, test, tests))
             if report.fatal:
-                explained.update({test.name} if test else set())
+                explained.update({(test.name, _ALL if alone else guest.name)} if test else set())
                 faulted.add(guest.name)
     for event in guests:
-        excused = event.test in explained if event.test else event.name in faulted
+        by = {(event.test, event.name), (event.test, _ALL)}
+        excused = not explained.isdisjoint(by) if event.test else event.name in faulted
         if event.end != "stopped" and not excused:
-            owner = _alone(_folder_of(event, cell), tests, guests) or next(
-                (test for test in tests if test.name == event.test), None
-            )
+            here = [test for test in tests if test.name == event.test]
+            same = (test for test in here if test.guest == event.name)
+            owner = _alone(_folder_of(event, cell), tests, guests) or next(same, next(iter(here), None))
             where = msgspec.structs.replace(record, target=event.target or record.target)
             sightings.append(_from_end(where, cell, event, owner))
-            explained.add(event.test)
+            explained.add((event.test, _ALL if event.own or owner is None else owner.guest))
     sightings += [_from_failure(record, cell, test) for test in tests if _unexplained(test, explained)]
     return sightings
 
@@ -143,7 +163,12 @@ def _alone(guest: Path, tests: list[TestEvent], guests: list[GuestEvent]) -> Tes
     if event is None or test is None:
         return None
     return msgspec.structs.replace(
-        test, guest=guest.name, unanswered=event.unanswered, transcript=event.transcript, blocked=False
+        test,
+        guest=guest.name,
+        unanswered=event.unanswered,
+        transcript=event.transcript,
+        blocked=False,
+        options=event.options,
     )
 
 
@@ -167,8 +192,9 @@ def killed_from_outside(event: Event) -> bool:
     )
 
 
-def _unexplained(test: TestEvent, explained: set[str]) -> bool:
-    return test.outcome == "failed" and not test.blocked and test.name not in explained
+def _unexplained(test: TestEvent, explained: set[tuple[str, str]]) -> bool:
+    by = {(test.name, test.guest), (test.name, _ALL)}
+    return test.outcome == "failed" and not test.blocked and explained.isdisjoint(by)
 
 
 def _from_fault(
@@ -218,6 +244,7 @@ def _from_fault(
         fate=alignment.fate(target, Catalog().policies, access) if access else "",
         unit=test.unit if test else "",
         kernel=kernel_report.told(fault) if target.emulator.kind == "system" else "",
+        started_with=_started_with(guest, test),
     )
 
 
@@ -246,6 +273,7 @@ def _from_report(
         identity=report.identity,
         detector=report.detector,
         unit=test.unit if test else "",
+        started_with=_started_with(guest, test),
     )
 
 
@@ -279,6 +307,8 @@ def _trigger(test: TestEvent, frames: list[Frame]) -> str:
         return "(while starting)"
     if test.unit:
         return f"(unit {test.unit})"
+    if test.asked:
+        return test.asked
     candidates = _on_stack(test.unanswered, frames) or list(test.unanswered)
     more = f"  (one of {len(candidates)} in a pipeline)" if len(candidates) > 1 else ""
     return candidates[0] + more if candidates else ""
@@ -301,6 +331,7 @@ def _from_end(record: CellRecord, cell: Path, event: GuestEvent, test: TestEvent
         detector="process",
         test=test,
         transcript=guest / test.transcript if test and test.transcript else None,
+        started_with=_started_with(guest, test),
     )
 
 
@@ -314,6 +345,7 @@ def _from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
         detector="suite",
         test=test,
         transcript=cell / test.guest / test.transcript if test.guest and test.transcript else None,
+        started_with=_started_with(cell / test.guest, test) if test.guest else None,
     )
 
 
@@ -327,6 +359,7 @@ def _plain(
     detector: str,
     test: TestEvent | None = None,
     transcript: Path | None = None,
+    started_with: StartedWith | None = None,
 ) -> Sighting:
     """A sighting without a place in the code."""
     return Sighting(
@@ -343,6 +376,7 @@ def _plain(
         evidence=evidence,
         detector=detector,
         transcript=transcript,
+        started_with=started_with,
         identity=f"{kind}-{re.sub(r'[^A-Za-z0-9_.]+', '_', subject).strip('_')}",
         unit=test.unit if test else "",
         wrong_line=test.wrong_line if test else "",

@@ -258,6 +258,7 @@ class StoredRun:
         end: Literal["stopped", "signal", "exit"] = "stopped",
         detail: str = "",
         record: events.Fault | None = None,
+        options: tuple[str, ...] = (),
     ) -> None:
         """A server that one test of a cell started, on the cell's own target or another, with at most one fault."""
         peer = "" if target == cell else target
@@ -266,7 +267,14 @@ class StoredRun:
         if record is not None:
             self.fault(cell, suite, folder, record, binary_of=target)
         event = events.GuestEvent(
-            name="guest-9", end=end, detail=detail, test=test, target=peer, own=True, unanswered=("SAVE",)
+            name="guest-9",
+            end=end,
+            detail=detail,
+            test=test,
+            target=peer,
+            own=True,
+            unanswered=("SAVE",),
+            options=options,
         )
         events.append(self.cell(cell, suite) / "events.jsonl", event)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
+from harness import check as checking
 from harness import completion, process, toolchain
 from harness.cli import main
 from harness.cli import plumb as group
@@ -481,3 +482,42 @@ def test_progress_shows_brackets_as_they_are() -> None:
     progress = fakes.quiet()
     progress.say("x.c:3: error: bad cast [-Werror=cast-align] [/root]")
     assert "[-Werror=cast-align] [/root]" in fakes.said(progress)
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("fuzz", "--time", "soon"), "'soon' is not a time; as 90s, 10m or 2h"),
+        (("fuzz", "--time", "0m"), "'0m' is not a time"),
+        (("fuzz", "--count", "0"), "'--count'"),
+        (("replay", "a.stream"), "error: a stream does not say for which target (a.stream)\n  try: --target"),
+        (("replay", "a.stream", *TARGET), "error: not a command stream (a.stream)\n  because: "),
+        (("replay", "a.json", *TARGET), "error: a reproducer says itself for which target it is"),
+    ],
+)
+def test_a_wrong_word_about_streams_is_exit_4(plumb: Plumb, words: tuple[str, ...], error: str) -> None:
+    code, _, err = plumb(*words)
+    assert code == ExitCode.USAGE
+    assert error in err
+
+
+def test_a_time_is_read_in_seconds_minutes_and_hours(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[checking.Request] = []
+
+    def remember(_self: object, _catalog: object, _store: object, _progress: object, request: checking.Request) -> None:
+        asked.append(request)
+        raise InfrastructureError("enough is known")
+
+    monkeypatch.setattr(checking.Check, "__init__", remember)
+    for words in (("--time", "90s"), ("--time", "1.5m"), ("--time", "2h"), (), ("--count", "7")):
+        plumb("fuzz", *TARGET, *words)
+    day = 86400
+    assert [(one.limit_seconds, one.limit_count) for one in asked[:4]] == [
+        (90, None),
+        (90, None),
+        (7200, None),
+        (600, None),
+    ]
+    assert asked[4].limit_count == 7
+    assert (asked[4].limit_seconds or 0) >= day
+    assert all(one.suites == ["fuzz"] and one.learns for one in asked)

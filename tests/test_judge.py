@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import random
 from typing import TYPE_CHECKING
@@ -573,3 +574,56 @@ def test_a_tests_own_server_that_stops_is_no_finding_and_one_that_dies_without_a
     assert judged(stored)[0] == []
     stored.own_guest("armv5", "bitops", "sparc64", test="test_one", end="exit", detail="exit status 1")
     assert [(found.kind, found.targets) for found in judged(stored)[0]] == [("exit", ["sparc64"])]
+
+
+# Examples: many of one test, some with the same name.
+
+
+def example(stored: StoredRun, guest: str, *, message: str, faults: tuple[int, int] = (0, 0)) -> None:
+    name = "test_streams[SADD]"
+    stored.test("armv5", "bitops", name, outcome="failed", message=message, guest=guest, faults=faults)
+
+
+def test_a_crash_of_one_example_does_not_explain_anothers_wrong_reply(run: StoredRun) -> None:
+    pc = run.place("armv5", "setTypeAdd")
+    run.fault("armv5", "bitops", "guest-1", fault(pc=pc))
+    example(run, "guest-1", message="ServerGoneError", faults=(0, 1))
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGBUS", test="test_streams[SADD]")
+    example(run, "guest-2", message="SADD k 1: guest 0, native 1")
+    findings, _ = judged(run)
+    assert [(found.kind, found.occurrences) for found in findings] == [("alignment", 1), ("wrong-result", 1)]
+
+
+def test_each_example_that_ends_its_server_is_seen_and_the_shortest_is_the_reproducer(run: StoredRun) -> None:
+    name = "test_streams[SADD-end]"
+    for guest, sent in (("guest-1", b"*1\r\n$4\r\nPING\r\n" * 9), ("guest-2", b"*1\r\n$4\r\nSADD\r\n")):
+        message = "closed by the server"
+        run.test("armv5", "bitops", name, outcome="failed", message=message, guest=guest, transcript=sent)
+        run.guest("armv5", "bitops", guest, end="signal", detail="killed by SIGABRT", test=name)
+    findings, _ = judged(run)
+    assert [(found.kind, found.occurrences) for found in findings] == [("crash", 2)]
+    assert b"".join(chunk.content for chunk in the_reproducer(run).chunks) == b"*1\r\n$4\r\nSADD\r\n"
+
+
+def test_what_a_server_was_started_with_is_in_its_reproducer(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_files[dump.rdb]", outcome="failed", message="dump.rdb: guest died")
+    place = run.cell("armv5", "bitops") / "guest-9" / events.INPUTS / "dump.rdb"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"REDIS\xff")
+    run.own_guest(
+        "armv5",
+        "bitops",
+        "armv5",
+        test="test_files[dump.rdb]",
+        end="signal",
+        options=("--sanitize-dump-payload", "yes"),
+    )
+    judged(run)
+    reproducer = the_reproducer(run)
+    assert {name: base64.b64decode(text) for name, text in reproducer.files.items()} == {"dump.rdb": b"REDIS\xff"}
+    assert reproducer.options == ("--sanitize-dump-payload", "yes")
+
+
+def the_reproducer(stored: StoredRun) -> Reproducer:
+    (path,) = (stored.folder / "reproducers").glob("*.json")
+    return codec.decode(path.read_bytes(), Reproducer)

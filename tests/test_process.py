@@ -55,6 +55,15 @@ def test_output_of_both_streams_is_returned_with_the_exit_status() -> None:
     assert (result.code, result.text, result.expired) == (3, "out\nerr\n", False)
 
 
+def test_who_waits_long_can_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "WATCH_SECONDS", 0.02)
+    seen: list[int] = []
+    result = process.run(["sleep", "0.5"], deadline_seconds=10, watch=lambda: seen.append(1))
+    assert (result.code, result.expired) == (0, False)
+    assert len(seen) > 2
+    assert process.run(["sleep", SLEEP], deadline_seconds=0.1, watch=lambda: None).expired
+
+
 def test_output_that_is_no_text_is_escaped_not_lost() -> None:
     result = process.run(["printf", "a\\377b"], deadline_seconds=10)
     assert (result.output, result.text) == (b"a\xffb", "a\\xffb")

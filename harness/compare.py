@@ -1,0 +1,181 @@
+"""One stream asked of two servers: do their replies agree? What has no specified order is compared without it.
+
+What may differ between a target and this machine although both are right is listed, with its reason, in
+suites/fuzz/differences.toml; nothing else is excused.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from harness.load import ROOT, read_toml
+from harness.model import Noun
+from harness.stream import command, line_of, pieces, wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.model import Target
+    from harness.resp import Client, Reply
+    from harness.stream import Command, Stream
+
+DIFFERENCES = ROOT / "suites" / "fuzz" / "differences.toml"
+EMPTY = (command("FLUSHALL"), command("CONFIG", "SET", "rdbcompression", "no"))
+"""What both are sent first, unrecorded. LZF's table is not cleared, so that two right servers compress differently."""
+SHOWN = 200
+"""How many characters of a command or reply a message shows."""
+
+
+class Rounded(Noun, frozen=True):
+    """Commands whose replies are floating-point numbers that may differ in their last digits."""
+
+    commands: list[str]
+    digits: int
+    """Significant decimal digits that must agree."""
+    reason: str
+
+
+class Excuse(Noun, frozen=True):
+    """A reply that may differ on some targets."""
+
+    commands: list[str]
+    """Names; `*` for every command."""
+    width_bits: int
+    guest: str
+    """What the guest may say instead: a regular expression for the whole reply."""
+    native: str
+    """Of what the native build says: likewise."""
+    ends: bool
+    """Whether what is stored differs from then on, so that nothing after it can be compared."""
+    reason: str
+
+
+class DifferenceList(Noun, frozen=True):
+    """suites/fuzz/differences.toml."""
+
+    unordered: list[str]
+    """Commands whose array has no order."""
+    unordered_pairs: list[str]
+    """The same, where names and values alternate."""
+    rounded: list[Rounded]
+    excuses: list[Excuse]
+
+
+class Difference(Noun, frozen=True):
+    """The first command of a stream that two servers answer differently."""
+
+    index: int
+    command: str
+    name: str
+    """The command's, in capitals."""
+    guest: str
+    native: str
+
+    def __str__(self) -> str:
+        return f"{self.command:.{SHOWN}}: guest {self.guest}, native {self.native}"
+
+
+@cache
+def known() -> DifferenceList:
+    """What may differ."""
+    return read_toml(DIFFERENCES, DifferenceList)
+
+
+def ask(client: Client, stream: Stream) -> list[Reply]:
+    """Send a stream as it says, each piece in one write, and return all replies; error replies in place.
+
+    Raises ServerGoneError or TimeoutError; `received` of a ServerGoneError does not exist: use `ask_into`.
+    """
+    replies: list[Reply] = []
+    ask_into(replies, client, stream)
+    return replies
+
+
+def ask_into(replies: list[Reply], client: Client, stream: Stream) -> None:
+    """The same, with the replies put into a list as they come: what was answered before an end is there."""
+    for piece in pieces(stream):
+        client.send(wire(piece))
+        replies.extend(client.receive() for _ in piece)
+
+
+def comparable(name: str, reply: Reply) -> Reply:
+    """A reply as it is compared: an error by its text, an unordered array sorted, a rounded number rounded."""
+    listed = known()
+    if isinstance(reply, Exception):
+        return f"error: {reply}".encode()
+    if isinstance(reply, list):
+        reply = [comparable("", inner) for inner in reply]
+        if name in listed.unordered:
+            return sorted(reply, key=repr)
+        if name in listed.unordered_pairs and len(reply) % 2 == 0:
+            pairs = sorted(zip(reply[::2], reply[1::2], strict=True), key=repr)
+            return [word for pair in pairs for word in pair]
+    digits = next((one.digits for one in listed.rounded if name in one.commands), 0)
+    return _rounded(reply, digits) if digits else reply
+
+
+def _rounded(reply: Reply, digits: int) -> Reply:
+    if isinstance(reply, list):
+        return [_rounded(one, digits) for one in reply]
+    try:
+        return f"{float(reply):.{digits}g}".encode() if isinstance(reply, bytes) else reply
+    except ValueError:
+        return reply
+
+
+def excused(name: str, guest: Reply, native: Reply, target: Target) -> Excuse | None:
+    """Why two comparable replies may differ; None if they may not."""
+    return next(
+        (
+            one
+            for one in known().excuses
+            if one.width_bits == target.width_bits
+            and (name in one.commands or "*" in one.commands)
+            and re.fullmatch(one.guest.encode(), _text(guest), re.DOTALL)
+            and re.fullmatch(one.native.encode(), _text(native), re.DOTALL)
+        ),
+        None,
+    )
+
+
+def _text(reply: Reply) -> bytes:
+    return reply if isinstance(reply, bytes) else repr(reply).encode()
+
+
+def first_difference(
+    stream: Sequence[Command], guest: Sequence[Reply], native: Sequence[Reply], target: Target
+) -> Difference | None:
+    """The first command whose replies disagree, but for what is excused."""
+    queued: list[Command] = []
+    for index, (one, ours, theirs) in enumerate(zip(stream, guest, native, strict=False)):
+        inside = isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs) == len(queued)
+        unpack = one.name == "EXEC" and inside
+        pairs = list(zip(queued, ours, theirs, strict=True)) if unpack else [(one, ours, theirs)]  # type: ignore[arg-type]
+        if one.name in {"EXEC", "DISCARD"} or (one.name == "MULTI" and ours == b"OK"):
+            queued = []
+        elif ours == b"QUEUED":
+            queued.append(one)
+        for asked, mine, other in pairs:
+            left, right = comparable(asked.name, mine), comparable(asked.name, other)
+            if left == right:
+                continue
+            excuse = excused(asked.name, left, right, target)
+            if excuse is None:
+                return _difference(index, asked, left, right)
+            if excuse.ends:
+                return None
+    return None
+
+
+def _difference(index: int, asked: Command, guest: Reply, native: Reply) -> Difference:
+    return Difference(
+        index=index, command=line_of(asked).strip(), name=asked.name, guest=shown(guest), native=shown(native)
+    )
+
+
+def shown(reply: Reply) -> str:
+    """A reply for a message."""
+    text = repr(reply)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…({len(text)} characters)"

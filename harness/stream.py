@@ -1,0 +1,189 @@
+r"""Command streams: what a client sends, as a value, as bytes on the wire, and as text that a person reads.
+
+The text has one command a line in the quoting of redis-cli (`SET "a b" "\x00"`), so that `redis-cli < FILE` runs it
+too. An indented line is sent inline, as it stands; every other one as an array of bulk strings. An empty line means
+that what follows is sent only when everything before it has been answered; without it all is one write.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import hiredis
+
+from harness.errors import UsageError
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+class Command(Noun, frozen=True):
+    """One command of a stream."""
+
+    words: tuple[bytes, ...]
+    inline: bool = False
+    """Sent as a line of text: with few bytes it shifts all that follows in the server's query buffer."""
+    waits: bool = False
+    """Sent only when everything before it has been answered."""
+
+    @property
+    def name(self) -> str:
+        """What it is called, in capitals: `SET`."""
+        return self.words[0].decode("latin-1").upper()
+
+    def __str__(self) -> str:
+        return line_of(self)
+
+
+Stream = tuple[Command, ...]
+
+
+def command(*words: bytes | str | float) -> Command:
+    """A command of words, numbers among them."""
+    return Command(words=tuple(word if isinstance(word, bytes) else str(word).encode() for word in words))
+
+
+def pieces(stream: Iterable[Command]) -> list[Stream]:
+    """The stream cut where it waits for replies: each piece is one write."""
+    cut: list[list[Command]] = []
+    for one in stream:
+        if not cut or one.waits:
+            cut.append([])
+        cut[-1].append(one)
+    return [tuple(piece) for piece in cut]
+
+
+def wire(stream: Iterable[Command]) -> bytes:
+    """The bytes that a client sends: what `nc HOST PORT < FILE` wants."""
+    return b"".join(
+        line_of(one).strip().encode("ascii") + b"\r\n" if one.inline else hiredis.pack_command(one.words)  # type: ignore[arg-type]
+        for one in stream
+    )
+
+
+_PLAIN = re.compile(rb"[!#-&(-~]+")
+_ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", ord('"'): '\\"', ord("\\"): "\\\\"}
+_SHOWN = [_ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in range(256)]
+_MEANINGS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
+
+
+def line_of(one: Command) -> str:
+    """A command as a line of the text form, without its end."""
+    return (" " if one.inline else "") + " ".join(_quoted(word) for word in one.words)
+
+
+def _quoted(word: bytes) -> str:
+    if _PLAIN.fullmatch(word):
+        return word.decode("ascii")
+    return '"' + "".join(map(_SHOWN.__getitem__, word)) + '"'
+
+
+_WORD = re.compile(
+    rb"""\s*(?: "(?P<double>(?:[^"\\]|\\.)*)"(?=\s|$)
+              | '(?P<single>(?:[^'\\]|\\.)*)'(?=\s|$)
+              | (?P<plain>[^\s"']+)(?=\s|$) )""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPED = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
+
+
+def split_words(line: bytes) -> tuple[bytes, ...]:
+    """The words of an inline command. Raises ValueError where quotes do not balance."""
+    words = []
+    place, line = 0, line.strip()
+    while place < len(line):
+        found = _WORD.match(line, place)
+        if found is None:
+            raise ValueError(f"quotes do not balance from byte {place} on")
+        if found["double"] is not None:
+            words.append(_ESCAPED.sub(_meaning, found["double"]))
+        elif found["single"] is not None:
+            words.append(found["single"].replace(b"\\'", b"'"))
+        else:
+            words.append(found["plain"])
+        place = found.end()
+    return tuple(words)
+
+
+def _meaning(found: re.Match[bytes]) -> bytes:
+    escape = found[1]
+    return bytes([int(escape[1:], 16)]) if len(escape) == 3 else _MEANINGS.get(escape, escape)
+
+
+def text_of(stream: Iterable[Command]) -> str:
+    """The text form."""
+    return "".join(("\n" if one.waits else "") + line_of(one) + "\n" for one in stream)
+
+
+def from_text(text: str) -> Stream:
+    """Read the text form. Raises ValueError naming the line."""
+    commands: list[Command] = []
+    waits = False
+    for number, line in enumerate(text.encode().split(b"\n"), 1):
+        try:
+            words = split_words(line)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from error
+        if words:
+            commands.append(Command(words=words, inline=line[:1] in {b" ", b"\t"}, waits=waits))
+        waits = not words
+    return tuple(commands)
+
+
+def read_stream(path: Path) -> Stream:
+    """Read a .stream file. Raises UsageError."""
+    try:
+        stream = from_text(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise UsageError("not a command stream", where=str(path), because=str(error)) from error
+    if not stream:
+        raise UsageError("an empty command stream", where=str(path))
+    return stream
+
+
+_COUNT = re.compile(rb"\*(\d{1,7})\r\n")
+_BULK = re.compile(rb"\$(\d{1,9})\r\n")
+
+
+def from_wire(content: bytes) -> Stream:
+    """The whole commands at the beginning of a client's bytes, arrays and inline; it ends at what is neither."""
+    commands: list[Command] = []
+    place = 0
+    while place < len(content):
+        found = _from_array(content, place) if content[place] == ord("*") else _from_line(content, place)
+        if found is None:
+            break
+        words, inline, place = found
+        if words:
+            commands.append(Command(words=words, inline=inline))
+    return tuple(commands)
+
+
+def _from_array(content: bytes, place: int) -> tuple[tuple[bytes, ...], bool, int] | None:
+    header = _COUNT.match(content, place)
+    if header is None:
+        return None
+    words = []
+    place = header.end()
+    for _ in range(int(header[1])):
+        bulk = _BULK.match(content, place)
+        if bulk is None:
+            return None
+        place = bulk.end() + int(bulk[1]) + 2
+        if content[place - 2 : place] != b"\r\n":
+            return None
+        words.append(content[bulk.end() : place - 2])
+    return tuple(words), False, place
+
+
+def _from_line(content: bytes, place: int) -> tuple[tuple[bytes, ...], bool, int] | None:
+    end = content.find(b"\n", place)
+    if end < 0:
+        return None
+    try:
+        return split_words(content[place:end]), True, end + 1
+    except ValueError:
+        return None

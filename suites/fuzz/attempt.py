@@ -1,0 +1,243 @@
+"""One try: a stream asked of guest, native build and model, from empty servers to all that is stored then."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING
+
+from harness import compare, events
+from harness.guest import PANIC, StartError
+from harness.model import Noun
+from harness.resp import Client
+from harness.stream import Command, command
+from harness.transcript import connect
+from suites.fuzz.model import UNTOLD, Model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from harness.guest import Guest
+    from harness.model import Target
+    from harness.resp import Reply
+    from harness.stream import Stream
+
+NATIVE_SECONDS = 20.0
+LARGEST_PAYLOAD_BYTES = 5000
+"""Of what is carried into a new key by RESTORE."""
+REFUSED = "refused to start"
+DIED = "died"
+_ENCODINGS = (b"hash-", b"list-", b"set-", b"zset-", b"stream-", b"hll-", b"sanitize-")
+
+
+class Failure(Noun, frozen=True):
+    """How a stream failed."""
+
+    index: int
+    """Which command, or the first that was not answered."""
+    label: str
+    """The command's name, and what was wrong with it unless it was the reply: a part of the finding's name."""
+    asked: str
+    """The command that was answered wrongly; empty if it was not answered."""
+    message: str
+    sameness: str
+    """Equal for two failures that are taken to be one."""
+    stream: Stream
+    """What was sent, the commands of the checkpoint included."""
+
+
+def empty(server: Guest, defaults: dict[str, Stream]) -> None:
+    """No keys and default settings, on a connection that nobody records. `defaults`: folder -> what restores them."""
+    with contextlib.closing(connect(server.upstream, deadline_seconds=server.deadline_seconds)) as connection:
+        client = Client(connection)
+        place = str(server.folder)
+        if place not in defaults:
+            defaults[place] = _settings(client)
+        compare.ask(client, compare.EMPTY + defaults[place])
+
+
+def _settings(client: Client) -> Stream:
+    """The commands that set every threshold back to what it is now."""
+    parts = ("-max-", "compress-depth", "sanitize-dump")
+    found = compare.ask(client, tuple(command("CONFIG", "GET", f"*{part}*") for part in parts))
+    words = [word for reply in found if isinstance(reply, list) for word in reply]
+    return tuple(
+        command("CONFIG", "SET", name, value)
+        for name, value in zip(words[::2], words[1::2], strict=True)
+        if isinstance(name, bytes) and isinstance(value, bytes) and name.startswith(_ENCODINGS)
+    )
+
+
+def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) -> tuple[Failure | None, list[Reply]]:
+    """Ask both servers, compare, and ask the model; then, at a checkpoint, all that both have stored.
+
+    How it failed, and the guest's replies as far as there are any.
+    """
+    ours: list[Reply] = []
+    theirs: list[Reply] = []
+    known_faults = guest.faults()
+    with (
+        Client.at_socket(oracle.socket_path, deadline_seconds=NATIVE_SECONDS) as native,
+        Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds) as client,
+    ):
+        # The native build first: if it dies of the stream, the guest should too, where it can be seen.
+        died = _ask(theirs, native, stream)
+        if error := _ask(ours, client, stream):
+            return gone(guest, known_faults, stream, len(ours), error), ours
+        if died:
+            return _native_gone(stream, len(theirs), died), ours
+        failure = _compared(stream, ours, theirs, guest.runner.target)
+        if failure is None and checkpoint:
+            stored = _stored(oracle)
+            stream += stored
+            theirs += compare.ask(native, stored)
+            if error := _ask(ours, client, stored):
+                return gone(guest, known_faults, stream, len(ours), error), ours
+            failure = _compared(stream, ours, theirs, guest.runner.target)
+    return failure, ours
+
+
+def _ask(replies: list[Reply], client: Client, stream: Stream) -> OSError | None:
+    try:
+        compare.ask_into(replies, client, stream)
+    except OSError as error:
+        return error
+    return None
+
+
+def _native_gone(stream: Stream, answered: int, error: OSError) -> Failure:
+    name = stream[min(answered, len(stream) - 1)].name
+    return Failure(
+        index=min(answered, len(stream) - 1),
+        label=f"{name}-native-end",
+        asked="",
+        message=f"the native build died of it, the guest did not: {error}",
+        sameness=f"native end {name}",
+        stream=stream,
+    )
+
+
+def _compared(stream: Stream, ours: list[Reply], theirs: list[Reply], target: Target) -> Failure | None:
+    difference = compare.first_difference(stream, ours, theirs, target)
+    if difference is not None:
+        return Failure(
+            index=difference.index,
+            label=difference.name,
+            asked=difference.command[: compare.SHOWN],
+            message=str(difference),
+            sameness=f"difference {difference.name}",
+            stream=stream,
+        )
+    model = Model()
+    for index, (one, reply) in enumerate(zip(stream, ours, strict=True)):
+        expected = model.answer(one)
+        if expected is not UNTOLD and expected != reply:
+            says = f"the model says {expected!r:.200}; the native build answers as the guest does"
+            message = f"{one!s:.200}: got {compare.shown(reply)}, {says}"
+            return Failure(
+                index=index,
+                label=f"{one.name}-model",
+                asked=f"{one!s:.200}",
+                message=message,
+                sameness=f"model {one.name}",
+                stream=stream,
+            )
+    return None
+
+
+def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: OSError) -> Failure:
+    """The guest died or hangs: told apart by where its first fault is, else by how it ended."""
+    if isinstance(error, TimeoutError) and not guest.died_of_fault(known_faults):
+        guest.hung()
+    guest.settle()
+    faults = [fault for fault in events.read_faults(guest.fault_log)[known_faults:] if fault.event == "fault"]
+    place = f"{faults[0].signal} at {faults[0].pc:#x}" if faults else guest.detail
+    index = min(answered, len(stream) - 1)
+    return Failure(
+        index=index,
+        label=f"{stream[index].name}-end",
+        asked="",
+        message=f"{type(error).__name__}: {error}",
+        sameness=f"end {place}",
+        stream=stream,
+    )
+
+
+def _stored(oracle: Guest) -> Stream:
+    """Commands that tell all that the native build has stored, and carry some of it into new keys by RESTORE."""
+    with Client.at_socket(oracle.socket_path, deadline_seconds=NATIVE_SECONDS) as client:
+        keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
+        types = client.pipeline([["TYPE", key] for key in keys])
+        encodings = client.pipeline([["OBJECT", "ENCODING", key] for key in keys])
+        dumps = client.pipeline([["DUMP", key] for key in keys])
+    commands: list[Command] = []
+    for key, kind, encoding, payload in zip(keys, types, encodings, dumps, strict=True):
+        commands += [command("OBJECT", "ENCODING", key), *reading(kind, key)]
+        # A hash table is written in its own order, and a skip list was until Redis 4; a stream's groups have clocks.
+        if encoding in {b"hashtable", b"skiplist"} or kind == b"stream" or not isinstance(payload, bytes):
+            continue
+        commands.append(command("DUMP", key))
+        if len(payload) < LARGEST_PAYLOAD_BYTES:
+            copy = b"restored:" + key
+            commands += [command("RESTORE", copy, 0, payload), *reading(kind, copy)]
+    return tuple(commands)
+
+
+def reading(kind: Reply, key: bytes) -> Stream:
+    """The command that tells all of a key of a type that TYPE named."""
+    commands: dict[Hashable, Command] = {
+        b"string": command("GET", key),
+        b"list": command("LRANGE", key, 0, -1),
+        b"hash": command("HGETALL", key),
+        b"set": command("SMEMBERS", key),
+        b"zset": command("ZRANGE", key, 0, -1, "WITHSCORES"),
+        b"stream": command("XRANGE", key, "-", "+"),
+    }
+    return (commands[kind],) if isinstance(kind, bytes) and kind in commands else ()
+
+
+def shout(guest: Guest, content: bytes) -> Failure | None:
+    """Send bytes that need not be protocol, hang up, and see whether the guest still serves others."""
+    known_faults = guest.faults()
+    try:
+        _send_and_hang_up(guest, content)
+        with Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds) as client:
+            client.command("PING")
+    except OSError as error:
+        return gone(guest, known_faults, (command("PING"),), 0, error)
+    return None
+
+
+def _send_and_hang_up(guest: Guest, content: bytes) -> None:
+    with (
+        contextlib.closing(connect(guest.endpoint, deadline_seconds=guest.deadline_seconds)) as connection,
+        # It closes at an error of protocol, before everything is sent perhaps.
+        contextlib.suppress(ConnectionError),
+    ):
+        connection.sendall(content)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65536):
+            pass
+
+
+def taken(start: Callable[[], Guest]) -> str:
+    """What a server makes of the files that it starts with: all that it has stored then, or REFUSED, or how it DIED."""
+    try:
+        return _contents(start())
+    except StartError as error:
+        # It panics, in so many words, at a key that is there twice: that is a refusal.
+        refused = error.detail.startswith("exit status 1;") or PANIC in error.log
+        return REFUSED if refused else f"{DIED}: {error}"
+    except OSError as error:
+        return f"{DIED}: {type(error).__name__}: {error}"
+
+
+def _contents(server: Guest) -> str:
+    with contextlib.closing(connect(server.upstream, deadline_seconds=server.deadline_seconds)) as connection:
+        client = Client(connection)
+        keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
+        types = client.pipeline([["TYPE", key] for key in keys])
+        stream = tuple(one for key, kind in zip(keys, types, strict=True) for one in reading(kind, key))
+        replies = compare.ask(client, stream)
+    told = [(one.words[1], compare.comparable(one.name, reply)) for one, reply in zip(stream, replies, strict=True)]
+    return f"{len(keys)} keys {told!r}"

@@ -1,0 +1,112 @@
+"""Damage: what DUMP returned, RDB files and protocol, with the checksum made right again or left wrong.
+
+CRC-64 is the Jones polynomial, reflected, starting from 0 (Redis' and Valkey's crc64.c names it; the check value of
+"123456789" is e9c6d914c4b8d9ca). A payload ends with two bytes of RDB version and eight of CRC, an RDB file with eight.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping
+
+_POLYNOMIAL = 0x95AC9329AC4BC9B5
+"""0xad93d23594c935a9 with its bits reversed."""
+
+
+def _entry(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
+    return byte
+
+
+_TABLE = tuple(map(_entry, range(256)))
+
+
+def crc64(content: bytes, crc: int = 0) -> int:
+    """The checksum of a payload or file."""
+    for byte in content:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc
+
+
+def sealed(content: bytes) -> bytes:
+    """The content with its last eight bytes replaced by the checksum of the others."""
+    body = content[:-8]
+    return body + crc64(body).to_bytes(8, "little")
+
+
+def rdb_file(payloads: Mapping[bytes, bytes]) -> bytes:
+    """An RDB file with those keys, out of what DUMP returned for each: magic number, version, database 0, entries."""
+    version = int.from_bytes(next(iter(payloads.values()))[-10:-8], "little")
+    entries = (payload[:1] + _length(len(key)) + key + payload[1:-10] for key, payload in payloads.items())
+    return sealed(b"REDIS%04d\xfe\x00" % version + b"".join(entries) + b"\xff" + bytes(8))
+
+
+def _length(length: int) -> bytes:
+    """A length as RDB writes it: 6 bits, 14 bits, or 32 bits in network order."""
+    if length < 64:
+        return bytes([length])
+    return (0x4000 | length).to_bytes(2) if length < 16384 else b"\x80" + length.to_bytes(4)
+
+
+def damaged(content: bytes, random: random.Random, *, first: int = 0) -> bytes:
+    """The content with a few faults from byte `first` on: flipped bits, edge bytes, pieces lost, doubled or moved."""
+    text = bytearray(content)
+    for _ in range(random.choice((1, 1, 1, 2, 3, 6))):
+        if len(text) <= first:
+            break
+        place = random.randrange(first, len(text))
+        size = random.choice((1, 1, 2, 4, 8))
+        change = random.randrange(6)
+        if change <= 1:
+            text[place] ^= 1 << random.randrange(8)
+        elif change == 2:
+            text[place] = random.choice((0, 1, 0x3F, 0x40, 0x7F, 0x80, 0x81, 0xC0, 0xC3, 0xF0, 0xF1, 0xF4, 0xFE, 0xFF))
+        elif change == 3:
+            del text[place : place + size]
+        elif change == 4:
+            text[place:place] = text[place : place + size] if random.random() < 0.5 else random.randbytes(size)
+        else:
+            text[place : place + size] = random.choice((b"\xff", b"\0", b"\x7f")) * size
+    return bytes(text)
+
+
+def damaged_payload(payload: bytes, random: random.Random) -> bytes:
+    """A DUMP payload with faults in its body; the checksum fits the damage, three times out of four."""
+    body = damaged(payload[:-10], random)
+    whole = body + payload[-10:]
+    return sealed(whole) if random.random() < 0.75 else whole
+
+
+def damaged_file(content: bytes, random: random.Random) -> bytes:
+    """An RDB file cut off, or with faults behind its nine bytes of magic number; the checksum may fit again."""
+    if random.random() < 0.3:
+        return content[: random.randrange(len(content))]
+    whole = damaged(content, random, first=9)
+    return sealed(whole) if random.random() < 0.75 else whole
+
+
+def damaged_protocol(wire: bytes, random: random.Random) -> bytes:
+    """A client's bytes with faults, a wrong length among them at times, or noise with protocol's own signs."""
+    if random.random() < 0.3:
+        signs = (
+            b"*",
+            b"$",
+            b"\r\n",
+            b"-1",
+            b"3",
+            b"$9999999999999999999\r\n",
+            b"*2147483648\r\n",
+            b"*-5\r\n",
+            b"\0",
+            b'"',
+            b"'\\x",
+        )
+        return b"".join(
+            random.choice(signs) if random.random() < 0.7 else random.randbytes(3)
+            for _ in range(random.randrange(1, 40))
+        )
+    return damaged(wire, random)

@@ -1,0 +1,172 @@
+"""Streams out of the grammar, and new streams out of old ones. Pure: the same random state gives the same stream."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.load import read_toml
+from harness.model import Noun
+from harness.stream import Command, split_words
+from suites.fuzz.values import INTEGERS, KEY_LETTERS, KINDS, Draw
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+    from harness.stream import Stream
+
+GRAMMAR = Path(__file__).with_name("grammar.toml")
+LONGEST = 80
+"""Commands that a stream has at most."""
+_JUNK = ("PING", "PING a", "ECHO abc", "PING ab", "ECHO abcd", "GET x", "PING abcde")
+_LIMITS = (-2, 0, 1, 2, 3, 4, 8, 16, 64, 128, 512)
+
+
+class Theme(Noun, frozen=True):
+    """Commands that work on the same sort of keys."""
+
+    commands: list[str]
+    thresholds: list[str]
+
+
+class Grammar(Noun, frozen=True):
+    """grammar.toml."""
+
+    themes: dict[str, Theme]
+
+
+@cache
+def grammar() -> Grammar:
+    """The grammar. Raises UsageError for an unknown key."""
+    return read_toml(GRAMMAR, Grammar)
+
+
+_KIND = re.compile(r"<(\w+)>")
+_REPEATED = re.compile(r"(<\w+>(?:,<\w+>)*)\+")
+
+
+@cache
+def _template(line: str) -> tuple[str, ...]:
+    return tuple(word.decode() for word in split_words(line.encode()))
+
+
+def expand(line: str, draw: Draw) -> Command:
+    """One line of the grammar with its choices made. Raises KeyError for an unknown kind."""
+    words: list[bytes] = []
+    for part in _template(line):
+        if repeated := _REPEATED.fullmatch(part):
+            words += [draw.word(kind) for _ in range(_how_many(draw.random)) for kind in _KIND.findall(repeated[1])]
+        elif kind := _KIND.search(part):
+            words.append(part[: kind.start()].encode() + draw.word(kind[1]) + part[kind.end() :].encode())
+        elif re.fullmatch(r"\w+(\|\w+)+", part):
+            words.append(draw.random.choice(part.split("|")).encode())
+        else:
+            words.append(part.encode())
+    return Command(words=tuple(words))
+
+
+def _how_many(random: random.Random) -> int:
+    """Few, as a rule; sometimes beyond the default limits of compact encodings (128)."""
+    chance = random.random()
+    return random.randrange(1, 5) if chance < 0.85 else random.randrange(5, 40) if chance < 0.98 else 140
+
+
+def generate(random: random.Random, themes: Sequence[str] = ()) -> Stream:
+    """A new stream: a few themes of those (or of all), on few keys, as writes of several commands with inline lines."""
+    draw = Draw(random)
+    names = random.choices(themes or list(grammar().themes), k=random.choice((1, 1, 1, 2, 3)))
+    chosen = [grammar().themes[name] for name in names]
+    commands = [one for theme in chosen for one in _lowered(theme, random)]
+    pace = random.choice((0.0, 0.0, 0.1, 0.5))
+    transaction = 0
+    for _ in range(random.choice((4, 12, 25, 50))):
+        if random.random() < 0.06:
+            commands.append(Command(words=tuple(random.choice(_JUNK).encode().split()), inline=True))
+        if random.random() < 0.02:
+            commands.append(Command(words=(b"EXEC" if transaction else b"MULTI",)))
+            transaction = 1 - transaction
+        one = expand(random.choice(random.choice(chosen).commands), draw)
+        commands.append(msgspec.structs.replace(one, waits=random.random() < pace))
+    if transaction:
+        commands.append(Command(words=(b"EXEC",)))
+    return tuple(commands)
+
+
+def _lowered(theme: Theme, random: random.Random) -> list[Command]:
+    """Settings of the theme's thresholds, half of the time."""
+    chosen = [name for name in theme.thresholds if random.random() < 0.5]
+    return [Command(words=(b"CONFIG", b"SET", name.encode(), b"%d" % random.choice(_LIMITS))) for name in chosen]
+
+
+# These make a value as long as an argument says.
+_GROWING = frozenset({"SETRANGE", "SETBIT", "BITFIELD"})
+_LARGEST_OFFSET = 1 << 20
+
+
+def is_sane(command: Command) -> bool:
+    """Whether a mutated command may be sent: not one that allocates hundreds of megabytes, or asks for the clock."""
+    name = command.name
+    if name in _GROWING:
+        words = command.words
+        # BITFIELD's offsets stand behind types, and may be counted in fields.
+        offsets = [after for word, after in itertools.pairwise(words) if re.fullmatch(rb"[iu]\d+", word)]
+        numbers = [word.removeprefix(b"#") for word in [*offsets, *(words[2:3] if name != "BITFIELD" else [])]]
+        return all(not number.isdigit() or int(number[:19]) < _LARGEST_OFFSET for number in numbers)
+    return not (name == "XADD" and b"*" in command.words)
+
+
+def mutate(stream: Stream, other: Stream, random: random.Random) -> Stream:
+    """A stream like this one with some of its commands changed, doubled, moved, left out or taken from another."""
+    commands = list(stream)
+    for _ in range(random.choice((1, 1, 2, 4))):
+        place = random.randrange(len(commands))
+        change = random.randrange(6)
+        if change == 0:
+            commands[place] = _with_other_word(commands[place], [*stream, *other], random)
+        elif change == 1:
+            commands[place] = msgspec.structs.replace(commands[place], waits=not commands[place].waits)
+        elif change == 2 and len(commands) > 1:
+            del commands[place]
+        elif change == 3:
+            commands.insert(random.randrange(len(commands) + 1), commands[place])
+        elif change == 4:
+            commands.insert(place, expand(random.choice(_every_line()), Draw(random)))
+        else:
+            start = random.randrange(len(other))
+            commands[place:place] = other[start : start + random.randrange(1, 8)]
+    return tuple(commands[:LONGEST])
+
+
+def splice(first: Stream, second: Stream, random: random.Random) -> Stream:
+    """The beginning of one and the end of another."""
+    joined = first[: random.randrange(1, len(first) + 1)] + second[random.randrange(len(second)) :]
+    return joined[:LONGEST]
+
+
+@cache
+def _every_line() -> list[str]:
+    return [line for theme in grammar().themes.values() for line in theme.commands]
+
+
+def _with_other_word(command: Command, others: Sequence[Command], random: random.Random) -> Command:
+    """One argument changed: an edge, another length, or an argument of another command. Settings stay as they are."""
+    if len(command.words) < 2 or command.name in {"CONFIG", "EVAL"}:
+        return command
+    place = random.randrange(1, len(command.words))
+    word = command.words[place]
+    donor = random.choice(random.choice(others).words)
+    new = random.choice((b"%d" % random.choice(INTEGERS), word[:-1], word + b"a", word * 2, donor))
+    words = (*command.words[:place], new, *command.words[place + 1 :])
+    changed = msgspec.structs.replace(command, words=words)
+    return changed if is_sane(changed) and len(new) < 1 << 18 else command
+
+
+def unknown_kinds() -> set[str]:
+    """Kinds that the grammar names and nobody draws."""
+    return {kind for line in _every_line() for kind in _KIND.findall(line)} - set(KINDS) - set(KEY_LETTERS)

@@ -1,0 +1,211 @@
+"""A Python model of strings, counters and bits: what a stream must answer, where the model can tell.
+
+Keys are bytes, or unknown once a command that is not modelled has named them. The bit operations are suites.bitops'.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING
+
+from suites.bitops import model as bits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.resp import Reply
+    from harness.stream import Command
+
+UNTOLD = object()
+"""The model does not say."""
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
+_INTEGER = re.compile(rb"0|-?[1-9]\d{0,18}")
+
+
+class _UnknownError(Exception):
+    """The value, or the meaning of an argument, is not known: the model has nothing to say."""
+
+
+class Model:
+    """An empty server's strings. `answer` takes every command of a stream in turn."""
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, bytes | None] = {}
+        """None: something is there, or not, but it is not known what."""
+        self._queueing = False
+        self._everything_known = True
+        """Whether a key that was never named is known to be absent."""
+
+    def answer(self, command: Command) -> Reply | object:
+        """What the command must answer, or UNTOLD; and its effect."""
+        name, arguments = command.name, command.words[1:]
+        if name in {"MULTI", "EXEC", "DISCARD"}:
+            # What was queued may have failed: nothing is known for a while.
+            self._forget_all()
+            self._queueing = name == "MULTI"
+            return UNTOLD
+        modelled = _COMMANDS.get((name, len(arguments))) or _COMMANDS.get((name, -1))
+        if modelled is not None and not self._queueing:
+            with contextlib.suppress(_UnknownError):
+                return modelled(self, *arguments)
+        if name not in _READING:
+            self._forget(arguments)
+        return UNTOLD
+
+    def _forget(self, words: tuple[bytes, ...]) -> None:
+        self._values.update(dict.fromkeys(words))
+
+    def _forget_all(self) -> None:
+        self._forget(tuple(self._values))
+        self._everything_known = False
+
+    def get(self, key: bytes) -> bytes:
+        """A key's value; an absent one is empty. Raises _UnknownError."""
+        value = self._values.get(key, b"" if self._everything_known else None)
+        if value is None:
+            raise _UnknownError
+        return value
+
+    def present(self, key: bytes) -> bool:
+        """Whether it exists. Emptiness is ambiguous: APPEND of nothing makes a key, SETRANGE of nothing does not."""
+        if not self.get(key):
+            if key in self._values or not self._everything_known:
+                raise _UnknownError
+            return False
+        return True
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Store."""
+        self._values[key] = value
+
+    def delete(self, *keys: bytes) -> object:
+        """DEL. How many there were is not told: some may be unknown."""
+        for key in keys:
+            if self._everything_known:
+                self._values.pop(key, None)
+            else:
+                self._values[key] = None
+        return UNTOLD
+
+
+def _whole(word: bytes) -> int:
+    """An argument that is an integer of 32 bits: wider ones are refused by some targets."""
+    if not _INTEGER.fullmatch(word) or not -(1 << 31) <= int(word) < 1 << 31:
+        raise _UnknownError
+    return int(word)
+
+
+def _set(model: Model, key: bytes, value: bytes) -> Reply:
+    model.put(key, value)
+    return b"OK"
+
+
+def _get(model: Model, key: bytes) -> Reply:
+    return model.get(key) if model.present(key) else None
+
+
+def _append(model: Model, key: bytes, more: bytes) -> Reply:
+    model.put(key, model.get(key) + more)
+    return len(model.get(key))
+
+
+def _set_range(model: Model, key: bytes, offset: bytes, text: bytes) -> Reply:
+    start, old = _whole(offset), model.get(key)
+    if start < 0 or not text:
+        raise _UnknownError
+    model.put(key, old[:start].ljust(start, b"\0") + text + old[start + len(text) :])
+    return len(model.get(key))
+
+
+def _get_range(model: Model, key: bytes, start: bytes, end: bytes) -> Reply:
+    text = model.get(key)
+    if _whole(end) < 0 and _whole(end) < -len(text):
+        # Redis takes an end before the beginning for the first byte; releases differ. Left to the comparison.
+        raise _UnknownError
+    first, last = bits.byte_range(len(text), _whole(start), _whole(end))
+    return text[first : last + 1]
+
+
+def _add(model: Model, key: bytes, step: int) -> Reply:
+    text = model.get(key) if model.present(key) else b"0"
+    if (
+        not _INTEGER.fullmatch(text)
+        or not _LOWEST <= int(text) + step <= _HIGHEST
+        or not _LOWEST <= int(text) <= _HIGHEST
+    ):
+        raise _UnknownError
+    model.put(key, b"%d" % (int(text) + step))
+    return int(text) + step
+
+
+def _step(word: bytes) -> int:
+    if not _INTEGER.fullmatch(word) or not _LOWEST < int(word) <= _HIGHEST:
+        raise _UnknownError
+    return int(word)
+
+
+def _set_bit(model: Model, key: bytes, offset: bytes, bit: bytes) -> Reply:
+    if bit not in {b"0", b"1"} or _whole(offset) < 0:
+        raise _UnknownError
+    old = model.get(key)
+    model.put(key, bits.setbit(old, _whole(offset), int(bit)))
+    return bits.getbit(old, _whole(offset))
+
+
+def _get_bit(model: Model, key: bytes, offset: bytes) -> Reply:
+    if _whole(offset) < 0:
+        raise _UnknownError
+    return bits.getbit(model.get(key), _whole(offset))
+
+
+def _bit_count(model: Model, key: bytes, start: bytes = b"0", end: bytes = b"-1") -> Reply:
+    text = model.get(key)
+    if _whole(end) < -len(text):
+        raise _UnknownError
+    return bits.bitcount(text, _whole(start), _whole(end))
+
+
+def _bit_pos(model: Model, key: bytes, bit: bytes, start: bytes = b"0", end: bytes | None = None) -> Reply:
+    text = model.get(key)
+    last = None if end is None else _whole(end)
+    if bit not in {b"0", b"1"} or not text or (last is not None and last < -len(text)):
+        raise _UnknownError
+    return bits.bitpos(text, int(bit), _whole(start), last)
+
+
+def _bit_operation(model: Model, operation: bytes, target: bytes, *sources: bytes) -> Reply:
+    name = operation.decode("latin-1")
+    if name not in {"AND", "OR", "XOR", "NOT"} or not sources or (name == "NOT" and len(sources) != 1):
+        raise _UnknownError
+    result = bits.bitop(name, [model.get(source) for source in sources])
+    if not result:
+        raise _UnknownError
+    model.put(target, result)
+    return len(result)
+
+
+_READING = frozenset({"DBSIZE", "DUMP", "EXISTS", "KEYS", "LCS", "MGET", "OBJECT", "SUBSTR", "TOUCH", "TYPE"})
+_COMMANDS: dict[tuple[str, int], Callable[..., Reply | object]] = {
+    ("DEL", -1): Model.delete,
+    ("SET", 2): _set,
+    ("GET", 1): _get,
+    ("STRLEN", 1): lambda model, key: len(model.get(key)),
+    ("APPEND", 2): _append,
+    ("SETRANGE", 3): _set_range,
+    ("GETRANGE", 3): _get_range,
+    ("INCR", 1): lambda model, key: _add(model, key, 1),
+    ("DECR", 1): lambda model, key: _add(model, key, -1),
+    ("INCRBY", 2): lambda model, key, step: _add(model, key, _step(step)),
+    ("DECRBY", 2): lambda model, key, step: _add(model, key, -_step(step)),
+    ("SETBIT", 3): _set_bit,
+    ("GETBIT", 2): _get_bit,
+    ("BITCOUNT", 1): _bit_count,
+    ("BITCOUNT", 3): _bit_count,
+    ("BITPOS", 2): _bit_pos,
+    ("BITPOS", 3): _bit_pos,
+    ("BITPOS", 4): _bit_pos,
+    ("BITOP", -1): _bit_operation,
+    ("PING", 1): lambda _, word: word,
+    ("ECHO", 1): lambda _, word: word,
+}

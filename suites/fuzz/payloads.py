@@ -1,0 +1,54 @@
+"""What random streams leave behind on the native build, as DUMP writes it: the raw material of damage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness import compare
+from harness.resp import Client
+from harness.stream import command
+from suites.fuzz.generate import generate
+
+if TYPE_CHECKING:
+    from harness.pytest_plugin import CellRun
+    from suites.fuzz.session import Session
+
+LARGEST_BYTES = 20_000
+_THEMES = ("strings", "lists", "hashes", "sets", "sorted", "streams", "estimates")
+
+
+class Payload(NamedTuple):
+    """A key of a type that TYPE names, and what DUMP returns for it."""
+
+    kind: bytes
+    key: bytes
+    content: bytes
+
+
+def payloads(session: Session, run: CellRun) -> list[Payload]:
+    """Some values of all types, compressed ones among them.
+
+    The same seed gives the same: hash tables of several elements, whose order is random, are left out.
+    """
+    with Client.at_socket(run.oracle().socket_path, deadline_seconds=20) as client:
+        for _ in range(50):
+            compression = session.random.choice(("yes", "no"))
+            session.reset_oracle()
+            compare.ask(client, (command("CONFIG", "SET", "rdbcompression", compression),))
+            compare.ask(client, generate(session.random, _THEMES))
+            client.pipeline([["DISCARD"]])
+            keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
+            found = [one for key in keys if (one := _payload(client, key)) is not None]
+            if found:
+                return found
+    raise AssertionError("fifty random streams left nothing behind")
+
+
+def _payload(client: Client, key: bytes) -> Payload | None:
+    kind, encoding, content = client.pipeline([["TYPE", key], ["OBJECT", "ENCODING", key], ["DUMP", key]])
+    if not isinstance(kind, bytes) or not isinstance(content, bytes) or len(content) > LARGEST_BYTES:
+        return None
+    if encoding in {b"hashtable", b"skiplist"}:
+        count = {b"hash": "HLEN", b"set": "SCARD", b"zset": "ZCARD"}[kind]
+        return Payload(kind, key, content) if client.command(count, key) == 1 else None
+    return Payload(kind, key, content)

@@ -1,0 +1,214 @@
+"""The examples of one test, as many as time and number allow; every new failure is made small and left as evidence."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness import events
+from harness.guest import StartError
+from harness.stream import text_of, wire
+from suites.fuzz.attempt import DIED, Failure, attempt, empty, shout, taken
+from suites.fuzz.corpus import Corpus, shapes
+from suites.fuzz.shrink import Shrinker
+
+if TYPE_CHECKING:
+    from harness.guest import Guest
+    from harness.pytest_plugin import CellRun
+    from harness.stream import Stream
+
+STREAMS = {"quick": 180, "kernel": 20, "full": 1500, "thorough": 1_000_000}
+SECONDS = {"quick": 120.0, "kernel": 300.0, "full": 420.0, "thorough": 600.0}
+"""Most streams of a test, and its time at most, by tier."""
+SHRINK_SECONDS, SHRINK_TRIES = 45.0, 200
+SHRUNK = {"quick": 3, "kernel": 0, "full": 6, "thorough": 20}
+"""How many different failures are made small; none in a machine, which has one port and slow starts."""
+FAILURES = {"quick": 10, "kernel": 3, "full": 40, "thorough": 300}
+"""After so many failing streams a test ends: the same crash over and over says nothing new, and costs a start each."""
+
+
+class Session:
+    """The examples of one test.
+
+    `share` is the part of the cell's time that is its own, `cost` how many streams one of its examples is worth.
+    One that `learns` keeps streams in the cell's corpus.
+    """
+
+    def __init__(
+        self,
+        run: CellRun,
+        defaults: dict[str, Stream],
+        *,
+        name: str,
+        share: float,
+        cost: int = 1,
+        learns: bool = False,
+    ) -> None:
+        self.run = run
+        self._defaults = defaults
+        self.cell = run.cell
+        self.random = random.Random(f"{self.cell.seed}/{name}")
+        tier, limit = self.cell.tier, self.cell.limit_seconds
+        self._started = time.monotonic()
+        self._end = self._started + (SECONDS[tier] if limit is None else limit) * share
+        most = self.cell.limit_count or (STREAMS[tier] if limit is None else STREAMS["thorough"])
+        self._most = max(2, round(most / cost))
+        self.streams = self.commands = self.failures = 0
+        self.found: dict[str, str] = {}
+        """What tells failures apart -> the first's message."""
+        self.corpus = Corpus(self.cell.corpus if learns else None)
+
+    def more(self) -> bool:
+        """Whether another example fits into time and number; how far it has come is written down."""
+        self._report()
+        if self.failures >= FAILURES[self.cell.tier]:
+            return False
+        return self.streams < self._most and time.monotonic() < self._end
+
+    def example(self, stream: Stream) -> None:
+        """Run one stream; when it fails in a new way, make it small, and leave evidence of both."""
+        self.run.begin_example()
+        started = time.monotonic()
+        guest = self.run.guest()
+        empty(guest, self._defaults)
+        self.reset_oracle()
+        failure, replies = attempt(guest, self.run.oracle(), stream, checkpoint=True)
+        self.commands += len(stream)
+        if failure is None:
+            self.corpus.offer(stream, shapes(stream, replies))
+        if not self._count(failure.sameness if failure else "", failure.message if failure else "") or failure is None:
+            self._record(failure, started)
+            return
+        small = self._shrunk(failure) if len(self.found) <= SHRUNK[self.cell.tier] else failure
+        self._record(msgspec.structs.replace(failure, label=small.label), started)
+        if small is not failure:
+            self._record_again(small)
+        self._save(small.label, small.stream)
+
+    def noise(self, content: bytes) -> None:
+        """Bytes that need not be protocol: the guest must live on."""
+        self.run.begin_example()
+        started = time.monotonic()
+        guest = self.run.guest()
+        empty(guest, self._defaults)
+        failure = shout(guest, content)
+        if self._count(failure.sameness if failure else "", failure.message if failure else ""):
+            self._save("noise", content)
+        self.run.end_example("noise", failure.message if failure else "", time.monotonic() - started)
+
+    def start_up(self, files: dict[str, bytes], options: list[str]) -> None:
+        """Start a guest with files: it may refuse, or take them as the native build does, but not die of a signal."""
+        self.run.begin_example()
+        started = time.monotonic()
+        ours = taken(lambda: self.run.start(files=files, options=options, may_refuse=True))
+        theirs = taken(lambda: self.run.start(target="native", files=files, options=options, may_refuse=True))
+        name = next(iter(files))
+        message = (
+            "" if ours == theirs and not ours.startswith(DIED) else f"{name}: guest {ours:.200}, native {theirs:.200}"
+        )
+        self._count(message, message)
+        if not message:
+            self.run.dismiss()
+        self.run.end_example(name, message, time.monotonic() - started)
+
+    def conclude(self) -> None:
+        """Fail the test if an example failed; else say how much was done."""
+        seconds = time.monotonic() - self._started
+        self.run.note = f"{self.streams} examples, {self.commands} commands in {seconds:.1f} s"
+        self._report()
+        if self.failures:
+            first = "; ".join(list(self.found.values())[:3])
+            ended = ", and it ended there" if self.failures >= FAILURES[self.cell.tier] else ""
+            pytest.fail(f"{self.failures} of {self.run.note} failed{ended}: {first}", pytrace=False)
+        if not self.streams:
+            pytest.fail("not one example was run", pytrace=False)
+
+    def reset_oracle(self) -> None:
+        """The native build empty, with its default settings."""
+        empty(self.run.oracle(), self._defaults)
+
+    def _count(self, sameness: str, message: str) -> bool:
+        """One more example, failed if there is a message; whether it failed in a new way."""
+        self.streams += 1
+        self.failures += bool(message)
+        new = bool(message) and sameness not in self.found
+        if new:
+            self.found[sameness] = message
+        return new
+
+    def _shrunk(self, failure: Failure) -> Failure:
+        """The same failure with few commands. Not evidence: that is what the small one leaves when it runs again."""
+        latest = failure
+        with contextlib.ExitStack() as scratches:
+            scratch: Guest | None = None
+
+            def fails(candidate: Stream) -> bool:
+                nonlocal latest, scratch
+                try:
+                    if scratch is None or not scratch.alive():
+                        scratches.close()
+                        scratch = scratches.enter_context(self.run.scratch())
+                    empty(scratch, self._defaults)
+                    self.reset_oracle()
+                    seen, _ = attempt(scratch, self.run.oracle(), candidate, checkpoint=False)
+                except (StartError, OSError):
+                    scratch = None
+                    return False
+                if seen is None or seen.sameness != failure.sameness:
+                    return False
+                latest = seen
+                return True
+
+            slow = tuple(msgspec.structs.replace(one, waits=True) for one in failure.stream)
+            stream, index = failure.stream, len(failure.stream) - 1
+            if fails(slow):
+                # One command at a time: the first that was not answered is the one.
+                stream, index = slow, latest.index
+            Shrinker(fails, seconds=SHRINK_SECONDS, tries=SHRINK_TRIES).shrink(stream, index)
+        # In one write nothing is answered; but the last of the few commands that are left is the one.
+        deadly = latest.stream[-1].name
+        return latest if latest.asked else msgspec.structs.replace(latest, label=f"{deadly}-end")
+
+    def _record(self, failure: Failure | None, started: float) -> None:
+        seconds = time.monotonic() - started
+        if failure is None:
+            self.run.end_example("", "", seconds)
+        else:
+            self.run.end_example(failure.label, failure.message, seconds, asked=failure.asked)
+
+    def _record_again(self, small: Failure) -> None:
+        """The small stream on a guest of the evidence: its transcript is the finding's reproducer."""
+        with contextlib.suppress(StartError):
+            guest = self.run.guest()
+            self.run.begin_example()
+            started = time.monotonic()
+            empty(guest, self._defaults)
+            self.reset_oracle()
+            again, _ = attempt(guest, self.run.oracle(), small.stream, checkpoint=False)
+            self._record(msgspec.structs.replace(again, label=small.label) if again else None, started)
+
+    def _save(self, label: str, content: Stream | bytes) -> None:
+        """Beside the evidence, as the bytes that a client sends; commands as text too, and for later runs."""
+        folder = self.cell.folder / "streams"
+        folder.mkdir(exist_ok=True)
+        name = f"{len(list(folder.glob('*.resp'))) + 1}-{label}"
+        if isinstance(content, bytes):
+            (folder / f"{name}.resp").write_bytes(content)
+            return
+        (folder / f"{name}.resp").write_bytes(wire(content))
+        (folder / f"{name}.stream").write_text(text_of(content), "utf-8")
+        self.corpus.save(content, "found")
+
+    def _report(self) -> None:
+        kept = (
+            f", {self.corpus.features} shapes of replies, {len(self.corpus)} streams kept" if len(self.corpus) else ""
+        )
+        text = f"{self.streams} examples, {self.commands} commands{kept}, {self.failures} failed"
+        unfinished = self.cell.folder / f".{events.PROGRESS}"
+        unfinished.write_text(text, "utf-8")
+        unfinished.rename(self.cell.folder / events.PROGRESS)

@@ -1,0 +1,21 @@
+"""Damaged protocol and noise: the server may answer errors and close the connection; it may not die of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.stream import wire
+from suites.fuzz.corrupt import damaged_protocol
+from suites.fuzz.generate import generate
+from suites.fuzz.session import Session
+
+if TYPE_CHECKING:
+    from harness.pytest_plugin import CellRun
+    from harness.stream import Stream
+
+
+def test_noise(cell_run: CellRun, defaults: dict[str, Stream]) -> None:
+    session = Session(cell_run, defaults, name="protocol", share=0.05, cost=2)
+    while session.more():
+        session.noise(damaged_protocol(wire(generate(session.random)[:10]), session.random))
+    session.conclude()

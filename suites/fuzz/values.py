@@ -1,0 +1,210 @@
+"""Words drawn for the fuzzer's commands: near the limits of headers, encodings and words, because bugs are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from suites.both import EDGE_LENGTHS, HEADER_LENGTHS
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+# Around what integer encodings hold: listpacks 7 and 13 bits, ziplists 4 bits, both 16, 24, 32 and 64.
+_BITS = (3, 7, 8, 12, 13, 15, 16, 23, 24, 31, 32, 53, 62, 63)
+INTEGERS = sorted(
+    {
+        value
+        for bits in _BITS
+        for edge in (1 << bits, -(1 << bits))
+        for value in (edge - 1, edge, edge + 1)
+        if -(1 << 63) <= value < 1 << 63
+    }
+    | {0, 12, 10000, -10000}
+)
+# Where a listpack's or ziplist's string lengths need another header (6, 12, 14 bits), and where a ziplist entry's own
+# length no longer fits one byte (254) in its neighbour.
+_ELEMENT_LENGTHS = (
+    0,
+    1,
+    2,
+    3,
+    5,
+    7,
+    8,
+    11,
+    15,
+    16,
+    17,
+    31,
+    32,
+    33,
+    61,
+    62,
+    63,
+    64,
+    65,
+    66,
+    127,
+    128,
+    248,
+    249,
+    252,
+    253,
+    254,
+    255,
+    256,
+)
+_LONG_ELEMENTS = (4094, 4095, 4096, 16383, 16384)
+_KEY_LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 23, 24, 27, 31, 32, 33, 44, 45, 63, 64, 65, 255, 256)
+_FILLERS = (b"\x00", b"\xff", b"a", b"\x80", b"ab", b"\r\n")
+# The first letter of a key says what is kept there.
+KEY_LETTERS = {
+    "string": "s",
+    "list": "l",
+    "hash": "h",
+    "set": "e",
+    "zset": "z",
+    "stream": "x",
+    "estimate": "p",
+    "place": "g",
+    "float": "f",
+    "lexical": "y",
+}
+_APART = ("float", "lexical")
+"""Kinds whose answers are told only if no other kind of command works on their keys."""
+
+
+class Draw:
+    """Draws words; a stream has one, so that its keys, fields and ids meet again."""
+
+    def __init__(self, random: random.Random) -> None:
+        self.random = random
+        self._identity = random.choice((1, 1, 1, 1 << 31, 1 << 32, (1 << 63) - 40))
+        self._tail = random.choice(("a", "key:", "\x00", "K"))
+        lengths = random.choices(_KEY_LENGTHS[:-2], k=3)
+        # Now and then a key so long that its header grows.
+        self._keys = [*lengths, random.choice(_KEY_LENGTHS)]
+
+    def word(self, kind: str) -> bytes:
+        """A word of a kind that the grammar names. Raises KeyError for an unknown kind."""
+        if kind in KEY_LETTERS:
+            return self.key(kind)
+        return KINDS[kind](self)
+
+    def key(self, kind: str) -> bytes:
+        """One of the stream's few keys; they share prefixes. One in thirty is of another kind, for WRONGTYPE."""
+        if kind not in _APART and self.random.random() < 1 / 30:
+            kind = self.random.choice([other for other in KEY_LETTERS if other not in _APART])
+        letter = KEY_LETTERS[kind]
+        length = self.random.choice(self._keys)
+        return (letter + (self._tail * length))[:length].encode("latin-1")
+
+    def text(self, length: int) -> bytes:
+        """So many bytes: of all values, or of few, which compress and compare equal for long."""
+        if self.random.random() < 0.5:
+            return self.random.randbytes(length)
+        return (self.random.choice(_FILLERS) * length)[:length]
+
+    def value(self) -> bytes:
+        """A string's value."""
+        chance = self.random.random()
+        if chance < 0.1:
+            return self.integer()
+        lengths = HEADER_LENGTHS[:3] if chance < 0.2 else HEADER_LENGTHS[3:] if chance > 0.995 else EDGE_LENGTHS
+        return self.text(self.random.choice(lengths))
+
+    def sparse(self) -> bytes:
+        """Equal bytes, one of them with another bit."""
+        text = bytearray(self.random.choice((b"\x00", b"\xff")) * self.random.choice(EDGE_LENGTHS))
+        if text:
+            text[self.random.randrange(len(text))] ^= 1 << self.random.randrange(8)
+        return bytes(text)
+
+    def element(self) -> bytes:
+        """An element of a collection: an integer, a field's name again, or a string near an encoding's limit."""
+        chance = self.random.random()
+        if chance < 0.35:
+            return self.integer()
+        if chance < 0.6:
+            return self.field()
+        return self.text(self.random.choice(_LONG_ELEMENTS if chance > 0.99 else _ELEMENT_LENGTHS))
+
+    def field(self) -> bytes:
+        """One of some dozen names with a common prefix."""
+        return b"field:name"[: self.random.choice((1, 3, 7, 10))] + b"%d" % self.random.randrange(12)
+
+    def integer(self) -> bytes:
+        """64 bits, near a power of two; half of them small."""
+        value = self.random.choice(INTEGERS) if self.random.random() < 0.5 else self.random.randrange(-200, 300)
+        return b"%d" % value
+
+    def number(self) -> bytes:
+        """An integer that a double holds exactly."""
+        return b"%d" % self.random.choice([value for value in INTEGERS if abs(value) < 1 << 53])
+
+    def index(self) -> bytes:
+        """A position from the start or the end, rarely far outside; what C's `long` holds everywhere."""
+        if self.random.random() < 0.05:
+            return b"%d" % self.random.choice((-(1 << 31), (1 << 31) - 1, 65536))
+        return b"%d" % self.random.choice((self.random.randrange(-10, 20), self.random.choice(EDGE_LENGTHS)))
+
+    def offset(self) -> bytes:
+        """A byte's place in a string: not so far that the string would get long."""
+        return b"%d" % self.random.choice((*EDGE_LENGTHS, *HEADER_LENGTHS[:3]))
+
+    def bit_offset(self) -> bytes:
+        """A bit's place in a string."""
+        return b"%d" % max(0, self.random.choice(EDGE_LENGTHS) * 8 + self.random.randrange(-8, 9))
+
+    def bitfield(self) -> bytes:
+        """A type of BITFIELD: `i64` is the widest, `u63` the widest unsigned one."""
+        letter = self.random.choice("iu")
+        width = self.random.choice((1, 3, 5, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64 if letter == "i" else 62))
+        return f"{letter}{width}".encode()
+
+    def score(self) -> bytes:
+        """A double that is written the same everywhere."""
+        chance = self.random.random()
+        if chance < 0.1:
+            return self.random.choice((b"inf", b"-inf", b"0", b"-0", b"1e300", b"9007199254740993", b"2147483648"))
+        return self.integer() if chance < 0.4 else self.fraction()
+
+    def fraction(self) -> bytes:
+        """A multiple of 1/8: exact in a `long double` of 64, 80 or 128 bits alike, so that sums of them are too."""
+        return f"{self.random.randrange(-8000, 8000) / 8:.15g}".encode()
+
+    def identity(self) -> bytes:
+        """A stream entry's id: as a rule later than those before, and of 64 bits at last."""
+        if self.random.random() < 0.25:
+            return b"%d-%d" % (self._identity, self.random.randrange(5))
+        self._identity = min(self._identity + self.random.randrange(3), (1 << 64) - 2)
+        return b"%d-%d" % (self._identity, self.random.choice((0, 1, 2, 255, 65536, (1 << 32) + 1)))
+
+    def time(self) -> bytes:
+        """Milliseconds since 1970, far ahead: beyond what 32 bits hold as seconds, too."""
+        return b"%d" % self.random.choice((4102444800000, (1 << 31) * 1000, (1 << 32) * 1000 + 1, 1 << 50))
+
+
+KINDS: dict[str, Callable[[Draw], bytes]] = {
+    "value": Draw.value,
+    "tiny": lambda draw: draw.text(draw.random.randrange(1, 10)),
+    "sparse": Draw.sparse,
+    "element": Draw.element,
+    "field": Draw.field,
+    "int": Draw.integer,
+    "number": Draw.number,
+    "index": Draw.index,
+    "offset": Draw.offset,
+    "bit": lambda draw: draw.random.choice((b"0", b"1")),
+    "bitoffset": Draw.bit_offset,
+    "bitfield": Draw.bitfield,
+    "score": Draw.score,
+    "fraction": Draw.fraction,
+    "digit": lambda draw: b"%d" % draw.random.randrange(10),
+    "count": lambda draw: b"%d" % draw.random.randrange(1, 9),
+    "id": Draw.identity,
+    "time": Draw.time,
+    "longitude": lambda draw: f"{draw.random.randrange(-1790, 1790) / 10 + 0.03125:.9g}".encode(),
+    "latitude": lambda draw: f"{draw.random.randrange(-840, 840) / 10 + 0.03125:.9g}".encode(),
+}

@@ -1,0 +1,102 @@
+"""When do two servers agree? Order where it has none, errors by their text, excuses only where they are listed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hiredis import ReplyError
+
+from harness import compare
+from harness.stream import from_text
+from tests import fakes
+
+if TYPE_CHECKING:
+    from harness.resp import Reply
+    from harness.stream import Stream
+
+NARROW = fakes.target()
+WIDE = msgspec.structs.replace(NARROW, width_bits=64)
+
+
+def differs(text: str, guest: list[Reply], native: list[Reply], *, narrow: bool = False) -> compare.Difference | None:
+    stream: Stream = from_text(text)
+    return compare.first_difference(stream, guest, native, NARROW if narrow else WIDE)
+
+
+def test_the_first_difference_is_named_with_both_replies() -> None:
+    found = differs("SET k 1\nGET k\nSTRLEN k\n", [b"OK", b"1", 2], [b"OK", b"2", 1])
+    assert found is not None
+    assert (found.index, found.name, str(found)) == (1, "GET", "GET k: guest b'1', native b'2'")
+
+
+@pytest.mark.parametrize(
+    ("text", "guest", "native"),
+    [
+        ("SMEMBERS k", [[b"a", b"b"]], [[b"b", b"a"]]),
+        ("HGETALL k", [[b"a", b"1", b"b", b"2"]], [[b"b", b"2", b"a", b"1"]]),
+        ("GEOPOS k m", [[[b"13.361389338970184", b"38.1"]]], [[[b"13.361389338970190", b"38.1"]]]),
+        ("GET k", [ReplyError("ERR no")], [ReplyError("ERR no")]),
+        ("EVAL x 0", [[ReplyError("ERR no")]], [[ReplyError("ERR no")]]),
+        ("MULTI\nSMEMBERS k\nEXEC", [b"OK", b"QUEUED", [[b"a", b"b"]]], [b"OK", b"QUEUED", [[b"b", b"a"]]]),
+    ],
+)
+def test_what_means_the_same_agrees(text: str, guest: list[Reply], native: list[Reply]) -> None:
+    assert differs(text, guest, native) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "guest", "native", "name"),
+    [
+        ("LRANGE k 0 -1", [[b"a", b"b"]], [[b"b", b"a"]], "LRANGE"),
+        ("SMEMBERS k", [[b"a", b"a"]], [[b"a"]], "SMEMBERS"),
+        ("HGETALL k", [[b"a", b"1", b"b", b"2"]], [[b"a", b"2", b"b", b"1"]], "HGETALL"),
+        ("GEOPOS k m", [[[b"13.3613"]]], [[[b"13.3614"]]], "GEOPOS"),
+        ("GET k", [ReplyError("ERR no")], [ReplyError("ERR yes")], "GET"),
+        ("GET k", [b""], [None], "GET"),
+        ("GET k", [b"1"], [1], "GET"),
+        (
+            "MULTI\nGET k\nGET j\nEXEC",
+            [b"OK", b"QUEUED", b"QUEUED", [b"1", b"2"]],
+            [b"OK", b"QUEUED", b"QUEUED", [b"1", b"3"]],
+            "GET",
+        ),
+    ],
+)
+def test_what_means_another_thing_differs(text: str, guest: list[Reply], native: list[Reply], name: str) -> None:
+    found = differs(text, guest, native)
+    assert found is not None
+    assert found.name == name
+
+
+def test_a_multi_inside_a_transaction_queues_on() -> None:
+    text = "MULTI\nGET k\nMULTI\nSMEMBERS s\nEXEC\n"
+    nested = ReplyError("ERR MULTI calls can not be nested")
+    guest: list[Reply] = [b"OK", b"QUEUED", nested, b"QUEUED", [b"1", [b"a", b"b"]]]
+    native: list[Reply] = [b"OK", b"QUEUED", nested, b"QUEUED", [b"1", [b"b", b"a"]]]
+    assert differs(text, guest, native) is None
+
+
+def test_a_narrow_target_may_refuse_a_wide_index_and_no_more_is_compared() -> None:
+    text = "LTRIM k 0 4294967296\nLLEN k\n"
+    guest: list[Reply] = [ReplyError("ERR value is not an integer or out of range"), 3]
+    assert differs(text, guest, [b"OK", 2], narrow=True) is None
+    assert differs(text, guest, [b"OK", 2]) is not None
+
+
+def test_a_narrow_target_may_encode_otherwise_and_the_comparison_goes_on() -> None:
+    text = "OBJECT ENCODING k\nGET k\n"
+    assert differs(text, [b"raw", b"1"], [b"int", b"1"], narrow=True) is None
+    found = differs(text, [b"raw", b"1"], [b"int", b"2"], narrow=True)
+    assert found is not None
+    assert found.name == "GET"
+    assert differs(text, [b"int", b"1"], [b"raw", b"1"], narrow=True) is not None
+
+
+def test_everything_that_is_excused_has_a_reason() -> None:
+    listed = compare.known()
+    assert all(
+        len(reason) > 20
+        for reason in [*(one.reason for one in listed.rounded), *(one.reason for one in listed.excuses)]
+    )

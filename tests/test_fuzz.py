@@ -1,0 +1,236 @@
+"""The fuzz suite's pure parts: what is drawn, damaged, kept, and how a failing stream is made small."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from hiredis import ReplyError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.stream import Stream, command, from_text, from_wire, read_stream, text_of, wire
+from suites.fuzz import corpus, corrupt, generate
+from suites.fuzz.model import UNTOLD, Model
+from suites.fuzz.shrink import Shrinker
+from suites.fuzz.values import INTEGERS, Draw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from harness.resp import Reply
+
+seeds = st.integers(0, 1 << 32)
+few = settings(deadline=None, max_examples=40)
+
+
+@few
+@given(seeds)
+def test_the_same_seed_draws_the_same_stream(seed: int) -> None:
+    assert generate.generate(random.Random(seed)) == generate.generate(random.Random(seed))
+
+
+@few
+@given(seeds)
+def test_a_stream_survives_its_file_and_its_wire(seed: int) -> None:
+    stream = generate.generate(random.Random(seed))
+    assert from_text(text_of(stream)) == stream
+    assert [one.words for one in from_wire(wire(stream))] == [one.words for one in stream]
+
+
+def test_every_kind_that_the_grammar_names_is_drawn() -> None:
+    assert generate.unknown_kinds() == set()
+
+
+def test_every_line_of_the_grammar_is_used() -> None:
+    drawn = {one.name for seed in range(600) for one in generate.generate(random.Random(seed))}
+    wanted = {
+        generate.expand(line, Draw(random.Random(1))).name
+        for theme in generate.grammar().themes.values()
+        for line in theme.commands
+    }
+    assert wanted <= drawn
+
+
+def test_a_line_is_expanded_as_it_says() -> None:
+    draw = Draw(random.Random(1))
+    assert {generate.expand("BITOP AND|OR x", draw).words[1] for _ in range(40)} == {b"AND", b"OR"}
+    pairs = {len(generate.expand("MSET <field>,<value>+", draw).words) for _ in range(40)}
+    assert len(pairs) > 2
+    assert all(number % 2 for number in pairs)
+    assert generate.expand("ZADD y (<bit> [<field>", draw).words[2] in {b"(0", b"(1"}
+    assert generate.expand('EVAL "return 1" 0', draw).words == (b"EVAL", b"return 1", b"0")
+
+
+def test_integers_are_near_every_limit_of_a_word() -> None:
+    for bits in (8, 16, 32):
+        assert {(1 << bits) - 1, 1 << bits, (1 << bits - 1) - 1, -(1 << bits - 1), -(1 << bits - 1) - 1} <= set(
+            INTEGERS
+        )
+    assert max(INTEGERS) == (1 << 63) - 1
+    assert min(INTEGERS) == -(1 << 63)
+
+
+@few
+@given(seeds)
+def test_mutations_are_streams_that_can_be_sent(seed: int) -> None:
+    draw = random.Random(seed)
+    first, second = generate.generate(draw), generate.generate(draw)
+    for changed in (generate.mutate(first, second, draw), generate.splice(first, second, draw)):
+        assert len(changed) <= generate.LONGEST
+        assert from_text(text_of(changed)) == changed
+        assert all(generate.is_sane(one) for one in changed)
+
+
+@pytest.mark.parametrize(
+    ("line", "sane"),
+    [
+        ("SETRANGE k 4294967295 x", False),
+        ("SETBIT k 65536 1", True),
+        ("BITFIELD k SET i64 #9999999 -1", False),
+        ("BITFIELD k SET i64 8 9223372036854775807", True),
+        ("XADD x * f v", False),
+        ("INCRBY k 9223372036854775807", True),
+    ],
+)
+def test_what_takes_hundreds_of_megabytes_or_asks_the_clock_is_not_sent(line: str, sane: bool) -> None:
+    assert generate.is_sane(from_text(line)[0]) is sane
+
+
+def test_crc64_has_its_published_check_value() -> None:
+    assert corrupt.crc64(b"123456789") == 0xE9C6D914C4B8D9CA
+
+
+# DUMP of the string "abc" by a native redis-7.0.15.
+ABC = bytes.fromhex("00036162630a00d9ac303d4172a2e2")
+
+
+def test_an_unharmed_payload_has_the_right_checksum() -> None:
+    assert corrupt.sealed(ABC) == ABC
+
+
+@few
+@given(seeds)
+def test_a_damaged_payload_keeps_its_version_and_mostly_fits_its_checksum(seed: int) -> None:
+    draw = random.Random(seed)
+    damaged = [corrupt.damaged_payload(ABC, draw) for _ in range(40)]
+    assert all(one[-10:-8] == ABC[-10:-8] for one in damaged)
+    fitting = sum(corrupt.sealed(one) == one for one in damaged)
+    assert 10 <= fitting < 40
+
+
+def test_an_rdb_file_is_laid_out_as_the_format_says() -> None:
+    content = corrupt.rdb_file({b"k": ABC, b"x" * 70: ABC})
+    assert content.startswith(b"REDIS0010\xfe\x00" + b"\x00\x01k\x03abc" + b"\x00\x40\x46" + b"x" * 70 + b"\x03abc\xff")
+    assert corrupt.sealed(content) == content
+
+
+@few
+@given(seeds)
+def test_damage_behind_the_magic_number_leaves_it(seed: int) -> None:
+    content = corrupt.rdb_file({b"key": ABC})
+    damaged = corrupt.damaged_file(content, random.Random(seed))
+    assert damaged != content or len(damaged) == len(content)
+    assert content.startswith(damaged[:9])
+
+
+def shrunk(stream: Stream, fails: Callable[[Stream], bool], tries: int = 500) -> tuple[Stream, int]:
+    shrinker = Shrinker(fails, seconds=30, tries=tries)
+    return shrinker.shrink(stream, len(stream) - 1), shrinker.tries
+
+
+@few
+@given(seeds)
+def test_shrinking_leaves_just_the_commands_that_matter(seed: int) -> None:
+    draw = random.Random(seed)
+    noise = [one for _ in range(3) for one in generate.generate(draw)][:60]
+    needed = [command("CONFIG", "SET", "needle", 1), command("SETX", "needle", "a" * 100), command("GETX", "needle")]
+
+    def fails(candidate: Stream) -> bool:
+        names = [one.name for one in candidate if one.name in {"SETX", "GETX"}]
+        settings = any(one.words[2:3] == (b"needle",) for one in candidate)
+        return names == ["SETX", "GETX"] and settings
+
+    # In this order, wherever.
+    for place, one in zip(sorted(draw.sample(range(len(noise) + 1), 3), reverse=True), reversed(needed), strict=True):
+        noise.insert(place, one)
+    assert fails(tuple(noise))
+
+    small, tries = shrunk(tuple(noise), fails)
+    assert len(small) == 3
+    assert max(len(word) for one in small for word in one.words) < 20
+    assert tries < 100
+
+
+def test_shrinking_ends_when_its_tries_do_and_still_fails() -> None:
+    stream = tuple(command("ECHO", number) for number in range(64))
+    wanted = {stream[place] for place in (3, 17, 40, 60)}
+
+    def fails(candidate: Stream) -> bool:
+        return wanted <= set(candidate)
+
+    small, tries = shrunk(stream, fails, tries=10)
+    assert tries == 10
+    assert wanted <= set(small)
+    assert set(shrunk(stream, fails)[0]) == wanted
+
+
+def test_a_stream_is_kept_for_what_it_shows_first(tmp_path: Path) -> None:
+    first, second = from_text("GET k\n"), from_text("GET k\nSET k v\n")
+    kept = corpus.Corpus(tmp_path)
+    assert kept.offer(first, {"a"})
+    assert not kept.offer(second, {"a"})
+    assert kept.offer(second, {"a", "b"})
+    assert kept.streams == [first, second]
+    again = corpus.Corpus(tmp_path)
+    old = []
+    while (one := again.next_old()) is not None:
+        old.append(one)
+    assert {first, second} <= set(old)
+    assert len(old) == 2 + len(list(corpus.COMMITTED.glob("*.stream")))
+
+
+def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert corpus.Corpus(None).offer(from_text("GET k"), {1})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_committed_stream_can_be_read() -> None:
+    paths = sorted(corpus.COMMITTED.glob("*.stream"))
+    assert paths
+    assert all(len(read_stream(path)) <= generate.LONGEST for path in paths)
+
+
+def test_shapes_tell_kinds_of_replies_and_not_values() -> None:
+    stream = from_text("GET k\n")
+
+    def shape(reply: Reply) -> object:
+        return corpus.shapes(stream, [reply])
+
+    assert shape(b"abc") == shape(b"xyz") != shape(b"x" * 100)
+    assert shape(1) == shape(100) != shape(-1)
+    assert shape(None) != shape(b"") != shape(ReplyError("ERR x"))
+
+
+def answers(text: str) -> list[object]:
+    model = Model()
+    return [model.answer(one) for one in from_text(text)]
+
+
+def test_the_model_answers_strings_counters_and_bits() -> None:
+    text = "SET k 10\nINCRBY k 5\nAPPEND k ab\nGET k\nSETRANGE k 6 z\nGETRANGE k 2 -1\nSTRLEN k\n"
+    text += "SETBIT n 9 1\nBITCOUNT n\nBITPOS n 1\n"
+    assert answers(text) == [b"OK", 15, 4, b"15ab", 7, b"ab\0\0z", 7, 0, 1, 9]
+    assert answers("SET a ab\nSET b a\nBITOP AND c a b\nGET c\nGET nothing\n")[2:] == [2, b"a\0", None]
+
+
+def test_the_model_says_nothing_of_what_it_does_not_know() -> None:
+    assert answers("SET k ab\nINCR k\nGET k\n") == [b"OK", UNTOLD, UNTOLD]
+    assert answers("SET k 1\nLPUSH k 1\nGET k\n")[2] is UNTOLD
+    assert answers("SET k 1\nMULTI\nSET k 2\nEXEC\nGET k\n")[1:] == [UNTOLD] * 4
+    assert answers("SET k 9223372036854775807\nINCR k\n")[1] is UNTOLD
+    assert answers("SET k 1\nDEL k\nGET k\n")[1:] == [UNTOLD, None]
+    assert answers("SET k 1\nTYPE k\nGET k\n")[2] == b"1"
