@@ -289,7 +289,7 @@ def _file_name(identity: str) -> str:
 def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
     chunks = load(best.transcript) if best.transcript and best.transcript.is_file() else []
     started = best.started_with
-    files = sorted(started.inputs.iterdir()) if started else []
+    files = sorted(path for path in started.inputs.rglob("*") if path.is_file()) if started else []
     reproducer = Reproducer(
         finding=best.identity,
         kind=best.kind,
@@ -304,7 +304,11 @@ def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         unit=best.unit,
         wrong_line=best.wrong_line,
         allocator=run.allocator,
-        files={path.name: base64.b64encode(path.read_bytes()).decode() for path in files},
+        files={
+            str(path.relative_to(started.inputs)): base64.b64encode(path.read_bytes()).decode()
+            for path in files
+            if started
+        },
         options=started.options if started else (),
     )
     path = folder / "reproducers" / f"{_file_name(best.identity)}.json"

@@ -341,7 +341,7 @@ class CellRun:
 
 def _put(folder: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
 
 
@@ -365,10 +365,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise tests by what the cell has: accesses of its instruction set, errors of its detector, units, peers."""
+    """Parametrise tests by what the cell has: accesses of its instruction set, errors of its detector, units."""
     run = metafunc.config.stash.get(_CELL, None)
-    if "peer" in metafunc.fixturenames:
-        metafunc.parametrize("peer", list(run.cell.peers) if run else [])
     if "canary_case" in metafunc.fixturenames:
         every = cases(run.cell.runner) if run else []
         metafunc.parametrize("canary_case", every, ids=[case.access.name for case in every])

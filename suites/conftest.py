@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.cell import read_cell
 from harness.resp import Client
 from suites.both import Both
 from suites.keyspace import kinds
@@ -36,17 +38,9 @@ def family(cell: CellSpec) -> str:
     return cell.build.server_binary.name.partition("-")[0]
 
 
-@pytest.fixture
-def writer(peer: str, cell: CellSpec) -> str:
-    """A peer whose files the cell reads."""
-    if peer not in kinds.writers(cell):
-        pytest.skip("the quick tier reads what the native build wrote")
-    return peer
-
-
-@pytest.fixture
-def companion(peer: str, cell: CellSpec) -> str:
-    """A peer that the cell's servers talk with."""
-    if peer not in kinds.companions(cell):
-        pytest.skip("one target of each width and byte order is enough")
-    return peer
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`writer`: the peers whose files the cell reads. `companion`: those that its servers talk with."""
+    for name, chosen in (("writer", kinds.writers), ("companion", kinds.companions)):
+        if name in metafunc.fixturenames:
+            path = metafunc.config.getoption("--plumb-cell")
+            metafunc.parametrize(name, chosen(read_cell(Path(path))) if path else [])

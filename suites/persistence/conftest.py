@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from filelock import FileLock
 
+from harness.cell import read_cell
 from suites.keyspace import server
 
 if TYPE_CHECKING:
@@ -72,3 +73,11 @@ def _write(guest: Guest, family: str) -> Written:
 def golden_files() -> list[Path]:
     """RDB files that releases once wrote: golden/FAMILY-VERSION.rdb."""
     return sorted((Path(__file__).parent / "golden").glob("*.rdb"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`form`: the forms of append-only files that the tier loads."""
+    if "form" in metafunc.fixturenames:
+        path = metafunc.config.getoption("--plumb-cell")
+        quick = path is not None and read_cell(Path(path)).tier == "quick"
+        metafunc.parametrize("form", FORMS[1:2] if quick else FORMS)

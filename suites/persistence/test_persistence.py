@@ -107,7 +107,6 @@ def test_dumps_of_a_peer_are_restored(
     assert_same(values, server.snapshot(guest))
 
 
-@pytest.mark.parametrize("form", FORMS)
 def test_an_append_only_file_of_a_peer_is_loaded_whole(
     writer: str,
     form: str,
@@ -116,8 +115,6 @@ def test_an_append_only_file_of_a_peer_is_loaded_whole(
     start_guest: StartGuest,
     written: Callable[[str], Written],
 ) -> None:
-    if cell.tier == "quick" and form != FORMS[1]:
-        pytest.skip("the quick tier loads what was rewritten as commands")
     files = written(writer).append_only
     if form not in files:
         pytest.skip("append-only files have a preamble since 4.0")
