@@ -215,7 +215,7 @@ class Check:
             seed=self.request.seed,
             tier=self.request.tier,
             machine=prepared.machine,
-            coverage=guided and self.request.tier == "thorough",
+            coverage=guided and self.request.tier == "thorough" and prepared.runner.reports_edges,
             peers=peers,
             units=prepared.units if self.catalog.suites[suite].needs_units else None,
             limit_seconds=self.request.limit_seconds,

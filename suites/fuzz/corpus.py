@@ -1,7 +1,7 @@
 """Streams worth keeping: those committed beside this file, and those that a long run found to do something new.
 
-A feature is anything hashable that a stream was seen to do; a stream that shows one for the first time is kept. Today
-features are the shapes of replies; edges of the guest's code can be offered in the same way.
+A feature is anything hashable that a stream was seen to do; a stream that shows one for the first time is kept.
+Features are edges of the guest's code where the emulator tells them, else the shapes of replies.
 """
 
 from __future__ import annotations
@@ -50,15 +50,14 @@ class Corpus:
             self._waiting = [*sorted(COMMITTED.glob("*.stream")), *kept]
         return read_stream(self._waiting.pop(0)) if self._waiting else None
 
-    def offer(self, stream: Stream, features: Iterable[Hashable]) -> bool:
-        """Keep the stream if it does something new; whether it was kept."""
+    def offer(self, stream: Stream, features: Iterable[Hashable]) -> int:
+        """Keep the stream if it does something new; how many new features it shows."""
         new = set(features) - self._seen
-        if not new:
-            return False
-        self._seen |= new
-        self.streams.append(stream)
-        self.save(stream, "kept")
-        return True
+        if new:
+            self._seen |= new
+            self.streams.append(stream)
+            self.save(stream, "kept")
+        return len(new)
 
     def save(self, stream: Stream, prefix: str) -> None:
         """Write a stream into the folder, if there is one: `found` sorts before `kept`."""

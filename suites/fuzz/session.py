@@ -15,6 +15,7 @@ from harness.guest import StartError
 from harness.stream import text_of, wire
 from suites.fuzz.attempt import DIED, Failure, attempt, empty, shout, taken
 from suites.fuzz.corpus import Corpus, shapes
+from suites.fuzz.guide import Guide
 from suites.fuzz.shrink import Shrinker
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Session:
         self.found: dict[str, str] = {}
         """What tells failures apart -> the first's message."""
         self.corpus = Corpus(self.cell.corpus if learns else None)
+        self.guide = Guide(self.random, self.corpus.streams)
 
     def more(self) -> bool:
         """Whether another example fits into time and number; how far it has come is written down."""
@@ -79,8 +81,11 @@ class Session:
         self.reset_oracle()
         failure, replies = attempt(guest, self.run.oracle(), stream, checkpoint=True)
         self.commands += len(stream)
+        new = 0
         if failure is None:
-            self.corpus.offer(stream, shapes(stream, replies))
+            # Without edges, what was answered has to tell whether the guest did something new.
+            new = self.corpus.offer(stream, guest.edges.new() if guest.edges else shapes(stream, replies))
+        self.guide.learn(new)
         if not self._count(failure.sameness if failure else "", failure.message if failure else "") or failure is None:
             self._record(failure, started)
             return
@@ -205,9 +210,8 @@ class Session:
         self.corpus.save(content, "found")
 
     def _report(self) -> None:
-        kept = (
-            f", {self.corpus.features} shapes of replies, {len(self.corpus)} streams kept" if len(self.corpus) else ""
-        )
+        what = "edges" if self.cell.coverage else "shapes of replies"
+        kept = f", {self.corpus.features} {what}, {len(self.corpus)} streams kept" if len(self.corpus) else ""
         text = f"{self.streams} examples, {self.commands} commands{kept}, {self.failures} failed"
         unfinished = self.cell.folder / f".{events.PROGRESS}"
         unfinished.write_text(text, "utf-8")

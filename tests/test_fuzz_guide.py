@@ -1,0 +1,94 @@
+"""The fuzzer's guide: it goes where something new was found, and never gives a way up."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from harness.stream import from_text
+from suites.fuzz.generate import LONGEST
+from suites.fuzz.guide import LEAST_KEPT, Guide, extend
+
+if TYPE_CHECKING:
+    from harness.stream import Stream
+
+SOME = from_text("SET s:one value\nAPPEND s:one more\nRPUSH list 1 2 3\nGET s:one\n")
+
+
+def ways_of(guide: Guide, kept: list[Stream], paying: str, *, streams: int) -> dict[str, int]:
+    """How often each way is taken where only one of them ever finds something."""
+    taken = dict.fromkeys(guide.payoffs, 0)
+    for _ in range(streams):
+        stream = guide.next()
+        taken[guide.way] += 1
+        found = guide.way == paying
+        if found:
+            kept.append(stream)
+        guide.learn(int(found))
+    return taken
+
+
+def test_at_first_streams_come_from_the_grammar() -> None:
+    kept: list[Stream] = []
+    assert ways_of(Guide(random.Random(1), kept), kept, "nothing", streams=50)["generate"] == 50
+
+
+def test_the_way_that_pays_is_taken_most_and_the_others_still_are() -> None:
+    for paying in ("generate", "mutate", "splice", "extend"):
+        kept = [SOME] * LEAST_KEPT
+        guide = Guide(random.Random(1), kept)
+        guide.learn(0)
+        ways_of(guide, kept, paying, streams=300)
+        taken = ways_of(guide, kept, paying, streams=300)
+        assert max(taken, key=lambda way: taken[way]) == paying
+        assert taken[paying] > 130
+        assert min(taken.values()) > 3
+
+
+def test_a_parent_whose_children_find_nothing_is_taken_less() -> None:
+    kept = [SOME] * LEAST_KEPT
+    guide = Guide(random.Random(1), kept)
+    guide.learn(0)
+    for _ in range(500):
+        guide.next()
+        guide.learn(1 if guide.parent == 3 else 0)
+    taken = [0] * LEAST_KEPT
+    for _ in range(500):
+        guide.next()
+        if guide.parent >= 0:
+            taken[guide.parent] += 1
+        guide.learn(1 if guide.parent == 3 else 0)
+    assert taken.index(max(taken)) == 3
+    assert min(taken) > 0
+
+
+def test_what_did_not_come_from_the_guide_is_not_credited_to_a_way() -> None:
+    guide = Guide(random.Random(1), [SOME])
+    before = guide.payoffs
+    guide.learn(1000)
+    assert guide.payoffs == before
+
+
+def test_the_same_random_state_gives_the_same_streams() -> None:
+    def streams() -> list[Stream]:
+        kept = [SOME] * LEAST_KEPT
+        guide = Guide(random.Random(7), kept)
+        made = []
+        for number in range(40):
+            made.append(guide.next())
+            guide.learn(number % 3)
+        return made
+
+    assert streams() == streams()
+
+
+def test_an_extended_stream_goes_on_with_the_keys_that_it_has() -> None:
+    dice = random.Random(1)
+    again = 0
+    for _ in range(200):
+        longer = extend(SOME, dice)
+        assert longer[0] == SOME[0]
+        assert len(longer) <= LONGEST
+        begun = next(place for place in range(len(SOME), -1, -1) if longer[:place] == SOME[:place])
+        again += any(b"s:one" in one.words or b"list" in one.words for one in longer[begun:])
+    assert again > 150
