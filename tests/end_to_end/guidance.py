@@ -1,8 +1,8 @@
 """Does guidance pay? Edges reached in equal processor time: from the grammar alone, led by replies, led by edges.
 
 `python -m tests.end_to_end.guidance armv5 redis-7.0.15 --seconds 60 --seeds 5`: not a test, because its answer is a
-measurement. Time is that of this process and of the guest together, so that a busy machine disturbs it little; every way
-pays for telling its edges, the two that do not use them as well. Streams are asked of the guest alone.
+measurement. Time is that of this process and of the guest together, so that a busy machine disturbs it little; each
+way pays for telling its edges, the two that do not use them as well. Streams are asked of the guest alone.
 """
 
 from __future__ import annotations
