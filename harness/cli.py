@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import shutil
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
 from harness import agree as agreeing
-from harness import alignment, codec, completion, process
+from harness import alignment, codec, completion, options, process, runs
 from harness import bench as benchmarking
 from harness import check as checking
 from harness import doctor as doctoring
 from harness import emulator as emulating
-from harness import known as knowing
 from harness import mutate as mutating
 from harness import price as pricing
 from harness import replay as replaying
@@ -31,8 +29,7 @@ from harness.cell import LARGEST_SEED
 from harness.console import Progress
 from harness.errors import ExitCode, PlumblineError, UsageError
 from harness.fetch import Fetcher
-from harness.load import DEFAULT_SERVER, DEFAULT_TARGETS, Catalog, read_toml, select, target_groups
-from harness.model import Allocator
+from harness.load import DEFAULT_SERVER, Catalog, read_toml, select, target_groups
 from harness.plan import make_plan
 from harness.report import terminal
 from harness.report.schema import schema as findings_schema
@@ -49,89 +46,6 @@ KEPT_RUNS = 20
 FUZZ_SECONDS = 600.0
 UNLIMITED_SECONDS = 7 * 86400.0
 
-_target = click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    default=DEFAULT_TARGETS,
-    show_default=True,
-    help="Target, glob or group; repeat for more.",
-    shell_complete=completion.targets,
-)
-_kernel_target = click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    default=("kernel",),
-    show_default=True,
-    help="Target of the kernel tier, glob or group; repeat for more.",
-)
-_server = click.option(
-    "--server",
-    default=DEFAULT_SERVER,
-    show_default=True,
-    help="A release's name, or the path of a source tree.",
-    shell_complete=completion.servers,
-)
-_suite = click.option(
-    "--suite",
-    "suites",
-    multiple=True,
-    help="Suite or glob, of whatever tier; repeat for more. Default: the tier's.",
-    shell_complete=completion.suites,
-)
-_tier = click.option(
-    "--tier",
-    type=click.Choice(["quick", "full", "thorough", "kernel"]),
-    default="quick",
-    show_default=True,
-    help="How much to run.",
-)
-_offline = click.option("--offline", is_flag=True, help="Use the cache alone; say what it lacks.")
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
-_known = click.option(
-    "--known",
-    type=click.Path(path_type=Path),
-    default=knowing.DEFAULT,
-    help="The known-findings file.",
-    show_default="ci/known.toml",
-)
-_emulator = click.option(
-    "--emulator",
-    type=click.Choice(["pinned", "distro"]),
-    default="pinned",
-    show_default=True,
-    help="Our QEMU, or the distribution's (weaker: its canaries say so).",
-)
-_policy = click.option(
-    "--policy",
-    default="signal",
-    show_default=True,
-    help="What a misaligned access does: `plumb list policies`.",
-    shell_complete=completion.policies,
-)
-_optimisation = click.option(
-    "--optimisation",
-    type=click.Choice(["O0", "O1", "O2", "O3", "Os"]),
-    default="O2",
-    show_default=True,
-    help="Compiler's level.",
-)
-_annotations = click.option(
-    "--annotations",
-    type=click.Choice(["github"]),
-    default=None,
-    help="Also say findings to the CI system, on standard error, in the words that it puts on a diff.",
-)
-_allocator = click.option(
-    "--allocator",
-    type=click.Choice(get_args(Allocator)),
-    default="libc",
-    show_default=True,
-    help="What gives the server its memory; guard: pages nobody may touch, least alignment.",
-)
-_install = click.option("--install/--no-install", default=None, help="Install missing packages (the default for root).")
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
@@ -142,9 +56,9 @@ def plumb(debug: bool) -> None:
 
 
 @plumb.command()
-@_target
-@_emulator
-@_json
+@options.target
+@options.emulator
+@options.as_json
 @click.option("--install", is_flag=True, help="Install what is missing.")
 @click.option("--for-tests", is_flag=True, help="And what the project's own tests need: a browser.")
 def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool, for_tests: bool) -> ExitCode:
@@ -168,7 +82,7 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
 
 @plumb.command("list")
 @click.argument("what", type=click.Choice(["targets", "toolchains", "servers", "suites", "policies"]))
-@_json
+@options.as_json
 def list_(what: str, as_json: bool) -> ExitCode:
     """List targets, toolchains, servers, suites or policies."""
     catalog = Catalog()
@@ -184,11 +98,11 @@ def list_(what: str, as_json: bool) -> ExitCode:
 
 
 @plumb.command()
-@_target
-@_server
-@_suite
-@_tier
-@_json
+@options.target
+@options.server
+@options.suite
+@options.tier
+@options.as_json
 def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: str, as_json: bool) -> ExitCode:
     """Show the cells that a check would run."""
     catalog = Catalog()
@@ -202,9 +116,9 @@ def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: s
 
 
 @plumb.command()
-@_server
-@_offline
-@_json
+@options.server
+@options.offline
+@options.as_json
 def fetch(server: str, offline: bool, as_json: bool) -> ExitCode:
     """Fetch a server's source and QEMU's into the cache, checked by hash."""
     catalog, progress = Catalog(), Progress()
@@ -220,13 +134,13 @@ def fetch(server: str, offline: bool, as_json: bool) -> ExitCode:
 
 
 @plumb.command()
-@_target
-@_server
-@_optimisation
-@_emulator
-@_offline
-@_install
-@_json
+@options.target
+@options.server
+@options.optimisation
+@options.emulator
+@options.offline
+@options.install
+@options.as_json
 def build(
     targets: tuple[str, ...],
     server: str,
@@ -258,107 +172,29 @@ def build(
     return ExitCode.PASS
 
 
-class _Duration(click.ParamType[float]):
-    """A time as `90`, `90s`, `10m`, `2h`: seconds."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds; fails with what would have been right."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", str(value))
-        if found is None or not float(found[1]):
-            self.fail(f"'{value}' is not a time; as 90s, 10m or 2h", param, ctx)
-        return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
-
-
-_tier = click.option(
-    "--tier",
-    type=click.Choice(["quick", "full", "thorough", "kernel"]),
-    default="quick",
-    show_default=True,
-    help="How much to run.",
-)
-_RUN_OPTIONS = [
-    _target,
-    _server,
-    _suite,
-    _tier,
-    _optimisation,
-    _allocator,
-    _emulator,
-    click.option(
-        "--jobs",
-        type=click.IntRange(1, 64),
-        default=os.cpu_count() or 1,
-        show_default="processors",
-        help="Targets at a time.",
-    ),
-    click.option(
-        "--seed",
-        type=click.IntRange(0, LARGEST_SEED),
-        default=None,
-        help="Seed of everything random; drawn and reported if not given.",
-    ),
-    click.option("--fail-fast", is_flag=True, help="End each cell with its first failed test."),
-    _offline,
-    _install,
-    _known,
-    click.option(
-        "--run",
-        "run_folder",
-        type=click.Path(path_type=Path),
-        default=None,
-        help="The run folder, new or empty.  [default: runs/TIME]",
-    ),
-    click.option(
-        "--keep",
-        type=click.IntRange(1),
-        default=KEPT_RUNS,
-        show_default=True,
-        help="How many runs to keep under runs/.",
-    ),
-    _annotations,
-    _json,
-]
-
-
-def _run_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """The options of every command that makes a run."""
-    for option in reversed(_RUN_OPTIONS):
-        command = option(command)
-    return command
-
-
-def _fuzz_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """The same, but for what is settled when fuzzing."""
-    for option in reversed(_RUN_OPTIONS):
-        command = command if option in {_suite, _tier} else option(command)
-    return command
-
-
 @plumb.command()
-@_run_options
-@_policy
+@options.run_options
+@options.policy
 def check(**options: Any) -> ExitCode:
     """Build, run and judge: the main job."""
     return _make_run(**options)
 
 
 @plumb.command()
-@_run_options
-@_policy
+@options.run_options
+@options.policy
 def audit(policy: str, **options: Any) -> ExitCode:
     """List every misaligned site that the suites reach, with its count: accesses are reported, and succeed."""
     return _make_run(policy=alignment.audit_name(policy), **options)
 
 
 @plumb.command()
-@_fuzz_options
-@_policy
+@options.fuzz_options
+@options.policy
 @click.option(
     "--time",
     "limit_seconds",
-    type=_Duration(),
+    type=options.Duration(),
     default=None,
     help="How long to fuzz each target: 90s, 10m, 2h.  [default: 10m, or no limit with --count]",
 )
@@ -389,7 +225,7 @@ def _make_run(
         tier=options["tier"],
     )
     checking.known_server(catalog, options["server"])
-    folder = checking.empty_run_folder(run_folder) if run_folder else checking.new_run_folder(RUNS)
+    folder = runs.empty_run_folder(run_folder) if run_folder else runs.new_run_folder(RUNS)
     seed = options.pop("seed")
     asked = {
         **options,
@@ -407,7 +243,7 @@ def _make_run(
     _show(judgement, as_json=as_json)
     _annotate(folder, judgement, annotations)
     if run_folder is None:
-        checking.forget_runs(RUNS, keep=keep)
+        runs.forget_runs(RUNS, keep=keep)
     return code
 
 
@@ -420,8 +256,8 @@ def _make_run(
     shell_complete=completion.servers,
 )
 @click.option("--target", default="", help="Of a .stream file: where to send it.", shell_complete=completion.targets)
-@_offline
-@_json
+@options.offline
+@options.as_json
 def replay(reproducer: str, server: str, target: str, offline: bool, as_json: bool) -> ExitCode:
     """Show a finding again, or send a .stream file, and compare with the native build.
 
@@ -447,14 +283,14 @@ def replay(reproducer: str, server: str, target: str, offline: bool, as_json: bo
 
 @plumb.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@_known
-@_annotations
-@_json
+@options.known
+@options.annotated
+@options.as_json
 def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> ExitCode:
     """Judge a stored run again, and write its report anew."""
     progress = Progress()
     tree = checking.stored_tree(Catalog(), Store.default(), run, progress)
-    judgement, code = checking.conclude(run, known, progress, tree=tree)
+    judgement, code = runs.conclude(run, known, progress, tree=tree)
     reporting.write(run, judgement)
     _show(judgement, as_json=as_json)
     _annotate(run, judgement, annotations)
@@ -497,12 +333,12 @@ def completion_(shell: str) -> ExitCode:
 
 
 @plumb.command()
-@_target
-@_server
+@options.target
+@options.server
 @click.option(
     "--rounds", type=click.IntRange(1), default=5, show_default=True, help="Interleaved rounds; the median counts."
 )
-@_json
+@options.as_json
 def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> ExitCode:
     """Measure what enforcement, audit and coverage cost, in throughput and memory, over the same QEMU unchecked."""
     catalog, progress, store = Catalog(), Progress(), Store.default()
@@ -548,10 +384,10 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
 
 
 @plumb.command()
-@_kernel_target
-@_offline
-@_install
-@_json
+@options.kernel_target
+@options.offline
+@options.install
+@options.as_json
 def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool) -> ExitCode:
     """Compare the user tier with real kernels: every access, offset and mode. Exit 1: a difference nobody explains."""
     catalog, progress, store = Catalog(), Progress(), Store.default()
@@ -578,7 +414,7 @@ def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json
 
 
 @plumb.command()
-@_kernel_target
+@options.kernel_target
 @click.option(
     "--server",
     "servers",
@@ -587,10 +423,10 @@ def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json
     show_default=True,
     help="A release's name, or the path of a source tree; repeat for more.",
 )
-@_optimisation
-@_offline
-@_install
-@_json
+@options.optimisation
+@options.offline
+@options.install
+@options.as_json
 def tax(
     targets: tuple[str, ...],
     servers: tuple[str, ...],
@@ -621,9 +457,9 @@ def tax(
 @click.option(
     "--target", "targets", multiple=True, help="Only these of the targets that must show it; repeat for more."
 )
-@_offline
-@_install
-@_json
+@options.offline
+@options.install
+@options.as_json
 def mutate(
     names: tuple[str, ...], targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool
 ) -> ExitCode:
@@ -645,7 +481,7 @@ def mutate(
 
 @plumb.command()
 @click.option("--yes", is_flag=True, help="Remove it; without it only sizes are shown.")
-@_json
+@options.as_json
 def clean(yes: bool, as_json: bool) -> ExitCode:
     """Show what the cache holds, or remove it."""
     root = Store.default().root

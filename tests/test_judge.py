@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import codec, events
-from harness.check import conclude
 from harness.errors import ExitCode, UsageError
 from harness.judge import Judgement, Reproducer, judge
 from harness.model import Finding, Verdict
+from harness.runs import conclude
 from tests import fakes
 from tests.fakes import StoredRun, fault
 

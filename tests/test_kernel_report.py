@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from harness import report
-from harness.check import conclude
 from harness.errors import InfrastructureError
 from harness.events import Counters
 from harness.kernel_report import counted, read_counters, told
 from harness.report import markdown, terminal
+from harness.runs import conclude
 from tests import fakes
 from tests.fakes import StoredRun, fault
 

@@ -10,7 +10,7 @@ from harness.stream import command
 from suites.fuzz.generate import generate
 
 if TYPE_CHECKING:
-    from harness.pytest_plugin import CellRun
+    from harness.cell_run import CellRun
     from suites.fuzz.session import Session
 
 LARGEST_BYTES = 20_000

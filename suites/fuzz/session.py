@@ -19,8 +19,8 @@ from suites.fuzz.guide import Guide
 from suites.fuzz.shrink import Shrinker
 
 if TYPE_CHECKING:
+    from harness.cell_run import CellRun
     from harness.guest import Guest
-    from harness.pytest_plugin import CellRun
     from harness.stream import Stream
 
 STREAMS = {"quick": 180, "kernel": 20, "full": 1500, "thorough": 1_000_000}

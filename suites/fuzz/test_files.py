@@ -19,7 +19,7 @@ from suites.fuzz.session import Session
 if TYPE_CHECKING:
     import random
 
-    from harness.pytest_plugin import CellRun
+    from harness.cell_run import CellRun
     from harness.stream import Stream
 
 AOF = "appendonly.aof"

@@ -10,7 +10,7 @@ from suites.fuzz.generate import generate
 from suites.fuzz.session import Session
 
 if TYPE_CHECKING:
-    from harness.pytest_plugin import CellRun
+    from harness.cell_run import CellRun
     from harness.stream import Stream
 
 

@@ -15,7 +15,7 @@ from suites.fuzz.payloads import Payload, payloads
 from suites.fuzz.session import Session
 
 if TYPE_CHECKING:
-    from harness.pytest_plugin import CellRun
+    from harness.cell_run import CellRun
     from harness.stream import Stream
 
 KEY = b"restored"

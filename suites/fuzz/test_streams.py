@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from suites.fuzz.session import Session
 
 if TYPE_CHECKING:
-    from harness.pytest_plugin import CellRun
+    from harness.cell_run import CellRun
     from harness.stream import Stream
 
 

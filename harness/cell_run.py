@@ -1,0 +1,341 @@
+"""The state of one cell while its tests run: its guest and oracle, servers of single tests, and the evidence so far.
+
+It writes evidence and judges nothing. harness.pytest_plugin tells it when tests begin and end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+import pytest
+
+from harness import events, unit_run
+from harness.canary import emulated, on_machine
+from harness.errors import ExitCode, InfrastructureError
+from harness.guest import LOG_LINES, PANIC, StartError
+from harness.machine_guest import CANARY, UNITS, Host, guest_of
+from harness.transcript import save, unanswered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from harness.canary import Perform
+    from harness.cell import CellSpec
+    from harness.emulator import Runner
+    from harness.guest import Guest
+    from harness.model import Build
+    from harness.unit_run import UnitRun
+
+
+class CellRun:
+    """The state of one cell: its guest, its oracle, and the evidence so far."""
+
+    def __init__(self, cell: CellSpec) -> None:
+        self.cell = cell
+        self.events = cell.folder / "events.jsonl"
+        self._guest: Guest | None = None
+        self._oracle: Guest | None = None
+        self._host = Host(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
+        self._own: list[Guest] = []
+        self._started = 0
+        self._scratched = 0
+        self._failure: StartError | None = None
+        self.test = ""
+        self.blocked = False
+        self.faults_before = 0
+        self.log_before = 0
+        self.unit = ""
+        self.wrong_line = ""
+        self.counters_before: events.Counters | None = None
+        self._whole_test = ""
+        self.examples_failed = False
+        self.note = ""
+        """What a test that passes has to say: how many examples it ran."""
+
+    def guest(self) -> Guest:
+        """A live guest: the one there is, or a fresh one. Raises StartError, at once if it could not start before."""
+        if self._guest is not None and self._guest.alive():
+            return self._guest
+        self.blocked = self._failure is not None
+        if self._failure is not None:
+            raise self._failure
+        self.retire()
+        assert self.cell.build is not None
+        self._started += 1
+        if self._host is not None and self.counters_before is None:
+            self._host.machine()
+            self.counters_before = self._host.counters()
+        guest = self._new(self.cell.build, self.cell.runner, self.cell.folder / f"guest-{self._started}")
+        self._guest, self.faults_before, self.log_before = guest, 0, 0
+        try:
+            guest.__enter__()
+        except StartError as error:
+            self._failure, self.blocked = error, True
+            raise
+        # What is reported while it starts is no test's doing.
+        self.log_before = guest.log_bytes()
+        return guest
+
+    def oracle(self) -> Guest:
+        """The native build of the same source, started once and again if it died."""
+        if self._oracle is None or not self._oracle.alive():
+            native = self.cell.peers["native"]
+            self._oracle = self._new(native.build, native.runner, self.cell.folder / "oracle").__enter__()
+        return self._oracle
+
+    def start(
+        self,
+        *,
+        target: str = "",
+        options: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+        may_refuse: bool = False,
+    ) -> Guest:
+        """One more server, for this test alone; another target's if one is named. It is ended with the test.
+
+        Raises StartError; if it `may_refuse`, then exiting by itself, without a signal, is no finding.
+        """
+        self._started += 1
+        folder = self.cell.folder / events.PEERS / target if target else self.cell.folder
+        assert self.cell.build is not None
+        build, runner = self.cell.build, self.cell.runner
+        if target:
+            build, runner = self.cell.peers[target].build, self.cell.peers[target].runner
+        guest = self._new(build, runner, folder / f"guest-{self._started}", options=options, files=files)
+        # It may change or remove what it was given: the evidence is a copy.
+        _put(guest.folder / events.INPUTS, files or {})
+        self._own.append(guest)
+        try:
+            return guest.__enter__()
+        except StartError as error:
+            if may_refuse and guest.end == "exit":
+                guest.end, guest.detail = "stopped", f"refused: {error.detail}"
+            else:
+                guest.end, guest.detail = error.end, error.detail
+            raise
+
+    def dismiss(self) -> None:
+        """Put the servers that the present example started away without a trace: how they ended was their right.
+
+        Those whose emulator or detector has something to tell are kept, unless they stopped themselves by a panic.
+        """
+        for guest in list(self._own):
+            guest.__exit__()
+            told = guest.faults() or guest.reports(0)
+            if not told or PANIC in guest.log_tail(LOG_LINES):
+                shutil.rmtree(guest.folder, ignore_errors=True)
+                self._own.remove(guest)
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Guest]:
+        """A guest beside the evidence: how it ends is no observation, because what is asked of it was seen to fail."""
+        assert self.cell.build is not None
+        self._scratched += 1
+        # A crash report takes a second under emulation, and is not read.
+        quick = ["--crash-log-enabled", "no"] if self.cell.version >= (6, 2) else []
+        folder = self.cell.folder / f"scratch-{self._scratched}"
+        try:
+            with self._new(self.cell.build, self.cell.runner, folder, options=quick) as guest:
+                yield guest
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def perform(self) -> Perform:
+        """How the canary program is run: on the cell's machine, or under its emulator."""
+        assert self.cell.canary is not None
+        if self._host is None:
+            return emulated(self.cell.canary, self.cell.runner)
+        return on_machine(Path(CANARY), self._host.machine(), self.cell.runner.target.slowdown)
+
+    def run_unit(self, name: str) -> UnitRun:
+        """Call a unit of the server, on the cell's machine or under its emulator; its log and faults are evidence."""
+        assert self.cell.units is not None
+        assert self.cell.units.program is not None
+        self.unit = name
+        folder = unit_run.folder_of(self.cell.folder, name)
+        runner = self.cell.runner
+        if self._host is None:
+            return unit_run.run_emulated(self.cell.units.program, runner, name, folder)
+        return unit_run.run_on_machine(UNITS, self._host.machine(), runner.target.slowdown, name, folder)
+
+    def _new(
+        self,
+        build: Build,
+        runner: Runner,
+        folder: Path,
+        *,
+        options: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+    ) -> Guest:
+        return guest_of(
+            build,
+            runner,
+            folder,
+            host=self._host,
+            sockets=self.cell.sockets,
+            version=self.cell.version,
+            options=options,
+            files=files,
+            coverage=self.cell.coverage,
+        )
+
+    def begin(self, name: str) -> None:
+        """A test starts."""
+        self.test = self._whole_test = name
+        self.examples_failed = False
+        self.note = ""
+        self.begin_example()
+
+    def begin_example(self) -> None:
+        """One of the present test's examples starts: what it leaves behind is told apart from the others'."""
+        self.test = self._whole_test
+        self.blocked = False
+        self.unit = self.wrong_line = ""
+        self.counters_before = self._counters()
+        if self._guest is not None:
+            self.faults_before, self.log_before = self._guest.faults(), self._guest.log_bytes()
+            if self._guest.recorder is not None:
+                self._guest.recorder.begin()
+
+    def end_example(self, label: str, message: str, seconds: float, *, asked: str = "") -> None:
+        """An example has ended, badly if there is a message. Evidence is written of what failed or was reported.
+
+        `asked`: the command that was answered wrongly.
+        """
+        guest = self._guest
+        reported = guest is not None and (guest.faults() > self.faults_before or guest.reports(self.log_before))
+        if message or reported or self._own:
+            self.test = f"{self._whole_test}[{label}]"
+            self.finish("failed" if message else "passed", message, seconds, asked=asked)
+            self.examples_failed |= bool(message)
+            self.test = self._whole_test
+
+    def finish(self, outcome: events.Outcome, message: str, seconds: float, *, asked: str = "") -> None:
+        """A test has ended: write what it left behind, and how the guest is."""
+        for own in self._own:
+            self._finish_own(own, outcome)
+        self._own.clear()
+        if self.unit:
+            record = unit_run.event_of(
+                self.cell.folder,
+                self.unit,
+                test=self.test,
+                outcome=outcome,
+                message=message,
+                seconds=seconds,
+                wrong_line=self.wrong_line,
+            )
+            seen = {"counters_before": self.counters_before, "counters_after": self._counters()}
+            events.append(self.events, msgspec.structs.replace(record, **seen))
+            return
+        guest, faults, log_bytes = self._guest, 0, 0
+        requests: list[str] = []
+        transcript = ""
+        if guest is not None:
+            faults, log_bytes = guest.faults(), guest.log_bytes()
+            if outcome == "failed" or faults > self.faults_before or guest.reports(self.log_before):
+                requests, transcript = self._explain(guest, message)
+                faults, log_bytes = guest.faults(), guest.log_bytes()
+        events.append(
+            self.events,
+            events.TestEvent(
+                name=self.test,
+                outcome=outcome,
+                seconds=round(seconds, 3),
+                message=message,
+                blocked=self.blocked,
+                guest=guest.name if guest else "",
+                fault_from=self.faults_before,
+                fault_to=faults,
+                log_from=self.log_before,
+                log_to=log_bytes,
+                unanswered=tuple(requests),
+                transcript=transcript,
+                counters_before=self.counters_before,
+                counters_after=self._counters(),
+                asked=asked,
+            ),
+        )
+        if guest is not None:
+            self.faults_before, self.log_before = faults, log_bytes
+
+    def _counters(self) -> events.Counters | None:
+        return self._host.counters() if self._host is not None else None
+
+    def _finish_own(self, guest: Guest, outcome: events.Outcome) -> None:
+        """End a server that was started for one test, and record how it was."""
+        if guest.started() and guest.died_of_fault(0):
+            guest.settle()
+        ended_by_itself = guest.started() and not guest.alive()
+        guest.__exit__()
+        requests: list[str] = []
+        transcript = ""
+        if guest.recorder is not None and (outcome == "failed" or ended_by_itself or guest.faults()):
+            chunks = guest.recorder.chunks()
+            requests, transcript = unanswered(chunks), "transcript-0.jsonl"
+            save(guest.folder / transcript, chunks)
+        event = events.GuestEvent(
+            name=guest.name,
+            end=guest.end or "stopped",
+            detail=guest.detail,
+            test=self.test,
+            target=guest.runner.target.name if guest.folder.parent != self.cell.folder else "",
+            own=True,
+            unanswered=tuple(requests),
+            transcript=transcript,
+            options=tuple(guest.options),
+        )
+        events.append(self.events, event)
+
+    def _explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
+        """Let a crash finish, end a hang, and keep the transcript."""
+        fatal = guest.died_of_fault(self.faults_before)
+        if fatal or "closed by" in message or "reset by" in message:
+            guest.settle()
+        if guest.alive() and (fatal or "TimeoutError" in message or "timed out" in message):
+            guest.hung()
+        requests: list[str] = []
+        transcript = ""
+        if guest.recorder is not None:
+            chunks = guest.recorder.chunks()
+            requests = unanswered(chunks)
+            transcript = f"transcript-{len(list(guest.folder.glob('transcript-*')))}.jsonl"
+            save(guest.folder / transcript, chunks)
+        if not guest.alive():
+            self.retire()
+        return requests, transcript
+
+    def retire(self) -> None:
+        """Put the present guest away, and record how it ended."""
+        guest, self._guest = self._guest, None
+        if guest is None:
+            return
+        guest.__exit__()
+        event = events.GuestEvent(name=guest.name, end=guest.end or "stopped", detail=guest.detail, test=self.test)
+        if self._failure is not None:
+            event = events.GuestEvent(name=guest.name, end=self._failure.end, detail=self._failure.detail)
+        events.append(self.events, event)
+
+    def give_up(self, error: InfrastructureError) -> NoReturn:
+        """End the cell, and leave word why: nothing can be said of the server."""
+        (self.cell.folder / events.PROBLEM).write_text(f"{error}\n", "utf-8")
+        pytest.exit(str(error), returncode=ExitCode.INFRASTRUCTURE)
+
+    def close(self) -> None:
+        """End both servers."""
+        self.test = ""
+        self.retire()
+        if self._oracle is not None:
+            self._oracle.__exit__()
+        if self._host is not None:
+            self._host.close()
+
+
+def _put(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)

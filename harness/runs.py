@@ -1,0 +1,102 @@
+"""Run folders as a whole: new ones, old ones forgotten, and what is concluded of one: findings, verdicts, exit code."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import events, excerpt, known
+from harness.errors import ExitCode, UsageError
+from harness.judge import CellVerdict, Judgement, judge, kernel_counters
+from harness.model import Finding, Verdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.console import Progress
+
+
+def conclude(
+    folder: Path, known_file: Path, progress: Progress, *, tree: Path | None = None
+) -> tuple[Judgement, ExitCode]:
+    """Judge a run folder, the same for a run just made and for a stored one. `tree`: its source, for excerpts."""
+    with progress.stage("judge", "judging"):
+        findings, cells, counters = judge(folder)
+        run = events.read_run(folder)
+        excerpt.collect(folder, run, findings, tree)
+    listed = known.load_known(known_file)
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    marked = [_with_known(finding, listed, run.server, today) for finding in findings]
+    judged = [_excuse(cell, marked) for cell in cells]
+    verdict = Verdict.merge([Verdict[cell.verdict] for cell in judged])
+    judgement = Judgement(
+        schema=1,
+        verdict=verdict.name,
+        server=run.server,
+        seed=run.seed,
+        run=str(folder),
+        policy=run.policy,
+        optimisation=run.optimisation,
+        cells=judged,
+        findings=marked,
+        remarks=known.remarks(
+            listed, [finding.id for finding in marked], run.server, run.targets, today, suites=run.suites
+        ),
+        stages=run.stages,
+        counters=counters,
+        kernel_counters=kernel_counters(folder),
+        allocator=run.allocator,
+    )
+    exit_code = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}.get(verdict, ExitCode.PASS)
+    return judgement, exit_code
+
+
+def _with_known(finding: Finding, listed: known.KnownList, server: str, today: datetime.date) -> Finding:
+    entry = known.match(listed, finding.id, server, finding.targets, today)
+    return msgspec.structs.replace(finding, known=entry.reason) if entry else finding
+
+
+def _excuse(cell: CellVerdict, findings: list[Finding]) -> CellVerdict:
+    """A cell whose every finding is known is an expected failure."""
+    # By where the evidence lies: a peer's fault is another target's witness in this cell.
+    folder = f"{cell.target}/{cell.suite}/"
+    here = [f for f in findings if any(w.evidence.startswith(folder) for w in f.witnesses)]
+    if cell.verdict == Verdict.FAIL.name and here and all(finding.known for finding in here):
+        return msgspec.structs.replace(cell, verdict=Verdict.XFAIL.name, reason=f"known: {here[0].known}")
+    return cell
+
+
+def new_run_folder(parent: Path) -> Path:
+    """A fresh folder's name, by the time: runs sort by age."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    number = 0
+    while True:
+        folder = parent / (stamp if not number else f"{stamp}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+            continue
+        return folder.resolve()
+
+
+def empty_run_folder(path: Path) -> Path:
+    """The folder that the user named, made if need be. Raises UsageError when it holds something."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError("the run folder cannot be made", where=str(path), because=str(error)) from error
+    if any(path.iterdir()):
+        raise UsageError("the run folder is not empty", where=str(path), remedy="name a new one: --run FOLDER")
+    return path.resolve()
+
+
+def forget_runs(parent: Path, *, keep: int) -> None:
+    """Remove all but the newest runs."""
+    runs = sorted(path for path in parent.iterdir() if (path / "run.json").is_file())
+    for old in runs[:-keep]:
+        shutil.rmtree(old)
