@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 def writers(cell: CellSpec) -> list[str]:
-    """Whose files a cell reads: in the quick tier the native build's, else everybody's.
+    """Whose files a cell reads: in the quick and the kernel tier the native build's, else everybody's.
 
     Every cell has its own file read by the independent reader, too: what is right there is as good as native's.
     """
-    return ["native"] if cell.tier == "quick" else list(cell.peers)
+    return ["native"] if cell.tier in {"quick", "kernel"} else list(cell.peers)
 
 
 def companions(cell: CellSpec) -> list[str]:

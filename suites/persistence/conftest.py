@@ -79,5 +79,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`form`: the forms of append-only files that the tier loads."""
     if "form" in metafunc.fixturenames:
         path = metafunc.config.getoption("--plumb-cell")
-        quick = path is not None and read_cell(Path(path)).tier == "quick"
+        quick = path is not None and read_cell(Path(path)).tier in {"quick", "kernel"}
         metafunc.parametrize("form", FORMS[1:2] if quick else FORMS)

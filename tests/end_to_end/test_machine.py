@@ -108,8 +108,8 @@ def test_an_access_that_never_ends_is_killed_at_its_deadline(tmp_path: Path) -> 
 def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
     with canary_machine("versatile", "armv5", tmp_path) as machine:
         content = bytes(range(256)) * 700
-        machine.write("/run/large", content)
-        assert machine.read("/run/large") == content
+        machine.write("/run/of/folders/large", content)
+        assert machine.read("/run/of/folders/large") == content
         with pytest.raises(RefusedError, match="/run/absent: No such file"):
             machine.read("/run/absent")
         assert "Linux version" in machine.kernel_log()

@@ -35,12 +35,10 @@ void read_file(const struct request *request)
     }
 }
 
-/* The folder that a file is to lie in, unless it is there. */
-static void make_folder_of(char *path)
+/* The folders that a file is to lie in, as far as they are not there. */
+static void make_folders_of(char *path)
 {
-    char *slash = strrchr(path, '/');
-
-    if (slash && slash != path) {
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         mkdir(path, 0755);
         *slash = '/';
@@ -51,8 +49,8 @@ void write_file(const struct request *request)
 {
     char *at = request->payload, *end = at + request->length;
     char *path = next_field(&at, end), *how = next_field(&at, end);
-    if (path) {
-        make_folder_of(path);
+    if (path && *path) {
+        make_folders_of(path);
     }
     int flags = how && strcmp(how, "append") == 0 ? O_APPEND : O_TRUNC;
     int file = how ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0755) : -1;
