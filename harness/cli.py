@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from harness.model import Target
 
 RUNS = Path("runs")
-KEPT_RUNS = 20
 FUZZ_SECONDS = 600.0
 UNLIMITED_SECONDS = 7 * 86400.0
 

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from harness.errors import ExitCode
 
 
-RUNS = Path("runs")
 KEPT_RUNS = 20
-FUZZ_SECONDS = 600.0
-UNLIMITED_SECONDS = 7 * 86400.0
 
 target = click.option(
     "--target",

@@ -99,10 +99,6 @@ def test_what_takes_hundreds_of_megabytes_or_asks_the_clock_is_not_sent(line: st
     assert generate.is_sane(from_text(line)[0]) is sane
 
 
-def test_crc64_has_its_published_check_value() -> None:
-    assert corrupt.crc64(b"123456789") == 0xE9C6D914C4B8D9CA
-
-
 # DUMP of the string "abc" by a native redis-7.0.15.
 ABC = bytes.fromhex("00036162630a00d9ac303d4172a2e2")
 

@@ -1,35 +1,17 @@
 """Damage: what DUMP returned, RDB files and protocol, with the checksum made right again or left wrong.
 
-CRC-64 is the Jones polynomial, reflected, starting from 0 (Redis' and Valkey's crc64.c names it; the check value of
-"123456789" is e9c6d914c4b8d9ca). A payload ends with two bytes of RDB version and eight of CRC, an RDB file with eight.
+A payload ends with two bytes of RDB version and eight of CRC-64, an RDB file with eight.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from suites.units.models import crc64
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
-
-_POLYNOMIAL = 0x95AC9329AC4BC9B5
-"""0xad93d23594c935a9 with its bits reversed."""
-
-
-def _entry(byte: int) -> int:
-    for _ in range(8):
-        byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
-    return byte
-
-
-_TABLE = tuple(map(_entry, range(256)))
-
-
-def crc64(content: bytes, crc: int = 0) -> int:
-    """The checksum of a payload or file."""
-    for byte in content:
-        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
-    return crc
 
 
 def sealed(content: bytes) -> bytes:

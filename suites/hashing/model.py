@@ -1,41 +1,28 @@
 """Where a HyperLogLog counts an element, computed on Python integers: an implementation without a word access in it.
 
-MurmurHash64A is Austin Appleby's (public domain), defined for little-endian words; HyperLogLog's registers and the
-sparse string that holds them are described at https://redis.io/docs/latest/develop/data-types/probabilistic/hyperloglogs/
-and by the encoding's own specification in the servers' hyperloglog.c.
+HyperLogLog's registers and the sparse string that holds them are described at
+https://redis.io/docs/latest/develop/data-types/probabilistic/hyperloglogs/ and by the encoding's own specification in
+the servers' hyperloglog.c.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from suites.units.models import murmurhash64a
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SEED = 0xADC83B19
-_MULTIPLIER = 0xC6A4A7935BD1E995
-_WORD = 2**64 - 1
 _INDEX_BITS = 14
 REGISTERS = 1 << _INDEX_BITS
 _HEADER_BYTES = 16
 
 
-def murmur_hash_64a(text: bytes, seed: int = SEED) -> int:
-    """The hash of a string: the same on every machine."""
-    mixed = seed ^ len(text) * _MULTIPLIER & _WORD
-    whole = len(text) & ~7
-    for at in range(0, whole, 8):
-        word = int.from_bytes(text[at : at + 8], "little") * _MULTIPLIER & _WORD
-        mixed = (mixed ^ (word ^ word >> 47) * _MULTIPLIER & _WORD) * _MULTIPLIER & _WORD
-    if whole < len(text):
-        mixed = (mixed ^ int.from_bytes(text[whole:], "little")) * _MULTIPLIER & _WORD
-    mixed = (mixed ^ mixed >> 47) * _MULTIPLIER & _WORD
-    return mixed ^ mixed >> 47
-
-
 def register_of(text: bytes) -> tuple[int, int]:
     """The number of the register that counts an element, and the value it gets at least: leading zeros and one."""
-    hashed = murmur_hash_64a(text)
+    hashed = murmurhash64a(text, SEED)
     index, rest = hashed % REGISTERS, hashed >> _INDEX_BITS | 1 << 64 - _INDEX_BITS
     return index, (rest & -rest).bit_length()
 
