@@ -1,0 +1,63 @@
+"""The address sanitizer's reports.
+
+`==PID==ERROR: AddressSanitizer: …`, the access, the stack; more stacks (of the allocation, of the release), each after
+an empty line; a picture of the memory.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from harness.detector.report import Report, own_frames
+from harness.detector.stack import sanitizer_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.detector.report import Line
+
+_ASAN = re.compile(r"==\d+==ERROR: AddressSanitizer: (?P<message>.+)")
+_ASAN_ACCESS = re.compile(r"(READ|WRITE) of size (\d+) at |.*The signal is caused by a (READ|WRITE) memory access")
+_ASAN_FATAL = {"segv", "bus", "fpe", "ill", "abrt", "trap", "stack-overflow"}
+
+
+def read(lines: list[Line]) -> Iterator[Report]:
+    """Every report, in order."""
+    for number, line in enumerate(lines):
+        head = _ASAN.fullmatch(line.text)
+        if head is None:
+            continue
+        error = _asan_error(head["message"])
+        after = lines[number + 1 :]
+        access = next((found for one in after[:4] if (found := _ASAN_ACCESS.match(one.text))), None)
+        verb = (access[1] or access[3]) if access else ""
+        size = int(access[2] or 0) if access else 0
+        frames, through = own_frames(sanitizer_stack(after, ends_with=_ASAN))
+        yield Report(
+            detector="asan",
+            kind=f"asan-{error}",
+            message=error + (f", {verb.lower()} of {size} bytes" if size else f", {verb.lower()}" if verb else ""),
+            direction="load" if verb == "READ" else "store" if verb == "WRITE" else "",
+            size_bytes=size,
+            alignment_bytes=0,
+            modulo=0,
+            type="",
+            column=0,
+            through=through,
+            frames=frames,
+            fatal=error in _ASAN_FATAL,
+            offset=line.offset,
+        )
+
+
+def _asan_error(message: str) -> str:
+    """The error's name in the sanitizer's own summary, which the message begins with but in three cases."""
+    for sign, name in (
+        ("attempting double-free", "double-free"),
+        ("attempting free on address which was not malloc", "bad-free"),
+        ("requested allocation size", "allocation-size-too-big"),
+    ):
+        if message.startswith(sign):
+            return name
+    return message.split(maxsplit=1)[0].rstrip(":").lower()

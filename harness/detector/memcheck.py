@@ -1,0 +1,98 @@
+"""Valgrind's reports.
+
+Every line begins `==PID== `; the error at one blank, what is said about it at two, the stacks at four. The first stack
+is the error's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from harness.detector.report import Line, Report, frames_of, own_frames, without_addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.model import Frame
+
+_VALGRIND = re.compile(r"==(?P<pid>\d+)== (?P<text>.*)")
+_VALGRIND_FRAME = re.compile(r"   (?:at|by) 0x(?P<pc>[0-9A-F]+): (?P<function>.+?)(?: \((?P<place>[^()]*)\))?")
+_ENDING = "Process terminating"
+_MEMCHECK: list[tuple[str, str, Literal["load", "store", ""]]] = [
+    (r"Invalid read of size", "invalid-read", "load"),
+    (r"Invalid write of size", "invalid-write", "store"),
+    (r"Conditional jump or move depends on uninitialised", "uninitialised-condition", ""),
+    (r"Use of uninitialised value", "uninitialised-use", ""),
+    (r"Syscall param .* uninitialised", "uninitialised-syscall", ""),
+    (r"Syscall param .* unaddressable", "unaddressable-syscall", ""),
+    (r"Invalid free", "invalid-free", ""),
+    (r"Mismatched free", "mismatched-free", ""),
+    (r"Source and destination overlap", "overlap", ""),
+    (r"Argument .* has a fishy", "fishy-size", ""),
+    (r"Jump to the invalid address", "invalid-jump", ""),
+]
+
+
+def read(lines: list[Line]) -> Iterator[Report]:
+    """Processes write between each other's lines, so each is read on its own; the order is the log's again."""
+    by_process: dict[str, list[Line]] = {}
+    for line in lines:
+        match = _VALGRIND.fullmatch(line.text)
+        if match is not None:
+            by_process.setdefault(match["pid"], []).append(Line(text=match["text"], offset=line.offset))
+    found = [report for said in by_process.values() for report in _memcheck(said)]
+    yield from sorted(found, key=lambda report: report.offset)
+
+
+def _memcheck(lines: list[Line]) -> Iterator[Report]:
+    for number, line in enumerate(lines):
+        if not line.text or line.text.startswith(" "):
+            continue
+        after = lines[number + 1 :]
+        fatal = line.text.startswith(_ENDING)
+        while fatal and after and re.match(r" \S", after[0].text):
+            # What the signal was about stands before the stack.
+            after = after[1:]
+        frames = _valgrind_stack(after)
+        if not frames:
+            continue
+        own, through = own_frames(frames)
+        error, direction = _memcheck_error(line.text)
+        size = re.search(r"of size (\d+)", line.text)
+        yield Report(
+            detector="valgrind",
+            kind=f"memcheck-{error}",
+            message=without_addresses(line.text),
+            direction=direction,
+            size_bytes=int(size[1]) if size else 0,
+            alignment_bytes=0,
+            modulo=0,
+            type="",
+            column=0,
+            through=through,
+            frames=own,
+            fatal=fatal,
+            offset=line.offset,
+        )
+
+
+def _memcheck_error(text: str) -> tuple[str, Literal["load", "store", ""]]:
+    if text.startswith(_ENDING):
+        name = re.search(r"\((SIG\w+)\)", text)
+        return (name[1].lower() if name else "signal"), ""
+    return next(((name, way) for pattern, name, way in _MEMCHECK if re.match(pattern, text)), ("other", ""))
+
+
+def _valgrind_stack(lines: list[Line]) -> list[Frame]:
+    found: list[tuple[int, str, str, int]] = []
+    for line in lines:
+        frame = _VALGRIND_FRAME.fullmatch(line.text)
+        if frame is None:
+            break
+        place = (frame["place"] or "??").removeprefix("in ")
+        file, _, number = place.rpartition(":")
+        if not (file and number.isdigit()):
+            file, number = place, "0"
+        found.append((int(frame["pc"], 16), frame["function"].replace("???", "??"), file, int(number)))
+    return frames_of(found)

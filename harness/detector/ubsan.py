@@ -1,0 +1,101 @@
+"""The undefined behaviour sanitizer's reports.
+
+A line `FILE:LINE:COLUMN: runtime error: …`, three lines that show the memory where it has an address, then with
+print_stacktrace=1 the stack, then an empty line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from harness.detector.report import Report, own_frames, without_addresses
+from harness.detector.stack import sanitizer_stack
+from harness.model import Frame
+from harness.symbols import place_in_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.detector.report import Line
+
+_UBSAN = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): runtime error: (?P<message>.+)")
+_MISALIGNED = re.compile(
+    r"(load of|store to|member access within|.+?) misaligned address 0x(?P<address>[0-9a-f]+)"
+    r" for type (?P<type>.+), which requires (?P<alignment>\d+) byte alignment"
+)
+# What a message begins with or holds -> GCC's name of the check (GCC manual, Instrumentation Options).
+_CHECKS = [
+    (r"shift exponent|left shift of", "shift"),
+    (r"signed integer overflow|negation of", "signed-integer-overflow"),
+    (r"division by zero", "integer-divide-by-zero"),
+    (r"division of .* cannot be represented", "signed-integer-overflow"),
+    (r"index .* out of bounds", "bounds"),
+    (r"insufficient space for an object", "object-size"),
+    (r"null pointer of type", "null"),
+    (r"null pointer passed as argument", "nonnull-attribute"),
+    (r"null pointer returned", "returns-nonnull-attribute"),
+    (r"pointer index expression|applying (non-)?zero offset", "pointer-overflow"),
+    (r"not a valid value for type '_?[Bb]ool'", "bool"),
+    (r"not a valid value for type", "enum"),
+    (r"outside the range of representable values", "float-cast-overflow"),
+    (r"variable length array bound", "vla-bound"),
+    (r"unreachable program point|__builtin_unreachable", "unreachable"),
+    (r"without returning a value", "return"),
+    (r"passing zero to", "builtin"),
+]
+
+
+def read(lines: list[Line]) -> Iterator[Report]:
+    """Every report, in order."""
+    for number, line in enumerate(lines):
+        head = _UBSAN.fullmatch(line.text)
+        if head is None:
+            continue
+        message = head["message"]
+        misaligned = _MISALIGNED.fullmatch(message)
+        stack = sanitizer_stack(lines[number + 1 :], ends_with=_UBSAN)
+        frames, through = own_frames(_placed(stack, file=head["file"], line=int(head["line"])))
+        direction = _direction(message) if misaligned else ""
+        named = re.search(r"type '([^']*)'", message)
+        alignment = int(misaligned["alignment"]) if misaligned else 0
+        yield Report(
+            detector="ubsan",
+            kind="alignment" if misaligned else f"undefined-{_check(message)}",
+            message=without_addresses(message),
+            direction=direction,
+            size_bytes=0,
+            alignment_bytes=alignment,
+            modulo=int(misaligned["address"], 16) % alignment if misaligned else 0,
+            type=named[1] if named else "",
+            column=int(head["column"]),
+            through=through,
+            frames=frames,
+            fatal=False,
+            offset=line.offset,
+        )
+
+
+def _direction(message: str) -> Literal["load", "store", ""]:
+    """Of a member access neither is told: it is the address of the whole object that is checked."""
+    return "load" if message.startswith("load of") else "store" if message.startswith("store to") else ""
+
+
+def _check(message: str) -> str:
+    return next((name for pattern, name in _CHECKS if re.search(pattern, message)), "other")
+
+
+def _placed(stack: list[Frame], *, file: str, line: int) -> list[Frame]:
+    """The innermost frame at the line that the message tells: the stack has the call's, which may be another's."""
+    if not stack:
+        path, origin = place_in_tree(file)
+        return [Frame(function="??", file=path, line=line, origin=origin, pc=0)]
+    first = stack[0]
+    if first.file.rpartition("/")[2] != file.rpartition("/")[2]:
+        return stack
+    return [
+        Frame(
+            function=first.function, file=first.file, line=line, origin=first.origin, pc=first.pc, inlined=first.inlined
+        ),
+        *stack[1:],
+    ]
