@@ -84,28 +84,15 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
     """The document. `folder` is the run's, for its excerpts and the runs beside it; links are relative to it."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_harmless,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style = (Path(__file__).parent / "page.css").read_text("utf-8")
     listed = sites(judgement.findings)
-    return environment.get_template(
-        "page.html.jinja"
-    ).render(
+    return environment().get_template("page.html.jinja").render(
         judgement=judgement,
+        titles={name: target.title for name, target in run.machines.items()},
         run=run,
-        style=Markup(style),  # noqa: S704 - our own file
-        version=importlib.metadata.version("plumbline"),
-        signs=_SIGNS,
         sentence=SENTENCES[judgement.verdict],
         is_audit=alignment.is_audit(judgement.policy),
         suites=list(dict.fromkeys(cell.suite for cell in judgement.cells)),
-        rows=_rows(judgement),
+        rows=rows_of(judgement),
         unknown=[cell for cell in judgement.cells if cell.verdict == "UNKNOWN"],
         shown=_shown(judgement.findings, excerpt.read(folder)),
         sites=listed[:SHOWN_SITES],
@@ -121,20 +108,39 @@ def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
         },
         history=history(folder),
         place_of=place_of,
-        link=_link,
+        link=link,
     )
+
+
+def environment(*folders: Path) -> jinja2.Environment:
+    """What all our pages are rendered with: templates of this folder and of others, everything escaped, one style."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([*folders, Path(__file__).parent]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_harmless,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = (Path(__file__).parent / "page.css").read_text("utf-8")
+    made.globals.update(
+        style=Markup(style),  # noqa: S704 - our own file
+        version=importlib.metadata.version("plumbline"),
+        signs=_SIGNS,
+    )
+    return made
 
 
 def _harmless(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _link(*parts: str) -> str:
+def link(*parts: str) -> str:
     """A relative address, of a file of this run or of a run beside it; no text can make it anything else."""
     return "./" + quote("/".join(parts))
 
 
-def _rows(judgement: Judgement) -> Mapping[str, dict[str, tuple[CellVerdict, int]]]:
+def rows_of(judgement: Judgement) -> Mapping[str, dict[str, tuple[CellVerdict, int]]]:
     """Target -> suite -> the cell, and how many findings it showed."""
     rows: dict[str, dict[str, tuple[CellVerdict, int]]] = {}
     for cell in judgement.cells:
@@ -146,14 +152,14 @@ def _rows(judgement: Judgement) -> Mapping[str, dict[str, tuple[CellVerdict, int
 def _shown(findings: list[Finding], excerpts: Excerpts) -> list[Shown]:
     shown: list[Shown] = []
     for finding in findings:
-        anchor = "finding-" + re.sub(r"[^A-Za-z0-9_.-]+", "_", finding.id)
+        anchor = anchor_of(finding.id)
         taken = {one.anchor for one in shown}
         shown.append(
             Shown(
                 finding=finding,
                 anchor=f"{anchor}-{len(shown)}" if anchor in taken else anchor,
                 level=level_of(finding),
-                hunks=_hunks(finding, excerpts),
+                hunks=hunks_of(finding, excerpts),
                 code=[
                     Code(target=witness.target, place=place_of(witness), listing=listing)
                     for witness in excerpt.chosen(finding)
@@ -166,7 +172,12 @@ def _shown(findings: list[Finding], excerpts: Excerpts) -> list[Shown]:
     return shown
 
 
-def _hunks(finding: Finding, excerpts: Excerpts) -> list[Hunk]:
+def anchor_of(identity: str) -> str:
+    """A finding's place in the page."""
+    return "finding-" + re.sub(r"[^A-Za-z0-9_.-]+", "_", identity)
+
+
+def hunks_of(finding: Finding, excerpts: Excerpts) -> list[Hunk]:
     """The lines around every place where a target shows it; neighbours together."""
     hunks: list[Hunk] = []
     for file in dict.fromkeys(witness.file for witness in finding.witnesses):
