@@ -36,7 +36,7 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
     Raises UsageError for an unknown name, and for a policy that the target has not.
     """
     if is_audit(name):
-        base = policy_for(policies, name.removeprefix(AUDIT).removeprefix("-") or "signal", target)
+        base = policy_for(policies, base_name(name), target)
         if target.emulator.kind == "system":
             raise UsageError(
                 f"{target.name} has no audit",
@@ -87,6 +87,11 @@ def audit_name(policy: str) -> str:
 def is_audit(policy: str) -> bool:
     """Whether a policy's name is that of an audit."""
     return policy == AUDIT or policy.startswith(f"{AUDIT}-")
+
+
+def base_name(policy: str) -> str:
+    """The policy that one is the audit of; of another its own name."""
+    return policy.removeprefix(AUDIT).removeprefix("-") or "signal" if is_audit(policy) else policy
 
 
 def audited(policy: Policy) -> Policy:

@@ -107,7 +107,7 @@ class Workshop:
             deadline_seconds=BUILD_SECONDS,
             log=self.log,
             folder=folder or self.tree,
-            environment=self._environment(),
+            environment=self.environment(),
         )
         for sign, what, remedy in _MACHINE_FAULTS:
             if result.code != 0 and sign in result.text:
@@ -126,7 +126,8 @@ class Workshop:
             )
         return result
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """What compilers and makefiles see."""
         return {
             **process.PLAIN_ENVIRONMENT,
             "HOME": os.environ.get("HOME", "/"),

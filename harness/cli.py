@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -20,9 +21,11 @@ from harness import check as checking
 from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness import mutate as mutating
+from harness import port as porting
 from harness import price as pricing
 from harness import replay as replaying
 from harness import report as reporting
+from harness import shell as shelling
 from harness import tax as taxing
 from harness.build import Builder
 from harness.cell import LARGEST_SEED
@@ -36,7 +39,7 @@ from harness.report.schema import schema as findings_schema
 from harness.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from harness.judge import Judgement
     from harness.model import Target
@@ -212,10 +215,55 @@ def fuzz(limit_seconds: float | None, limit_count: int | None, **options: Any) -
     )
 
 
+@plumb.command()
+@options.port_options
+def port(run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> ExitCode:
+    """Tell a porter what a tree needs on a target: build, start, misaligned sites, wrong bytes, what to fix first."""
+    catalog = Catalog()
+    porting.portable_targets(catalog, options["targets"])
+    request = _requested(catalog, run_folder, policy=porting.AUDITED_POLICY, **options)
+    with _unless_empty(request.run):
+        report, judgement = porting.make_report(catalog, Store.default(), Progress(), request)
+    reporting.write(request.run, judgement)
+    written = porting.write(request.run, report, judgement)
+    if as_json:
+        _print_json(report)
+    else:
+        click.echo(written[1].read_text("utf-8"), nl=False)
+        click.echo(f"\n{written[2]}", err=True)
+    if run_folder is None:
+        runs.forget_runs(RUNS, keep=keep)
+    return {"FAIL": ExitCode.FINDINGS, "UNKNOWN": ExitCode.INCONCLUSIVE}.get(report.verdict, ExitCode.PASS)
+
+
 def _make_run(
     *, run_folder: Path | None, keep: int, annotations: str | None, as_json: bool, **options: Any
 ) -> ExitCode:
     catalog = Catalog()
+    request = _requested(catalog, run_folder, **options)
+    folder = request.run
+    with _unless_empty(folder):
+        judgement, code = checking.Check(catalog, Store.default(), Progress(), request).run()
+    reporting.write(folder, judgement)
+    _show(judgement, as_json=as_json)
+    _annotate(folder, judgement, annotations)
+    if run_folder is None:
+        runs.forget_runs(RUNS, keep=keep)
+    return code
+
+
+@contextlib.contextmanager
+def _unless_empty(folder: Path) -> Iterator[None]:
+    """Keep a run folder, unless nothing came of it."""
+    try:
+        yield
+    finally:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _requested(catalog: Catalog, run_folder: Path | None, **options: Any) -> checking.Request:
+    """What a run is asked for, checked before any work is done, with a folder and a seed."""
     make_plan(
         catalog,
         targets=options["targets"],
@@ -232,18 +280,7 @@ def _make_run(
         "install": _may_install(options["install"]),
         "run": folder,
     }
-    try:
-        request = codec.convert(asked, checking.Request)
-        judgement, code = checking.Check(catalog, Store.default(), Progress(), request).run()
-    finally:
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-    reporting.write(folder, judgement)
-    _show(judgement, as_json=as_json)
-    _annotate(folder, judgement, annotations)
-    if run_folder is None:
-        runs.forget_runs(RUNS, keep=keep)
-    return code
+    return codec.convert(asked, checking.Request)
 
 
 @plumb.command()
@@ -278,6 +315,40 @@ def replay(reproducer: str, server: str, target: str, offline: bool, as_json: bo
     click.echo(seen.text)
     click.echo(f"{'reproduced' if seen.reproduced else 'not reproduced'}: {read.finding}")
     return ExitCode.FINDINGS if seen.reproduced else ExitCode.PASS
+
+
+@plumb.command()
+@click.argument("target", shell_complete=completion.targets)
+@click.argument("gdb", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--server",
+    default="",
+    help="A release's name, or the path of a source tree.  [default: the reproducer's, or redis-7.0.15]",
+    shell_complete=completion.servers,
+)
+@click.option("--run", "reproducer", default="", help="Send this reproducer, or .stream file, once the server answers.")
+@click.option("--running", is_flag=True, help="Let the server run at once, instead of stopping it in main.")
+@click.option(
+    "--policy",
+    default="",
+    help="What a misaligned access does.  [default: the reproducer's, or signal]",
+    shell_complete=completion.policies,
+)
+@options.optimisation
+@options.offline
+@options.install
+def shell(target: str, reproducer: str, install: bool | None, **options: Any) -> ExitCode:
+    """Open gdb on a running server, its sources found. Words behind -- are gdb's: -- -batch -ex continue -ex bt."""
+    catalog = Catalog()
+    shelling.debuggable(catalog, target)
+    session = codec.convert({**options, "target": target, "install": _may_install(install)}, shelling.Session)
+    read = None
+    if reproducer.endswith(".stream"):
+        read = replaying.from_stream(Path(reproducer), target=target, server=session.server or DEFAULT_SERVER)
+    elif reproducer:
+        read = replaying.read_reproducer(reproducer)
+    shelling.open_shell(catalog, Store.default(), Progress(), session, read)
+    return ExitCode.PASS
 
 
 @plumb.command()

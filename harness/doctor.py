@@ -28,6 +28,9 @@ BROWSER_PACKAGE = "chromium-headless-shell"
 """Debian's smallest: 100 MB to download, 306 MB installed with what it needs; without a desktop's parts."""
 
 
+DEBUGGER_PACKAGE = "gdb-multiarch"
+
+
 class Diagnosis(Noun, frozen=True):
     """What is missing."""
 
@@ -36,16 +39,20 @@ class Diagnosis(Noun, frozen=True):
     """What installs them; empty when nothing is missing."""
 
 
-def needed_packages(catalog: Catalog, targets: Sequence[str], *, emulator: str, for_tests: bool = False) -> list[str]:
+def needed_packages(
+    catalog: Catalog, targets: Sequence[str], *, emulator: str, for_tests: bool = False, debugger: bool = False
+) -> list[str]:
     """Debian packages for these targets alone: compilers, what QEMU builds with, what the suites run with.
 
-    `for_tests`: and what the project's own tests need besides.
+    `for_tests`: and what the project's own tests need besides. `debugger`: and a gdb that knows the targets.
     """
     packages = set(SUITE_PACKAGES)
     if for_tests and not any(shutil.which(name) for name in BROWSERS):
         packages.add(BROWSER_PACKAGE)
     for name in [*targets, "native"]:
         packages.update(catalog.toolchain_of(catalog.targets[name]).packages)
+    if debugger and (set(targets) != {"native"} or shutil.which("gdb") is None):
+        packages.add(DEBUGGER_PACKAGE)
     if any(catalog.targets[name].emulator.kind == "user" for name in targets):
         qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
         packages.update(qemu.packages if emulator == "pinned" else ["qemu-user-static"])
@@ -56,11 +63,13 @@ def needed_packages(catalog: Catalog, targets: Sequence[str], *, emulator: str, 
     return sorted(packages)
 
 
-def diagnose(catalog: Catalog, targets: Sequence[str], *, emulator: str, for_tests: bool = False) -> Diagnosis:
+def diagnose(
+    catalog: Catalog, targets: Sequence[str], *, emulator: str, for_tests: bool = False, debugger: bool = False
+) -> Diagnosis:
     """Compare with what is installed. Without dpkg nothing can be told, and the tools speak for themselves."""
     if shutil.which("dpkg-query") is None:
         return Diagnosis(packages=[], command="")
-    needed = needed_packages(catalog, targets, emulator=emulator, for_tests=for_tests)
+    needed = needed_packages(catalog, targets, emulator=emulator, for_tests=for_tests, debugger=debugger)
     missing = toolchain.missing_packages(tuple(needed))
     sudo = "" if os.geteuid() == 0 else "sudo "
     command = f"{sudo}apt-get update && {sudo}{toolchain.install_command(missing)}" if missing else ""

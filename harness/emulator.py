@@ -156,7 +156,7 @@ class Emulators:
                 records_faults=False,
                 environment=detector.ENVIRONMENTS[spec.detector],
             )
-        options = ["-L", str(self._guest_root(toolchain))]
+        options = ["-L", str(self.guest_root(toolchain))]
         if spec.cpu:
             options = ["-cpu", spec.cpu, *options]
         if self.flavour == "pinned":
@@ -170,7 +170,7 @@ class Emulators:
             environment=detector.ENVIRONMENTS[spec.detector],
         )
 
-    def _guest_root(self, toolchain: Toolchain) -> Path:
+    def guest_root(self, toolchain: Toolchain) -> Path:
         """A folder whose entries are links to the cross libraries, at the places where the guest looks for them."""
 
         def link(into: Path) -> None:

@@ -210,10 +210,7 @@ class Guest:
 
     def launch(self) -> None:
         """Start the server process, with its files in place."""
-        for name, content in self.files.items():
-            place = self.folder / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
+        self.lay_files()
         if self._coverage:
             self.edges = Edges(self.folder / "edges")
         coverage = self.edges.path if self.edges else None
@@ -223,10 +220,17 @@ class Guest:
         with self.log.open("wb") as log:
             self._process = process.start(command, output=log, folder=self.folder, environment=environment)
 
+    def lay_files(self) -> None:
+        """Put its files into its working folder."""
+        for name, content in self.files.items():
+            place = self.folder / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+
     def _start(self) -> None:
         self.launch()
         deadline = time.monotonic() + START_SECONDS * max(1.0, self.runner.target.slowdown / 3)
-        while not _answers_ping(self.upstream):
+        while not answers_ping(self.upstream):
             if not self.alive():
                 raise StartError("start-failed", f"{self.detail}; {self.log_tail(1)}", log=self.log_tail(LOG_LINES))
             if time.monotonic() > deadline:
@@ -256,7 +260,8 @@ def describe_exit(code: int) -> tuple[End, str]:
     return "exit", f"exit status {code}"
 
 
-def _answers_ping(address: Address) -> bool:
+def answers_ping(address: Address) -> bool:
+    """Whether a server there is ready, and says so at once."""
     try:
         with connect(address, deadline_seconds=PING_SECONDS) as client:
             client.sendall(b"*1\r\n$4\r\nPING\r\n")

@@ -176,3 +176,10 @@ def fuzz_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     for option in reversed(_RUN_OPTIONS):
         command = command if option in {suite, tier} else option(command)
     return command
+
+
+def port_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """The same, but for what a CI system is told."""
+    for option in reversed(_RUN_OPTIONS):
+        command = command if option is annotated else option(command)
+    return command

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from pathlib import Path
@@ -38,6 +39,7 @@ class Keeper:
         self._lock = threading.RLock()
         self._pipe: IO[bytes] | None = None
         self._groups: set[int] = set()
+        self._alone: set[int] = set()
 
     def ready(self) -> None:
         """Have the keeper run before there is anything to keep."""
@@ -51,16 +53,28 @@ class Keeper:
             self._groups.add(group)
             self._write(f"+{group}\n")
 
+    def register_alone(self, process: int) -> None:
+        """The same for a process that stays in our own group."""
+        with self._lock:
+            self._alone.add(process)
+            self._write(f"={process}\n")
+
     def release(self, group: int) -> None:
-        """The group has ended; its number may be used again by a stranger."""
+        """The group or process has ended; its number may be used again by a stranger."""
         with self._lock:
             self._groups.discard(group)
+            self._alone.discard(group)
             self._write(f"-{group}\n")
 
     def groups(self) -> set[int]:
         """Process groups that have not been released."""
         with self._lock:
             return set(self._groups)
+
+    def alone(self) -> set[int]:
+        """Processes without a group of their own that have not been released."""
+        with self._lock:
+            return set(self._alone)
 
     def _write(self, line: str) -> None:
         if self._pipe is not None:
@@ -110,6 +124,9 @@ def stop() -> None:
     for group in _KEEPER.groups():
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
+    for process in _KEEPER.alone():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def stop_on_signals() -> None:
@@ -167,6 +184,53 @@ def start(
         kill_group(process)
         raise StoppedError
     return process
+
+
+def attend(command: Sequence[str | Path], *, environment: Mapping[str, str]) -> int:
+    """Give a program the terminal, and wait for its end: its exit status, negative for a signal.
+
+    It stays in our process group, which is the terminal's, so that Ctrl-C and Ctrl-Z reach it; here Ctrl-C does nothing
+    meanwhile. Raises InfrastructureError when it cannot be started, StoppedError after `stop`.
+    """
+    if _STOPPED.is_set():
+        raise StoppedError
+    words = [str(word) for word in command]
+    _KEEPER.ready()
+    with _terminal_kept(), _without_interrupts():
+        try:
+            process = subprocess.Popen(words, env=dict(environment))
+        except OSError as error:
+            raise InfrastructureError(f"cannot start {words[0]}", because=str(error), remedy="plumb doctor") from error
+        _KEEPER.register_alone(process.pid)
+        try:
+            return process.wait()
+        finally:
+            process.kill()
+            process.wait()
+            _KEEPER.release(process.pid)
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """SIGINT does nothing; a handler and not SIG_IGN, which programs would inherit."""
+    before = signal.signal(signal.SIGINT, lambda _signal, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _terminal_kept() -> Iterator[None]:
+    """Put the terminal back as it was: who was killed while it edited a line cannot."""
+    terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
+    modes = termios.tcgetattr(terminal) if terminal is not None else None
+    try:
+        yield
+    finally:
+        if terminal is not None and modes is not None:
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(terminal, termios.TCSADRAIN, modes)
 
 
 def waited_seconds(pid: int) -> float:

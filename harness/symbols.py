@@ -234,6 +234,12 @@ def place_in_tree(file: str) -> tuple[str, str]:
     return path, f"bundled/{name}" if name else "server"
 
 
+def tree_in(path: str) -> str:
+    """The top of the server's tree, in a path that a compiler wrote; empty where it is in none."""
+    match = re.match(r"(.*/(?:tree|source))/(src|deps|modules)(/|$)", _collapse(path))
+    return match[1] if match else ""
+
+
 def _collapse(path: str) -> str:
     """`a/../b` is `b`; the compiler wrote the path, and the file need not exist any more."""
     parts: list[str] = []

@@ -26,7 +26,7 @@ _SIGNS = {"PASS": "✅", "FAIL": "❌", "UNKNOWN": "⚠️", "XFAIL": "☑️", 
 def render(judgement: Judgement) -> str:
     """The document, GitHub-flavoured."""
     suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
-    lines = [f"# {_text(judgement.server)}: {_SIGNS[judgement.verdict]} {judgement.verdict}", ""]
+    lines = [f"# {as_text(judgement.server)}: {signed(judgement.verdict)}", ""]
     lines += [_facts(judgement), "", f"| target | {' | '.join(suites)} |", "|---|" + "---|" * len(suites)]
     for target in dict.fromkeys(cell.target for cell in judgement.cells):
         row = {cell.suite: _cell(cell) for cell in judgement.cells if cell.target == target}
@@ -34,8 +34,8 @@ def render(judgement: Judgement) -> str:
     unknown = [cell for cell in judgement.cells if cell.verdict == "UNKNOWN"]
     if unknown or judgement.remarks:
         lines.append("")
-    lines += [f"- UNKNOWN {cell.target}/{cell.suite}: {_text(cell.reason)}" for cell in unknown]
-    lines += [f"- note: {_text(remark)}" for remark in judgement.remarks]
+    lines += [f"- UNKNOWN {cell.target}/{cell.suite}: {as_text(cell.reason)}" for cell in unknown]
+    lines += [f"- note: {as_text(remark)}" for remark in judgement.remarks]
     for target, counters in judgement.kernel_counters.items():
         lines += ["", f"{target}: its kernel counted {counters_text(counters)}"]
     lines += _findings(judgement) + _worklist(judgement)
@@ -53,18 +53,18 @@ def _facts(judgement: Judgement) -> str:
 
 def _cell(cell: CellVerdict) -> str:
     counts = f"{cell.passed} passed" + (f", {cell.failed} failed" if cell.failed else "")
-    return f"{_SIGNS[cell.verdict]} {cell.verdict} <br>{counts}, {cell.seconds:.0f} s"
+    return f"{signed(cell.verdict)} <br>{counts}, {cell.seconds:.0f} s"
 
 
 def _findings(judgement: Judgement) -> list[str]:
     lines = []
     for number, finding in enumerate(judgement.findings):
-        heading = f"{_text(finding.id)}" + (" (known)" if finding.known else "")
+        heading = f"{as_text(finding.id)}" + (" (known)" if finding.known else "")
         body = [*_finding(finding), ""]
         if number < OPEN_FINDINGS:
             lines += ["", f"## {heading}", "", *body]
         else:
-            lines += ["", f"<details><summary>{heading}: {_text(_where(finding))}</summary>", "", *body, "</details>"]
+            lines += ["", f"<details><summary>{heading}: {as_text(_where(finding))}</summary>", "", *body, "</details>"]
     return lines
 
 
@@ -74,22 +74,30 @@ def _where(finding: Finding) -> str:
 
 
 def _finding(finding: Finding) -> list[str]:
-    lines = [f"**{level_of(finding)}** · {_text(finding.title)} · {finding.occurrences}× · origin {finding.origin}", ""]
+    lines = [
+        f"**{level_of(finding)}** · {as_text(finding.title)} · {finding.occurrences}× · origin {finding.origin}",
+        "",
+    ]
     if finding.known:
-        lines += [f"Known: {_text(finding.known)}", ""]
+        lines += [f"Known: {as_text(finding.known)}", ""]
     for target in finding.targets:
         here = [witness for witness in finding.witnesses if witness.target == target]
         lines += [f"- {target}: {_witness(witness)}" for witness in here[:SHOWN_WITNESSES]]
         if len(here) > SHOWN_WITNESSES:
             lines.append(f"- {target}: and {len(here) - SHOWN_WITNESSES} more instructions or lines")
     if finding.command:
-        lines.append(f"- command: {_code(finding.command)}")
-    return [*lines, f"- replay: {_code(finding.replay)}"]
+        lines.append(f"- command: {as_code(finding.command)}")
+    return [*lines, f"- replay: {as_code(finding.replay)}"]
 
 
 def _witness(witness: Witness) -> str:
-    parts = (_code(place_of(witness)), _code(witness.instruction), _text(witness.access), _text(seen_by(witness)))
-    told = f"(its kernel said: {_text(witness.kernel)})" if witness.kernel else ""
+    parts = (
+        as_code(place_of(witness)),
+        as_code(witness.instruction),
+        as_text(witness.access),
+        as_text(seen_by(witness)),
+    )
+    told = f"(its kernel said: {as_text(witness.kernel)})" if witness.kernel else ""
     return " ".join(part for part in (*parts, told) if part)
 
 
@@ -104,20 +112,25 @@ def _worklist(judgement: Judgement) -> list[str]:
         counts = [
             f"{site.count_on(name)} {' '.join(site.fates_on(name))}" if site.fates_on(name) else "" for name in targets
         ]
-        row = (_text(site.finding.function), _text(site.place), ", ".join(site.shapes), *counts)
+        row = (as_text(site.finding.function), as_text(site.place), ", ".join(site.shapes), *counts)
         lines.append(f"| {' | '.join(row)} |")
     if len(listed) > SHOWN_SITES:
         lines.append(f"\n… and {len(listed) - SHOWN_SITES} lines more: report.html has them all.")
     return lines + [""] + [f"- {name}: {counters_text(counters)}" for name, counters in judgement.counters.items()]
 
 
-def _text(text: str) -> str:
+def signed(verdict: str) -> str:
+    """A verdict with its sign."""
+    return f"{_SIGNS[verdict]} {verdict}"
+
+
+def as_text(text: str) -> str:
     """As text: neither HTML nor an image, a link, a table's edge or emphasis. Inside words `_` is harmless (GFM)."""
     plain = html.escape(one_line(text), quote=False)
     return re.sub(r"([\\`*\[\]|~]|(?<!\w)_|_(?!\w))", r"\\\1", plain)
 
 
-def _code(text: str) -> str:
+def as_code(text: str) -> str:
     """A code span around anything (CommonMark 6.1): its fences are longer than those in the text. Not for tables."""
     if not text:
         return ""

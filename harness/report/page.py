@@ -85,30 +85,34 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
     """The document. `folder` is the run's, for its excerpts and the runs beside it; links are relative to it."""
     listed = sites(judgement.findings)
-    return environment().get_template("page.html.jinja").render(
-        judgement=judgement,
-        titles={name: target.title for name, target in run.machines.items()},
-        run=run,
-        sentence=SENTENCES[judgement.verdict],
-        is_audit=alignment.is_audit(judgement.policy),
-        suites=list(dict.fromkeys(cell.suite for cell in judgement.cells)),
-        rows=rows_of(judgement),
-        unknown=[cell for cell in judgement.cells if cell.verdict == "UNKNOWN"],
-        shown=_shown(judgement.findings, excerpt.read(folder)),
-        sites=listed[:SHOWN_SITES],
-        sites_left_out=len(listed) - len(listed[:SHOWN_SITES]),
-        site_targets=targets_of(listed),
-        fates=FATES,
-        kernel_counters={target: counters_text(one) for target, one in judgement.kernel_counters.items()},
-        counters={target: named_counters(one) for target, one in judgement.counters.items()},
-        charts={
-            "Time by stage": chart.stages(judgement),
-            "Time by target": chart.cells(judgement),
-            "Misaligned source lines by target": chart.misaligned_sites(judgement),
-        },
-        history=history(folder),
-        place_of=place_of,
-        link=link,
+    return (
+        environment()
+        .get_template("page.html.jinja")
+        .render(
+            judgement=judgement,
+            titles={name: target.title for name, target in run.machines.items()},
+            run=run,
+            sentence=SENTENCES[judgement.verdict],
+            is_audit=alignment.is_audit(judgement.policy),
+            suites=list(dict.fromkeys(cell.suite for cell in judgement.cells)),
+            rows=rows_of(judgement),
+            unknown=[cell for cell in judgement.cells if cell.verdict == "UNKNOWN"],
+            shown=_shown(judgement.findings, excerpt.read(folder)),
+            sites=listed[:SHOWN_SITES],
+            sites_left_out=len(listed) - len(listed[:SHOWN_SITES]),
+            site_targets=targets_of(listed),
+            fates=FATES,
+            kernel_counters={target: counters_text(one) for target, one in judgement.kernel_counters.items()},
+            counters={target: named_counters(one) for target, one in judgement.counters.items()},
+            charts={
+                "Time by stage": chart.stages(judgement),
+                "Time by target": chart.cells(judgement),
+                "Misaligned source lines by target": chart.misaligned_sites(judgement),
+            },
+            history=history(folder),
+            place_of=place_of,
+            link=link,
+        )
     )
 
 

@@ -1,0 +1,230 @@
+"""What a porter wants to know of a tree and a machine, in one document.
+
+Does it configure, compile, link and start; which accesses are misaligned; which bytes differ; what was never compiled;
+and in which order to mend it.
+
+make_report      tries all: a build without our help, a run of the suites under the audit, a start without it
+attempt          the build as the tree's makefile has it, and what compiler, linker and preprocessor said
+diagnostics      their words, with places
+conditionals     code for other systems and machines, and whether it was compiled
+makefiles        what makefiles take for granted
+xmemalign        Solaris' policies, worked out from the audit
+items            all evidence in the order of what to fix first
+document         the nouns; port.json
+page, markdown   port.html and port.md
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import alignment, codec, events, source, symbols
+from harness.build import Builder, BuildFailedError
+from harness.check import Check, Request, open_server
+from harness.emulator import Emulators
+from harness.errors import UsageError
+from harness.fetch import Fetcher
+from harness.guest import Guest, StartError
+from harness.load import select, target_groups
+from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
+from harness.port.document import FILE, Hint, PortReport, Region, Step, TargetPort
+from harness.port.items import Death
+from harness.report.finding import is_in_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.console import Progress
+    from harness.judge import Judgement
+    from harness.load import Catalog
+    from harness.model import Access, Build, Finding, SourceTree, Target
+    from harness.port.attempt import Attempt
+    from harness.store import Store
+
+AUDITED_POLICY = alignment.audit_name("strict")
+"""Under it every suite runs to its end, and whatever is not naturally aligned is reported."""
+_SOURCE = {".c", ".h", ".cc", ".cpp", ".hpp", ".inc"}
+
+
+def portable_targets(catalog: Catalog, names: Sequence[str]) -> list[Target]:
+    """The targets that one can port to. Raises UsageError for machines of the kernel tier, and for this one."""
+    chosen = [
+        catalog.targets[name] for name in select("target", names, catalog.targets, target_groups(catalog.targets))
+    ]
+    for target in chosen:
+        if target.emulator.kind != "user":
+            remedy = f"--target {target.userland}" if target.userland else "--target sparc64"
+            why = "the audit needs user-mode emulation" if target.userland else "it is this machine"
+            raise UsageError(f"no porting report for {target.name}", where="--target", because=why, remedy=remedy)
+    return chosen
+
+
+def make_report(catalog: Catalog, store: Store, progress: Progress, request: Request) -> tuple[PortReport, Judgement]:
+    """Everything, and the run's own judgement. `request` has AUDITED_POLICY. Raises PlumblineError as a check does."""
+    targets = portable_targets(catalog, request.targets)
+    judgement, _ = Check(catalog, store, progress, request).run()
+    fetcher = Fetcher(store, progress, offline=request.offline)
+    tree = open_server(catalog, fetcher, request.server)
+    builder = Builder(store, progress)
+    files = _readable(tree)
+    ports: list[TargetPort] = []
+    found = []
+    deaths: list[Death] = []
+    for target in targets:
+        tools = catalog.toolchain_of(target)
+        tried = attempt.attempt(builder, tree, target, tools, request.optimisation)
+        shutil.copy2(tried.log, request.run / f"build-{target.name}.log")
+        build: Build | BuildFailedError
+        try:
+            build = builder.build(tree, target, tools, request.optimisation, request.allocator)
+        except BuildFailedError as error:
+            build = error
+        steps = attempt.steps(tried, build)
+        if not isinstance(build, BuildFailedError):
+            death = _try_start(catalog, Emulators(store, fetcher, progress), build, target, tree)
+            deaths += [death] if death else []
+            steps.append(_started(death))
+        found += items.of_steps(target.name, steps)
+        ports.append(
+            TargetPort(
+                target=target.name,
+                title=target.title,
+                alignment=target.alignment,
+                steps=steps,
+                hints=_hints(tried, judgement.findings, target.name),
+                assumptions=makefiles.assumptions(
+                    {name: text for name, text in files.items() if makefiles.is_makefile(name)}
+                ),
+                regions=_regions(files, tried),
+                xmemalign=xmemalign.outcomes(catalog.policies, target, _accesses(request.run, target)),
+            )
+        )
+    found += items.of_deaths(deaths, judgement.findings)
+    found += items.of_findings(judgement.findings, deaths)
+    found += items.of_notes(ports)
+    ordered = items.in_order(found)
+    report = PortReport(
+        schema=1,
+        verdict=items.verdict_of(ordered, judgement.cells),
+        server=judgement.server,
+        seed=judgement.seed,
+        run=judgement.run,
+        optimisation=judgement.optimisation,
+        items=ordered,
+        targets=ports,
+        cells=judgement.cells,
+        stages=progress.stages,
+    )
+    return report, judgement
+
+
+def write(folder: Path, report: PortReport, judgement: Judgement) -> list[Path]:
+    """port.json, port.md and port.html, in the run folder."""
+    documents = {
+        FILE: codec.pretty(report).decode(),
+        "port.md": markdown.render(report),
+        "port.html": page.render(folder, report, judgement),
+    }
+    for name, text in documents.items():
+        (folder / name).write_text(text, "utf-8")
+    return [folder / name for name in documents]
+
+
+def _readable(tree: SourceTree) -> dict[str, str]:
+    """Sources and makefiles, as text."""
+    return {
+        str(path.relative_to(tree.path)): path.read_text("utf-8", "replace")
+        for path in source.source_files(tree.path)
+        if not path.is_symlink() and (path.suffix in _SOURCE or makefiles.is_makefile(str(path.relative_to(tree.path))))
+    }
+
+
+def _hints(tried: Attempt, findings: Sequence[Finding], target: str) -> list[Hint]:
+    """The compiler's warnings by option, file and line; those first where the audit saw what they warn of."""
+    seen = {
+        (frame.file, frame.line)
+        for finding in findings
+        if finding.kind == "alignment"
+        for witness in finding.witnesses
+        if witness.target == target
+        for frame in witness.backtrace[:1]
+    }
+    hints = [
+        Hint(
+            warning=one.warning or "on by default",
+            file=one.file,
+            line=one.line,
+            text=one.text,
+            # As addresses are told, from the place where this file was compiled.
+            origin=symbols.place_in_tree(f"/tree/{one.file}")[1],
+            seen=(one.file, one.line) in seen,
+        )
+        for one in tried.warnings
+    ]
+    return sorted(hints, key=lambda one: (one.origin != "server", not one.seen, one.warning, one.file, one.line))
+
+
+def _regions(files: dict[str, str], tried: Attempt) -> list[Region]:
+    """What was not compiled; of Solaris' also what was, which would not be there."""
+    every = conditionals.regions(files, tried.passed)
+    return [one for one in every if not one.compiled or one.topic == "Solaris"]
+
+
+def _try_start(catalog: Catalog, emulators: Emulators, build: Build, target: Target, tree: SourceTree) -> Death | None:
+    """How a start ends with the kernel's fixup off; None if the server answers."""
+    tools = catalog.toolchain_of(target)
+    policy = alignment.policy_for(catalog.policies, "signal", target)
+    runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))
+    with tempfile.TemporaryDirectory(prefix="plumbline-start-") as folder:
+        guest = Guest(build, runner, Path(folder) / "guest-1", sockets=Path(folder), version=tree.version)
+        try:
+            with guest:
+                return None
+        except StartError as error:
+            detail = error.detail
+        faults = events.read_faults(guest.fault_log)
+    table = symbols.Symbols(tools.triple, str(build.server_binary))
+    stack = table.backtrace(faults[0], target.emulator.qemu) if faults else []
+    return Death(
+        target=target.name,
+        detail=detail,
+        function=stack[0].function if stack else "",
+        place=f"{stack[0].file}:{stack[0].line}" if stack else "",
+        stack=tuple(f"{frame.function} ({frame.file}:{frame.line})" for frame in stack[:8]),
+    )
+
+
+def _started(death: Death | None) -> Step:
+    if death is None:
+        return Step(name="start", result="ok", detail="it answers PING with every misaligned access raising SIGBUS")
+    where = f", in {death.function} ({death.place})" if death.function else ""
+    return Step(name="start", result="failed", detail=death.detail + where)
+
+
+def _accesses(run: Path, target: Target) -> dict[str, list[Access]]:
+    """Source line -> the misaligned accesses that the audit saw there on a target, in all its guests."""
+    record = events.read_run(run)
+    if target.name not in record.binaries:
+        return {}
+    table = symbols.Symbols(record.triples[target.name], record.binaries[target.name])
+    machine = target.emulator.qemu
+    own = (run / target.name).glob("*/guest-*/faults.jsonl")
+    peers = run.glob(f"*/*/{events.PEERS}/{target.name}/guest-*/faults.jsonl")
+    found: dict[str, list[Access]] = {}
+    for log in sorted([*own, *peers]):
+        if log.parts[-3] == "canary":
+            continue
+        for fault in events.read_faults(log):
+            if fault.event == "access":
+                frame = table.frames(fault.maps, fault.pc)[0]
+                if not is_in_tree(frame):
+                    # There it is another C library.
+                    continue
+                access = symbols.access_of(fault, machine)
+                here = found.setdefault(f"{frame.file}:{frame.line}", [])
+                if access not in here:
+                    here.append(access)
+    return found

@@ -1,0 +1,164 @@
+"""A build as the tree's own makefile does it on the target, with more warnings than it asks for.
+
+harness.build knows what trees lack and adds it (libatomic behind the objects, -fcommon for old releases). A porter has
+to be told of that, so here nothing is added but the flags that make the target's ABI. In the same place every source
+file that was compiled is preprocessed again, for harness.port.conditionals.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import allocator, process, toolchain
+from harness.build import Builder, BuildFailedError, Workshop
+from harness.errors import UsageError
+from harness.port import conditionals, diagnostics
+from harness.port.document import Step
+
+if TYPE_CHECKING:
+    from harness.model import Build, SourceTree, Target, Toolchain
+    from harness.port.diagnostics import Compilation, Diagnostic, Linking
+
+WARNINGS = ["cast-align=strict", "address-of-packed-member"]
+"""Asked for besides the makefile's own; -Wcast-align alone is silent for machines that take any address."""
+C_WARNINGS = ["int-to-pointer-cast", "pointer-to-int-cast"]
+PREPROCESS_SECONDS = 120
+CONFIGURE_SECONDS = 300
+_OUTPUTS = {"-MMD", "-MD", "-MP", "-c"}
+_OUTPUTS_WITH_NAME = {"-o", "-MF", "-MT", "-MQ"}
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    succeeded: bool
+    errors: list[Diagnostic]
+    warnings: list[Diagnostic]
+    linking: Linking
+    last_words: str
+    """What make said at its end."""
+    configured: Step
+    passed: dict[str, set[int]]
+    """File in the tree -> lines that the preprocessor let through, in any compilation."""
+    log: Path
+
+
+def attempt(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Attempt:
+    """Make the server for a target without our help. A failure is a result; raises InfrastructureError."""
+    what = f"{tree.name} for {target.name} as its makefile has it, with warnings,"
+    with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
+        compilers = _without_help(shop)
+        # Each target's output in one piece, headed by its folder: jobs run side by side, and names are relative.
+        command = shop.make_command([shop.binary.name])
+        result = shop.run([*command, "--keep-going", "--output-sync=target", "--print-directory"])
+        said = diagnostics.read(result.text, shop.tree)
+        calls = diagnostics.compilations(result.text, tuple(map(str, compilers)))
+        return Attempt(
+            succeeded=result.code == 0 and shop.binary.is_file(),
+            errors=[one for one in said if one.severity == "error"],
+            warnings=[one for one in said if one.severity == "warning"],
+            linking=diagnostics.linking(result.text),
+            last_words="\n".join(result.text.strip().splitlines()[-3:]),
+            configured=_configure(shop),
+            passed=_preprocess(calls, shop.tree),
+            log=shop.log,
+        )
+
+
+def _without_help(shop: Workshop) -> list[Path]:
+    """Write the wrappers anew, without our additions; returns them."""
+    asked = [f"-W{name}" for name in WARNINGS] + [f"-Wno-error={name.partition('=')[0]}" for name in WARNINGS]
+    only_c = [f"-W{name}" for name in C_WARNINGS]
+    paths = []
+    for name, more in (("gcc", only_c), ("g++", [])):
+        paths.append(shop.work / name)
+        flags = [*shop.target.compiler_flags, f"-{shop.optimisation}", *asked, *more]
+        toolchain.write_wrapper(paths[-1], toolchain.tool(shop.tools, name), flags, [])
+    return paths
+
+
+def _configure(shop: Workshop) -> Step:
+    """Have jemalloc's configure script try the target: all else in a tree is decided by makefiles."""
+    try:
+        settings = allocator.configure_jemalloc(shop.server, shop.target, shop.tools, shop.work)
+    except UsageError:
+        return Step(name="configure", result="none", detail="the tree has no configure script: its makefiles decide")
+    result = process.run(
+        ["./configure", f"CC={shop.work / 'gcc'}", "--with-lg-quantum=3"],
+        deadline_seconds=CONFIGURE_SECONDS,
+        folder=shop.tree / "deps" / "jemalloc",
+        log=shop.log,
+        environment={**shop.environment(), **settings},
+    )
+    if result.code == 0:
+        pages = f"pages of {shop.target.page_size_bytes} bytes, told to it"
+        return Step(name="configure", result="ok", detail=f"deps/jemalloc, which alone has a configure script: {pages}")
+    said = [line for line in result.text.splitlines() if "error" in line] or result.text.strip().splitlines()
+    why = said[-1] if said else "it said nothing"
+    return Step(name="configure", result="failed", detail=f"deps/jemalloc does not: {why}")
+
+
+def _preprocess(calls: list[Compilation], tree: Path) -> dict[str, set[int]]:
+    """What the preprocessor lets through, of all files of the tree together."""
+
+    def one(call: Compilation) -> dict[str, set[int]]:
+        ended = process.run(_preprocessing(call.words), deadline_seconds=PREPROCESS_SECONDS, folder=Path(call.folder))
+        return conditionals.passed(ended.output, call.folder, tree)
+
+    found: dict[str, set[int]] = {}
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for lines in pool.map(one, calls):
+            for file, numbers in lines.items():
+                found.setdefault(file, set()).update(numbers)
+    return found
+
+
+def _preprocessing(words: list[str]) -> list[str]:
+    """A compiler's command line as one that preprocesses to standard output."""
+    kept = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if word not in _OUTPUTS | _OUTPUTS_WITH_NAME and before not in _OUTPUTS_WITH_NAME
+    ]
+    return [*kept, "-E", "-dD", "-dI"]
+
+
+def steps(tried: Attempt, build: Build | BuildFailedError) -> list[Step]:
+    """Configure, compile and link, as the tree is, and what made ours work."""
+    compiled = Step(name="compile", result="ok", detail=_warned(tried.warnings))
+    linked = Step(name="link", result="ok", detail="")
+    if tried.errors:
+        first = tried.errors[0]
+        detail = f"{len(tried.errors)} errors, the first at {first.file}:{first.line}: {first.text}"
+        mended = not isinstance(build, BuildFailedError)
+        compiled = Step(name="compile", result="mended" if mended else "failed", detail=detail)
+    if not tried.succeeded:
+        mended = not isinstance(build, BuildFailedError)
+        why = link_problem(tried.linking) or (
+            "what does not compile is not linked" if tried.errors else tried.last_words
+        )
+        linked = Step(name="link", result="mended" if mended else "failed", detail=why)
+    return [tried.configured, compiled, linked]
+
+
+def link_problem(linking: Linking) -> str:
+    """What the linker missed, and what helps; empty when it did not complain."""
+    atomics = [name for name in linking.undefined if name.startswith("__atomic_")]
+    others = [name for name in linking.undefined if not name.startswith("__atomic_")]
+    told = []
+    if atomics:
+        told.append(f"without -latomic behind the objects it lacks {', '.join(atomics)}")
+    if linking.twice:
+        told.append(f"without -fcommon it has {len(linking.twice)} globals twice, as {', '.join(linking.twice[:3])}")
+    if others:
+        told.append(f"it lacks {', '.join(others[:8])}")
+    return "; ".join(told)
+
+
+def _warned(warnings: list[Diagnostic]) -> str:
+    return f"{len(warnings)} warnings" if warnings else "without a warning"

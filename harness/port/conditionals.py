@@ -1,0 +1,178 @@
+"""Code that is compiled on some machines only, and whether it was on this one. Pure.
+
+What is compiled is not worked out from conditions: the preprocessor is asked (`-E -dD -dI`), and a line that it let
+through is in its output. Definitions and inclusions count as code, because with these options they are there too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from harness.port.diagnostics import place
+from harness.port.document import Region
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    Topic = Literal["Solaris", "alignment", "byte order", "machine"]
+
+_TOPICS: list[tuple[Topic, str]] = [
+    ("Solaris", r"_*(sun|svr4|SVR4|SunOS|solaris)_*"),
+    ("alignment", r"\w*(UNALIGNED|ALIGNED_ACCESS|STRICT_ALIGN)\w*"),
+    ("byte order", r"\w*(BYTE_ORDER|LITTLE_ENDIAN|BIG_?ENDIAN)_*"),
+    (
+        "machine",
+        (
+            r"_*(arm|arm64|aarch64|thumb|sparc|sparc64|sparcv9|mips|mips64|i386|i686|x86_64|amd64|ppc|ppc64|powerpc|powerpc64"
+            r"|POWERPC|s390|s390x|riscv|loongarch\w*|mc68000|m68k|hppa|alpha|ARM_\w+|SSE\w*|AVX\w*|HAVE_AVX\w*|LP64|ILP32"
+            r"|SIZEOF_POINTER|SIZEOF_LONG)_*"
+        ),
+    ),
+]
+"""Whole identifiers; of several topics the first counts."""
+
+_DIRECTIVE = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)$")
+_REFUSAL = re.compile(r"\s*#\s*(error|warning)\b")
+"""That a part which only refuses was not compiled is as it should be."""
+_MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"')
+
+
+class _Branch(msgspec.Struct):
+    """An open part of a conditional."""
+
+    first: int
+    asked: list[str]
+    """The conditions of its group so far; the last is its own."""
+    negated: bool
+    code: list[tuple[int, str]] = msgspec.field(default_factory=list)
+    is_guard: bool = False
+
+
+def passed(output: bytes, folder: str, tree: Path) -> dict[str, set[int]]:
+    """File in the tree -> lines that are in a preprocessor's output."""
+    found: dict[str, set[int]] = {}
+    known: dict[str, set[int] | None] = {}
+    here: set[int] | None = None
+    number = 0
+    for line in output.decode("utf-8", "replace").split("\n"):
+        if line.startswith("# ") and (marker := _MARKER.match(line)):
+            number, name = int(marker[1]), marker[2]
+            if name not in known:
+                file = place(name, folder, tree)
+                known[name] = None if file.startswith(("/", "<")) else found.setdefault(file, set())
+            here = known[name]
+            continue
+        if here is not None and line and not line.isspace():
+            here.add(number)
+        number += 1
+    return found
+
+
+def regions(files: Mapping[str, str], lines: Mapping[str, set[int]]) -> list[Region]:
+    """The conditional parts of the files that the preprocessor read; of nested ones the outermost it left out.
+
+    `files`: name -> source. `lines`: what `passed` says of them all together. Parts without code are left out: nothing
+    tells whether those were compiled.
+    """
+    found = []
+    for file, source in files.items():
+        if file not in lines:
+            continue
+        here: list[Region] = []
+        for branch, last in _branches(source):
+            topic = topic_of(branch.asked)
+            if topic and not branch.is_guard and any(not _REFUSAL.match(line) for _, line in branch.code):
+                region = Region(
+                    topic=topic,
+                    file=file,
+                    first=branch.first + 1,
+                    last=last - 1,
+                    condition=_told(branch),
+                    compiled=any(number in lines[file] for number, _ in branch.code),
+                    excerpt=branch.code[0][1].strip(),
+                )
+                here.append(region)
+        missing = [one for one in here if not one.compiled]
+        found += [
+            one for one in sorted(here, key=lambda one: one.first) if not any(_holds(other, one) for other in missing)
+        ]
+    return found
+
+
+def _holds(outer: Region, inner: Region) -> bool:
+    return outer is not inner and outer.first <= inner.first and inner.last <= outer.last
+
+
+def topic_of(conditions: Iterable[str]) -> Topic | None:
+    """What conditions ask for; None for what is no matter of machines."""
+    words = re.findall(r"[A-Za-z_]\w*", " ".join(conditions))
+    return next((topic for topic, pattern in _TOPICS if any(re.fullmatch(pattern, word) for word in words)), None)
+
+
+def _told(branch: _Branch) -> str:
+    own, before = branch.asked[-1], branch.asked[:-1]
+    if branch.negated:
+        return " and ".join(f"not ({one})" for one in branch.asked)
+    return " and ".join([*(f"not ({one})" for one in before), own])
+
+
+def _branches(source: str) -> Iterable[tuple[_Branch, int]]:
+    """The parts of all conditionals, with the line of the directive that ends each; lines are numbered from 1."""
+    opened: list[_Branch] = []
+    for number, line in _logical_lines(source):
+        directive = _DIRECTIVE.match(line)
+        if directive is None:
+            if line.strip():
+                if (
+                    opened
+                    and len(opened[-1].code) == 0
+                    and re.match(rf"\s*#\s*define\s+{_guarded(opened[-1])}\b", line)
+                ):
+                    opened[-1].is_guard = True
+                for branch in opened:
+                    branch.code.append((number, line))
+            continue
+        word, condition = directive[1], directive[2].strip()
+        if word in {"if", "ifdef", "ifndef"}:
+            told = (
+                condition if word == "if" else f"defined({condition})" if word == "ifdef" else f"!defined({condition})"
+            )
+            opened.append(_Branch(first=number, asked=[told], negated=False))
+            continue
+        if not opened:
+            continue
+        ended = opened.pop()
+        yield ended, number
+        if word == "elif":
+            opened.append(_Branch(first=number, asked=[*ended.asked, condition], negated=False))
+        elif word == "else":
+            opened.append(_Branch(first=number, asked=ended.asked, negated=True))
+
+
+def _guarded(branch: _Branch) -> str:
+    """The name that a header's guard asks for; a pattern that matches nothing for other conditions."""
+    guard = re.fullmatch(r"!defined\(\s*(\w+)\s*\)", branch.asked[0]) if len(branch.asked) == 1 else None
+    return guard[1] if guard else "(?!)"
+
+
+def _logical_lines(source: str) -> Iterable[tuple[int, str]]:
+    """Lines with their first number, joined where a backslash says so, comments blanked."""
+    blank = re.sub(
+        r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"',
+        lambda match: match[0] if match[0].startswith('"') else "\n" * match[0].count("\n") or " ",
+        source,
+        flags=re.DOTALL,
+    )
+    lines = blank.split("\n")
+    at = 0
+    while at < len(lines):
+        first, text = at, lines[at]
+        while text.rstrip().endswith("\\") and at + 1 < len(lines):
+            at += 1
+            text = text.rstrip()[:-1] + " " + lines[at].strip()
+        yield first + 1, text
+        at += 1

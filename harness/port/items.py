@@ -1,0 +1,194 @@
+"""What to fix first: evidence of every kind as one list, in the order in which a porter meets it. Pure."""
+
+from __future__ import annotations
+
+import typing
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.model import Noun
+from harness.port.document import BLOCKERS, Item, Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.judge import CellVerdict
+    from harness.model import Finding, Witness
+    from harness.port.document import PortReport, Step, TargetPort
+
+RANKS: tuple[Rank, ...] = typing.get_args(Rank)
+REMEDIES: dict[Rank, str] = {
+    "start": "it dies before it answers: nothing else can be tried on hardware until this is mended",
+    "fault": "copy the bytes with memcpy into a local, or align what is pointed to",
+    "value": "bytes that are stored or sent need one fixed order and width; the replay compares with the native build",
+    "strict": "portable C aligns it: the next compiler, or -O3, may choose an instruction that traps",
+}
+_LINKING = {
+    "-latomic": "LDLIBS or FINAL_LIBS += -latomic: this compiler makes library calls of 64-bit atomics",
+    "-fcommon": "CFLAGS += -fcommon, or `extern` in the header: GCC 10 and later do not merge tentative definitions",
+}
+
+
+LONGEST_COMMAND = 160
+EVERYWHERE = "the native build answers as the guest does"
+"""What suites add to a failure that is none of the target's: the server is wrong on every machine."""
+
+
+class Death(Noun, frozen=True):
+    """How a server ended before it answered, with misaligned accesses raising their signal."""
+
+    target: str
+    detail: str
+    function: str = ""
+    """Where, if there is a record of a fault."""
+    place: str = ""
+    stack: tuple[str, ...] = ()
+
+
+def of_steps(target: str, steps: Sequence[Step]) -> list[Item]:
+    """What stands in the way of a build; what was mended does, in the tree as it is."""
+    found = []
+    for step in steps:
+        if step.name == "configure" and step.result == "failed":
+            # The build goes on without jemalloc.
+            remedy = "make MALLOC=libc, or configure it by hand"
+            title = "jemalloc's configure script fails"
+            found.append(Item(rank="note", title=title, targets=[target], detail=[step.detail], remedy=remedy))
+        elif step.result in {"mended", "failed"}:
+            remedies = [told for sign, told in _LINKING.items() if sign in step.detail]
+            mended = "with it our build succeeds" if step.result == "mended" else ""
+            found.append(
+                Item(
+                    rank="build",
+                    title=f"it does not {step.name}" + (" as it is" if step.result == "mended" else ""),
+                    targets=[target],
+                    detail=[step.detail, *([mended] if mended and remedies else [])],
+                    remedy="; ".join(remedies),
+                )
+            )
+    return found
+
+
+def of_deaths(deaths: Sequence[Death], findings: Sequence[Finding]) -> list[Item]:
+    """What keeps a server from starting and is none of the findings; targets that end alike together."""
+    told = {finding.function for finding in findings}
+    by_end: dict[tuple[str, str, str], list[Death]] = {}
+    for death in deaths:
+        if death.function not in told or not death.function:
+            by_end.setdefault((death.function, death.place, death.detail), []).append(death)
+    return [
+        Item(
+            rank="start",
+            title=f"it does not start: it dies in {function}" if function else "it does not start",
+            targets=[one.target for one in same],
+            place=place,
+            detail=[detail, *([" ← ".join(same[0].stack)] if same[0].stack else [])],
+            remedy=REMEDIES["start"],
+        )
+        for (function, place, detail), same in by_end.items()
+    ]
+
+
+def of_findings(findings: Sequence[Finding], deaths: Sequence[Death]) -> list[Item]:
+    """What the audit and the suites found. A build's failure is left to `of_steps`, which knows more of it."""
+    found = []
+    for finding in findings:
+        if finding.kind == "build":
+            continue
+        fatal = [death for death in deaths if death.function and death.function == finding.function]
+        rank: Rank = "start" if fatal else rank_of(finding)
+        known = f" (known: {finding.known})" if finding.known else ""
+        found.append(
+            Item(
+                rank=rank,
+                title=("it does not start: " if fatal else "") + finding.title + known,
+                targets=finding.targets,
+                place=f"{finding.file}:{finding.line}" if finding.line else "",
+                detail=[*(" ← ".join(one.stack) for one in fatal[:1]), *_detail(finding)],
+                remedy=". ".join(_remedies(rank, fatal=bool(fatal))),
+                finding=finding.id,
+                replay=finding.replay,
+            )
+        )
+    return found
+
+
+def _remedies(rank: Rank, *, fatal: bool) -> list[str]:
+    ranks: tuple[Rank, ...] = ("start", "fault") if fatal else (rank,)
+    return [REMEDIES[one] for one in ranks if one in REMEDIES]
+
+
+def rank_of(finding: Finding) -> Rank:
+    """Where a finding of the run stands. Under the audit nothing dies of alignment: its fate tells what would."""
+    if finding.known or EVERYWHERE in finding.title:
+        return "note"
+    if finding.kind == "wrong-result":
+        return "value"
+    if finding.kind != "alignment":
+        return "fault"
+    return "strict" if all(_is_harmless(one) for one in finding.witnesses) else "fault"
+
+
+def _is_harmless(witness: Witness) -> bool:
+    return witness.detector == "audit" and witness.fate == "hardware"
+
+
+def _detail(finding: Finding) -> list[str]:
+    """Each instruction and line once, and what the client had asked for."""
+    told = []
+    for one in finding.witnesses:
+        if one.instruction:
+            fate = f", {one.fate}" if one.fate else ""
+            told.append(f"{one.target} {one.file}:{one.line}  {one.instruction}  {one.access}  ({one.count}×{fate})")
+        elif one.test:
+            told.append(f"{one.target} {one.suite}: {one.test}")
+    if finding.origin not in {"server", "unknown"}:
+        told.append(f"origin {finding.origin}")
+    command = [f"after {finding.command:.{LONGEST_COMMAND}}"] if finding.command else []
+    return [*list(dict.fromkeys(told)), *command]
+
+
+def of_notes(ports: Sequence[TargetPort]) -> list[Item]:
+    """What needs no change yet, told once for all targets: the sections of the document have the lines."""
+    found = []
+    names = [port.target for port in ports]
+    hints = {(one.file, one.line, one.warning) for port in ports for one in port.hints if one.origin == "server"}
+    if hints:
+        title = f"{len(hints)} warnings of the compiler in the server's own files"
+        found.append(Item(rank="note", title=title, targets=names, remedy="hints, not findings: see Compiler hints"))
+    missing = {(one.file, one.first) for port in ports for one in port.regions if not one.compiled}
+    if missing:
+        title = f"{len(missing)} parts of the source were not compiled, and so not tested"
+        found.append(Item(rank="note", title=title, targets=names, remedy="read them: see Code that was not compiled"))
+    return found
+
+
+def in_order(items: Sequence[Item]) -> list[Item]:
+    """Worst first; within a rank in the order found. The same thing on several targets is one item."""
+    joined: list[Item] = []
+    for one in items:
+        alike = (number for number, other in enumerate(joined) if _same_but_targets(one, other))
+        number = next(alike, None)
+        if number is None:
+            joined.append(one)
+        else:
+            targets = list(dict.fromkeys([*joined[number].targets, *one.targets]))
+            joined[number] = msgspec.structs.replace(joined[number], targets=targets)
+    return sorted(joined, key=lambda one: RANKS.index(one.rank))
+
+
+def _same_but_targets(one: Item, other: Item) -> bool:
+    return msgspec.structs.replace(one, targets=[]) == msgspec.structs.replace(other, targets=[])
+
+
+def verdict_of(items: Sequence[Item], cells: Sequence[CellVerdict]) -> typing.Literal["PASS", "FAIL", "UNKNOWN"]:
+    """FAIL with a blocker; without, UNKNOWN if a cell is: silence is no clean report."""
+    if any(one.rank in BLOCKERS for one in items):
+        return "FAIL"
+    return "UNKNOWN" if not cells or any(one.verdict == "UNKNOWN" for one in cells) else "PASS"
+
+
+def counts(report: PortReport) -> dict[Rank, int]:
+    """How many items of each rank."""
+    return {rank: sum(one.rank == rank for one in report.items) for rank in RANKS}

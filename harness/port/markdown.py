@@ -1,0 +1,160 @@
+"""port.md: the report for an issue, a wiki or a mail."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from harness.port.sections import (
+    HERE_ALONE,
+    RANK_TITLES,
+    RESULTS,
+    SENTENCES,
+    SOLARIS,
+    assumptions,
+    hint_groups,
+    lines_text,
+    region_groups,
+    rows_of_solaris,
+)
+from harness.report.markdown import as_code, as_text, signed
+
+if TYPE_CHECKING:
+    from harness.port.document import Item, PortReport
+
+MOST_DETAIL = 8
+MOST_ROWS = 40
+
+
+def render(report: PortReport) -> str:
+    """The document, GitHub-flavoured."""
+    names = ", ".join(port.target for port in report.targets)
+    lines = [
+        f"# Porting {as_text(report.server)} to {names}: {signed(report.verdict)}",
+        "",
+        SENTENCES[report.verdict],
+        "",
+    ]
+    lines += _fix_first(report) + _steps(report) + _suites(report) + _solaris(report) + _regions(report)
+    lines += _hints(report) + _makefiles(report)
+    lines += ["", f"Run: {as_code(report.run)} · `-{report.optimisation}` · seed {report.seed}", ""]
+    return "\n".join(lines)
+
+
+def _fix_first(report: PortReport) -> list[str]:
+    lines = ["## What to fix first", ""]
+    for rank, each in itertools.groupby(report.items, key=lambda one: one.rank):
+        lines += [f"### {RANK_TITLES[rank]}", ""]
+        for one in each:
+            lines += _item(one)
+        lines.append("")
+    return lines if report.items else [*lines, "Nothing.", ""]
+
+
+def _item(item: Item) -> list[str]:
+    place = f" at {as_code(item.place)}" if item.place else ""
+    lines = [f"- **{as_text(item.title)}**{place} ({', '.join(item.targets)})"]
+    lines += [f"  - {as_code(one)}" for one in item.detail[:MOST_DETAIL]]
+    if len(item.detail) > MOST_DETAIL:
+        lines.append(f"  - and {len(item.detail) - MOST_DETAIL} more")
+    lines += [f"  - mend: {as_text(item.remedy)}"] if item.remedy else []
+    return lines + ([f"  - see it again: {as_code(item.replay)}"] if item.replay else [])
+
+
+def _steps(report: PortReport) -> list[str]:
+    lines = ["## From source to a running server", "", "| target | step | | |", "|---|---|---|---|"]
+    for port in report.targets:
+        lines += [
+            f"| {port.target} | {step.name} | {RESULTS[step.result]} | {as_text(step.detail)} |" for step in port.steps
+        ]
+    return [*lines, ""]
+
+
+def _suites(report: PortReport) -> list[str]:
+    lines = [
+        "## Suites, with misaligned accesses let through",
+        "",
+        "| target | suite | verdict | | |",
+        "|---|---|---|---|---|",
+    ]
+    for cell in report.cells:
+        counts = f"{cell.passed} passed" + (f", {cell.failed} failed" if cell.failed else "")
+        lines.append(f"| {cell.target} | {cell.suite} | {signed(cell.verdict)} | {counts} | {as_text(cell.reason)} |")
+    return [*lines, ""]
+
+
+def _solaris(report: PortReport) -> list[str]:
+    lines = []
+    for target, rows in rows_of_solaris(report).items():
+        lines += [
+            f"## Solaris: -xmemalign on {target}",
+            "",
+            "| policy | acts as | well | repaired | SIGBUS |",
+            "|---|---|--:|--:|--:|",
+        ]
+        for row in rows:
+            default = " (the compiler's default)" if row.default else ""
+            lines.append(f"| {row.policy}{default} | {row.acts_as} | {row.apart} | {row.repaired} | {row.signal} |")
+        lines += [
+            "",
+            "Source lines that the audit saw misaligned, by what would become of them.",
+            "What GCC compiled asks for no repair: SIGBUS at all of them.",
+        ]
+        lines.append("")
+    return lines
+
+
+def _regions(report: PortReport) -> list[str]:
+    lines: list[str] = []
+    for heading, rows in region_groups(report).items():
+        title = heading if heading == HERE_ALONE else f"not compiled: {heading}"
+        lines += [f"## Code {title}", "", "| lines | condition | targets | |", "|---|---|---|---|"]
+        for row in rows[:MOST_ROWS]:
+            one = row.region
+            place = _cell(f"{one.file}:{one.first}" + (f"-{one.last}" if one.last > one.first else ""))
+            lines.append(f"| {place} | {_cell(one.condition)} | {', '.join(row.targets)} | {_cell(one.excerpt)} |")
+        lines += [*([f"\n… and {len(rows) - MOST_ROWS} more: port.html"] if len(rows) > MOST_ROWS else []), ""]
+    return lines
+
+
+def _hints(report: PortReport) -> list[str]:
+    groups = [group for group in hint_groups(report) if group.origin == "server"]
+    bundled = [group for group in hint_groups(report) if group.origin != "server"]
+    if not groups and not bundled:
+        return []
+    lines = [
+        "## Compiler hints",
+        "",
+        "Not findings: most of these pointers are aligned. **Seen** is what the audit bears out.",
+        "",
+    ]
+    if groups:
+        lines += ["| file | warning | lines | seen |", "|---|---|---|---|"]
+        for group in groups[:MOST_ROWS]:
+            where = f"{lines_text(group.lines)} | {lines_text(group.seen)}"
+            lines.append(f"| {_cell(group.file)} | {_cell(group.warning)} | {where} |")
+    if bundled:
+        number = sum(len(group.lines) for group in bundled)
+        lines += ["", f"And {number} in {len({group.file for group in bundled})} files that it bundles."]
+    return [*lines, ""]
+
+
+def _makefiles(report: PortReport) -> list[str]:
+    lines = []
+    for heading, kinds in (
+        ("Makefiles: by the machine's name", ("machine",)),
+        (f"Makefiles: {SOLARIS}", (SOLARIS,)),
+        ("Makefiles: warnings that are errors", ("warnings are errors",)),
+    ):
+        if found := assumptions(report, *kinds):
+            lines += (
+                [f"## {heading}", ""]
+                + [f"- {as_code(f'{one.file}:{one.line}')} {as_code(one.text)}" for one in found]
+                + [""]
+            )
+    return lines
+
+
+def _cell(told: str) -> str:
+    """Code in a table: there even a span of code ends at a bar (GFM, 4.10)."""
+    return as_code(told).replace("|", "\\|")

@@ -1,0 +1,55 @@
+"""port.html: the report as one file, in the frame and style of report.html, beside which it lies."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import excerpt
+from harness.port import items
+from harness.port.document import BLOCKERS
+from harness.port.sections import RANK_TITLES, RESULTS, SENTENCES, hint_groups, region_groups, rows_of_solaris
+from harness.report.page import anchor_of, environment, hunks_of, link, rows_of
+
+if TYPE_CHECKING:
+    from harness.judge import Judgement
+    from harness.port.document import PortReport
+
+OPEN_ITEMS = 3
+"""So many are unfolded at first."""
+
+
+def render(folder: Path, report: PortReport, judgement: Judgement) -> str:
+    """The document. `folder` is the run's, for its excerpts; links are relative to it."""
+    excerpts = excerpt.read(folder)
+    findings = {finding.id: finding for finding in judgement.findings}
+    counted = items.counts(report)
+    return (
+        environment(Path(__file__).parent)
+        .get_template("port.html.jinja")
+        .render(
+            report=report,
+            sentence=SENTENCES[report.verdict],
+            blockers=sum(counted[rank] for rank in BLOCKERS),
+            rank_titles=RANK_TITLES,
+            groups=[(rank, list(each)) for rank, each in itertools.groupby(report.items, key=lambda one: one.rank)],
+            opened=[one for one in report.items if one.rank != "note"][:OPEN_ITEMS],
+            levels={"build": "error", "start": "error", "fault": "error", "value": "error", "strict": "warning"},
+            results=RESULTS,
+            suites=list(dict.fromkeys(cell.suite for cell in report.cells)),
+            rows=rows_of(judgement),
+            titles={port.target: port.title for port in report.targets},
+            findings=findings,
+            hunks={one.id: hunks_of(one, excerpts) for one in judgement.findings},
+            stacks={
+                one.id: next((witness for witness in one.witnesses if len(witness.backtrace) > 1), None)
+                for one in judgement.findings
+            },
+            anchor_of=anchor_of,
+            link=link,
+            hint_groups=hint_groups(report),
+            region_groups=region_groups(report),
+            solaris=rows_of_solaris(report),
+        )
+    )

@@ -1,0 +1,121 @@
+"""What port.html and port.md have in common: the words, and the lists that targets share, brought together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from harness.port.document import Assumption, Hint, PortReport, Rank, Region, Xmemalign
+
+RANK_TITLES: dict[Rank, str] = {
+    "build": "It does not build",
+    "start": "It does not start",
+    "fault": "It dies in the default workload",
+    "value": "It answers wrongly",
+    "strict": "It is not portable C, though this target does it",
+    "note": "Worth knowing",
+}
+SENTENCES = {
+    "PASS": "Nothing stands in the way of this port.",
+    "FAIL": "Mend what comes first, and run it again.",
+    "UNKNOWN": "Nothing stands in the way that was seen, but not everything could be tried.",
+}
+RESULTS = {"ok": "✓ yes", "mended": "~ with help", "failed": "✗ no", "none": "– nothing to do"}
+SOLARIS = "Solaris"
+
+
+TELLING = {
+    "address-of-packed-member",
+    "cast-align",
+    "cast-align=strict",
+    "format",
+    "implicit-function-declaration",
+    "incompatible-pointer-types",
+    "int-to-pointer-cast",
+    "overflow",
+    "pointer-to-int-cast",
+    "shift-count-overflow",
+    "type-limits",
+}
+"""Warnings that come of the machine: its alignment, its width. They are listed before those that any machine has."""
+
+
+class HintGroup(Noun, frozen=True):
+    """One warning in one file, on whichever targets."""
+
+    warning: str
+    file: str
+    origin: str
+    lines: list[int]
+    seen: list[int]
+    """Of those, where the audit saw a misaligned access."""
+    text: str
+    """What the compiler says of the first."""
+
+
+class RegionRow(Noun, frozen=True):
+    """A part of the source, and on which targets it was left out."""
+
+    region: Region
+    targets: list[str]
+
+
+def hint_groups(report: PortReport) -> list[HintGroup]:
+    """The server's own files first, then what it bundles; within them what an audit bears out, then by number."""
+    by_file: dict[tuple[str, str, str], list[Hint]] = {}
+    for port in report.targets:
+        for one in port.hints:
+            by_file.setdefault((one.warning, one.file, one.origin), []).append(one)
+    groups = [
+        HintGroup(
+            warning=warning,
+            file=file,
+            origin=origin,
+            lines=sorted({one.line for one in hints}),
+            seen=sorted({one.line for one in hints if one.seen}),
+            text=hints[0].text,
+        )
+        for (warning, file, origin), hints in by_file.items()
+    ]
+    return sorted(
+        groups,
+        key=lambda one: (one.origin != "server", not one.seen, one.warning not in TELLING, -len(one.lines), one.file),
+    )
+
+
+def region_groups(report: PortReport) -> dict[str, list[RegionRow]]:
+    """Topic -> what was left out of compilation; and what of Solaris was compiled here and would not be there."""
+    rows: dict[tuple[bool, str, str, int], tuple[Region, list[str]]] = {}
+    for port in report.targets:
+        for one in port.regions:
+            rows.setdefault((one.compiled, one.topic, one.file, one.first), (one, []))[1].append(port.target)
+    grouped: dict[str, list[RegionRow]] = {}
+    for region, targets in rows.values():
+        grouped.setdefault(_heading(region), []).append(RegionRow(region=region, targets=targets))
+    order = [SOLARIS, HERE_ALONE, "alignment", "byte order", "machine"]
+    return {name: grouped[name] for name in order if name in grouped}
+
+
+HERE_ALONE = "compiled here, but not on Solaris"
+
+
+def _heading(region: Region) -> str:
+    return HERE_ALONE if region.compiled else region.topic
+
+
+def assumptions(report: PortReport, *kinds: str) -> list[Assumption]:
+    """Lines of makefiles; every target's are the same."""
+    return [one for one in report.targets[0].assumptions if one.kind in kinds] if report.targets else []
+
+
+def rows_of_solaris(report: PortReport) -> dict[str, list[Xmemalign]]:
+    """Target -> the policies of -xmemalign; only of those that there is a Solaris for."""
+    return {port.target: port.xmemalign for port in report.targets if port.xmemalign}
+
+
+def lines_text(lines: list[int], most: int = 12) -> str:
+    """`12, 40, 41 and 7 more`."""
+    told = ", ".join(map(str, lines[:most]))
+    return told + (f" and {len(lines) - most} more" if len(lines) > most else "")

@@ -1,0 +1,57 @@
+"""Solaris' -xmemalign: from the accesses of one audit, what each of its policies would have made of them. Pure.
+
+One run serves for all: the audit under `strict` reports whatever is not naturally aligned, which is all that any policy
+can be about, and harness.alignment says what becomes of an access, as the canaries prove of every policy by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness import alignment
+from harness.port.document import Xmemalign
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.alignment import Outcome
+    from harness.model import Access, Policy, Target
+
+FAMILY = "solaris-"
+DEFAULTS = {32: f"{FAMILY}8i", 64: f"{FAMILY}8s"}
+"""Width of a program -> what Sun's C compiler takes when nothing is said (harness/policies/solaris.toml)."""
+
+
+def outcomes(policies: Mapping[str, Policy], target: Target, places: Mapping[str, Sequence[Access]]) -> list[Xmemalign]:
+    """A row for each policy that the target has; of a source line's accesses (`places`) the worst counts."""
+    rows = []
+    for name, policy in policies.items():
+        if not name.startswith(FAMILY) or not alignment.applies(policy, target):
+            continue
+        chosen = alignment.policy_for(policies, name, target)
+        worst = [_worst(target, chosen, accesses) for accesses in places.values()]
+        rows.append(
+            Xmemalign(
+                policy=name,
+                acts_as=chosen.name,
+                default=name == DEFAULTS[target.width_bits],
+                apart=worst.count("done"),
+                repaired=worst.count("repaired"),
+                signal=worst.count("signal"),
+            )
+        )
+    return rows
+
+
+_ORDER = ("done", "repaired", "signal")
+
+
+def _worst(target: Target, policy: Policy, accesses: Sequence[Access]) -> str:
+    return max((_outcome(target, policy, access) for access in accesses), key=_ORDER.index)
+
+
+def _outcome(target: Target, policy: Policy, access: Access) -> str:
+    if not alignment.forbidden(target, policy, access):
+        return "done"
+    told: Outcome = alignment.prescribed(target, policy, access)
+    return "repaired" if told == "done" else "signal"

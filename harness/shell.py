@@ -1,0 +1,191 @@
+"""A running server in gdb: the emulator's stub or the program itself, sources found, and nothing left when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from base64 import b64decode
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import alignment, check, doctor, process, transcript
+from harness.build import Builder
+from harness.debugger import Relay, native_script, remote_script
+from harness.emulator import Emulators
+from harness.errors import InfrastructureError, UsageError
+from harness.fetch import Fetcher
+from harness.guest import Guest, answers_ping
+from harness.load import DEFAULT_SERVER, select
+from harness.model import Noun
+from harness.transcript import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.console import Progress
+    from harness.emulator import Runner
+    from harness.judge import Reproducer
+    from harness.load import Catalog
+    from harness.model import Build, SourceTree, Target
+    from harness.store import Store
+
+STUB_SECONDS = 20.0
+REPLY_SECONDS = 3600.0
+"""A stopped server takes its time."""
+POLL_SECONDS = 0.1
+
+
+class Session(Noun, frozen=True):
+    """What to look at, and how."""
+
+    target: str
+    server: str
+    """Empty: the reproducer's, or the default."""
+    policy: str
+    """Empty: the reproducer's, or `signal`."""
+    optimisation: str
+    running: bool
+    """Let it run at once, instead of stopping it in main."""
+    offline: bool
+    install: bool
+    gdb: tuple[str, ...]
+    """More words for gdb's command line."""
+
+
+def debuggable(catalog: Catalog, name: str) -> Target:
+    """The target of that name. Raises UsageError for those that gdb cannot look into from here."""
+    target = catalog.targets[select("target", [name], catalog.targets)[0]]
+    why = ""
+    if target.emulator.kind == "system":
+        why = "a machine's stub sees its kernel, and no program by itself"
+    elif target.emulator.detector == "valgrind":
+        why = "under Valgrind gdb would see Valgrind"
+    if why:
+        remedy = f"plumb shell {target.userland or 'native'}"
+        raise UsageError(f"no shell on {target.name}", where="TARGET", because=why, remedy=remedy)
+    return target
+
+
+def open_shell(
+    catalog: Catalog, store: Store, progress: Progress, session: Session, reproducer: Reproducer | None
+) -> None:
+    """Build, start, and hand the terminal to gdb until it ends.
+
+    A reproducer's requests are sent once the server answers.
+    Raises PlumblineError for what cannot be built or started.
+    """
+    target = debuggable(catalog, session.target)
+    if reproducer is not None and reproducer.unit:
+        why = f"it is one of the unit {reproducer.unit}, which runs without a server"
+        raise UsageError("the reproducer has no requests", where="--run", because=why, remedy="plumb replay")
+    name = session.server or (reproducer.server if reproducer else DEFAULT_SERVER)
+    check.known_server(catalog, name)
+    policy_name = session.policy or (alignment.base_name(reproducer.policy) if reproducer else "signal")
+    policy = alignment.policy_for(catalog.policies, policy_name, target)
+    doctor.mend(
+        doctor.diagnose(catalog, [target.name], emulator="pinned", debugger=True), progress, install=session.install
+    )
+    fetcher = Fetcher(store, progress, offline=session.offline)
+    tree = check.open_server(catalog, fetcher, name)
+    tools = catalog.toolchain_of(target)
+    emulators = Emulators(store, fetcher, progress)
+    runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))
+    build = Builder(store, progress).build(tree, target, tools, session.optimisation)
+    with tempfile.TemporaryDirectory(prefix="plumbline-shell-") as folder, contextlib.ExitStack() as ends:
+        root = emulators.guest_root(tools)
+        _attend(Path(folder), ends, progress, build, runner, tree, session, reproducer, root)
+
+
+def _attend(
+    folder: Path,
+    ends: contextlib.ExitStack,
+    progress: Progress,
+    build: Build,
+    runner: Runner,
+    tree: SourceTree,
+    session: Session,
+    reproducer: Reproducer | None,
+    sysroot: Path,
+) -> None:
+    """Everything that lives while gdb does, in a folder that goes with it."""
+    emulated = runner.target.emulator.kind == "user"
+    stub, relay = folder / "stub", folder / "gdb"
+    if emulated:
+        runner = msgspec.structs.replace(runner, options=[*runner.options, "-g", str(stub)])
+    files = reproducer.files if reproducer else {}
+    guest = Guest(
+        build,
+        runner,
+        folder / "guest-1",
+        sockets=folder,
+        version=tree.version,
+        options=reproducer.options if reproducer else (),
+        files={one: b64decode(content) for one, content in files.items()},
+    )
+    guest.folder.mkdir()
+    ends.callback(guest.__exit__)
+    recorder = guest.recorder = Recorder(guest.upstream)
+    binary = build.server_binary
+    if emulated:
+        guest.launch()
+        _wait_for_stub(guest, stub)
+        interrupted = _interrupter(guest)
+        ends.callback(Relay(relay, stub, interrupted).close)
+        commands = remote_script(binary, tree, sysroot, relay, running=session.running)
+    else:
+        guest.lay_files()
+        commands = native_script(binary, tree, guest.arguments(), guest.folder, guest.log, running=session.running)
+    script = folder / "commands.gdb"
+    script.write_text(commands, "utf-8")
+    _introduce(guest, recorder.port, progress, reproducer=reproducer, running=session.running)
+    if reproducer is not None:
+        Thread(target=_send, args=(guest, recorder.port, reproducer), daemon=True).start()
+    environment = {**os.environ, **runner.environment}
+    process.attend([_gdb(emulated=emulated), "-q", "-x", script, *session.gdb], environment=environment)
+
+
+def _gdb(*, emulated: bool) -> str:
+    names = ("gdb-multiarch",) if emulated else ("gdb", "gdb-multiarch")
+    return next((name for name in names if shutil.which(name)), names[-1])
+
+
+def _wait_for_stub(guest: Guest, stub: Path) -> None:
+    deadline = time.monotonic() + STUB_SECONDS
+    while not stub.exists():
+        if not guest.alive() or time.monotonic() > deadline:
+            raise InfrastructureError(
+                "the emulator's gdb stub does not listen", because=guest.log_tail() or guest.detail
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _interrupter(guest: Guest) -> Callable[[], None]:
+    def interrupt() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(guest.pid, signal.SIGINT)
+
+    return interrupt
+
+
+def _send(guest: Guest, port: int, reproducer: Reproducer) -> None:
+    """Once the server answers, which it does when gdb has let it run: the recorded requests."""
+    while guest.recorder is not None and not answers_ping(guest.upstream):
+        time.sleep(POLL_SECONDS)
+    transcript.send_again(port, reproducer.chunks, reply_seconds=REPLY_SECONDS)
+
+
+def _introduce(guest: Guest, port: int, progress: Progress, *, reproducer: Reproducer | None, running: bool) -> None:
+    """How to talk to the server; on standard error, since standard output is gdb's."""
+    progress.say(f"{guest.build.server} on {guest.runner.target.name}: {guest.build.server_binary}")
+    progress.say(f"talk to it, once it runs: redis-cli -p {port}, or socat - UNIX-CONNECT:{guest.upstream}")
+    progress.say(f"what it says: tail -f {guest.log}")
+    if reproducer is not None:
+        told = "as soon as it answers" if running else "as soon as it answers: type continue"
+        progress.say(f"{reproducer.finding} is sent to it {told}")

@@ -1,0 +1,172 @@
+"""`plumb shell` on a real server: gdb stops where it dies, with sources and a stack; Ctrl-C; and nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import codec
+from harness.judge import Reproducer
+from harness.load import ROOT
+from harness.replay import from_stream
+from tests.end_to_end.plumb_runs import GONE_SECONDS, PLUMB, processes_of, run, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+SHELL = ("shell", "armv5", "--server", "redis-3.2.6")
+SECONDS = 300.0
+MISALIGNED = (
+    "SETRANGE a 0 123456789012345678901234567890\nSETRANGE b 0 123456789012345678901234567890\nBITOP AND c a b\n"
+)
+
+
+@pytest.fixture
+def reproducer(tmp_path: Path) -> Path:
+    """BITOP on two strings, as a run would have kept it."""
+    stream = tmp_path / "bitop.stream"
+    stream.write_text(MISALIGNED, "utf-8")
+    read = from_stream(stream, target="armv5", server="redis-3.2.6")
+    assert isinstance(read, Reproducer)
+    path = tmp_path / "bitop.json"
+    path.write_bytes(codec.encode(read))
+    return path
+
+
+def test_gdb_stops_at_the_access_with_source_and_stack(reproducer: Path) -> None:
+    """No `--server`: the reproducer says which."""
+    ended = run(
+        *("shell", "armv5", "--run", reproducer, "--running", "--"),
+        *("-batch", "-ex", "bt", "-ex", "info source", "-ex", "p server.port"),
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(r"received signal SIGBUS, Bus error\.\n.*\n\d+\t +\S", ended.stdout), ended.stdout
+    assert "in bitopCommand (c=0x" in ended.stdout
+    assert re.search(r"Located in /\S+/src/\w+\.c", ended.stdout), ended.stdout
+    assert "$1 = 0" in ended.stdout
+
+
+def test_a_breakpoint_in_a_command_function_is_reached(reproducer: Path) -> None:
+    ended = run(
+        *("shell", "armv5", "--run", reproducer, "--policy", "fixup", "--"),
+        *("-batch", "-ex", "break bitopCommand", "-ex", "continue", "-ex", "p c->argc"),
+    )
+    assert "Temporary breakpoint 1, main (" in ended.stdout, ended.stdout + ended.stderr
+    assert re.search(r"Breakpoint 2, bitopCommand \(c=0x\w+\) at bitops\.c:\d+", ended.stdout), ended.stdout
+    assert "$1 = 5" in ended.stdout
+
+
+def test_a_native_server_runs_in_gdb_itself(reproducer: Path) -> None:
+    ended = run(
+        *("shell", "native", "--run", reproducer, "--"),
+        *("-batch", "-ex", "break bitopCommand", "-ex", "continue", "-ex", "bt 1"),
+    )
+    assert re.search(r"#0  bitopCommand \(c=0x\w+\) at bitops\.c:\d+", ended.stdout), ended.stdout + ended.stderr
+
+
+class Terminal:
+    """`plumb shell` at a terminal."""
+
+    def __init__(self, *words: object) -> None:
+        self.master, slave = pty.openpty()
+        self.said = ""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", LEAD, *PLUMB, *map(str, words)],
+            cwd=ROOT,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            env={**os.environ, "TERM": "dumb"},
+        )
+        os.close(slave)
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def expect(self, pattern: str) -> re.Match[str]:
+        """Wait until what was said since the last match has it."""
+        deadline = time.monotonic() + SECONDS
+        while not (found := re.search(pattern, self.said)):
+            assert time.monotonic() < deadline, f"no {pattern} in:\n{self.said}"
+            if select.select([self.master], [], [], 0.2)[0]:
+                self.said += os.read(self.master, 65536).decode("utf-8", "replace")
+        self.said = self.said[found.end() :]
+        return found
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self.master)
+
+
+LEAD = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+"""Makes the terminal the session's own, as it is in a terminal's window, so that Ctrl-C is a signal."""
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    opened = Terminal(*SHELL, "--running")
+    yield opened
+    opened.close()
+
+
+def ping(port: int) -> bytes:
+    """A PING's reply; nothing while the server is stopped, or not yet there."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2) as client:
+        client.sendall(b"PING\r\n")
+        return client.recv(16)
+    return b""
+
+
+def test_ctrl_c_stops_the_guest_and_neither_gdb_nor_plumb(terminal: Terminal) -> None:
+    port = int(terminal.expect(r"redis-cli -p (\d+)")[1])
+    folder = terminal.expect(r"UNIX-CONNECT:(/\S+)/s\b")[1]
+    for _ in range(2):
+        assert wait_for(lambda: ping(port) == b"+PONG\r\n", seconds=SECONDS)
+        terminal.type("\x03")
+        terminal.expect(r"received signal SIGINT")
+        terminal.expect(r"\(gdb\) ")
+        assert ping(port) == b""
+        terminal.type("continue\n")
+        terminal.expect(r"Continuing")
+    assert wait_for(lambda: ping(port) == b"+PONG\r\n", seconds=SECONDS)
+    terminal.type("\x03")
+    terminal.expect(r"\(gdb\) ")
+    # At the prompt it means nothing to the guest.
+    terminal.type("\x03")
+    terminal.expect(r"Quit")
+    terminal.type("quit\n")
+    assert terminal.process.wait(GONE_SECONDS) == 0
+    assert wait_for(lambda: not processes(folder), seconds=GONE_SECONDS)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_when_plumb_is_killed_gdb_and_guest_go_with_it(terminal: Terminal, number: signal.Signals) -> None:
+    port = int(terminal.expect(r"redis-cli -p (\d+)")[1])
+    folder = terminal.expect(r"UNIX-CONNECT:(/\S+)/s\b")[1]
+    assert wait_for(lambda: ping(port) == b"+PONG\r\n", seconds=SECONDS)
+    assert len(processes(folder)) == 2
+    terminal.process.send_signal(number)
+    assert wait_for(lambda: not processes(folder), seconds=GONE_SECONDS), processes(folder)
+
+
+def processes(folder: str) -> list[object]:
+    """Gdb and the emulator: the shell's folder is in their command lines."""
+    from pathlib import Path
+
+    return list(processes_of(Path(folder)))
