@@ -64,7 +64,7 @@ def debuggable(catalog: Catalog, name: str) -> Target:
     target = catalog.targets[select("target", [name], catalog.targets)[0]]
     why = ""
     if target.emulator.kind == "system":
-        why = "a machine's stub sees its kernel, and no program by itself"
+        why = "a machine's stub sees its kernel, and no program"
     elif target.emulator.detector == "valgrind":
         why = "under Valgrind gdb would see Valgrind"
     if why:

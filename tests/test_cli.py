@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 import pytest
 
 from harness import check as checking
-from harness import completion, process, toolchain
+from harness import codec, completion, process, toolchain
+from harness import replay as replaying
 from harness.cli import main
 from harness.cli import plumb as group
 from harness.errors import ExitCode, InfrastructureError
@@ -120,6 +122,24 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
         (("judge", "absent"), "error: not a run folder (absent)\n  because: "),
         (("tax", "--target", "armv5"), "error: armv5 has no kernel of its own (--target)\n  try: --target kernel"),
         (("tax", "--server", "redis-7.0.51"), "error: unknown server 'redis-7.0.51' (--server)\n  try: did you mean"),
+        (
+            ("port", "--target", "armv5-kernel"),
+            "error: no porting report for armv5-kernel (--target)\n  because: the audit needs user-mode emulation",
+        ),
+        (
+            ("port", "--target", "native"),
+            "error: no porting report for native (--target)\n  because: it is this machine",
+        ),
+        (("port", *TARGET, "--server", "./absent"), "error: not a Redis or Valkey source tree ("),
+        (
+            ("shell", "armv5-kernel"),
+            "error: no shell on armv5-kernel (TARGET)\n  because: a machine's stub sees its kernel, and no program",
+        ),
+        (("shell", "native-valgrind"), "error: no shell on native-valgrind (TARGET)\n  because: under Valgrind"),
+        (("shell", "sparc46"), "error: unknown target 'sparc46' (--target)\n  try: did you mean 'sparc64'?"),
+        (("shell", "armv5", "--run", "absent.json"), "error: no such reproducer (absent.json)\n  try: "),
+        (("shell", "armv5", "--server", "redis-7.0.51"), "error: unknown server 'redis-7.0.51' (--server)"),
+        (("shell", "armv5", "--policy", "lenient"), "error: unknown policy 'lenient' (--policy)"),
         (("chekc",), "error: No such command 'chekc'"),
         (("check", "--policy", "lenient"), "error: unknown policy 'lenient' (--policy)"),
         (("plan", "--nonsense"), "error: No such option"),
@@ -192,6 +212,27 @@ def test_missing_packages_are_exit_7_with_the_exact_command(plumb: Plumb, comman
     assert sorted(words) == words
     for package in (*Catalog().toolchains["gcc-arm-linux-gnueabi"].packages, "gcc", "qemu-user-static", "tcl"):
         assert package in words
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize(("target", "wanted"), [("armv5", True), ("native", False)])
+def test_a_shell_on_another_machine_asks_for_a_gdb_that_knows_it(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, *, wanted: bool
+) -> None:
+    fakes.write(tmp_path / "dpkg" / "gdb", "", mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'dpkg'}:/usr/bin:/bin")
+    code, out, err = plumb("shell", target, "--no-install")
+    assert (code, out) == (ExitCode.INFRASTRUCTURE, "")
+    assert ("gdb-multiarch" in err.split("try: ")[1].split()) == wanted
+
+
+def test_a_reproducer_of_a_unit_has_nothing_to_send(plumb: Plumb, tmp_path: Path) -> None:
+    read = replaying.from_stream(fakes.write(tmp_path / "a.stream", "PING\n"), target="armv5", server="redis-7.0.15")
+    path = tmp_path / "unit.json"
+    path.write_bytes(codec.encode(msgspec.structs.replace(read, unit="sha1")))
+    code, _, err = plumb("shell", "armv5", "--run", path)
+    assert code == ExitCode.USAGE
+    assert "error: the reproducer has no requests (--run)\n  because: it is one of the unit sha1, which" in err
 
 
 @pytest.mark.usefixtures("bare")
@@ -422,6 +463,9 @@ def test_a_completion_script_asks_plumb_itself(plumb: Plumb, shell: str) -> None
         ("plumb check --suite bit", ["bitops"]),
         ("plumb check --policy linux-sp", ["linux-sparc"]),
         ("plumb replay x --server valkey-9", ["valkey-9.1.2"]),
+        ("plumb port --target sparc6", ["sparc64", "sparc64-kernel"]),
+        ("plumb shell sparc6", ["sparc64", "sparc64-kernel"]),
+        ("plumb shell armv5 --policy linux-sp", ["linux-sparc"]),
         ("plumb report runs --format s", ["sarif"]),
         ("plumb completion z", ["zsh"]),
         ("plumb check --server ./", ["./"]),

@@ -207,6 +207,47 @@ def test_the_keeper_ignores_what_it_does_not_understand_and_still_keeps() -> Non
             kept.kill()
 
 
+def test_a_program_that_is_attended_has_our_group_and_environment_and_its_status_is_told(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    code = f"import os; open({str(said)!r}, 'w').write(os.environ['WORD'] + str(os.getpgrp())); os._exit(3)"
+    assert process.attend([sys.executable, "-c", code], environment={"WORD": "a"}) == 3
+    assert said.read_text("utf-8") == f"a{os.getpgrp()}"
+    with pytest.raises(InfrastructureError, match="cannot start absent"):
+        process.attend(["absent"], environment={})
+
+
+def test_ctrl_c_is_the_attended_programs_own() -> None:
+    """It gets the signal itself, by the terminal; here nothing happens, and afterwards everything as before."""
+    before = signal.getsignal(signal.SIGINT)
+    code = f"import os, signal, sys; os.kill({os.getpid()}, signal.SIGINT); "
+    kept = "sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    assert process.attend([sys.executable, "-c", code + kept], environment={}) == 0
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+ATTENDING = """
+from harness import process
+process.attend(["sh", "-c", "echo $$ >{pids}; exec sleep {sleep}"], environment=process.PLAIN_ENVIRONMENT)
+"""
+
+
+@pytest.mark.parametrize("death", [signal.SIGTERM, signal.SIGKILL])
+def test_however_the_harness_dies_what_it_attends_does_not_survive(tmp_path: Path, death: signal.Signals) -> None:
+    pids = tmp_path / "pids"
+    code = ATTENDING.format(sleep=SLEEP, pids=pids)
+    if death == signal.SIGTERM:
+        code = "from harness import process; process.stop_on_signals()" + code
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL) as harness:
+        try:
+            (pid,) = pids_in(pids, 1)
+            time.sleep(0.2)
+            harness.send_signal(death)
+            harness.wait(WAIT_SECONDS)
+            assert eventually(lambda: not lives(pid)), f"process {pid} outlived the harness"
+        finally:
+            harness.kill()
+
+
 def test_the_keeper_spares_a_group_that_was_released() -> None:
     with subprocess.Popen(["sleep", SLEEP], start_new_session=True) as kept:
         try:

@@ -107,7 +107,7 @@ def _preprocess(calls: list[Compilation], tree: Path) -> dict[str, set[int]]:
     """What the preprocessor lets through, of all files of the tree together."""
 
     def one(call: Compilation) -> dict[str, set[int]]:
-        ended = process.run(_preprocessing(call.words), deadline_seconds=PREPROCESS_SECONDS, folder=Path(call.folder))
+        ended = process.run(preprocessing(call.words), deadline_seconds=PREPROCESS_SECONDS, folder=Path(call.folder))
         return conditionals.passed(ended.output, call.folder, tree)
 
     found: dict[str, set[int]] = {}
@@ -118,7 +118,7 @@ def _preprocess(calls: list[Compilation], tree: Path) -> dict[str, set[int]]:
     return found
 
 
-def _preprocessing(words: list[str]) -> list[str]:
+def preprocessing(words: list[str]) -> list[str]:
     """A compiler's command line as one that preprocesses to standard output."""
     kept = [
         word
@@ -131,7 +131,7 @@ def _preprocessing(words: list[str]) -> list[str]:
 def steps(tried: Attempt, build: Build | BuildFailedError) -> list[Step]:
     """Configure, compile and link, as the tree is, and what made ours work."""
     compiled = Step(name="compile", result="ok", detail=_warned(tried.warnings))
-    linked = Step(name="link", result="ok", detail="")
+    linked = Step(name="link", result="ok", detail="with the libraries that the makefile names")
     if tried.errors:
         first = tried.errors[0]
         detail = f"{len(tried.errors)} errors, the first at {first.file}:{first.line}: {first.text}"

@@ -15,7 +15,7 @@ from harness.port.diagnostics import place
 from harness.port.document import Region
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     Topic = Literal["Solaris", "alignment", "byte order", "machine"]
@@ -76,35 +76,36 @@ def regions(files: Mapping[str, str], lines: Mapping[str, set[int]]) -> list[Reg
     """The conditional parts of the files that the preprocessor read; of nested ones the outermost it left out.
 
     `files`: name -> source. `lines`: what `passed` says of them all together. Parts without code are left out: nothing
-    tells whether those were compiled.
+    tells whether those were compiled. So are those inside of what was left out for a reason that is no machine's, as
+    all that is written for another allocator.
     """
+    return [one for file, source in files.items() if file in lines for one in _regions_of(file, source, lines[file])]
+
+
+def _regions_of(file: str, source: str, lines: set[int]) -> Iterator[Region]:
+    skipped: list[tuple[int, int]] = []
     found = []
-    for file, source in files.items():
-        if file not in lines:
+    for branch, last in sorted(_branches(source), key=lambda pair: pair[0].first):
+        if branch.is_guard or not any(not _REFUSAL.match(line) for _, line in branch.code):
             continue
-        here: list[Region] = []
-        for branch, last in _branches(source):
-            topic = topic_of(branch.asked)
-            if topic and not branch.is_guard and any(not _REFUSAL.match(line) for _, line in branch.code):
-                region = Region(
-                    topic=topic,
-                    file=file,
-                    first=branch.first + 1,
-                    last=last - 1,
-                    condition=_told(branch),
-                    compiled=any(number in lines[file] for number, _ in branch.code),
-                    excerpt=branch.code[0][1].strip(),
-                )
-                here.append(region)
-        missing = [one for one in here if not one.compiled]
-        found += [
-            one for one in sorted(here, key=lambda one: one.first) if not any(_holds(other, one) for other in missing)
-        ]
-    return found
-
-
-def _holds(outer: Region, inner: Region) -> bool:
-    return outer is not inner and outer.first <= inner.first and inner.last <= outer.last
+        if any(first < branch.first and last <= end for first, end in skipped):
+            continue
+        compiled = any(number in lines for number, _ in branch.code)
+        if not compiled:
+            skipped.append((branch.first, last))
+        topic = topic_of(branch.asked)
+        if topic:
+            region = Region(
+                topic=topic,
+                file=file,
+                first=branch.first + 1,
+                last=last - 1,
+                condition=_told(branch),
+                compiled=compiled,
+                excerpt=" ".join(branch.code[0][1].split()),
+            )
+            found.append(region)
+    yield from found
 
 
 def topic_of(conditions: Iterable[str]) -> Topic | None:
@@ -114,10 +115,11 @@ def topic_of(conditions: Iterable[str]) -> Topic | None:
 
 
 def _told(branch: _Branch) -> str:
-    own, before = branch.asked[-1], branch.asked[:-1]
+    """Its own condition, and of an #else the first that did not hold."""
+    first, own = (" ".join(branch.asked[at].split()) for at in (0, -1))
     if branch.negated:
-        return " and ".join(f"not ({one})" for one in branch.asked)
-    return " and ".join([*(f"not ({one})" for one in before), own])
+        return f"else of {first}" + (" …" if len(branch.asked) > 1 else "")
+    return own if len(branch.asked) == 1 else f"else, {own}"
 
 
 def _branches(source: str) -> Iterable[tuple[_Branch, int]]:

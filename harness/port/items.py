@@ -55,7 +55,7 @@ def of_steps(target: str, steps: Sequence[Step]) -> list[Item]:
             remedy = "make MALLOC=libc, or configure it by hand"
             title = "jemalloc's configure script fails"
             found.append(Item(rank="note", title=title, targets=[target], detail=[step.detail], remedy=remedy))
-        elif step.result in {"mended", "failed"}:
+        elif step.name in {"compile", "link"} and step.result in {"mended", "failed"}:
             remedies = [told for sign, told in _LINKING.items() if sign in step.detail]
             mended = "with it our build succeeds" if step.result == "mended" else ""
             found.append(
@@ -106,7 +106,7 @@ def of_findings(findings: Sequence[Finding], deaths: Sequence[Death]) -> list[It
                 targets=finding.targets,
                 place=f"{finding.file}:{finding.line}" if finding.line else "",
                 detail=[*(" ← ".join(one.stack) for one in fatal[:1]), *_detail(finding)],
-                remedy=". ".join(_remedies(rank, fatal=bool(fatal))),
+                remedy=". ".join(_remedies(rank, finding, fatal=bool(fatal))),
                 finding=finding.id,
                 replay=finding.replay,
             )
@@ -114,8 +114,11 @@ def of_findings(findings: Sequence[Finding], deaths: Sequence[Death]) -> list[It
     return found
 
 
-def _remedies(rank: Rank, *, fatal: bool) -> list[str]:
-    ranks: tuple[Rank, ...] = ("start", "fault") if fatal else (rank,)
+def _remedies(rank: Rank, finding: Finding, *, fatal: bool) -> list[str]:
+    ranks: list[Rank] = ["start", "fault"] if fatal else [rank]
+    if finding.kind != "alignment":
+        # Nobody knows how to mend a crash in general.
+        ranks = [one for one in ranks if one != "fault"]
     return [REMEDIES[one] for one in ranks if one in REMEDIES]
 
 

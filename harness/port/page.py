@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.judge import Judgement
     from harness.port.document import PortReport
 
-OPEN_ITEMS = 3
+OPEN_ITEMS = 1
 """So many are unfolded at first."""
 
 
@@ -32,6 +32,7 @@ def render(folder: Path, report: PortReport, judgement: Judgement) -> str:
             report=report,
             sentence=SENTENCES[report.verdict],
             blockers=sum(counted[rank] for rank in BLOCKERS),
+            counted={rank: number for rank, number in counted.items() if number},
             rank_titles=RANK_TITLES,
             groups=[(rank, list(each)) for rank, each in itertools.groupby(report.items, key=lambda one: one.rank)],
             opened=[one for one in report.items if one.rank != "note"][:OPEN_ITEMS],

@@ -1,0 +1,81 @@
+"""`plumb port` on a release that is known to be bad, and on a tree that does not compile for the target."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.check import open_server
+from harness.console import Progress
+from harness.errors import ExitCode
+from harness.fetch import Fetcher
+from harness.load import Catalog
+from harness.store import Store
+from tests.end_to_end.browser import DESKTOP, PHONE, look
+from tests.end_to_end.plumb_runs import document, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+PORT = ("port", "--target", "sparc64", "--suite", "bitops", "--seed", "1", "--json")
+
+
+def of_rank(read: dict[str, Any], rank: str) -> list[dict[str, Any]]:
+    return [item for item in read["items"] if item["rank"] == rank]
+
+
+def test_a_report_of_a_bad_release_has_what_a_porter_needs(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    ended = run(*PORT, "--server", "redis-3.2.6", "--run", folder)
+    read = document(ended)
+    assert (ended.returncode, read["verdict"]) == (ExitCode.FINDINGS, "FAIL"), ended.stderr
+    (port,) = read["targets"]
+    assert [(step["name"], step["result"]) for step in port["steps"]] == [
+        ("configure", "none"),
+        ("compile", "ok"),
+        ("link", "ok"),
+        ("start", "ok"),
+    ]
+    assert {"misaligned load in bitopCommand", "misaligned load in redisBitpos"} <= {
+        item["title"] for item in of_rank(read, "fault")
+    }
+    assert read["items"][0]["rank"] == "fault"
+    hints = {(hint["file"], hint["line"]) for hint in port["hints"] if hint["seen"]}
+    assert ("src/dict.c", 117) in hints
+    regions = {(one["file"], one["topic"]): one["compiled"] for one in port["regions"]}
+    assert regions["src/solarisfixes.h", "Solaris"] is False
+    assert regions["src/cluster.c", "Solaris"] is True
+    rows = {row["policy"]: row for row in port["xmemalign"]}
+    assert len(rows) == 15
+    assert (rows["solaris-1s"]["signal"], rows["solaris-8i"]["signal"]) == (0, 0)
+    assert rows["solaris-8s"]["signal"] == rows["solaris-8i"]["repaired"] > 2
+    assert json.loads((folder / "port.json").read_text("utf-8")) == read
+    assert (folder / "port.md").read_text("utf-8").startswith("# Porting redis-3.2.6 to sparc64: ❌ FAIL\n")
+    for size in (DESKTOP, PHONE):
+        rendered, console = look(folder / "port.html", size=size)
+        assert console == []
+        assert "It dies in the default workload" in rendered
+
+
+def test_a_tree_that_does_not_compile_there_gets_a_report_too(tmp_path: Path) -> None:
+    """Two errors, of which make alone would have told one."""
+    tree = tmp_path / "broken"
+    shutil.copytree(open_server(Catalog(), Fetcher(Store.default(), Progress()), "redis-3.2.6").path, tree)
+    for name in ("sds.c", "util.c"):
+        source = tree / "src" / name
+        text = source.read_text("utf-8")
+        source.write_text(f"#ifdef __sparc__\nint {name[0]} = no_such_thing;\n#endif\n{text}", "utf-8")
+    folder = tmp_path / "run"
+    ended = run(*PORT, "--server", tree, "--run", folder)
+    read = document(ended)
+    assert (ended.returncode, read["verdict"]) == (ExitCode.FINDINGS, "FAIL"), ended.stderr
+    compiled = next(step for step in read["targets"][0]["steps"] if step["name"] == "compile")
+    assert compiled["result"] == "failed"
+    assert compiled["detail"].startswith("2 errors, the first at src/")
+    assert of_rank(read, "build")[0]["title"] == "it does not compile"
+    assert read["targets"][0]["regions"], "the source alone tells something, too"
+    assert (folder / "port.html").is_file()

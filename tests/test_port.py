@@ -1,0 +1,422 @@
+"""The parts of a porting report that need no compiler: what was said and compiled, what follows, in which order."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness import codec
+from harness.load import ROOT, Catalog
+from harness.model import Access, Finding
+from harness.port import attempt, conditionals, diagnostics, items, makefiles, markdown, page, xmemalign
+from harness.port.document import (
+    BLOCKERS,
+    Assumption,
+    Hint,
+    Item,
+    PortReport,
+    Region,
+    Step,
+    TargetPort,
+    Xmemalign,
+)
+from tests.judgements import HOSTILE, judgement, run_folder
+from tests.test_page import Outline
+
+TREE = Path("/cache/work/1/tree")
+OUTPUT = """\
+make: Entering directory '/cache/work/1/tree/src'
+/w/gcc -O2 -MMD -o a.o -c a.c; echo done
+In file included from a.c:3:
+sds.h:12:20: warning: cast increases required alignment of target type [-Wcast-align]
+   12 |     return *(long *)s;
+\x1b[01ma.c:9:5:\x1b[K \x1b[31merror: \x1b[Kunknown type name 'u_long'
+make: Leaving directory '/cache/work/1/tree/src'
+make[2]: Entering directory '/cache/work/1/tree/deps/lua/src'
+/w/gcc -c -o lapi.o lapi.c
+lapi.c:4: warning: comparison is always true [-Werror=type-limits]
+make[3]: Entering directory '/elsewhere'
+x.c:1:1: warning: the tree does not have it
+make[3]: Leaving directory '/elsewhere'
+lapi.c:5:1: warning: from the folder before [-Wcast-align=strict]
+make[2]: Leaving directory '/cache/work/1/tree/deps/lua/src'
+make: Entering directory '/cache/work/1/tree/src'
+/w/gcc -O2 -o b.o -c b.c
+sds.h:12:20: warning: cast increases required alignment of target type [-Wcast-align]
+/w/gcc -o server a.o b.o -lm
+/usr/bin/ld: a.o: in function `f':
+a.c:(.text+0x10): undefined reference to `__atomic_load_8'
+/usr/bin/ld: b.o:(.bss+0x0): multiple definition of `server'; a.o:(.bss+0x0): first defined here
+make: Leaving directory '/cache/work/1/tree/src'
+"""
+
+
+def test_warnings_and_errors_have_places_in_the_tree_and_come_once() -> None:
+    said = [(one.severity, one.file, one.line, one.warning) for one in diagnostics.read(OUTPUT, TREE)]
+    assert said == [
+        ("warning", "src/sds.h", 12, "cast-align"),
+        ("error", "src/a.c", 9, ""),
+        ("warning", "deps/lua/src/lapi.c", 4, "type-limits"),
+        ("warning", "/elsewhere/x.c", 1, ""),
+        ("warning", "deps/lua/src/lapi.c", 5, "cast-align=strict"),
+    ]
+
+
+def test_what_the_linker_misses_is_told_with_what_helps() -> None:
+    linking = diagnostics.linking(OUTPUT)
+    assert (linking.undefined, linking.twice) == (["__atomic_load_8"], ["server"])
+    assert attempt.link_problem(linking) == (
+        "without -latomic behind the objects it lacks __atomic_load_8; "
+        "without -fcommon it has 1 globals twice, as server"
+    )
+    other = diagnostics.linking("x.o: undefined reference to `foo'")
+    assert attempt.link_problem(other) == "it lacks foo"
+    assert attempt.link_problem(diagnostics.linking("")) == ""
+
+
+def test_the_calls_that_make_objects_are_known_with_their_folders() -> None:
+    calls = diagnostics.compilations(OUTPUT, ("/w/gcc", "/w/g++"))
+    assert [(one.folder, one.words[-1]) for one in calls] == [
+        (f"{TREE}/src", "a.c"),
+        (f"{TREE}/deps/lua/src", "lapi.c"),
+        (f"{TREE}/src", "b.c"),
+    ]
+    assert attempt.preprocessing(calls[0].words) == ["/w/gcc", "-O2", "a.c", "-E", "-dD", "-dI"]
+
+
+SOURCE = """\
+#ifndef __ENDIAN_H
+#define __ENDIAN_H
+#include <x.h>
+#if BYTE_ORDER == LITTLE_ENDIAN
+#define SAME(x) (x)
+#elif BYTE_ORDER == BIG_ENDIAN
+int swap(int x);
+#else
+#error "neither"
+#endif
+#ifdef __sun /* illumos, too */
+#include <sys/sun.h>
+#ifdef __sparc
+int inner;
+#endif
+#endif
+#if !defined(__sun)
+int statfs_there;
+#endif
+#if defined(__arm__) || \\
+    defined(__sparc__)
+/* only words:
+#ifdef __i386__
+int commented;
+#endif
+*/
+#endif
+#ifdef DEBUG
+#ifdef __arm__
+int left_out_for_another_reason;
+#endif
+#endif
+#if UNALIGNED_LE_CPU
+int fast;
+#endif
+#endif
+"""
+PASSED = """\
+# 1 "endian.h"
+#define __ENDIAN_H
+#include <x.h>
+# 1 "/usr/include/x.h" 1 3
+int x;
+# 7 "endian.h" 2
+int swap(int x);
+# 18 "endian.h"
+int statfs_there;
+"""
+
+
+def regions() -> list[Region]:
+    # The first line of the marker's text is line 1, as in a real output; the guard stands in line 2.
+    text = PASSED.replace('# 1 "endian.h"', '# 2 "endian.h"', 1)
+    lines = conditionals.passed(text.encode(), f"{TREE}/src", TREE)
+    assert lines == {"src/endian.h": {2, 3, 7, 18}}
+    return conditionals.regions({"src/endian.h": SOURCE, "src/not_compiled.c": SOURCE}, lines)
+
+
+def test_code_is_compiled_if_the_preprocessor_let_a_line_of_it_through() -> None:
+    assert [(one.topic, one.first, one.last, one.condition, one.compiled) for one in regions()] == [
+        ("byte order", 5, 5, "BYTE_ORDER == LITTLE_ENDIAN", False),
+        ("byte order", 7, 7, "else, BYTE_ORDER == BIG_ENDIAN", True),
+        ("Solaris", 12, 15, "defined(__sun)", False),
+        ("Solaris", 18, 18, "!defined(__sun)", True),
+        ("alignment", 34, 34, "UNALIGNED_LE_CPU", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "topic"),
+    [
+        ("defined(__SVR4) && !defined(DEBUG)", "Solaris"),
+        ("USE_ALIGNED_ACCESS", "alignment"),
+        ("__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__", "byte order"),
+        ("defined(__x86_64__)", "machine"),
+        ("defined(sparc)", "machine"),
+        ("SUNDAY", None),
+        ("defined(__ENDIANCONV_H)", None),
+        ("ARMED", None),
+    ],
+)
+def test_a_condition_has_a_topic_by_whole_names(condition: str, topic: str | None) -> None:
+    assert conditionals.topic_of([condition]) == topic
+
+
+def test_makefiles_are_asked_for_names_and_fatal_warnings() -> None:
+    text = """\
+uname_S := $(shell sh -c 'uname -s')
+ifeq ($(uname_S),SunOS)  # not Linux
+ifneq (,$(findstring armv,$(uname_M)))
+# ifeq ($(uname_M),armv6l)
+ifeq ($(uname_S),Linux)
+WARN=-Wall -Werror=undef
+ARCH := $(shell uname -m)
+"""
+    found = makefiles.assumptions({"src/Makefile": text})
+    assert [(one.kind, one.line) for one in found] == [
+        ("Solaris", 2),
+        ("machine", 3),
+        ("system", 5),
+        ("warnings are errors", 6),
+        ("machine", 7),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "counts"),
+    [
+        ("Makefile", True),
+        ("deps/lua/src/Makefile", True),
+        ("modules/common.mk", True),
+        ("src/unit/Makefile", False),
+        ("tests/modules/Makefile", False),
+        ("src/Makefile.dep", False),
+        ("src/makefile.c", False),
+    ],
+)
+def test_only_makefiles_that_make_the_server_count(file: str, counts: bool) -> None:
+    assert makefiles.is_makefile(file) == counts
+
+
+def xmemalign_rows(target: str, *accesses: Access) -> dict[str, tuple[str, int, int, int]]:
+    catalog = Catalog()
+    places = {f"src/a.c:{number}": [access] for number, access in enumerate(accesses)}
+    rows = xmemalign.outcomes(catalog.policies, catalog.targets[target], places)
+    return {row.policy: (row.acts_as, row.apart, row.repaired, row.signal) for row in rows}
+
+
+def test_xmemalign_is_worked_out_as_the_policies_say() -> None:
+    """A word at 2 mod 4, an integer doubleword and a double at 4 mod 8, a compare-and-swap at 2 mod 4."""
+    load = Access(direction="load", size_bytes=4, modulo=2, access_class="word")
+    long_load = Access(direction="load", size_bytes=8, modulo=4, access_class="dword")
+    double = Access(direction="load", size_bytes=8, modulo=4, access_class="double")
+    swap = Access(direction="store", size_bytes=4, modulo=2, access_class="cas")
+    rows = xmemalign_rows("sparc64", load, long_load, double, swap)
+    assert len(rows) == 15
+    assert rows["solaris-1s"] == ("solaris-1s", 3, 0, 1)
+    assert rows["solaris-2i"] == ("solaris-2i", 3, 0, 1)
+    assert rows["solaris-4i"] == ("solaris-4i", 2, 1, 1)
+    assert rows["solaris-4s"] == ("solaris-4s", 2, 0, 2)
+    assert rows["solaris-8i"] == ("solaris-8i", 1, 2, 1)
+    # A 64-bit program's doubles at 4 mod 8 are emulated whatever it asks for.
+    assert rows["solaris-8s"] == ("solaris-8f", 1, 0, 3)
+    assert xmemalign_rows("sparc32plus", double)["solaris-8s"] == ("solaris-8s", 0, 0, 1)
+
+
+def test_of_a_source_line_the_worst_access_counts() -> None:
+    catalog = Catalog()
+    places = {
+        "src/a.c:1": [
+            Access(direction="load", size_bytes=4, modulo=2, access_class="word"),
+            Access(direction="load", size_bytes=4, modulo=1, access_class="word"),
+        ]
+    }
+    rows = xmemalign.outcomes(catalog.policies, catalog.targets["sparc64"], places)
+    told = {row.policy: (row.apart, row.repaired, row.signal) for row in rows}
+    assert (told["solaris-2s"], told["solaris-2i"]) == ((0, 0, 1), (0, 1, 0))
+
+
+def test_other_machines_have_no_solaris() -> None:
+    assert xmemalign_rows("armv5", Access(direction="load", size_bytes=4, modulo=2, access_class="word")) == {}
+
+
+def test_defaults_are_those_that_the_policies_file_tells() -> None:
+    catalog = Catalog()
+    text = (ROOT / "harness" / "policies" / "solaris.toml").read_text("utf-8")
+    for target in ("sparc32plus", "sparc64"):
+        rows = xmemalign.outcomes(catalog.policies, catalog.targets[target], {})
+        name = next(row.policy for row in rows if row.default).removeprefix("solaris-")
+        assert f"{name} for -m{catalog.targets[target].width_bits}" in text
+
+
+def test_what_is_mended_still_stands_in_the_way_of_the_tree_as_it_is() -> None:
+    told = items.of_steps(
+        "mips",
+        [
+            Step(name="configure", result="failed", detail="deps/jemalloc does not"),
+            Step(name="compile", result="ok", detail=""),
+            Step(name="link", result="mended", detail="without -latomic behind the objects it lacks __atomic_load_8"),
+        ],
+    )
+    assert [(one.rank, one.title) for one in told] == [
+        ("note", "jemalloc's configure script fails"),
+        ("build", "it does not link as it is"),
+    ]
+    assert "-latomic" in told[1].remedy
+
+
+def audited(fate: str, **more: object) -> Finding:
+    """A finding that an audit saw, with its fate."""
+    known = judgement().findings[0]
+    seen = msgspec.structs.replace(known.witnesses[0], detector="audit", fate=fate)
+    return msgspec.structs.replace(known, witnesses=[seen], **more)
+
+
+@pytest.mark.parametrize(
+    ("found", "rank"),
+    [
+        (audited("kill"), "fault"),
+        (audited("fixup"), "fault"),
+        (audited("rotated"), "fault"),
+        (audited("hardware"), "strict"),
+        (audited("kill", known="upstream knows"), "note"),
+        (audited("kill", kind="sigsegv"), "fault"),
+        (audited("", kind="hang"), "fault"),
+        (audited("", kind="wrong-result"), "value"),
+        (audited("", kind="wrong-result", title=f"1 != 2; {items.EVERYWHERE}"), "note"),
+    ],
+)
+def test_a_finding_has_the_rank_of_what_it_comes_to(found: Finding, rank: str) -> None:
+    assert items.rank_of(found) == rank
+
+
+def test_the_suites_say_that_a_fault_is_everywhere_in_these_words() -> None:
+    for file in ("both.py", "fuzz/attempt.py"):
+        assert items.EVERYWHERE in (ROOT / "suites" / file).read_text("utf-8")
+
+
+def test_the_place_where_it_dies_at_start_comes_first_and_once() -> None:
+    one = audited("kill", function="murmur32", title="misaligned load in murmur32")
+    death = items.Death(
+        target="sparc64", detail="killed by SIGBUS", function="murmur32", place="x.c:1", stack=("a", "b")
+    )
+    other = items.Death(target="armv5", detail="exit status 1; cannot open the display")
+    assert items.of_deaths([death], [one]) == []
+    assert [(it.targets, it.detail) for it in items.of_deaths([death, other], [])] == [
+        (["sparc64"], ["killed by SIGBUS", "a ← b"]),
+        (["armv5"], ["exit status 1; cannot open the display"]),
+    ]
+    found = items.of_findings([one], [death])
+    assert (found[0].rank, found[0].title) == ("start", "it does not start: misaligned load in murmur32")
+    assert found[0].detail[0] == "a ← b"
+
+
+def test_items_are_in_the_order_of_what_to_fix_first_and_targets_are_joined() -> None:
+    def item(rank: str, target: str, title: str = "x") -> Item:
+        return msgspec.convert({"rank": rank, "title": title, "targets": [target]}, Item)
+
+    ordered = items.in_order(
+        [item("note", "a"), item("value", "a"), item("build", "a"), item("build", "b"), item("strict", "a")]
+    )
+    assert [(one.rank, one.targets) for one in ordered] == [
+        ("build", ["a", "b"]),
+        ("value", ["a"]),
+        ("strict", ["a"]),
+        ("note", ["a"]),
+    ]
+
+
+@pytest.mark.parametrize("rank", items.RANKS)
+def test_blockers_alone_fail(rank: str) -> None:
+    one = msgspec.convert({"rank": rank, "title": "x", "targets": ["a"]}, Item)
+    cells = [cell for cell in judgement().cells if cell.verdict != "UNKNOWN"]
+    assert items.verdict_of([one], cells) == ("FAIL" if rank in BLOCKERS else "PASS")
+
+
+def test_silence_is_no_clean_report() -> None:
+    assert items.verdict_of([], []) == "UNKNOWN"
+    assert items.verdict_of([], [cell for cell in judgement().cells if cell.verdict == "UNKNOWN"]) == "UNKNOWN"
+
+
+def report(**more: object) -> PortReport:
+    """One with something in every section, of a hostile server."""
+    whole = judgement(title=HOSTILE)
+    port = TargetPort(
+        target="sparc64",
+        title="SPARC V9",
+        alignment="strict",
+        steps=[Step(name="compile", result="failed", detail=HOSTILE), Step(name="start", result="ok", detail="")],
+        hints=[
+            Hint(warning="cast-align", file="src/a.c", line=3, text=HOSTILE, origin="server", seen=True),
+            Hint(warning="unused", file="src/b.c", line=1, text="x", origin="server"),
+            Hint(warning="cast-align", file="deps/c.c", line=9, text="x", origin="bundled/c"),
+        ],
+        assumptions=[Assumption(kind="Solaris", file="src/Makefile", line=7, text=HOSTILE)],
+        regions=regions(),
+        xmemalign=[
+            Xmemalign(policy="solaris-8s", acts_as="solaris-8f", default=True, apart=1, repaired=0, signal=2),
+        ],
+    )
+    told = items.of_steps("sparc64", port.steps) + items.of_findings(whole.findings, []) + items.of_notes([port])
+    made = PortReport(
+        schema=1,
+        verdict="FAIL",
+        server=HOSTILE,
+        seed=7,
+        run="/run",
+        optimisation="O2",
+        items=items.in_order(told),
+        targets=[port],
+        cells=whole.cells,
+        stages={},
+    )
+    return msgspec.structs.replace(made, **more)
+
+
+def test_the_document_is_read_back_as_it_was() -> None:
+    assert report() == codec.decode(codec.pretty(report()), PortReport)
+
+
+def test_the_page_has_every_section_and_obeys_nobody(tmp_path: Path) -> None:
+    text = page.render(run_folder(tmp_path), report(), judgement(title=HOSTILE))
+    outline = Outline(text)
+    assert outline.named("script", "img", "iframe", "form") == []
+    headings = "".join(data for tag, data in outline.texts if tag in {"h2", "h3"})
+    for part in ("It does not build", "It dies in the default workload", "Worth knowing", "Solaris", "Compiler hints"):
+        assert part in headings
+    ids = {attributes["id"] for _, attributes in outline.elements if "id" in attributes}
+    targets = [attributes["href"][1:] for attributes in outline.named("a") if attributes["href"].startswith("#")]
+    assert set(targets) <= ids
+    assert "alert(1)&lt;" in text
+    assert "\x1b" not in text
+
+
+def test_markdown_has_every_section_in_the_order_of_what_to_fix_first() -> None:
+    text = markdown.render(report())
+    heads = [line for line in text.splitlines() if line.startswith("#")]
+    ranks = ["### It does not build", "### It dies in the default workload", "### Worth knowing"]
+    assert [line for line in heads if line.startswith("###")] == ranks
+    assert "<script>" not in re.sub(r"`+[^`].*?`+", "", text.replace("``", "`"))
+    assert "| solaris-8s (the compiler's default) | solaris-8f | 1 | 0 | 2 |" in text
+    assert "| `src/a.c` | `cast-align` | 3 | 3 |" in text
+    assert "And 1 in 1 files that it bundles." in text
+    # Every row of a table has as many cells as its head.
+    tables = re.findall(r"(?:^\|.*\|$\n?)+", text, re.MULTILINE)
+    for table in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
+
+
+def test_a_clean_report_says_so() -> None:
+    text = markdown.render(report(items=[], verdict="PASS", server="redis-7.0.15"))
+    assert text.startswith("# Porting redis-7.0.15 to sparc64: ✅ PASS\n\nNothing stands in the way of this port.\n")
