@@ -243,8 +243,18 @@ def test_of_a_source_line_the_worst_access_counts() -> None:
         ]
     }
     rows = xmemalign.outcomes(catalog.policies, catalog.targets["sparc64"], places)
+    assert {row.policy for row in rows if row.unsure} == set()
     told = {row.policy: (row.apart, row.repaired, row.signal) for row in rows}
     assert (told["solaris-2s"], told["solaris-2i"]) == ((0, 0, 1), (0, 1, 0))
+
+
+def test_what_would_be_worse_at_another_address_is_unsure() -> None:
+    """BITPOS of redis-2.8.17, noted at 2 mod 8, is also at 1 mod 8."""
+    catalog = Catalog()
+    places = {"src/bitops.c:139": [Access(direction="load", size_bytes=8, modulo=2, access_class="dword")]}
+    rows = {row.policy: row for row in xmemalign.outcomes(catalog.policies, catalog.targets["sparc64"], places)}
+    assert {name for name, row in rows.items() if row.unsure} == {"solaris-2i", "solaris-2s", "solaris-2f"}
+    assert (rows["solaris-2s"].apart, rows["solaris-4s"].signal) == (1, 1)
 
 
 def test_other_machines_have_no_solaris() -> None:
@@ -408,7 +418,7 @@ def test_markdown_has_every_section_in_the_order_of_what_to_fix_first() -> None:
     ranks = ["### It does not build", "### It dies in the default workload", "### Worth knowing"]
     assert [line for line in heads if line.startswith("###")] == ranks
     assert "<script>" not in re.sub(r"`+[^`].*?`+", "", text.replace("``", "`"))
-    assert "| solaris-8s (the compiler's default) | solaris-8f | 1 | 0 | 2 |" in text
+    assert "| solaris-8s (the compiler's default) | solaris-8f | 1 | 0 | 2 |  |" in text
     assert "| `src/a.c` | `cast-align` | 3 | 3 |" in text
     assert "And 1 in 1 files that it bundles." in text
     # Every row of a table has as many cells as its head.

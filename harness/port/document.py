@@ -74,6 +74,8 @@ class Xmemalign(Noun, frozen=True):
     """Source lines that are well: compiled as smaller accesses, or emulated without being asked for."""
     repaired: int
     signal: int
+    unsure: int = 0
+    """Of all these, how many would be worse off at other misaligned addresses than the audit noted."""
 
 
 class TargetPort(Noun, frozen=True):

@@ -89,15 +89,17 @@ def _solaris(report: PortReport) -> list[str]:
         lines += [
             f"## Solaris: -xmemalign on {target}",
             "",
-            "| policy | acts as | well | repaired | SIGBUS |",
-            "|---|---|--:|--:|--:|",
+            "| policy | acts as | well | repaired | SIGBUS | unsure |",
+            "|---|---|--:|--:|--:|--:|",
         ]
         for row in rows:
+            figures = f"{row.apart} | {row.repaired} | {row.signal} | {row.unsure or ''}"
             default = " (the compiler's default)" if row.default else ""
-            lines.append(f"| {row.policy}{default} | {row.acts_as} | {row.apart} | {row.repaired} | {row.signal} |")
+            lines.append(f"| {row.policy}{default} | {row.acts_as} | {figures} |")
         lines += [
             "",
             "Source lines that the audit saw misaligned, by what would become of them.",
+            "Unsure: it would be worse at other misaligned addresses than the audit noted.",
             "What GCC compiled asks for no repair: SIGBUS at all of them.",
         ]
         lines.append("")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness import alignment
 from harness.port.document import Xmemalign
 
@@ -30,6 +32,7 @@ def outcomes(policies: Mapping[str, Policy], target: Target, places: Mapping[str
             continue
         chosen = alignment.policy_for(policies, name, target)
         worst = [_worst(target, chosen, accesses) for accesses in places.values()]
+        possible = [_worst(target, chosen, _anywhere(accesses)) for accesses in places.values()]
         rows.append(
             Xmemalign(
                 policy=name,
@@ -38,6 +41,7 @@ def outcomes(policies: Mapping[str, Policy], target: Target, places: Mapping[str
                 apart=worst.count("done"),
                 repaired=worst.count("repaired"),
                 signal=worst.count("signal"),
+                unsure=sum(seen != other for seen, other in zip(worst, possible, strict=True)),
             )
         )
     return rows
@@ -48,6 +52,15 @@ _ORDER = ("done", "repaired", "signal")
 
 def _worst(target: Target, policy: Policy, accesses: Sequence[Access]) -> str:
     return max((_outcome(target, policy, access) for access in accesses), key=_ORDER.index)
+
+
+def _anywhere(accesses: Sequence[Access]) -> list[Access]:
+    """The same instructions at every misaligned address: the emulator notes where each one was at first."""
+    return [
+        msgspec.structs.replace(access, modulo=modulo)
+        for access in accesses
+        for modulo in range(1, max(access.size_bytes, 2))
+    ]
 
 
 def _outcome(target: Target, policy: Policy, access: Access) -> str:

@@ -13,9 +13,13 @@ from harness.console import Progress
 from harness.errors import ExitCode
 from harness.fetch import Fetcher
 from harness.load import Catalog
+from harness.port import page
 from harness.store import Store
 from tests.end_to_end.browser import DESKTOP, PHONE, look
 from tests.end_to_end.plumb_runs import document, run
+from tests.end_to_end.test_page_in_browser import measured
+from tests.judgements import HOSTILE, judgement, run_folder
+from tests.test_port import report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,6 +63,15 @@ def test_a_report_of_a_bad_release_has_what_a_porter_needs(tmp_path: Path) -> No
         rendered, console = look(folder / "port.html", size=size)
         assert console == []
         assert "It dies in the default workload" in rendered
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_page_fits_is_legible_and_reachable(tmp_path: Path, size: tuple[int, int], *, dark: bool) -> None:
+    path = tmp_path / "port.html"
+    path.write_text(page.render(run_folder(tmp_path), report(), judgement(title=HOSTILE)), "utf-8")
+    told = measured(path, size=size, dark=dark)
+    assert (told["overflow"], told["scripts"], told["faint"], told["unreachable"]) == (0, 0, [], [])
 
 
 def test_a_tree_that_does_not_compile_there_gets_a_report_too(tmp_path: Path) -> None:
