@@ -193,6 +193,25 @@ ARCH := $(shell uname -m)
     ]
 
 
+def test_a_machine_that_no_makefile_names_is_told() -> None:
+    text = """\
+ifneq (,$(filter aarch64 armv%,$(uname_M)))
+ifneq (,$(findstring ppc,$(uname_M)))
+ifeq ($(uname_M),arm64)
+ifeq ($(uname_S),SunOS)
+"""
+    found = makefiles.assumptions({"src/Makefile": text})
+    assert makefiles.machines_named(found) == ["aarch64", "arm64", "armv", "ppc"]
+    port = msgspec.structs.replace(report().targets[0], assumptions=found, regions=[], hints=[])
+    notes = items.of_notes([port, msgspec.structs.replace(port, target="armv5", machine="armv5tel")])
+    assert [(one.targets, one.title) for one in notes] == [
+        (
+            ["sparc64"],
+            "the makefiles help machines by name (aarch64, arm64, armv, ppc), and sparc64 is not among them",
+        )
+    ]
+
+
 @pytest.mark.parametrize(
     ("file", "counts"),
     [
@@ -365,6 +384,7 @@ def report(**more: object) -> PortReport:
     port = TargetPort(
         target="sparc64",
         title="SPARC V9",
+        machine="sparc64",
         alignment="strict",
         steps=[Step(name="compile", result="failed", detail=HOSTILE), Step(name="start", result="ok", detail="")],
         hints=[

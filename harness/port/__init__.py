@@ -92,6 +92,7 @@ def make_report(catalog: Catalog, store: Store, progress: Progress, request: Req
             TargetPort(
                 target=target.name,
                 title=target.title,
+                machine=target.machine,
                 alignment=target.alignment,
                 steps=steps,
                 hints=_hints(tried, judgement.findings, target.name),

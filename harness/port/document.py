@@ -83,6 +83,8 @@ class TargetPort(Noun, frozen=True):
 
     target: str
     title: str
+    machine: str
+    """What `uname -m` says there."""
     alignment: str
     steps: list[Step]
     hints: list[Hint]

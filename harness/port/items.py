@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.model import Noun
+from harness.port import makefiles
 from harness.port.document import BLOCKERS, Item, Rank
 
 if TYPE_CHECKING:
@@ -160,6 +161,12 @@ def of_notes(ports: Sequence[TargetPort]) -> list[Item]:
     if hints:
         title = f"{len(hints)} warnings of the compiler in the server's own files"
         found.append(Item(rank="note", title=title, targets=names, remedy="hints, not findings: see Compiler hints"))
+    for port in ports:
+        known = makefiles.machines_named(port.assumptions)
+        if known and not any(name in port.machine for name in known):
+            title = f"the makefiles help machines by name ({', '.join(known)}), and {port.machine} is not among them"
+            remedy = "what they add for those may be wanted here: see Makefiles"
+            found.append(Item(rank="note", title=title, targets=[port.target], remedy=remedy))
     missing = {(one.file, one.first) for port in ports for one in port.regions if not one.compiled}
     if missing:
         title = f"{len(missing)} parts of the source were not compiled, and so not tested"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from harness.port.document import Assumption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 _NAME = re.compile(r"(^|/)(GNUm|m|M)akefile$|\.mk$")
 _ASIDE = re.compile(r"^(tests|utils|src/unit|deps/jemalloc|deps/\w+/(tests?|examples?|fuzzing))/")
@@ -24,6 +24,13 @@ def is_makefile(file: str) -> bool:
 def assumptions(files: Mapping[str, str]) -> list[Assumption]:
     """Lines that ask for a system's or a machine's name, or make warnings errors. `files`: name -> makefile."""
     return [one for file, text in sorted(files.items()) for one in _of_file(file, text)]
+
+
+def machines_named(found: Sequence[Assumption]) -> list[str]:
+    """The names of machines, or parts of names, that such lines compare with."""
+    text = "\n".join(one.text for one in found if one.kind == "machine")
+    compared = re.findall(r"findstring ([\w-]+)|filter ([\w% -]+),|uname_M\),([\w-]+)\)", text)
+    return sorted({name.rstrip("%") for names in compared for name in " ".join(names).split()})
 
 
 def _of_file(file: str, text: str) -> Iterator[Assumption]:
