@@ -66,47 +66,17 @@ def make_report(catalog: Catalog, store: Store, progress: Progress, request: Req
     """Everything, and the run's own judgement. `request` has AUDITED_POLICY. Raises PlumblineError as a check does."""
     targets = portable_targets(catalog, request.targets)
     judgement, _ = Check(catalog, store, progress, request).run()
-    fetcher = Fetcher(store, progress, offline=request.offline)
-    tree = open_server(catalog, fetcher, request.server)
-    builder = Builder(store, progress)
-    files = _readable(tree)
-    ports: list[TargetPort] = []
-    found = []
-    deaths: list[Death] = []
-    for target in targets:
-        tools = catalog.toolchain_of(target)
-        tried = attempt.attempt(builder, tree, target, tools, request.optimisation)
-        shutil.copy2(tried.log, request.run / f"build-{target.name}.log")
-        build: Build | BuildFailedError
-        try:
-            build = builder.build(tree, target, tools, request.optimisation, request.allocator)
-        except BuildFailedError as error:
-            build = error
-        steps = attempt.steps(tried, build)
-        if not isinstance(build, BuildFailedError):
-            death = _try_start(catalog, Emulators(store, fetcher, progress), build, target, tree)
-            deaths += [death] if death else []
-            steps.append(_started(death))
-        found += items.of_steps(target.name, steps)
-        ports.append(
-            TargetPort(
-                target=target.name,
-                title=target.title,
-                machine=target.machine,
-                alignment=target.alignment,
-                steps=steps,
-                hints=_hints(tried, judgement.findings, target.name),
-                assumptions=makefiles.assumptions(
-                    {name: text for name, text in files.items() if makefiles.is_makefile(name)}
-                ),
-                regions=_regions(files, tried),
-                xmemalign=xmemalign.outcomes(catalog.policies, target, _accesses(request.run, target)),
-            )
-        )
-    found += items.of_deaths(deaths, judgement.findings)
-    found += items.of_findings(judgement.findings, deaths)
-    found += items.of_notes(ports)
-    ordered = items.in_order(found)
+    porter = _Porter(catalog, store, progress, request, judgement.findings)
+    looked = [porter.look_at(target) for target in targets]
+    ports, deaths = [port for port, _ in looked], [death for _, death in looked if death]
+    ordered = items.in_order(
+        [
+            *(item for port in ports for item in items.of_steps(port.target, port.steps)),
+            *items.of_deaths(deaths, judgement.findings),
+            *items.of_findings(judgement.findings, deaths),
+            *items.of_notes(ports),
+        ]
+    )
     report = PortReport(
         schema=1,
         verdict=items.verdict_of(ordered, judgement.cells),
@@ -120,6 +90,76 @@ def make_report(catalog: Catalog, store: Store, progress: Progress, request: Req
         stages=progress.stages,
     )
     return report, judgement
+
+
+class _Porter:
+    """Looks at a tree on one target after the other, once the suites have run."""
+
+    def __init__(
+        self, catalog: Catalog, store: Store, progress: Progress, request: Request, findings: Sequence[Finding]
+    ) -> None:
+        self.catalog = catalog
+        self.request = request
+        self.findings = findings
+        fetcher = Fetcher(store, progress, offline=request.offline)
+        self.tree = open_server(catalog, fetcher, request.server)
+        self.builder = Builder(store, progress)
+        self.emulators = Emulators(store, fetcher, progress)
+        self.files = _readable(self.tree)
+
+    def look_at(self, target: Target) -> tuple[TargetPort, Death | None]:
+        """A build without our help, one with it, a start; what the run and the source tell. And how the start ended."""
+        tools = self.catalog.toolchain_of(target)
+        tried = attempt.attempt(self.builder, self.tree, target, tools, self.request.optimisation)
+        shutil.copy2(tried.log, self.request.run / f"build-{target.name}.log")
+        build = self._build(target)
+        steps, death = attempt.steps(tried, build), None
+        if not isinstance(build, BuildFailedError):
+            death = self._try_start(build, target)
+            steps.append(_started(death))
+        named = {name: text for name, text in self.files.items() if makefiles.is_makefile(name)}
+        port = TargetPort(
+            target=target.name,
+            title=target.title,
+            machine=target.machine,
+            alignment=target.alignment,
+            steps=steps,
+            hints=_hints(tried, self.findings, target.name),
+            assumptions=makefiles.assumptions(named),
+            regions=_regions(self.files, tried),
+            xmemalign=xmemalign.outcomes(self.catalog.policies, target, _accesses(self.request.run, target)),
+        )
+        return port, death
+
+    def _build(self, target: Target) -> Build | BuildFailedError:
+        tools = self.catalog.toolchain_of(target)
+        try:
+            return self.builder.build(self.tree, target, tools, self.request.optimisation, self.request.allocator)
+        except BuildFailedError as error:
+            return error
+
+    def _try_start(self, build: Build, target: Target) -> Death | None:
+        """How a start ends with the kernel's fixup off; None if the server answers."""
+        tools = self.catalog.toolchain_of(target)
+        policy = alignment.policy_for(self.catalog.policies, "signal", target)
+        runner = self.emulators.runner(target, tools, policy, self.emulators.prepare([target.emulator]))
+        with tempfile.TemporaryDirectory(prefix="plumbline-start-") as folder:
+            guest = Guest(build, runner, Path(folder) / "guest-1", sockets=Path(folder), version=self.tree.version)
+            try:
+                with guest:
+                    return None
+            except StartError as error:
+                detail = " ".join(error.detail.split())
+            faults = events.read_faults(guest.fault_log)
+        table = symbols.Symbols(tools.triple, str(build.server_binary))
+        stack = table.backtrace(faults[0], target.emulator.qemu) if faults else []
+        return Death(
+            target=target.name,
+            detail=detail,
+            function=stack[0].function if stack else "",
+            place=f"{stack[0].file}:{stack[0].line}" if stack else "",
+            stack=tuple(f"{frame.function} ({frame.file}:{frame.line})" for frame in stack[:8]),
+        )
 
 
 def write(folder: Path, report: PortReport, judgement: Judgement) -> list[Path]:
@@ -172,30 +212,6 @@ def _regions(files: dict[str, str], tried: Attempt) -> list[Region]:
     """What was not compiled; of Solaris' also what was, which would not be there."""
     every = conditionals.regions(files, tried.passed)
     return [one for one in every if not one.compiled or one.topic == "Solaris"]
-
-
-def _try_start(catalog: Catalog, emulators: Emulators, build: Build, target: Target, tree: SourceTree) -> Death | None:
-    """How a start ends with the kernel's fixup off; None if the server answers."""
-    tools = catalog.toolchain_of(target)
-    policy = alignment.policy_for(catalog.policies, "signal", target)
-    runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))
-    with tempfile.TemporaryDirectory(prefix="plumbline-start-") as folder:
-        guest = Guest(build, runner, Path(folder) / "guest-1", sockets=Path(folder), version=tree.version)
-        try:
-            with guest:
-                return None
-        except StartError as error:
-            detail = error.detail
-        faults = events.read_faults(guest.fault_log)
-    table = symbols.Symbols(tools.triple, str(build.server_binary))
-    stack = table.backtrace(faults[0], target.emulator.qemu) if faults else []
-    return Death(
-        target=target.name,
-        detail=detail,
-        function=stack[0].function if stack else "",
-        place=f"{stack[0].file}:{stack[0].line}" if stack else "",
-        stack=tuple(f"{frame.function} ({frame.file}:{frame.line})" for frame in stack[:8]),
-    )
 
 
 def _started(death: Death | None) -> Step:
