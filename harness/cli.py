@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import shutil
@@ -20,6 +21,7 @@ from harness import check as checking
 from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness import mutate as mutating
+from harness import premerge as premerging
 from harness import price as pricing
 from harness import replay as replaying
 from harness import report as reporting
@@ -33,13 +35,16 @@ from harness.load import DEFAULT_SERVER, Catalog, read_toml, select, target_grou
 from harness.plan import make_plan
 from harness.report import terminal
 from harness.report.schema import schema as findings_schema
-from harness.store import Store
+from harness.store import Store, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.judge import Judgement
     from harness.model import Target
+
+    Judged = tuple[Judgement, ExitCode]
+    Work = Callable[[Catalog, Store, Progress, checking.Request], Judged]
 
 RUNS = Path("runs")
 FUZZ_SECONDS = 600.0
@@ -212,8 +217,69 @@ def fuzz(limit_seconds: float | None, limit_count: int | None, **options: Any) -
     )
 
 
+@plumb.command()
+@options.premerge_options
+@options.policy
+@click.option(
+    "--server",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    show_default=True,
+    help="A server's git checkout; what is not committed yet counts too.",
+)
+@click.option(
+    "--since",
+    metavar="REVISION",
+    default="",
+    help="Compare with where HEAD left this one.  [default: the default branch of origin, else HEAD]",
+)
+@click.option("--explain", is_flag=True, help="Tell the suites of each changed file, and why; run nothing.")
+def premerge(
+    server: Path, since: str, explain: bool, suites: tuple[str, ...], run_folder: Path | None, **options: Any
+) -> ExitCode:
+    """Check what a checkout changes, by suites that the changed files choose; blame what its base does not show too."""
+    catalog, progress = Catalog(), Progress()
+    premerging.refuse_inside(run_folder, server)
+    planned = premerging.explain(
+        catalog, server, since=since, targets=options["targets"], suites=suites, allocator=options["allocator"]
+    )
+    if explain or not planned.suites:
+        if options["as_json"]:
+            _print_json(planned)
+        else:
+            click.echo(premerging.text_of(planned) if explain else premerging.summary(planned))
+        return ExitCode.PASS
+    progress.say(f"BASE is {planned.base}")
+    progress.say(premerging.summary(planned))
+    seed = options.pop("seed")
+    return _make_run(
+        work=functools.partial(premerging.run, premerge=planned),
+        progress=progress,
+        # In the checkout, runs would be changes.
+        parent=Store.default().path("premerge", f"{Path(planned.server).name}-{key_of([planned.server])}"),
+        server=planned.server,
+        suites=planned.suites,
+        tier="quick",
+        seed=planned.seed if seed is None else seed,
+        run_folder=run_folder,
+        **options,
+    )
+
+
+def _check(catalog: Catalog, store: Store, progress: Progress, request: checking.Request) -> Judged:
+    return checking.Check(catalog, store, progress, request).run()
+
+
 def _make_run(
-    *, run_folder: Path | None, keep: int, annotations: str | None, as_json: bool, **options: Any
+    *,
+    run_folder: Path | None,
+    keep: int,
+    annotations: str | None,
+    as_json: bool,
+    work: Work = _check,
+    progress: Progress | None = None,
+    parent: Path = RUNS,
+    **options: Any,
 ) -> ExitCode:
     catalog = Catalog()
     make_plan(
@@ -224,7 +290,7 @@ def _make_run(
         tier=options["tier"],
     )
     checking.known_server(catalog, options["server"])
-    folder = runs.empty_run_folder(run_folder) if run_folder else runs.new_run_folder(RUNS)
+    folder = runs.empty_run_folder(run_folder) if run_folder else runs.new_run_folder(parent)
     seed = options.pop("seed")
     asked = {
         **options,
@@ -234,7 +300,7 @@ def _make_run(
     }
     try:
         request = codec.convert(asked, checking.Request)
-        judgement, code = checking.Check(catalog, Store.default(), Progress(), request).run()
+        judgement, code = work(catalog, Store.default(), progress or Progress(), request)
     finally:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
@@ -242,7 +308,7 @@ def _make_run(
     _show(judgement, as_json=as_json)
     _annotate(folder, judgement, annotations)
     if run_folder is None:
-        runs.forget_runs(RUNS, keep=keep)
+        runs.forget_runs(parent, keep=keep)
     return code
 
 
