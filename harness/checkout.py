@@ -112,7 +112,7 @@ class Checkout:
         return Base(commit=commit, subject=subject, why=why)
 
     def _commit(self, revision: str) -> str | None:
-        found = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        found = self._git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
         return found.text.strip() if found.code == 0 else None
 
     def _ask(self, *words: str, index: Path | None = None, folder: Path | None = None) -> str:
