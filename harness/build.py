@@ -19,7 +19,7 @@ from harness.source import copy_tree
 from harness.store import Store, disk_errors, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from harness.console import Progress
@@ -147,10 +147,18 @@ class Builder:
         self.progress = progress
 
     def build(
-        self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, chosen: Allocator = "libc"
+        self,
+        tree: SourceTree,
+        target: Target,
+        tools: Toolchain,
+        optimisation: str,
+        chosen: Allocator = "libc",
+        *,
+        then: Callable[[Workshop, process.Result], None] | None = None,
     ) -> Build:
         """The server's binaries for a target, and what is preloaded with them.
 
+        `then` may make more of the objects, where the server has just been compiled; told what the makefile said.
         Raises BuildFailedError, UsageError for an allocator that cannot be, or InfrastructureError without a compiler.
         """
         allocator.refuse_nonsense(chosen, target)
@@ -161,11 +169,13 @@ class Builder:
 
         def compile_into(into: Path) -> None:
             with self.workshop(tree, target, tools, optimisation, what=what, linked=linked) as shop:
-                shop.make_server()
+                made = shop.make_server()
                 with disk_errors(into):
                     shutil.copy2(shop.binary, into)
                     command = shop.make_command([shop.binary.name])
                     (into / "build.json").write_bytes(codec.pretty({"command_line": command}))
+                if then:
+                    then(shop, made)
 
         folder = self.store.folder("builds", key, compile_into)
         recorded = codec.decode((folder / "build.json").read_bytes(), dict[str, list[str]])

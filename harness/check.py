@@ -130,14 +130,15 @@ class Check:
             policy = alignment.policy_for(self.catalog.policies, self.request.policy, target)
             runner = emulators.runner(target, tools, policy, programs)
             built_for = self.catalog.targets[alignment.userland(target)]
+            units = None
             try:
+                # First: what compiles the server for them leaves it in the cache.
+                if any(self.catalog.suites[name].needs_units for name in plan.suites):
+                    units = build_units(self.builder, tree, built_for, tools, self.request.optimisation)
                 build = self.builder.build(tree, built_for, tools, self.request.optimisation, self.request.allocator)
             except BuildFailedError as error:
                 self.progress.say(str(error))
                 return Prepared(target=target, runner=runner, build=None, problem=f"{error.what}: {error.because}")
-            units = None
-            if any(self.catalog.suites[name].needs_units for name in plan.suites):
-                units = build_units(self.builder, tree, built_for, tools, self.request.optimisation)
             machine = self._machine(target, runner, build, units)
             return Prepared(target=target, runner=runner, build=build, machine=machine, units=units)
 

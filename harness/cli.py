@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import shutil
@@ -22,6 +23,7 @@ from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness import mutate as mutating
 from harness import port as porting
+from harness import premerge as premerging
 from harness import price as pricing
 from harness import replay as replaying
 from harness import report as reporting
@@ -36,13 +38,16 @@ from harness.load import DEFAULT_SERVER, Catalog, read_toml, select, target_grou
 from harness.plan import make_plan
 from harness.report import terminal
 from harness.report.schema import schema as findings_schema
-from harness.store import Store
+from harness.store import Store, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from harness.judge import Judgement
     from harness.model import Target
+
+    Judged = tuple[Judgement, ExitCode]
+    Work = Callable[[Catalog, Store, Progress, checking.Request], Judged]
 
 RUNS = Path("runs")
 FUZZ_SECONDS = 600.0
@@ -236,19 +241,80 @@ def port(run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> E
     return {"FAIL": ExitCode.FINDINGS, "UNKNOWN": ExitCode.INCONCLUSIVE}.get(report.verdict, ExitCode.PASS)
 
 
+@plumb.command()
+@options.premerge_options
+@options.policy
+@click.option(
+    "--server",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    show_default=True,
+    help="A server's git checkout; what is not committed yet counts too.",
+)
+@click.option(
+    "--since",
+    metavar="REVISION",
+    default="",
+    help="Compare with where HEAD left this one.  [default: the default branch of origin, else HEAD]",
+)
+@click.option("--explain", is_flag=True, help="Tell the suites of each changed file, and why; run nothing.")
+def premerge(
+    server: Path, since: str, explain: bool, suites: tuple[str, ...], run_folder: Path | None, **options: Any
+) -> ExitCode:
+    """Check what a checkout changes, by suites that the changed files choose; blame what its base does not show too."""
+    catalog, progress = Catalog(), Progress()
+    premerging.refuse_inside(run_folder, server)
+    planned = premerging.explain(
+        catalog, server, since=since, targets=options["targets"], suites=suites, allocator=options["allocator"]
+    )
+    if explain or not planned.suites:
+        if options["as_json"]:
+            _print_json(planned)
+        else:
+            click.echo(premerging.text_of(planned) if explain else premerging.summary(planned))
+        return ExitCode.PASS
+    progress.say(f"BASE is {planned.base}")
+    progress.say(premerging.summary(planned))
+    seed = options.pop("seed")
+    return _make_run(
+        work=functools.partial(premerging.run, premerge=planned),
+        progress=progress,
+        # In the checkout, runs would be changes.
+        parent=Store.default().path("premerge", f"{Path(planned.server).name}-{key_of([planned.server])}"),
+        server=planned.server,
+        suites=planned.suites,
+        tier="quick",
+        seed=planned.seed if seed is None else seed,
+        run_folder=run_folder,
+        **options,
+    )
+
+
+def _check(catalog: Catalog, store: Store, progress: Progress, request: checking.Request) -> Judged:
+    return checking.Check(catalog, store, progress, request).run()
+
+
 def _make_run(
-    *, run_folder: Path | None, keep: int, annotations: str | None, as_json: bool, **options: Any
+    *,
+    run_folder: Path | None,
+    keep: int,
+    annotations: str | None,
+    as_json: bool,
+    work: Work = _check,
+    progress: Progress | None = None,
+    parent: Path = RUNS,
+    **options: Any,
 ) -> ExitCode:
     catalog = Catalog()
-    request = _requested(catalog, run_folder, **options)
+    request = _requested(catalog, run_folder, parent=parent, **options)
     folder = request.run
     with _unless_empty(folder):
-        judgement, code = checking.Check(catalog, Store.default(), Progress(), request).run()
+        judgement, code = work(catalog, Store.default(), progress or Progress(), request)
     reporting.write(folder, judgement)
     _show(judgement, as_json=as_json)
     _annotate(folder, judgement, annotations)
     if run_folder is None:
-        runs.forget_runs(RUNS, keep=keep)
+        runs.forget_runs(parent, keep=keep)
     return code
 
 
@@ -262,7 +328,7 @@ def _unless_empty(folder: Path) -> Iterator[None]:
             folder.rmdir()
 
 
-def _requested(catalog: Catalog, run_folder: Path | None, **options: Any) -> checking.Request:
+def _requested(catalog: Catalog, run_folder: Path | None, *, parent: Path = RUNS, **options: Any) -> checking.Request:
     """What a run is asked for, checked before any work is done, with a folder and a seed."""
     make_plan(
         catalog,
@@ -272,7 +338,7 @@ def _requested(catalog: Catalog, run_folder: Path | None, **options: Any) -> che
         tier=options["tier"],
     )
     checking.known_server(catalog, options["server"])
-    folder = runs.empty_run_folder(run_folder) if run_folder else runs.new_run_folder(RUNS)
+    folder = runs.empty_run_folder(run_folder) if run_folder else runs.new_run_folder(parent)
     seed = options.pop("seed")
     asked = {
         **options,

@@ -20,6 +20,12 @@ class Progress:
         self.console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
         self.stages: dict[str, float] = {}
 
+    def fresh(self) -> Progress:
+        """Another that says on the same console, and has no stages yet."""
+        other = Progress()
+        other.console = self.console
+        return other
+
     def say(self, text: str) -> None:
         """One line, with the time since nothing in particular: the wall clock."""
         self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {escape(text)}")

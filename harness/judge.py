@@ -54,6 +54,8 @@ class Judgement(Noun, frozen=True):
     kernel_counters: dict[str, Counters] = msgspec.field(default_factory=dict)
     """Target -> what its kernel itself counted during the tests; only of kernels that count."""
     allocator: Allocator = "libc"
+    base: str = ""
+    """The revision whose findings are known here, as its own (`plumb premerge`); empty where none was looked at."""
 
 
 class Reproducer(Noun, frozen=True):

@@ -263,6 +263,8 @@ class Suite(Noun, frozen=True):
     """The least tier that runs it unasked."""
     guided: bool = False
     """Whether its thorough tier is led by the edges of the guest's code that it reaches."""
+    covers: tuple[str, ...] = ()
+    """Globs of the server's files: whoever changes one of these alone needs no suite but those that say so."""
 
 
 class Cell(Noun, frozen=True):

@@ -105,6 +105,7 @@ allocator = click.option(
     help="What gives the server its memory; guard: pages nobody may touch, least alignment.",
 )
 install = click.option("--install/--no-install", default=None, help="Install missing packages (the default for root).")
+fail_fast = click.option("--fail-fast", is_flag=True, help="End each cell with its first failed test.")
 
 
 class Duration(click.ParamType[float]):
@@ -141,7 +142,7 @@ _RUN_OPTIONS = [
         default=None,
         help="Seed of everything random; drawn and reported if not given.",
     ),
-    click.option("--fail-fast", is_flag=True, help="End each cell with its first failed test."),
+    fail_fast,
     offline,
     install,
     known,
@@ -182,4 +183,11 @@ def port_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     """The same, but for what a CI system is told."""
     for option in reversed(_RUN_OPTIONS):
         command = command if option is annotated else option(command)
+    return command
+
+
+def premerge_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """The same, but for the server, which is a checkout, the tier, and an end before everything has been seen."""
+    for option in reversed(_RUN_OPTIONS):
+        command = command if option in {server, tier, fail_fast} else option(command)
     return command

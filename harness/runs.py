@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events, excerpt, known
+from harness import events, excerpt, inherited, known
 from harness.errors import ExitCode, UsageError
 from harness.judge import CellVerdict, Judgement, judge, kernel_counters
 from harness.model import Finding, Verdict
@@ -29,8 +29,9 @@ def conclude(
         run = events.read_run(folder)
         excerpt.collect(folder, run, findings, tree)
     listed = known.load_known(known_file)
+    old = inherited.read(folder)
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    marked = [_with_known(finding, listed, run.server, today) for finding in findings]
+    marked = [_with_known(finding, listed, old, run.server, today) for finding in findings]
     judged = [_excuse(cell, marked) for cell in cells]
     verdict = Verdict.merge([Verdict[cell.verdict] for cell in judged])
     judgement = Judgement(
@@ -43,21 +44,28 @@ def conclude(
         optimisation=run.optimisation,
         cells=judged,
         findings=marked,
-        remarks=known.remarks(
-            listed, [finding.id for finding in marked], run.server, run.targets, today, suites=run.suites
-        ),
+        remarks=[
+            *known.remarks(
+                listed, [finding.id for finding in marked], run.server, run.targets, today, suites=run.suites
+            ),
+            *(inherited.remarks(old, marked) if old else []),
+        ],
         stages=run.stages,
         counters=counters,
         kernel_counters=kernel_counters(folder),
         allocator=run.allocator,
+        base=str(old.base) if old else "",
     )
     exit_code = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}.get(verdict, ExitCode.PASS)
     return judgement, exit_code
 
 
-def _with_known(finding: Finding, listed: known.KnownList, server: str, today: datetime.date) -> Finding:
+def _with_known(
+    finding: Finding, listed: known.KnownList, old: inherited.Inherited | None, server: str, today: datetime.date
+) -> Finding:
     entry = known.match(listed, finding.id, server, finding.targets, today)
-    return msgspec.structs.replace(finding, known=entry.reason) if entry else finding
+    reason = entry.reason if entry else inherited.reason(old, finding) if old else ""
+    return msgspec.structs.replace(finding, known=reason)
 
 
 def _excuse(cell: CellVerdict, findings: list[Finding]) -> CellVerdict:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OLDEST = (2, 8)
 """The oldest Redis that builds with a current compiler by the recipe of harness.build."""
 
-_PRODUCTS = re.compile(r"\.(o|a|d|so|dylib|gcda|gcno|gcov|rdb|aof|log|pyc|xo)$|^\.make-|^(release\.h|core)$")
+_PRODUCTS = re.compile(r"\.(o|a|d|so|dylib|gcda|gcno|gcov|rdb|aof|log|pyc|xo)$|^\.make-|^(release\.h|core|\.git)$")
 _FOLDERS = {".git", ".github", "__pycache__", "autom4te.cache"}
 
 

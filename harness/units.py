@@ -89,13 +89,17 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
     absent = {unit.name: why for unit in table() if (why := absence(unit, tree))}
     wanted = [unit for unit in table() if unit.name not in absent]
 
-    def compile_into(into: Path) -> None:
+    def link(shop: Workshop, made: process.Result) -> None:
+        builder.store.folder("units", key, lambda into: _compile(shop, made.text, wanted, into))
+
+    folder = builder.store.path("units", key)
+    if not folder.is_dir():
+        # Where the server itself has to be compiled, its objects are there already.
+        builder.build(tree, target, tools, optimisation, then=link)
+    if not folder.is_dir():
         what = f"units of {tree.name} for {target.name}"
         with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
-            broken = _compile(shop, wanted, into)
-            (into / "broken.json").write_bytes(codec.pretty(broken))
-
-    folder = builder.store.folder("units", key, compile_into)
+            link(shop, shop.make_server())
     program = folder / "units"
     return Units(
         program=program if program.is_file() else None,
@@ -104,9 +108,8 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
     )
 
 
-def _compile(shop: Workshop, wanted: Sequence[Unit], into: Path) -> dict[str, str]:
-    """Put the program into a folder; unit -> why it is not in it."""
-    made = shop.make_server()
+def _compile(shop: Workshop, made: str, wanted: Sequence[Unit], into: Path) -> None:
+    """Put the program into a folder, and why units are not in it. `made`: what the makefile said of the server."""
     folder = shop.work / INSIDE
     with disk_errors(folder):
         shutil.copytree(FOLDER / "drivers", folder)
@@ -114,12 +117,13 @@ def _compile(shop: Workshop, wanted: Sequence[Unit], into: Path) -> dict[str, st
     with disk_errors(folder):
         (folder / "table.c").write_text(_table_source([unit for unit in wanted if unit.name not in broken]), "utf-8")
     objects += _objects(shop, ["table.c", "main.c"])[0]
-    problem = _link(shop, made.text, objects, folder / "units")
+    problem = _link(shop, made, objects, folder / "units")
     if problem:
-        return {unit.name: broken.get(unit.name, problem) for unit in wanted}
+        broken = {unit.name: broken.get(unit.name, problem) for unit in wanted}
     with disk_errors(into):
-        shutil.copy2(folder / "units", into)
-    return broken
+        if not problem:
+            shutil.copy2(folder / "units", into)
+        (into / "broken.json").write_bytes(codec.pretty(broken))
 
 
 def _drivers(shop: Workshop, wanted: Sequence[Unit]) -> tuple[list[Path], dict[str, str]]:

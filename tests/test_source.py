@@ -133,6 +133,7 @@ PRODUCTS = [
     "dump.rdb",
     "appendonly.aof",
     ".git/HEAD",
+    "deps/submodule/.git",
     "utils/__pycache__/x.pyc",
 ]
 

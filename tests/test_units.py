@@ -133,10 +133,14 @@ def server(tmp_path: Path, *, broken: str = "no", objects: str = "../../suites/u
     return open_tree(path)
 
 
-def built(tmp_path: Path, tree: SourceTree, monkeypatch: pytest.MonkeyPatch) -> units.Units:
+def fake_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.fake_compiler(tmp_path / "bin", monkeypatch)
     for name in ("objcopy", "g++"):
         fakes.write(tmp_path / "bin" / f"fake-{name}", LINKER if name == "g++" else "#!/bin/sh\n", mode=0o755)
+
+
+def built(tmp_path: Path, tree: SourceTree, monkeypatch: pytest.MonkeyPatch) -> units.Units:
+    fake_tools(tmp_path, monkeypatch)
     builder = Builder(Store(tmp_path / "cache"), fakes.quiet())
     return units.build_units(builder, tree, fakes.target("armv5"), fakes.toolchain(), "O2")
 
@@ -193,6 +197,25 @@ def test_a_driver_that_does_not_compile_is_broken_and_the_others_are_linked(
     assert made.broken["crc16"].endswith("unit_crc16.c:3:5: error: boom")
     assert "crc64" not in made.broken
     assert "unit_crc16.o" not in linked(made)
+
+
+@pytest.mark.parametrize("first", ["units", "server"])
+def test_the_compilation_that_units_need_is_the_servers_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    tree = server(tmp_path)
+    makefile = tree.path / "src" / "Makefile"
+    count = f"\techo made >>{tmp_path}/made\n\techo object >server.o\n"
+    fakes.write(makefile, makefile.read_text("utf-8").replace("\techo object >server.o\n", count))
+    tree = open_tree(tree.path)
+    fake_tools(tmp_path, monkeypatch)
+    builder = Builder(Store(tmp_path / "cache"), fakes.quiet())
+    if first == "server":
+        builder.build(tree, fakes.target("armv5"), fakes.toolchain(), "O2")
+    assert linked(built(tmp_path, tree, monkeypatch))
+    builder.build(tree, fakes.target("armv5"), fakes.toolchain(), "O2")
+    # The objects of a server that is there already are gone.
+    assert (tmp_path / "made").read_text("utf-8").count("made") == {"units": 1, "server": 2}[first]
 
 
 def test_objects_are_found_in_src_too_where_old_makefiles_leave_them(

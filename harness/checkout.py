@@ -1,0 +1,136 @@
+"""A server's tree as a git checkout: since which revision it is looked at, what changed since, that revision's tree.
+
+It never writes to the checkout, its index included. What a commit is worth is not its business.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from harness import process
+from harness.errors import InfrastructureError, UsageError
+from harness.model import Noun
+
+GIT_SECONDS = 120.0
+UPSTREAMS = ("origin/HEAD", "origin/unstable", "origin/main", "origin/master")
+"""Where the default branch of the place that it was cloned from is looked for, in this order."""
+
+
+class Base(Noun, frozen=True):
+    """The revision that a checkout is compared with."""
+
+    commit: str
+    """Its full name."""
+    subject: str
+    """The first line of its message."""
+    why: str
+    """How it was chosen."""
+
+    def __str__(self) -> str:
+        return f"{self.commit[:12]} '{self.subject}' ({self.why})"
+
+
+class Checkout:
+    """A folder in a work tree of git: the top one, or one below it, for a server that is a part of something larger."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises UsageError for a folder that is not in a checkout, InfrastructureError without git."""
+        self.path = path
+        found = self._git("rev-parse", "--is-inside-work-tree")
+        if found.code != 0 or found.text.strip() != "true":
+            raise UsageError(
+                "not a git checkout",
+                where=str(path),
+                because=found.text.strip(),
+                remedy="plumb check --server PATH takes any source tree, and compares with nothing",
+            )
+        self.below = self._ask("rev-parse", "--show-prefix")
+        """The folder's place in the work tree; empty for the top, else with a slash at its end."""
+
+    def base(self, since: str = "") -> Base:
+        """Where the checkout left `since`, or, if none is named, the default branch of what it was cloned from.
+
+        Raises UsageError where there is no such revision, or nothing that both have in common.
+        """
+        if since:
+            if self._commit(since) is None:
+                raise UsageError(
+                    f"no revision '{since}'", where=str(self.path), remedy="git log --oneline, or git fetch, and again"
+                )
+            return self._fork(since)
+        for upstream in UPSTREAMS:
+            if self._commit(upstream) is not None:
+                return self._fork(upstream)
+        if self._commit("HEAD") is None:
+            raise UsageError("there is no commit to compare with", where=str(self.path), remedy="git commit")
+        return self._described("HEAD", "HEAD: no default branch of a remote is known")
+
+    def changed(self, base: Base) -> list[str]:
+        """Files below the folder that are not as in a revision: committed since, uncommitted, untracked, removed.
+
+        Paths are relative to the folder. What git ignores is no change.
+        """
+        differing = self._ask("diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", "--relative", base.commit)
+        untracked = self._ask("ls-files", "--others", "--exclude-standard", "-z")
+        return sorted({name for name in [*differing.split("\0"), *untracked.split("\0")] if name})
+
+    def content(self, base: Base) -> str:
+        """What identifies the content of the folder in a revision, whatever commit it is of."""
+        return self._ask("rev-parse", f"{base.commit}:{self.below.rstrip('/')}")
+
+    def write(self, base: Base, into: Path) -> Path:
+        """Write a revision's whole tree into a folder, by an index of its own; where the checkout's folder is in it."""
+        into.mkdir(parents=True)
+        index = into.with_name(f"{into.name}.index")
+        self._ask("read-tree", base.commit, index=index)
+        self._ask("checkout-index", "--all", f"--prefix={into}/", index=index, folder=self._top())
+        index.unlink()
+        seconds = int(self._ask("show", "--no-patch", "--format=%ct", base.commit))
+        tree = into / self.below
+        # Equal times: make rebuilds nothing that was committed together with what it is made of.
+        for path in tree.rglob("*"):
+            os.utime(path, (seconds, seconds), follow_symlinks=False)
+        return tree
+
+    def _top(self) -> Path:
+        return Path(self._ask("rev-parse", "--show-toplevel"))
+
+    def _fork(self, other: str) -> Base:
+        found = self._git("merge-base", "HEAD", other)
+        if found.code != 0:
+            raise UsageError(
+                f"HEAD and {other} have no commit in common",
+                where=str(self.path),
+                because=found.text.strip() or "the clone may be a shallow one, which lacks old commits",
+                remedy="git fetch --unshallow, or name another revision: --since REVISION",
+            )
+        return self._described(found.text.strip(), f"where HEAD left {other}")
+
+    def _described(self, revision: str, why: str) -> Base:
+        commit, _, subject = self._ask("show", "--no-patch", "--format=%H %s", revision).partition(" ")
+        return Base(commit=commit, subject=subject, why=why)
+
+    def _commit(self, revision: str) -> str | None:
+        found = self._git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        return found.text.strip() if found.code == 0 else None
+
+    def _ask(self, *words: str, index: Path | None = None, folder: Path | None = None) -> str:
+        result = self._git(*words, index=index, folder=folder)
+        if result.code != 0:
+            raise InfrastructureError(f"git {words[0]} failed", where=str(self.path), because=result.text.strip())
+        return result.text.removesuffix("\n")
+
+    def _git(self, *words: str, index: Path | None = None, folder: Path | None = None) -> process.Result:
+        # Else warnings about line ends, and signatures, would stand among what was asked.
+        quiet = ["-c", "core.safecrlf=false", "-c", "log.showSignature=false"]
+        command: list[str | Path] = ["git", "-C", folder or self.path, *quiet, *words]
+        return process.run(command, deadline_seconds=GIT_SECONDS, environment=_environment(index))
+
+
+def _environment(index: Path | None) -> dict[str, str]:
+    """The user's, for git asks it who owns a checkout; but in a hook it names the repository that the hook is for."""
+    plain = {name: value for name, value in process.environment_with(LC_ALL="C").items() if not name.startswith("GIT_")}
+    own = {"GIT_INDEX_FILE": str(index)} if index else {}
+    # Without locks an index is read and never refreshed.
+    return {**plain, **own, "GIT_OPTIONAL_LOCKS": "0"}

@@ -1,0 +1,157 @@
+"""Before a merge: what a checkout changes is checked, by suites that its files choose, and only what is new is blamed.
+
+The work is harness.check's, of the checkout first, then, if anything is found, of the base revision.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import check, inherited, report, runs, source, toolchain
+from harness.checkout import Base, Checkout
+from harness.choice import Change, choose, read_unseen
+from harness.errors import UsageError
+from harness.load import ROOT
+from harness.model import Noun, Verdict
+from harness.plan import make_plan
+from harness.store import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.check import Request
+    from harness.console import Progress
+    from harness.errors import ExitCode
+    from harness.inherited import Inherited
+    from harness.judge import Judgement
+    from harness.load import Catalog
+    from harness.model import Allocator
+    from harness.store import Store
+
+
+class Premerge(Noun, frozen=True):
+    """What a checkout changes, and what is to be run for it: `plumb premerge --explain --json`."""
+
+    server: str
+    base: Base
+    changes: list[Change]
+    targets: list[str]
+    suites: list[str]
+    """Empty: there is nothing to run. Else the canary's comes first."""
+    seed: int
+    """What draws everything random, unless another is given: as long as the base is the same, so are the tests."""
+
+
+def explain(
+    catalog: Catalog,
+    path: Path,
+    *,
+    since: str,
+    targets: Sequence[str],
+    suites: Sequence[str],
+    allocator: Allocator,
+) -> Premerge:
+    """What is to be run for a checkout; builds and runs nothing. `suites`: the user's own choice, if there is one.
+
+    Raises UsageError for what is no server or no checkout, and for a revision that does not exist.
+    """
+    source.open_tree(path, digest="not needed yet")
+    checkout = Checkout(path.resolve())
+    base = checkout.base(since)
+    choice = choose(checkout.changed(base), catalog.suites, read_unseen(), allocator)
+    wanted = list(suites) or choice.suites
+    plan = make_plan(catalog, targets=targets, server=str(path), suites=wanted or ["canary"])
+    return Premerge(
+        server=str(checkout.path),
+        base=base,
+        changes=choice.changes,
+        targets=plan.targets,
+        suites=plan.suites if wanted and choice.changes else [],
+        seed=int(base.commit[:8], 16),
+    )
+
+
+def text_of(premerge: Premerge) -> str:
+    """For people: the base, each file with its suites and why, the plan."""
+    lines = [f"BASE  {premerge.base}", ""]
+    for change in premerge.changes:
+        lines += [f"{change.file}", f"    {' '.join(change.suites) or 'nothing to run'}: {change.why}"]
+    return "\n".join([*lines, "", summary(premerge)] if premerge.changes else [*lines[:1], summary(premerge)])
+
+
+def summary(premerge: Premerge) -> str:
+    """A line: what will be run, and for how many files; or why nothing is."""
+    if not premerge.changes:
+        return "nothing has changed since BASE: nothing to run"
+    files = f"{len(premerge.changes)} changed file{'' if len(premerge.changes) == 1 else 's'}"
+    if not premerge.suites:
+        return f"{files}, of which no build sees any: nothing to run"
+    cells = len(premerge.suites) * len(premerge.targets)
+    return f"{files}: {', '.join(premerge.suites)} on {', '.join(premerge.targets)} ({cells} cells)"
+
+
+def refuse_inside(run: Path | None, path: Path) -> None:
+    """Raise UsageError for a run folder inside the checkout: it would be a change of its own the next time."""
+    if run is not None and run.resolve().is_relative_to(path.resolve()):
+        raise UsageError(
+            "the run folder is inside the checkout",
+            where=str(run),
+            because="the next run would take it for a change of the server",
+            remedy="name another place: --run FOLDER",
+        )
+
+
+def run(
+    catalog: Catalog, store: Store, progress: Progress, request: Request, premerge: Premerge
+) -> tuple[Judgement, ExitCode]:
+    """Check the tree, and the base if anything is found; what the base shows too is known. Raises as Check.run does."""
+    judgement, code = check.Check(catalog, store, progress, request).run()
+    suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL.name}
+    if not suspected:
+        return judgement, code
+    suites = [name for name in premerge.suites if name in suspected]
+    progress.say(f"findings in {', '.join(suites)}: does BASE show them too? {premerge.base}")
+    old = _of_base(catalog, store, progress, msgspec.structs.replace(request, suites=suites), premerge.base)
+    inherited.write(request.run, old)
+    return runs.conclude(request.run, request.known, progress, tree=Path(request.server))
+
+
+def _of_base(catalog: Catalog, store: Store, progress: Progress, request: Request, base: Base) -> Inherited:
+    """What the base shows of the same targets and suites: from the cache, or of a check of its own, RUN/base.
+
+    It is the same targets, though one of them showed something: they read each other's files.
+    """
+    checkout = Checkout(Path(request.server))
+    key = key_of(_identity(catalog, request, checkout.content(base)))
+    with store.lock(f"base-{key}"):
+        if (stored := inherited.read(store.path("bases", key))) is not None:
+            progress.say("what BASE shows is in the cache")
+            return msgspec.structs.replace(stored, base=base)
+        with store.work(f"base-{key}") as work:
+            # The checkout's own name: by it the compiler's cache knows the files that have not changed.
+            tree = checkout.write(base, work / checkout.path.name)
+            of_base = msgspec.structs.replace(request, server=str(tree), run=request.run / "base")
+            # A run's record has the times of its own stages.
+            judgement, _ = check.Check(catalog, store, progress.fresh(), of_base).run()
+        report.write(of_base.run, judgement)
+        found = inherited.of_judgement(base, judgement)
+        if not found.untold:
+            store.folder("bases", key, lambda into: inherited.write(into, found))
+    return found
+
+
+def _identity(catalog: Catalog, request: Request, content: str) -> list[str]:
+    """All that a base's findings depend on: its content, what is asked of it and how, compilers, and our own code."""
+    plan = make_plan(catalog, targets=request.targets, server=request.server, suites=request.suites)
+    tools = [catalog.toolchain_of(catalog.targets[name]) for name in [*plan.targets, "native"]]
+    return [
+        content,
+        *plan.targets,
+        *plan.suites,
+        *(toolchain.version(toolchain.tool(one, "gcc")) for one in tools),
+        *(source.digest_of(ROOT / name) for name in ("harness", "suites", "targets", "toolchains")),
+        *map(str, (request.policy, request.optimisation, request.allocator, request.emulator, request.seed)),
+    ]

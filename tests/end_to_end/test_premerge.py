@@ -1,0 +1,121 @@
+"""Before a merge, on a real checkout: a planted bug is caught and named, what the base has too is not blamed."""
+
+from __future__ import annotations
+
+import fnmatch
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness import choice, mutation
+from harness.errors import ExitCode
+from harness.fetch import Fetcher
+from harness.load import Catalog
+from harness.store import Store
+from tests import fakes
+from tests.end_to_end.plumb_runs import document, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+PLANTED = "alignment-redisPopcount-load"
+BITOPS = ("--suite", "bitops")
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=unstable"]
+    subprocess.run(["git", "-C", folder, *identity, *words], check=True, capture_output=True)
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", "--all", "--force")
+    git(folder, "commit", "--quiet", "--message", "more")
+
+
+def edit(path: Path, anchor: str, replacement: str) -> None:
+    text = path.read_text("utf-8")
+    assert text.count(anchor) == 1, f"{anchor} in {path}"
+    path.write_text(text.replace(anchor, replacement), "utf-8")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A release as a repository of one commit; by the release's name the compiler's cache knows its files."""
+    catalog = Catalog()
+    planted = mutation.mutations()["bitcount-alignment"]
+    original = Fetcher(Store.default(), fakes.quiet()).server(catalog.servers[planted.server])
+    path = tmp_path / planted.server
+    mutation.plant(planted, original.path, path)
+    bug = (path / "src" / "bitops.c").read_bytes()
+    (path / "src" / "bitops.c").write_bytes((original.path / "src" / "bitops.c").read_bytes())
+    git(path, "init", "--quiet")
+    commit(path)
+    (tmp_path / "bug.c").write_bytes(bug)
+    return path
+
+
+def premerge(checkout: Path, folder: Path, *words: str) -> tuple[int, dict[str, Any], str]:
+    finished = run("premerge", "--server", checkout, "--target", "armv5", "--run", folder, "--json", *words)
+    return finished.returncode, document(finished), finished.stderr
+
+
+def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_fix_passes(
+    checkout: Path, tmp_path: Path
+) -> None:
+    source = checkout / "src" / "bitops.c"
+    clean = source.read_text("utf-8")
+
+    source.write_bytes((tmp_path / "bug.c").read_bytes())
+    code, read, told = premerge(checkout, tmp_path / "planted")
+    assert code == ExitCode.FINDINGS, told
+    (finding,) = [one for one in read["findings"] if one["id"] == PLANTED]
+    assert (finding["known"], finding["file"], finding["targets"]) == ("", "src/bitops.c", ["armv5"])
+    assert {cell["suite"] for cell in read["cells"]} == {"canary", "bitops", "fuzz", "units"}
+    assert (tmp_path / "planted" / "base" / "report.html").is_file(), "the base was looked at"
+    assert f"BASE is {read['base']}" in told
+
+    commit(checkout)
+    edit(source, "/* Bit operations.", "/* Changed. Bit operations.")
+    code, read, told = premerge(checkout, tmp_path / "inherited", *BITOPS)
+    assert code == ExitCode.PASS, told
+    (finding,) = [one for one in read["findings"] if one["id"] == PLANTED]
+    assert finding["known"] == f"also in BASE {read['base'].split()[0]}"
+    assert {cell["verdict"] for cell in read["cells"]} == {"PASS", "XFAIL"}
+
+    edit(source, "/* Changed. Bit operations.", "/* Changed again. Bit operations.")
+    head = "void setbitCommand(client *c) {"
+    edit(source, head, head + " (void)*(volatile int *)((char *)c + 1);")
+    code, read, told = premerge(checkout, tmp_path / "another", *BITOPS)
+    assert code == ExitCode.FINDINGS, told
+    assert "what BASE shows is in the cache" in told
+    blamed = {one["function"] for one in read["findings"] if not one["known"]}
+    assert blamed == {"setbitCommand"}, read["findings"]
+    assert PLANTED in {one["id"] for one in read["findings"] if one["known"]}
+
+    source.write_text(clean, "utf-8")
+    code, read, told = premerge(checkout, tmp_path / "mended", *BITOPS)
+    assert (code, read["verdict"], read["findings"]) == (ExitCode.PASS, "PASS", []), told
+
+
+def test_what_no_build_sees_is_not_run(checkout: Path) -> None:
+    fakes.write(checkout / "README.md", "# Changed\n")
+    finished = run("premerge", "--server", checkout)
+    assert (finished.returncode, finished.stdout) == (
+        ExitCode.PASS,
+        "1 changed file, of which no build sees any: nothing to run\n",
+    )
+
+
+def test_every_file_that_is_covered_or_unseen_is_one_of_some_release() -> None:
+    catalog, fetcher = Catalog(), Fetcher(Store.default(), fakes.quiet())
+    trees = [fetcher.server(catalog.servers[name]).path for name in ("redis-5.0.6", "redis-7.0.15", "valkey-9.1.2")]
+    files = {str(path.relative_to(tree)) for tree in trees for path in tree.rglob("*")}
+    covers = [glob for suite in catalog.suites.values() for glob in suite.covers]
+    unseen = [glob for entry in choice.read_unseen() for glob in entry.files]
+    # Redis 8 has it.
+    elsewhere = {"redis-full.conf"}
+    lost = {glob for glob in {*covers, *unseen} - elsewhere if not fnmatch.filter(files, glob)}
+    assert lost == set(), "no release has such a file: a slip of the pen?"

@@ -1,0 +1,130 @@
+"""`plumb premerge` up to the run: what it says of a checkout, refuses, and finds nothing to run for."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import process
+from harness.cli import main
+from harness.cli import plumb as group
+from harness.errors import ExitCode
+from harness.load import ROOT
+from tests import fakes
+from tests.test_checkout import commit, git
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Premerge = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A server's repository of one commit."""
+    path = fakes.server_tree(tmp_path / "valkey")
+    git(path, "init", "--quiet")
+    commit(path, "first")
+    return path
+
+
+@pytest.fixture
+def premerge(checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Premerge:
+    """Run the command in the checkout: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(checkout)
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(checkout.parent / "cache"))
+    monkeypatch.setattr(process, "stop_on_signals", lambda: None)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["premerge", "--offline", "--no-install", *map(str, words)])
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, said.out, said.err
+
+    return run
+
+
+def test_nothing_changed_is_said_and_passes(premerge: Premerge) -> None:
+    assert premerge() == (0, "nothing has changed since BASE: nothing to run\n", "")
+
+
+def test_what_no_build_sees_is_said_and_passes_and_a_suite_that_is_named_runs_all_the_same(
+    premerge: Premerge, checkout: Path
+) -> None:
+    fakes.write(checkout / "README.md", "")
+    assert premerge() == (0, "1 changed file, of which no build sees any: nothing to run\n", "")
+    assert "canary, sds on armv5 (2 cells)" in premerge("--explain", "--suite", "sds", "--target", "armv5")[1]
+
+
+def test_explain_tells_each_file_its_suites_and_why_and_the_plan(premerge: Premerge, checkout: Path) -> None:
+    fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
+    fakes.write(checkout / "COPYING", "")
+    code, out, err = premerge("--explain", "--target", "armv5")
+    assert (code, err) == (0, "")
+    assert out == (
+        f"BASE  {git(checkout, 'rev-parse', 'HEAD')[:12]} 'first' (HEAD: no default branch of a remote is known)\n"
+        "\n"
+        "COPYING\n"
+        "    nothing to run: a document\n"
+        "src/bitops.c\n"
+        "    bitops fuzz units: these suites say that they cover it; tier full has width: --suite width\n"
+        "\n"
+        "2 changed files: canary, bitops, fuzz, units on armv5 (4 cells)\n"
+    )
+
+
+def test_explain_as_json_is_one_document_and_the_seed_is_the_bases(premerge: Premerge, checkout: Path) -> None:
+    fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
+    read = json.loads(premerge("--explain", "--json", "--target", "armv5")[1])
+    assert (read["suites"], read["targets"]) == (["canary", "bitops", "fuzz", "units"], ["armv5"])
+    assert read["seed"] == int(read["base"]["commit"][:8], 16)
+    assert [change["file"] for change in read["changes"]] == ["src/bitops.c"]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--since", "nonsense"), "error: no revision 'nonsense'"),
+        (("--server", "."), ""),
+        (("--server", "src"), "error: not a Redis or Valkey source tree"),
+        (("--server", "../nowhere"), "error: not a Redis or Valkey source tree"),
+        (("--run", "runs/here"), "error: the run folder is inside the checkout"),
+        (("--target", "sparc46"), "error: unknown target 'sparc46'"),
+        (("--suite", "bitop"), "error: unknown suite 'bitop'"),
+    ],
+)
+def test_a_wrong_request_is_exit_4(premerge: Premerge, words: tuple[str, ...], error: str) -> None:
+    code, _, err = premerge(*words)
+    assert code == (ExitCode.USAGE if error else ExitCode.PASS), err
+    assert err.startswith(error)
+    assert not error or "  try: " in err
+
+
+def test_a_server_that_is_no_checkout_is_exit_4(premerge: Premerge, tmp_path: Path) -> None:
+    tree = fakes.server_tree(tmp_path / "unpacked")
+    code, _, err = premerge("--server", tree)
+    assert (code, f"error: not a git checkout ({tree})" in err) == (ExitCode.USAGE, True), err
+
+
+def test_it_takes_every_option_of_a_check_but_what_it_settles_itself() -> None:
+    has = {name: {one.name for one in group.commands[name].params} for name in ("check", "premerge")}
+    assert has["premerge"] - has["check"] == {"since", "explain"}
+    assert has["check"] - has["premerge"] == {"tier", "fail_fast"}
+
+
+def test_the_hook_for_pre_commit_is_valid_and_what_it_starts_is_there() -> None:
+    manifest = ROOT / ".pre-commit-hooks.yaml"
+    validated = subprocess.run(
+        [sys.executable, "-m", "pre_commit", "validate-manifest", manifest], capture_output=True, text=True, check=False
+    )
+    assert validated.returncode == 0, validated.stdout
+    entry = re.search(r"^  entry: (\S+)$", manifest.read_text("utf-8"), re.MULTILINE)
+    assert entry is not None
+    assert (ROOT / entry[1]).stat().st_mode & 0o111
