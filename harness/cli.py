@@ -400,7 +400,12 @@ def replay(reproducer: str, server: str, target: str, offline: bool, as_json: bo
     help="What a misaligned access does.  [default: the reproducer's, or signal]",
     shell_complete=completion.policies,
 )
-@options.optimisation
+@click.option(
+    "--optimisation",
+    type=click.Choice(["", *options.LEVELS]),
+    default="",
+    help="Compiler's level.  [default: the reproducer's, or O2]",
+)
 @options.offline
 @options.install
 def shell(target: str, reproducer: str, install: bool | None, **options: Any) -> ExitCode:

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from harness.guest import Guest
     from harness.model import SourceTree
 
 FIRST_STOP = "main"
+RELAY = "gdb"
+"""Where, in the folder that holds the guest's, gdb connects to."""
 INTERRUPT = 0x03
 _BYTES = 65536
 
@@ -95,29 +98,30 @@ class Relay:
         self.close()
 
 
-def remote_script(binary: Path, tree: SourceTree, sysroot: Path, relay: Path, *, running: bool) -> str:
-    """Gdb's commands for a guest under the emulator, stopped in main, or let run."""
-    first = [] if running else [f"tbreak {FIRST_STOP}"]
-    return _script([*_about(binary, tree), f"set sysroot {sysroot}", f"target remote {relay}", *first, "continue"])
+def remote_script(guest: Guest, tree: SourceTree, sysroot: Path, *, running: bool) -> str:
+    """The commands for gdb of a guest under the emulator, stopped in main, or let run."""
+    connect = f"target remote {guest.folder.parent / RELAY}"
+    return _script([*_about(guest, tree), f"set sysroot {sysroot}", connect, *_first_stop(running=running), "continue"])
 
 
-def native_script(
-    binary: Path, tree: SourceTree, arguments: Sequence[str], folder: Path, log: Path, *, running: bool
-) -> str:
-    """The same for a server that gdb itself starts; what it says goes to `log`."""
-    started = [
-        f"set args {shlex.join(arguments)} > {shlex.quote(str(log))} 2>&1",
-        f"set cwd {folder}",
-    ]
-    first = [] if running else [f"tbreak {FIRST_STOP}"]
-    return _script([*_about(binary, tree), *started, *first, "run"])
+def native_script(guest: Guest, tree: SourceTree, *, running: bool) -> str:
+    """The same for a server that gdb itself starts; what it says goes to the guest's log."""
+    preload = guest.build.preload
+    preparing = [f"set exec-wrapper env LD_PRELOAD={preload}"] if preload else []
+    preparing += [f"set args {shlex.join(guest.arguments())} > {guest.log} 2>&1", f"set cwd {guest.folder}"]
+    return _script([*_about(guest, tree), *preparing, *_first_stop(running=running), "run"])
+
+
+def _first_stop(*, running: bool) -> list[str]:
+    return [] if running else [f"tbreak {FIRST_STOP}"]
 
 
 def _script(commands: Sequence[str]) -> str:
     return "\n".join(commands) + "\n"
 
 
-def _about(binary: Path, tree: SourceTree) -> list[str]:
+def _about(guest: Guest, tree: SourceTree) -> list[str]:
+    binary = guest.build.server_binary
     # Without the questions of what to do with a program that is still there: it goes with the shell.
     moved = [f"set substitute-path {folder} {tree.path}" for folder in compiled_in_folders(binary)]
     return ["set confirm off", f"file {binary}", *moved, f"directory {tree.path / 'src'}"]

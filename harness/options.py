@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 KEPT_RUNS = 20
+LEVELS = ("O0", "O1", "O2", "O3", "Os")
 
 target = click.option(
     "--target",
@@ -86,7 +87,7 @@ policy = click.option(
 )
 optimisation = click.option(
     "--optimisation",
-    type=click.Choice(["O0", "O1", "O2", "O3", "Os"]),
+    type=click.Choice(LEVELS),
     default="O2",
     show_default=True,
     help="Compiler's level.",

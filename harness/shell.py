@@ -17,7 +17,7 @@ import msgspec
 
 from harness import alignment, check, doctor, process, transcript
 from harness.build import Builder
-from harness.debugger import Relay, native_script, remote_script
+from harness.debugger import RELAY, Relay, native_script, remote_script
 from harness.emulator import Emulators
 from harness.errors import InfrastructureError, UsageError
 from harness.fetch import Fetcher
@@ -27,8 +27,6 @@ from harness.model import Noun
 from harness.transcript import Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from harness.console import Progress
     from harness.emulator import Runner
     from harness.judge import Reproducer
@@ -40,6 +38,8 @@ STUB_SECONDS = 20.0
 REPLY_SECONDS = 3600.0
 """A stopped server takes its time."""
 POLL_SECONDS = 0.1
+STUB = "stub"
+"""Where, in the shell's folder, the emulator's stub listens."""
 
 
 class Session(Noun, frozen=True):
@@ -51,6 +51,7 @@ class Session(Noun, frozen=True):
     policy: str
     """Empty: the reproducer's, or `signal`."""
     optimisation: str
+    """Empty: the reproducer's, or O2."""
     running: bool
     """Let it run at once, instead of stopping it in main."""
     offline: bool
@@ -97,28 +98,33 @@ def open_shell(
     tools = catalog.toolchain_of(target)
     emulators = Emulators(store, fetcher, progress)
     runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))
-    build = Builder(store, progress).build(tree, target, tools, session.optimisation)
+    optimisation = session.optimisation or (reproducer.optimisation if reproducer else "O2")
+    allocator = reproducer.allocator if reproducer else "libc"
+    build = Builder(store, progress).build(tree, target, tools, optimisation, allocator)
     with tempfile.TemporaryDirectory(prefix="plumbline-shell-") as folder, contextlib.ExitStack() as ends:
-        root = emulators.guest_root(tools)
-        _attend(Path(folder), ends, progress, build, runner, tree, session, reproducer, root)
+        guest = _guest(Path(folder), build, runner, tree, reproducer)
+        ends.callback(guest.__exit__)
+        guest.recorder = Recorder(guest.upstream)
+        if target.emulator.kind == "user":
+            ends.callback(_start_stopped(guest).close)
+            commands = remote_script(guest, tree, emulators.guest_root(tools), running=session.running)
+        else:
+            guest.lay_files()
+            commands = native_script(guest, tree, running=session.running)
+        _introduce(guest, progress, reproducer=reproducer, running=session.running)
+        if reproducer is not None:
+            Thread(target=_send, args=(guest, reproducer), daemon=True).start()
+        script = Path(folder) / "commands.gdb"
+        script.write_text(commands, "utf-8")
+        process.attend(
+            [_gdb(target), "-q", "-x", script, *session.gdb], environment={**os.environ, **runner.environment}
+        )
 
 
-def _attend(
-    folder: Path,
-    ends: contextlib.ExitStack,
-    progress: Progress,
-    build: Build,
-    runner: Runner,
-    tree: SourceTree,
-    session: Session,
-    reproducer: Reproducer | None,
-    sysroot: Path,
-) -> None:
-    """Everything that lives while gdb does, in a folder that goes with it."""
-    emulated = runner.target.emulator.kind == "user"
-    stub, relay = folder / "stub", folder / "gdb"
-    if emulated:
-        runner = msgspec.structs.replace(runner, options=[*runner.options, "-g", str(stub)])
+def _guest(folder: Path, build: Build, runner: Runner, tree: SourceTree, reproducer: Reproducer | None) -> Guest:
+    """The server, not yet started: with the reproducer's files and words, and where it is emulated with the stub."""
+    if runner.target.emulator.kind == "user":
+        runner = msgspec.structs.replace(runner, options=[*runner.options, "-g", str(folder / STUB)])
     files = reproducer.files if reproducer else {}
     guest = Guest(
         build,
@@ -127,64 +133,48 @@ def _attend(
         sockets=folder,
         version=tree.version,
         options=reproducer.options if reproducer else (),
-        files={one: b64decode(content) for one, content in files.items()},
+        files={name: b64decode(content) for name, content in files.items()},
     )
     guest.folder.mkdir()
-    ends.callback(guest.__exit__)
-    recorder = guest.recorder = Recorder(guest.upstream)
-    binary = build.server_binary
-    if emulated:
-        guest.launch()
-        _wait_for_stub(guest, stub)
-        interrupted = _interrupter(guest)
-        ends.callback(Relay(relay, stub, interrupted).close)
-        commands = remote_script(binary, tree, sysroot, relay, running=session.running)
-    else:
-        guest.lay_files()
-        commands = native_script(binary, tree, guest.arguments(), guest.folder, guest.log, running=session.running)
-    script = folder / "commands.gdb"
-    script.write_text(commands, "utf-8")
-    _introduce(guest, recorder.port, progress, reproducer=reproducer, running=session.running)
-    if reproducer is not None:
-        Thread(target=_send, args=(guest, recorder.port, reproducer), daemon=True).start()
-    environment = {**os.environ, **runner.environment}
-    process.attend([_gdb(emulated=emulated), "-q", "-x", script, *session.gdb], environment=environment)
+    return guest
 
 
-def _gdb(*, emulated: bool) -> str:
-    names = ("gdb-multiarch",) if emulated else ("gdb", "gdb-multiarch")
-    return next((name for name in names if shutil.which(name)), names[-1])
-
-
-def _wait_for_stub(guest: Guest, stub: Path) -> None:
+def _start_stopped(guest: Guest) -> Relay:
+    """Start the emulator, which waits for gdb before the first instruction; what gdb connects to."""
+    guest.launch()
+    stub = guest.folder.parent / STUB
     deadline = time.monotonic() + STUB_SECONDS
     while not stub.exists():
         if not guest.alive() or time.monotonic() > deadline:
-            raise InfrastructureError(
-                "the emulator's gdb stub does not listen", because=guest.log_tail() or guest.detail
-            )
+            why = guest.log_tail() or guest.detail
+            raise InfrastructureError("the emulator's gdb stub does not listen", because=why)
         time.sleep(POLL_SECONDS)
 
-
-def _interrupter(guest: Guest) -> Callable[[], None]:
     def interrupt() -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(guest.pid, signal.SIGINT)
 
-    return interrupt
+    return Relay(guest.folder.parent / RELAY, stub, interrupt)
 
 
-def _send(guest: Guest, port: int, reproducer: Reproducer) -> None:
+def _gdb(target: Target) -> str:
+    names = ("gdb", "gdb-multiarch") if target.emulator.kind == "native" else ("gdb-multiarch",)
+    return next((name for name in names if shutil.which(name)), names[-1])
+
+
+def _send(guest: Guest, reproducer: Reproducer) -> None:
     """Once the server answers, which it does when gdb has let it run: the recorded requests."""
-    while guest.recorder is not None and not answers_ping(guest.upstream):
+    while not answers_ping(guest.upstream):
         time.sleep(POLL_SECONDS)
-    transcript.send_again(port, reproducer.chunks, reply_seconds=REPLY_SECONDS)
+    transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=REPLY_SECONDS)
 
 
-def _introduce(guest: Guest, port: int, progress: Progress, *, reproducer: Reproducer | None, running: bool) -> None:
+def _introduce(guest: Guest, progress: Progress, *, reproducer: Reproducer | None, running: bool) -> None:
     """How to talk to the server; on standard error, since standard output is gdb's."""
     progress.say(f"{guest.build.server} on {guest.runner.target.name}: {guest.build.server_binary}")
-    progress.say(f"talk to it, once it runs: redis-cli -p {port}, or socat - UNIX-CONNECT:{guest.upstream}")
+    progress.say(
+        f"talk to it, once it runs: redis-cli -p {guest.endpoint[1]}, or socat - UNIX-CONNECT:{guest.upstream}"
+    )
     progress.say(f"what it says: tail -f {guest.log}")
     if reproducer is not None:
         told = "as soon as it answers" if running else "as soon as it answers: type continue"

@@ -12,6 +12,10 @@ from hypothesis import strategies as st
 
 from harness import debugger, symbols
 from harness.debugger import Interrupts, Relay
+from harness.emulator import Runner
+from harness.guest import Guest
+from harness.load import Catalog
+from harness.model import Build
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -80,29 +84,46 @@ def test_the_relay_passes_packets_both_ways_and_keeps_interrupts(
     assert client.recv(100) == b"$?#3f"
 
 
+def guest(folder: Path, *, preload: Path | None = None, options: tuple[str, ...] = ()) -> Guest:
+    """One that is not started, in a folder's guest-1, of a binary without debug information."""
+    build = Build(
+        key="key",
+        target="armv5",
+        server="redis-7.0.15",
+        optimisation="O2",
+        folder=folder,
+        server_binary=fakes.write(folder / "redis-server", "no real binary\n"),
+        command_line=[],
+        preload=preload,
+    )
+    runner = Runner(
+        target=fakes.target(), policy=Catalog().policies["signal"], program=None, options=[], records_faults=False
+    )
+    return Guest(build, runner, folder / "guest-1", sockets=folder, version=(6,), options=options)
+
+
 def test_gdb_is_told_where_binary_sources_and_libraries_are(tmp_path: Path) -> None:
     tree = fakes.opened(tmp_path / "my tree")
-    binary = fakes.write(tmp_path / "redis-server", "no real binary\n")
-    script = debugger.remote_script(binary, tree, tmp_path / "root", tmp_path / "gdb", running=False)
+    script = debugger.remote_script(guest(tmp_path), tree, tmp_path / "root", running=False)
     assert script.splitlines() == [
         "set confirm off",
-        f"file {binary}",
+        f"file {tmp_path / 'redis-server'}",
         f"directory {tree.path / 'src'}",
         f"set sysroot {tmp_path / 'root'}",
         f"target remote {tmp_path / 'gdb'}",
         "tbreak main",
         "continue",
     ]
-    assert "tbreak" not in debugger.remote_script(binary, tree, tmp_path, tmp_path, running=True)
+    assert "tbreak" not in debugger.remote_script(guest(tmp_path), tree, tmp_path, running=True)
 
 
 def test_a_native_server_is_started_by_gdb_with_its_words_quoted(tmp_path: Path) -> None:
-    binary = fakes.write(tmp_path / "redis-server", "no real binary\n")
-    script = debugger.native_script(
-        binary, fakes.opened(tmp_path), ["--save", "", "--dir", "a b"], tmp_path, tmp_path / "log", running=True
-    )
-    assert f"set args --save '' --dir 'a b' > {tmp_path / 'log'} 2>&1" in script.splitlines()
-    assert script.splitlines()[-1] == "run"
+    one = guest(tmp_path, options=("--save", "", "--loglevel", "a b"), preload=tmp_path / "guard.so")
+    lines = debugger.native_script(one, fakes.opened(tmp_path), running=True).splitlines()
+    words = next(line for line in lines if line.startswith("set args "))
+    assert words.endswith(f" --save '' --loglevel 'a b' > {tmp_path / 'guest-1' / 'log'} 2>&1")
+    assert f"set exec-wrapper env LD_PRELOAD={tmp_path / 'guard.so'}" in lines
+    assert lines[-1] == "run"
 
 
 @pytest.mark.parametrize(

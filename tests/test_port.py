@@ -23,6 +23,7 @@ from harness.port.document import (
     TargetPort,
     Xmemalign,
 )
+from harness.port.sections import ANY_POLICY
 from tests.judgements import HOSTILE, judgement, run_folder
 from tests.test_page import Outline
 
@@ -445,6 +446,16 @@ def test_markdown_has_every_section_in_the_order_of_what_to_fix_first() -> None:
     tables = re.findall(r"(?:^\|.*\|$\n?)+", text, re.MULTILINE)
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
+
+
+def test_without_a_misaligned_access_any_xmemalign_will_do_and_without_a_build_nothing_is_said(tmp_path: Path) -> None:
+    catalog = Catalog()
+    rows = xmemalign.outcomes(catalog.policies, catalog.targets["sparc64"], {})
+    for own, said in ((rows, True), ([], False)):
+        clean = report(targets=[msgspec.structs.replace(report().targets[0], xmemalign=own)])
+        for text in (markdown.render(clean), page.render(run_folder(tmp_path / str(said)), clean, judgement())):
+            assert (ANY_POLICY in text) == said
+            assert "solaris-8s" not in text
 
 
 def test_a_clean_report_says_so() -> None:

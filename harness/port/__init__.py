@@ -118,6 +118,7 @@ class _Porter:
             death = self._try_start(build, target)
             steps.append(_started(death))
         named = {name: text for name, text in self.files.items() if makefiles.is_makefile(name)}
+        accesses = _accesses(self.request.run, target)
         port = TargetPort(
             target=target.name,
             title=target.title,
@@ -127,7 +128,7 @@ class _Porter:
             hints=_hints(tried, self.findings, target.name),
             assumptions=makefiles.assumptions(named),
             regions=_regions(self.files, tried),
-            xmemalign=xmemalign.outcomes(self.catalog.policies, target, _accesses(self.request.run, target)),
+            xmemalign=[] if accesses is None else xmemalign.outcomes(self.catalog.policies, target, accesses),
         )
         return port, death
 
@@ -221,11 +222,11 @@ def _started(death: Death | None) -> Step:
     return Step(name="start", result="failed", detail=death.detail + where)
 
 
-def _accesses(run: Path, target: Target) -> dict[str, list[Access]]:
-    """Source line -> the misaligned accesses that the audit saw there on a target, in all its guests."""
+def _accesses(run: Path, target: Target) -> dict[str, list[Access]] | None:
+    """Source line -> the misaligned accesses that the audit saw there on a target; None where nothing was built."""
     record = events.read_run(run)
     if target.name not in record.binaries:
-        return {}
+        return None
     table = symbols.Symbols(record.triples[target.name], record.binaries[target.name])
     machine = target.emulator.qemu
     own = (run / target.name).glob("*/guest-*/faults.jsonl")

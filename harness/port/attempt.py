@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 WARNINGS = ["cast-align=strict", "address-of-packed-member"]
 """Asked for besides the makefile's own; -Wcast-align alone is silent for machines that take any address."""
 C_WARNINGS = ["int-to-pointer-cast", "pointer-to-int-cast"]
-PREPROCESS_SECONDS = 120
-CONFIGURE_SECONDS = 300
+PREPROCESS_SECONDS = 600
+CONFIGURE_SECONDS = 900
 _OUTPUTS = {"-MMD", "-MD", "-MP", "-c"}
 _OUTPUTS_WITH_NAME = {"-o", "-MF", "-MT", "-MQ"}
 

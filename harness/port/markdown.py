@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from harness.port.sections import (
+    ANY_POLICY,
     HERE_ALONE,
     RANK_TITLES,
     RESULTS,
@@ -86,9 +87,11 @@ def _suites(report: PortReport) -> list[str]:
 def _solaris(report: PortReport) -> list[str]:
     lines = []
     for target, rows in rows_of_solaris(report).items():
+        lines += [f"## Solaris: -xmemalign on {target}", ""]
+        if not rows:
+            lines += [ANY_POLICY, ""]
+            continue
         lines += [
-            f"## Solaris: -xmemalign on {target}",
-            "",
             "| policy | acts as | well | repaired | SIGBUS | unsure |",
             "|---|---|--:|--:|--:|--:|",
         ]

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from harness import excerpt
 from harness.port import items
 from harness.port.document import BLOCKERS
-from harness.port.sections import RANK_TITLES, RESULTS, SENTENCES, hint_groups, region_groups, rows_of_solaris
+from harness.port.sections import (
+    ANY_POLICY,
+    RANK_TITLES,
+    RESULTS,
+    SENTENCES,
+    hint_groups,
+    region_groups,
+    rows_of_solaris,
+)
 from harness.report.page import anchor_of, environment, hunks_of, link, rows_of
 
 if TYPE_CHECKING:
@@ -52,5 +60,6 @@ def render(folder: Path, report: PortReport, judgement: Judgement) -> str:
             hint_groups=hint_groups(report),
             region_groups=region_groups(report),
             solaris=rows_of_solaris(report),
+            any_policy=ANY_POLICY,
         )
     )

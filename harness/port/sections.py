@@ -24,6 +24,7 @@ SENTENCES = {
 }
 RESULTS = {"ok": "✓ yes", "mended": "~ with help", "failed": "✗ no", "none": "– nothing to do"}
 SOLARIS = "Solaris"
+ANY_POLICY = "The audit saw no misaligned access in the tree: any policy will do."
 
 
 TELLING = {
@@ -111,8 +112,12 @@ def assumptions(report: PortReport, *kinds: str) -> list[Assumption]:
 
 
 def rows_of_solaris(report: PortReport) -> dict[str, list[Xmemalign]]:
-    """Target -> the policies of -xmemalign; only of those that there is a Solaris for."""
-    return {port.target: port.xmemalign for port in report.targets if port.xmemalign}
+    """Target -> the policies of -xmemalign; only of those that there is a Solaris for. Empty: any of them will do."""
+    return {
+        port.target: port.xmemalign if any(row.apart + row.repaired + row.signal for row in port.xmemalign) else []
+        for port in report.targets
+        if port.xmemalign
+    }
 
 
 def lines_text(lines: list[int], most: int = 12) -> str:

@@ -91,4 +91,5 @@ def test_a_tree_that_does_not_compile_there_gets_a_report_too(tmp_path: Path) ->
     assert compiled["detail"].startswith("2 errors, the first at src/")
     assert of_rank(read, "build")[0]["title"] == "it does not compile"
     assert read["targets"][0]["regions"], "the source alone tells something, too"
+    assert read["targets"][0]["xmemalign"] == [], "nothing ran, so nothing is known to be well"
     assert (folder / "port.html").is_file()
