@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+from harness.difference import DifferenceError, excerpt, parted
+from harness.model import Difference
 from harness.resp import Client
+from harness.stream import command, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,9 +69,11 @@ EFFORT: dict[Tier, int] = {"quick": 1, "kernel": 1, "full": 4, "thorough": 16}
 class Both:
     """The guest and the oracle, asked the same; they must agree before anything else is asked."""
 
-    def __init__(self, guest: Client, oracle: Client, *, seed: int, tier: Tier) -> None:
+    def __init__(self, guest: Client, oracle: Client, *, target: str, seed: int, tier: Tier) -> None:
         self.guest = guest
         self.oracle = oracle
+        self.target = target
+        """The guest's."""
         self.random = random.Random(seed)
         self.effort = EFFORT[tier]
         """How many times as much as in the quick tier is to be done."""
@@ -78,7 +83,8 @@ class Both:
         expected = [_comparable(reply) for reply in self.oracle.pipeline(requests)]
         actual = [_comparable(reply) for reply in self.guest.pipeline(requests)]
         for request, ours, theirs in zip(requests, actual, expected, strict=True):
-            assert ours == theirs, f"{request!r:.200}: guest {ours!r:.200}, native {theirs!r:.200}"
+            if ours != theirs:
+                raise differing(request, ours, theirs, self.target)
         return actual
 
     def expect(self, requests: Sequence[Any], expected: Sequence[Any], what: str) -> None:
@@ -111,6 +117,24 @@ class Both:
         if length:
             text[self.random.randrange(length)] ^= 1 << self.random.randrange(8)
         return bytes(text)
+
+
+def differing(request: Sequence[Any], guest: Reply, native: Reply, target: str, message: str = "") -> DifferenceError:
+    """What to raise where the guest's reply is not the native build's: which byte of it, where both are bytes."""
+    words = [word if isinstance(word, bytes) else str(word).encode() for word in request]
+    both_bytes = isinstance(guest, bytes) and isinstance(native, bytes)
+    at = parted(native, guest) if both_bytes else -1  # type: ignore[arg-type]
+    difference = Difference(
+        where="the reply",
+        record=f"reply to {line_of(command(*words)):.100}",
+        writer=target,
+        reader="native",
+        offset=at,
+        expected=excerpt(native, at) if at >= 0 else "",  # type: ignore[arg-type]
+        actual=excerpt(guest, at) if at >= 0 else "",  # type: ignore[arg-type]
+    )
+    message = message or f"{request!r:.200}: guest {guest!r:.200}, native {native!r:.200}"
+    return DifferenceError(message, difference)
 
 
 def at_every_offset(request: Sequence[Any]) -> list[Sequence[Any]]:

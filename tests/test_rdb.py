@@ -13,7 +13,7 @@ from suites.keyspace import dataset
 from suites.keyspace.values import Entry, Fields, Key, Members, Scores, Sequence, Text, differences, score
 from suites.persistence import rdb
 from suites.persistence.conftest import golden_files
-from suites.persistence.rdb import Cursor, RdbError
+from suites.persistence.cursor import Cursor, RdbError
 from suites.units.models import crc64
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import html
 import re
 from typing import TYPE_CHECKING
 
+from harness.difference import described
 from harness.report.finding import frame_in_tree, level_of, place_of, seen_by
 from harness.report.visible import one_line
 from harness.report.worklist import counters_text, sites
@@ -90,7 +91,8 @@ def _finding(finding: Finding) -> list[str]:
 def _witness(witness: Witness) -> str:
     parts = (_code(place_of(witness)), _code(witness.instruction), _text(witness.access), _text(seen_by(witness)))
     told = f"(its kernel said: {_text(witness.kernel)})" if witness.kernel else ""
-    return " ".join(part for part in (*parts, told) if part)
+    differs = f"({_text(described(witness.difference))})" if witness.difference else ""
+    return " ".join(part for part in (*parts, told, differs) if part)
 
 
 def _worklist(judgement: Judgement) -> list[str]:

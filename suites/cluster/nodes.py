@@ -9,6 +9,8 @@ import random
 import socket
 from typing import TYPE_CHECKING, Any
 
+from harness.difference import DifferenceError
+from harness.model import Difference
 from suites.keyspace import server
 from suites.replication.link import await_that, info
 from suites.units.models import crc16
@@ -129,6 +131,23 @@ def _slots_as_seen(node: Node) -> tuple[tuple[str, tuple[str, ...]], ...]:
     for identifier, words in sorted(node.view().items()):
         found.append((identifier, tuple(word for word in words[8:] if not word.startswith("["))))
     return tuple(found)
+
+
+def misread(field: str, sent: int, received: int, writer: Node, reader: Node) -> DifferenceError:
+    """What to raise where a number of the bus message's header (clusterMsg, cluster.h) is another one at its reader's.
+
+    Such a number has 8 bytes, and the bus has the most significant first.
+    """
+    difference = Difference(
+        where="a message on the cluster's bus",
+        record=f"{field} of the message's header",
+        writer=writer.guest.runner.target.name,
+        reader=reader.guest.runner.target.name,
+        expected=sent.to_bytes(8, "big").hex(),
+        actual=received.to_bytes(8, "big").hex(),
+        function="clusterBuildMessageHdr",
+    )
+    return DifferenceError(f"{field} {sent} arrived as {received}", difference)
 
 
 def link_state(node: Node) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from suites.keyspace import dataset, server
 from suites.keyspace.values import differences
+from suites.persistence import places
 from suites.replication import link
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ def pair(start_guest: StartGuest, cell: CellSpec, peer: str, role: str, *options
 def assert_equal(primary: Guest, replica: Guest, cell: CellSpec, family: str) -> None:
     """Both have the data set, by value, and say that they have the same."""
     expected = server.without_times(dataset.expected(cell.version, family), cell.version)
-    for name, guest in (("primary", primary), ("replica", replica)):
-        lines = differences(expected, server.snapshot(guest))
-        assert not lines, f"{name}: {len(lines)} keys differ: " + "; ".join(lines[:5])
+    told = [server.snapshot(guest) for guest in (primary, replica)]
+    lines = differences(expected, told[0])
+    assert not lines, f"primary: {len(lines)} keys differ: " + "; ".join(lines[:5])
+    places.check_copies(expected, told[1], primary, replica)
 
 
 @pytest.mark.parametrize("role", ROLES)
