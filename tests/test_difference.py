@@ -246,3 +246,15 @@ def test_one_line_tells_all() -> None:
         "due 00f03f; written by sparc64, read by an independent reader"
     )
     assert excerpt(b"x" * 40, 38) == "7878"
+
+
+def test_where_nobody_elses_bytes_can_be_read_the_place_is_where_reading_stopped() -> None:
+    key = Key(0, b"list:one")
+    part = next(one for one in FOUND.parts if one.what == "listpack" and one.start >= FOUND.places[key].start)
+    body = GOOD[: part.start + 4] + b"\xff" + GOOD[part.start + 5 : -8]
+    wrong = body + crc64(body).to_bytes(8, "little")
+    with pytest.raises(DifferenceError) as error:
+        places.check_file(wrong, wrong, writer="armv5", version=VERSION, family="redis")
+    told = error.value.difference
+    assert (told.offset, told.expected) == (part.start, "")
+    assert told.record.startswith("listpack in ")

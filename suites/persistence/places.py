@@ -159,6 +159,11 @@ def check_file(content: bytes, other: bytes, *, writer: str, version: tuple[int,
     theirs = _or_nothing(other)
     right = _bytes_of(other, theirs, key, found.types.get(key)) if theirs else None
     at = _record(found, key, right, content)
+    if broken is not None and right is None:
+        # Nobody's bytes to compare with: where its reader stopped.
+        there = max(broken.at, 0)
+        window = content[there : there + _AROUND_BYTES]
+        at = Parting(there, _part_at(found.parts, there), "", excerpt(content, there), window)
     asked = _making(version, family, key, then=("SAVE",))
     again = Again(target=writer, requests=asked, wrong=at.window.hex(), file=FILE, options=tuple(server.OPTIONS))
     name = _name(key, theirs if broken is not None and theirs else found, expected.get(key))
