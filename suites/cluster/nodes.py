@@ -5,14 +5,13 @@ Slots are computed here as the cluster specification says (CRC16 of the key's ta
 
 from __future__ import annotations
 
-import random
-import socket
 from typing import TYPE_CHECKING, Any
 
 from harness.difference import DifferenceError
 from harness.model import Difference
 from suites.keyspace import server
 from suites.replication.link import await_that, info
+from suites.replication.ports import free_pair
 from suites.units.models import crc16
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from harness.pytest_plugin import StartGuest
 
 SLOTS = 16384
-BUS_DISTANCE = 10000
-"""The bus listens at the port of the clients plus this, in every release."""
 
 
 class Node:
@@ -58,23 +55,9 @@ def start(
     start_guest: StartGuest, *, target: str = "", options: Sequence[str] = (), files: Mapping[str, bytes] | None = None
 ) -> Node:
     """A node that knows nobody but whom its files tell. It listens on loopback only."""
-    port = _free_pair()
+    port, _ = free_pair()
     words = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-node-timeout", "15000"]
     return Node(start_guest(target=target, options=[*words, *options], files=files), port)
-
-
-def _free_pair() -> int:
-    """A port that is free together with its bus port; taken by another program since, the node does not start."""
-    while True:
-        # Both below 32768, where Linux begins to choose ports for clients (ip(7), ip_local_port_range).
-        port = random.SystemRandom().randrange(10000, 32768 - BUS_DISTANCE)
-        try:
-            for number in (port, port + BUS_DISTANCE):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", number))
-        except OSError:
-            continue
-        return port
 
 
 def slot_of(key: bytes) -> int:
