@@ -259,6 +259,8 @@ class Suite(Noun, frozen=True):
     needs_server: bool
     needs_units: bool = False
     """Whether its tests call functions of the server: harness.units."""
+    needs_module: bool = False
+    """Whether its servers load the module of ours: harness.loadable."""
     tier: SuiteTier = "quick"
     """The least tier that runs it unasked."""
     guided: bool = False

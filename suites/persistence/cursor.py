@@ -115,6 +115,10 @@ class Cursor:
         special = {253: "nan", 254: "inf", 255: "-inf"}
         return float(special[size] if size in special else self.named(size, "score in digits"))
 
+    def single(self) -> float:
+        """A module's number of single precision: 4 bytes, little-endian."""
+        return float(struct.unpack("<f", self.named(4, "single"))[0])
+
     def double(self) -> float:
         """A score: 8 bytes, little-endian."""
         return float(struct.unpack("<d", self.named(8, "double"))[0])

@@ -8,11 +8,12 @@ that nothing is left over. It raises RdbError with the offset.
 from __future__ import annotations
 
 import contextlib
+import math
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from suites.keyspace.values import Entry, Fields, Key, Members, Scores, Sequence, Text, score
+from suites.keyspace.values import Entry, Fields, Foreign, Key, Members, Scores, Sequence, Text, score
 from suites.persistence import streams
 from suites.persistence.cursor import Cursor, Part, RdbError
 from suites.units.encodings import listpack, ziplist, zipmap
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 CHECKSUM_SINCE = 5
 """The RDB version that first ended with a checksum."""
 _EXPIRES_SECONDS, _EXPIRES_MILLISECONDS = 253, 252
+_MODULE_AUX = 247
 _SELECT, _RESIZE, _AUX, _FREQUENCY, _IDLE, _FUNCTION, _END = 254, 251, 250, 249, 248, 245, 255
 _HINTS = {_FREQUENCY, _IDLE}
 _OF_THE_KEY = {_EXPIRES_SECONDS, _EXPIRES_MILLISECONDS, *_HINTS}
@@ -54,6 +56,8 @@ class Rdb:
     """Every piece, in the order of the file."""
     auxiliary: dict[bytes, bytes] = field(default_factory=dict)
     functions: list[bytes] = field(default_factory=list)
+    modules: list[Foreign] = field(default_factory=list)
+    """Modules' auxiliary data."""
 
 
 def version_of(content: bytes) -> int:
@@ -106,13 +110,8 @@ def _body(cursor: Cursor, found: Rdb) -> None:
         begin = cursor.at - 1 if begin < 0 else begin
         if code == _SELECT:
             database = cursor.length()
-        elif code == _RESIZE:
-            cursor.length(), cursor.length()
-        elif code == _AUX:
-            name = cursor.text("name of auxiliary data")
-            found.auxiliary[name] = cursor.text("auxiliary data")
-        elif code == _FUNCTION:
-            found.functions.append(cursor.text("library of functions"))
+        elif code in _BESIDE:
+            _BESIDE[code](cursor, found)
         elif code in _HINTS:
             cursor.take(1) if code == _FREQUENCY else cursor.length()
         elif code == _EXPIRES_MILLISECONDS:
@@ -132,6 +131,20 @@ def _body(cursor: Cursor, found: Rdb) -> None:
             expires = None
             cursor.record = ""
         begin = begin if code in _OF_THE_KEY else -1
+
+
+def _auxiliary(cursor: Cursor, found: Rdb) -> None:
+    name = cursor.text("name of auxiliary data")
+    found.auxiliary[name] = cursor.text("auxiliary data")
+
+
+_BESIDE: dict[int, Callable[[Cursor, Rdb], object]] = {
+    _RESIZE: lambda cursor, _: (cursor.length(), cursor.length()),
+    _AUX: _auxiliary,
+    _FUNCTION: lambda cursor, found: found.functions.append(cursor.text("library of functions")),
+    _MODULE_AUX: lambda cursor, found: found.modules.append(_auxiliary_of_a_module(cursor)),
+}
+"""What a file has beside its keys."""
 
 
 def read_dump(payload: bytes) -> tuple[int, Value]:
@@ -249,6 +262,57 @@ def _hash2(cursor: Cursor) -> Fields:
     return Fields(fields, expiries)
 
 
+def single(value: float) -> float:
+    """A double, rounded to single precision."""
+    return (
+        float(struct.unpack("<f", struct.pack("<f", value))[0])
+        if abs(value) < _GREATEST_SINGLE
+        else math.copysign(math.inf, value)
+    )
+
+
+_GREATEST_SINGLE = 3.4028235677973366e38
+"""From here on a double is rounded to an infinity of single precision: 2^128 less half a unit of its last place."""
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+def _module_name(number: int) -> tuple[str, int]:
+    """A type's number: nine letters of six bits each, the first one uppermost, then ten bits of encoding version."""
+    name = "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
+    return name, number & 1023
+
+
+def _module_items(cursor: Cursor) -> tuple[int | float | bytes, ...]:
+    """Each item behind a number that says what it is, up to the number 0 (rdb.h, RDB_MODULE_OPCODE_*)."""
+    items: list[int | float | bytes] = []
+    while code := cursor.length():
+        if code in {1, 2}:
+            items.append(cursor.length())
+        elif code == 3:
+            items.append(cursor.single())
+        elif code == 4:
+            items.append(cursor.double())
+        elif code == 5:
+            items.append(cursor.text("module's text"))
+        else:
+            raise RdbError(f"at {cursor.at}: a module saves nothing with the number {code}")
+    return tuple(items)
+
+
+def _foreign(cursor: Cursor) -> Foreign:
+    name, encoding = _module_name(cursor.length())
+    return Foreign(name, encoding, _module_items(cursor))
+
+
+def _auxiliary_of_a_module(cursor: Cursor) -> Foreign:
+    """Its type's number, when it is to be read, its items."""
+    name, encoding = _module_name(cursor.length())
+    if cursor.length() != 2:
+        raise RdbError(f"at {cursor.at}: a whole number is due, which says when auxiliary data is to be read")
+    when = cursor.length()
+    return Foreign(name, encoding, _module_items(cursor), when)
+
+
 _READERS: dict[int, Callable[[Cursor], Value]] = {
     0: lambda cursor: Text(cursor.text()),
     1: lambda cursor: Sequence(tuple(_texts(cursor))),
@@ -256,6 +320,7 @@ _READERS: dict[int, Callable[[Cursor], Value]] = {
     3: _old_scores,
     4: lambda cursor: Fields(_pairs(_texts(cursor, 2))),
     5: _scores,
+    7: _foreign,
     9: lambda cursor: Fields(zipmap(cursor.text("zipmap"))),
     10: lambda cursor: Sequence(tuple(ziplist(cursor.text("ziplist")))),
     11: _intset,
@@ -284,6 +349,7 @@ _TYPE_NAMES = {
     "sorted set": {3, 5, 12, 17},
     "hash": {4, 9, 13, 16, 22, 24, 25},
     "stream": {15, 19, 21},
+    "module's value": {7},
 }
 
 
