@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.load import ROOT, read_toml
 from harness.model import Noun
 from harness.stream import from_text, line_of
@@ -24,9 +26,15 @@ class Group(Noun, frozen=True):
 
     name: str
     since: list[int]
-    """The release that first knows all of them."""
+    """The release that first knows all of them: Redis', and Valkey's if `since_valkey` is empty."""
     requests: str
     """A command a line."""
+    since_valkey: list[int] = msgspec.field(default_factory=list)
+
+    def known_to(self, family: str, version: tuple[int, ...]) -> bool:
+        """Whether a release has all that is asked."""
+        since = self.since_valkey if family == "valkey" and self.since_valkey else self.since
+        return list(version) >= since
 
     @property
     def commands(self) -> Stream:
