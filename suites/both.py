@@ -91,17 +91,19 @@ class Both:
         """Ask, and compare the last replies with the model's answers: as many as there are."""
         actual = self.ask(requests)[len(requests) - len(expected) :]
         for request, ours, models in zip(requests[len(requests) - len(expected) :], actual, expected, strict=True):
-            message = f"{what}: {request!r:.120}: got {ours!r:.120}, the model says {models!r:.120}"
-            assert ours == models, f"{message}; the native build answers as the guest does"
+            if ours != models:
+                message = f"{what}: {request!r:.120}: got {ours!r:.120}, the model says {models!r:.120}"
+                message += "; the native build answers as the guest does"
+                raise differing(request, ours, models, self.target, message, reader="a model")
 
     def expect_at_every_offset(self, request: Sequence[Any], expected: Reply, what: str) -> None:
         """The same request at every offset in the query buffer, each of which must get the model's one answer."""
         requests = at_every_offset(request)
         for offset, actual in enumerate(self.ask(requests)[1::2]):
-            message = (
-                f"{what}: {request!r:.120} moved by {offset}: got {actual!r:.120}, the model says {expected!r:.120}"
-            )
-            assert actual == expected, message
+            if actual != expected:
+                message = f"{what}: {request!r:.120} moved by {offset}: got {actual!r:.120}, "
+                message += f"the model says {expected!r:.120}"
+                raise differing(request, actual, expected, self.target, message, reader="a model")
 
     def has(self, command: str) -> bool:
         """Whether the servers know a command."""
@@ -119,21 +121,25 @@ class Both:
         return bytes(text)
 
 
-def differing(request: Sequence[Any], guest: Reply, native: Reply, target: str, message: str = "") -> DifferenceError:
-    """What to raise where the guest's reply is not the native build's: which byte of it, where both are bytes."""
+def differing(
+    request: Sequence[Any], actual: Reply, expected: Reply, target: str, message: str = "", *, reader: str = "native"
+) -> DifferenceError:
+    """What to raise where a reply is not what its reader, the native build or a model, says: which byte of it."""
     words = [word if isinstance(word, bytes) else str(word).encode() for word in request]
-    both_bytes = isinstance(guest, bytes) and isinstance(native, bytes)
-    at = parted(native, guest) if both_bytes else -1  # type: ignore[arg-type]
+    at, there, due = -1, "", ""
+    if isinstance(actual, bytes) and isinstance(expected, bytes):
+        at = parted(expected, actual)
+        there, due = excerpt(actual, at), excerpt(expected, at)
     difference = Difference(
         where="the reply",
         record=f"reply to {line_of(command(*words)):.100}",
         writer=target,
-        reader="native",
+        reader=reader,
         offset=at,
-        expected=excerpt(native, at) if at >= 0 else "",  # type: ignore[arg-type]
-        actual=excerpt(guest, at) if at >= 0 else "",  # type: ignore[arg-type]
+        expected=due,
+        actual=there,
     )
-    message = message or f"{request!r:.200}: guest {guest!r:.200}, native {native!r:.200}"
+    message = message or f"{request!r:.200}: guest {actual!r:.200}, native {expected!r:.200}"
     return DifferenceError(message, difference)
 
 
