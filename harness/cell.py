@@ -25,6 +25,8 @@ class Peer(Noun, frozen=True):
 
     runner: Runner
     build: Build
+    module: Path | None = None
+    """The module of ours, where the suite's servers load it; None also where the server is too old."""
 
 
 class CellSpec(Noun, frozen=True):
@@ -48,6 +50,8 @@ class CellSpec(Noun, frozen=True):
     """Target -> the same server there: the run's targets, and `native`, which is the oracle."""
     units: Units | None = None
     """None where the suite has none."""
+    module: Path | None = None
+    """As of a peer, for its own target."""
     machine: PreparedMachine | None = None
     """Of the kernel tier: the emulated computer."""
     coverage: bool = False

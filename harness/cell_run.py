@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from harness.canary import Perform
     from harness.cell import CellSpec
+    from harness.difference import DifferenceError
     from harness.emulator import Runner
     from harness.guest import Guest
     from harness.model import Build
@@ -50,6 +51,8 @@ class CellRun:
         self.log_before = 0
         self.unit = ""
         self.wrong_line = ""
+        self.difference: DifferenceError | None = None
+        """What the present test, or example, says of bytes that differ."""
         self.counters_before: events.Counters | None = None
         self._whole_test = ""
         self.examples_failed = False
@@ -195,6 +198,7 @@ class CellRun:
         self.test = self._whole_test
         self.blocked = False
         self.unit = self.wrong_line = ""
+        self.difference = None
         self.counters_before = self._counters()
         if self._guest is not None:
             self.faults_before, self.log_before = self._guest.faults(), self._guest.log_bytes()
@@ -258,6 +262,8 @@ class CellRun:
                 counters_before=self.counters_before,
                 counters_after=self._counters(),
                 asked=asked,
+                difference=self.difference.difference if self.difference else None,
+                again=self.difference.again if self.difference else None,
             ),
         )
         if guest is not None:

@@ -23,6 +23,7 @@ from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
 from harness.kernel import Kernels
 from harness.load import ROOT, select
+from harness.loadable import build_module
 from harness.machine_guest import CANARY, SERVER, UNITS, PreparedMachine
 from harness.model import Allocator, Noun
 from harness.plan import Plan, make_plan
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from harness.console import Progress
     from harness.judge import Judgement
     from harness.load import Catalog
-    from harness.model import Build, Server, SourceTree, Target
+    from harness.model import Build, Server, SourceTree, Target, Toolchain
     from harness.store import Store
 
 CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}
@@ -81,6 +82,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     machine: PreparedMachine | None = None
     units: Units | None = None
+    module: Path | None = None
 
 
 class Check:
@@ -110,7 +112,7 @@ class Check:
         doctor.mend(diagnosis, self.progress, install=self.request.install)
         tree = open_server(self.catalog, self.fetcher, self.request.server)
         prepared = self._prepare(plan, tree)
-        peers = self._peers(tree, prepared)
+        peers = self._peers(plan, tree, prepared)
         self.request.run.mkdir(parents=True, exist_ok=True)
         with (
             self.progress.stage("suites", f"running {len(plan.cells)} cells, {self.request.jobs} targets at a time"),
@@ -139,11 +141,17 @@ class Check:
             except BuildFailedError as error:
                 self.progress.say(str(error))
                 return Prepared(target=target, runner=runner, build=None, problem=f"{error.what}: {error.because}")
+            module = self._module(plan, tree, built_for, tools)
             machine = self._machine(target, runner, build, units)
-            return Prepared(target=target, runner=runner, build=build, machine=machine, units=units)
+            return Prepared(target=target, runner=runner, build=build, machine=machine, units=units, module=module)
 
         with ThreadPoolExecutor(self.request.jobs) as pool:
             return {one.target.name: one for one in pool.map(prepare, targets)}
+
+    def _module(self, plan: Plan, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
+        """The module that servers load, where a suite has one."""
+        wanted = any(self.catalog.suites[name].needs_module for name in plan.suites)
+        return build_module(self.store, tree, target, tools) if wanted else None
 
     def _machine(self, target: Target, runner: Runner, build: Build, units: Units | None) -> PreparedMachine | None:
         """The emulated computer of a target of the kernel tier: kernel, root file system, and its state after boot."""
@@ -166,13 +174,13 @@ class Check:
         with ThreadPoolExecutor(self.request.jobs) as pool:
             return [record for records in pool.map(run_target, plan.targets) for record in records]
 
-    def _peers(self, tree: SourceTree, prepared: dict[str, Prepared]) -> dict[str, Peer]:
+    def _peers(self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared]) -> dict[str, Peer]:
         """The servers that cells start beside their own; a machine of the kernel tier is nobody's peer.
 
         Without `native`, the oracle, where the tree does not compile for this machine.
         """
         found = {
-            name: Peer(runner=one.runner, build=one.build)
+            name: Peer(runner=one.runner, build=one.build, module=one.module)
             for name, one in prepared.items()
             if one.build is not None and one.target.emulator.kind != "system"
         }
@@ -182,7 +190,8 @@ class Check:
         except BuildFailedError as error:
             self.progress.say(str(error))
             return found
-        return {native.name: Peer(runner=native_runner(self.catalog), build=oracle), **found}
+        module = self._module(plan, tree, native, self.catalog.toolchain_of(native))
+        return {native.name: Peer(runner=native_runner(self.catalog), build=oracle, module=module), **found}
 
     def _run_cell(
         self,
@@ -217,6 +226,7 @@ class Check:
             coverage=guided and self.request.tier == "thorough" and prepared.runner.reports_edges,
             peers=peers,
             units=prepared.units if self.catalog.suites[suite].needs_units else None,
+            module=prepared.module,
             limit_seconds=self.request.limit_seconds,
             limit_count=self.request.limit_count,
             corpus=self.store.path("corpus", f"{tree.name}-{target}") if self.request.learns else None,

@@ -22,7 +22,7 @@ import msgspec
 
 from harness import codec
 from harness.errors import UsageError
-from harness.model import AccessClass, Allocator, Noun, Target
+from harness.model import AccessClass, Again, Allocator, Difference, Noun, Target
 
 
 class CellRecord(Noun, frozen=True):
@@ -109,6 +109,10 @@ class TestEvent(Noun, frozen=True, tag="test"):
     """The one command that was answered wrongly, if that is known."""
     options: tuple[str, ...] = ()
     """What its guest was started with beyond the usual; files that it was given lie in the guest folder's `inputs`."""
+    difference: Difference | None = None
+    """Which bytes are wrong, where the test says it."""
+    again: Again | None = None
+    """How they are shown again."""
 
 
 class GuestEvent(Noun, frozen=True, tag="guest"):

@@ -52,7 +52,8 @@ class StartError(Exception):
 class Guest:
     """One running server. `folder` keeps its log and fault log, `sockets` (a short path) its Unix socket.
 
-    `options` are more words for the server's command line, as `--io-threads 2`; `files` (name -> content) lie in its
+    `options` are more words for the server's command line, as `--io-threads 2`, perhaps with a configuration file
+    before all others; `files` (name -> content) lie in its
     working folder when it starts, as dump.rdb. With `coverage` it tells which edges it takes, where its emulator can.
     """
 
@@ -248,7 +249,9 @@ class Guest:
         if self.version >= (7,):
             # DEBUG's digests and reloads are what suites look inside with; since 7.0 they have to be asked for.
             arguments += ["--enable-debug-command", "yes"]
-        return arguments + self.options
+        # A configuration file, which a sentinel cannot do without, is the program's first word.
+        file = [word for word in self.options[:1] if not word.startswith("-")]
+        return file + arguments + self.options[len(file) :]
 
 
 def describe_exit(code: int) -> tuple[End, str]:

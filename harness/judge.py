@@ -11,7 +11,7 @@ import msgspec
 
 from harness import alignment, codec, events, kernel_report
 from harness.events import Counters
-from harness.model import Allocator, Finding, Noun, Verdict, Witness
+from harness.model import Again, Allocator, Difference, Finding, Noun, Verdict, Witness
 from harness.sighting import Sighting, cell_sightings, killed_from_outside
 from harness.store import key_of
 from harness.transcript import Chunk, load
@@ -81,6 +81,9 @@ class Reproducer(Noun, frozen=True):
     """Name -> content in base 64: what lies in the guest's folder when it starts."""
     options: tuple[str, ...] = ()
     """What it is started with beyond the usual."""
+    difference: Difference | None = None
+    again: Again | None = None
+    """Instead of `chunks`: what a server is asked, and which bytes must come of it."""
 
 
 def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict], dict[str, Counters]]:
@@ -244,6 +247,7 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         known="",
         witnesses=witnesses,
         occurrences=sum(one.count for one in group),
+        difference=best.difference,
     )
 
 
@@ -265,12 +269,15 @@ def _witness(site: list[Sighting]) -> Witness:
         count=sum(one.count for one in site),
         fate=first.fate,
         kernel=first.kernel,
+        difference=first.difference,
     )
 
 
 def _reproducer_rank(sighting: Sighting) -> tuple[bool, bool, int]:
     """The shortest transcript makes the best reproducer, a signal a better one than a report; none at all is last."""
     path = sighting.transcript
+    if sighting.again is not None:
+        return False, False, 0
     quiet = sighting.detector != "signal"
     return (False, quiet, path.stat().st_size) if path is not None and path.is_file() else (True, quiet, 0)
 
@@ -297,7 +304,7 @@ def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         kind=best.kind,
         function=best.frames[0].function if best.frames else "",
         server=run.server,
-        target=best.target,
+        target=best.again.target if best.again else best.target,
         policy=_policy_of(run, best),
         optimisation=run.optimisation,
         emulator=run.emulator,
@@ -312,6 +319,8 @@ def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
             if started
         },
         options=started.options if started else (),
+        difference=best.difference,
+        again=best.again,
     )
     path = folder / "reproducers" / f"{_file_name(best.identity)}.json"
     path.parent.mkdir(exist_ok=True)

@@ -259,6 +259,8 @@ class Suite(Noun, frozen=True):
     needs_server: bool
     needs_units: bool = False
     """Whether its tests call functions of the server: harness.units."""
+    needs_module: bool = False
+    """Whether its servers load the module of ours: harness.loadable."""
     tier: SuiteTier = "quick"
     """The least tier that runs it unasked."""
     guided: bool = False
@@ -330,6 +332,42 @@ class Frame(Noun, frozen=True):
     inlined: bool = False
 
 
+class Difference(Noun, frozen=True):
+    """Bytes of a file or a reply that are not what they must be, and what the format has there."""
+
+    where: str
+    """The file, or the reply: `dump.rdb`, `reply to DUMP k`."""
+    record: str
+    """What stands there: `double in sorted set 'z' of database 0`."""
+    writer: str
+    """The target that wrote them."""
+    reader: str
+    """Who says otherwise: a target, or `an independent reader`."""
+    offset: int = -1
+    """Where they part, in bytes from the beginning; -1 where only the record is known."""
+    expected: str = ""
+    """The bytes that are due from there on, as hexadecimal digits; some."""
+    actual: str = ""
+    """The bytes that are there."""
+    function: str = ""
+    """The server's function that writes such a part, by its source; empty where several do."""
+
+
+class Again(Noun, frozen=True):
+    """How a difference is shown again: a server of its own is asked, and what comes must have the same wrong bytes."""
+
+    target: str
+    requests: tuple[str, ...]
+    """As a stream has them, a line each (harness.stream)."""
+    wrong: str
+    """Hexadecimal digits of bytes that are wrong."""
+    file: str = ""
+    """Where they must be afterwards: a file of its working folder; empty: the last reply."""
+    guest: str = ""
+    """The folder of the guest, in the cell's, that was given files; empty where there were none."""
+    options: tuple[str, ...] = ()
+
+
 class Witness(Noun, frozen=True):
     """One target's evidence for a finding."""
 
@@ -351,6 +389,8 @@ class Witness(Noun, frozen=True):
     """What saw it: see harness.sighting.Sighting."""
     kernel: str = ""
     """As a real kernel reported it: signal, si_code, si_addr, PC, its lines in the log; empty on the user tier."""
+    difference: Difference | None = None
+    """Where bytes differ: which ones."""
 
 
 class Finding(Noun, frozen=True):
@@ -375,3 +415,5 @@ class Finding(Noun, frozen=True):
     """Reason from the known list, or empty."""
     witnesses: list[Witness]
     occurrences: int
+    difference: Difference | None = None
+    """Which bytes differ, where that is what is wrong; its witnesses have each their own."""

@@ -35,6 +35,8 @@ class Sighted(Noun, frozen=True):
     findings: list[str]
     """Identities; none where it was missed."""
     function: str
+    record: str = ""
+    """Of a difference: which part of the format."""
 
 
 class Row(Noun, frozen=True):
@@ -123,24 +125,25 @@ def mutate(
 
 
 def _sighted(target: str, findings: list[Finding]) -> Sighted:
-    suites = {seen.suite for one in findings for seen in one.witnesses if seen.target == target}
+    seen = [one for finding in findings for one in finding.witnesses if one.target == target]
     return Sighted(
         target=target,
-        suites=sorted(suites),
+        suites=sorted({one.suite for one in seen}),
         findings=[one.id for one in findings],
         function=next((one.function for one in findings if one.function), ""),
+        record=next((one.difference.record for one in seen if one.difference), ""),
     )
 
 
 def text_of(rows: Sequence[Row]) -> str:
     """A Markdown table, and the score below it."""
-    lines = ["| mutation | target | found by | finding | function |", "|---|---|---|---|---|"]
+    lines = ["| mutation | target | found by | finding | function or record |", "|---|---|---|---|---|"]
     for row in rows:
         for one in row.seen:
             named = one.findings[0] if one.findings else "**missed**"
             lines.append(
                 f"| `{row.mutation}` ({row.seconds:.0f} s) | {one.target} | {', '.join(one.suites)} | {named} "
-                f"| {one.function} |"
+                f"| {one.function or one.record} |"
             )
     caught = sum(row.caught for row in rows)
     return "\n".join([*lines, "", f"{caught} of {len(rows)} found"])

@@ -40,6 +40,8 @@ class Expected(Noun, frozen=True):
     """A glob of identities (Finding.id)."""
     function: str = ""
     """What the finding must name; empty where a wrong answer has no place in the code."""
+    record: str = ""
+    """A glob of what the finding must say of the bytes that differ: Difference.record."""
 
 
 class Mutation(Noun, frozen=True):
@@ -112,4 +114,6 @@ def caught(mutation: Mutation, findings: list[Finding]) -> dict[str, list[Findin
 def _is_expected(finding: Finding, expected: Expected, target: str) -> bool:
     here = any(seen.target == target and seen.suite in expected.suites for seen in finding.witnesses)
     named = not expected.function or finding.function == expected.function
-    return here and named and fnmatch.fnmatchcase(finding.id, expected.finding)
+    told = {seen.difference.record for seen in finding.witnesses if seen.target == target and seen.difference}
+    placed = not expected.record or any(fnmatch.fnmatchcase(one, expected.record) for one in told)
+    return here and named and placed and fnmatch.fnmatchcase(finding.id, expected.finding)

@@ -15,6 +15,7 @@ from harness import detector_canary, events, unit_run, units
 from harness.canary import cases
 from harness.cell import CellSpec, read_cell
 from harness.cell_run import CellRun
+from harness.difference import DifferenceError
 from harness.errors import InfrastructureError
 from harness.guest import StartError
 from harness.tclsuite import TclFile
@@ -107,6 +108,9 @@ def pytest_runtest_makereport(
     if run is not None and isinstance(error, unit_run.WrongLineError):
         run.wrong_line = error.line
         # What is wrong says all; how the test came to say so is no news.
+        report.longrepr = str(error)
+    if run is not None and isinstance(error, DifferenceError):
+        run.difference = error
         report.longrepr = str(error)
     if _REPORTS in item.stash:
         item.stash[_REPORTS].append(report)

@@ -14,6 +14,7 @@ import msgspec
 from harness import alignment, check, codec, compare, events, symbols, transcript, unit_run
 from harness.build import Builder
 from harness.detector import own_frames, reports
+from harness.difference import described
 from harness.emulator import Emulators, native_runner
 from harness.errors import UsageError
 from harness.fetch import Fetcher
@@ -23,7 +24,7 @@ from harness.load import select
 from harness.machine_guest import SERVER, UNITS, Host, guest_of
 from harness.model import Noun
 from harness.resp import Client
-from harness.stream import from_wire, read_stream, wire
+from harness.stream import from_text, from_wire, read_stream, wire
 from harness.units import build_units
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from harness.detector import Report
     from harness.emulator import Runner
     from harness.load import Catalog
-    from harness.model import Frame, SourceTree
+    from harness.model import Again, Frame, SourceTree
     from harness.resp import Reply
     from harness.store import Store
     from harness.stream import Stream
@@ -165,10 +166,12 @@ class _Seen(Noun, frozen=True):
 
 def _run_server(guest: Guest, native: Guest | None, reproducer: Reproducer, stream: Stream) -> _Seen:
     """A fresh guest is sent the recorded requests; beside the native build, if there is one, for comparison."""
-    difference = None
+    difference, came = None, False
     try:
         with guest:
-            if native is None:
+            if reproducer.again is not None:
+                came = _comes_again(guest, reproducer.again)
+            elif native is None:
                 transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=guest.deadline_seconds)
             else:
                 with native:
@@ -179,12 +182,22 @@ def _run_server(guest: Guest, native: Guest | None, reproducer: Reproducer, stre
             end = "it answered every request and lives on" if alive else guest.detail
     except StartError as error:
         alive, end = False, str(error)
+    if came and reproducer.difference is not None:
+        end = f"{end}\nagain: {described(reproducer.difference)}"
     return _Seen(
         end=end if difference is None else f"{end}\ndiffers: {difference}",
-        wrong=not alive or difference is not None,
+        wrong=not alive or came or difference is not None,
         faults=events.read_faults(guest.fault_log),
         reports=guest.reports(0),
     )
+
+
+def _comes_again(guest: Guest, again: Again) -> bool:
+    """Whether a file that it writes, or its last reply, has the wrong bytes once more."""
+    with Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds) as client:
+        replies = compare.ask(client, from_text("\n".join(again.requests)))
+    content = guest.read(again.file) if again.file else replies[-1]
+    return isinstance(content, bytes) and bytes.fromhex(again.wrong) in content
 
 
 def _run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path, host: Host | None) -> _Seen:
@@ -211,7 +224,7 @@ def _run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path,
 
 def _comparable_stream(reproducer: Reproducer) -> Stream:
     """The commands of a finding that is a difference, connection after connection; none of another or with noise."""
-    if reproducer.kind != COMPARED:
+    if reproducer.kind != COMPARED or reproducer.again is not None:
         return ()
     sent = [chunk for chunk in reproducer.chunks if chunk.direction == "request"]
     streams = [

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.events import CellRecord, Event, Fault, GuestEvent, RunRecord, TestEvent
-    from harness.model import AccessClass, Detector, Fate, Frame
+    from harness.model import AccessClass, Again, Detector, Difference, Fate, Frame
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +56,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """What a real kernel said of it: see harness.model.Witness."""
     started_with: StartedWith | None = None
     """None where the guest was started as always."""
+    difference: Difference | None = None
+    again: Again | None = None
 
 
 class StartedWith(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +103,8 @@ def _all_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: l
 
 
 _ALL = "*"
+SHOWN_REQUESTS = 3
+"""So many of the requests that show a difference again are told: the last ones."""
 
 
 def _seen_in(cell: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
@@ -336,7 +340,7 @@ def _from_end(record: CellRecord, cell: Path, event: GuestEvent, test: TestEvent
 
 
 def _from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
-    return _plain(
+    sighting = _plain(
         record,
         kind="wrong-result",
         subject=test.name,
@@ -346,6 +350,13 @@ def _from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
         test=test,
         transcript=cell / test.guest / test.transcript if test.guest and test.transcript else None,
         started_with=_started_with(cell / test.guest, test) if test.guest else None,
+    )
+    if test.again is None:
+        return msgspec.structs.replace(sighting, difference=test.difference)
+    given = StartedWith(inputs=cell / (test.again.guest or ".") / events.INPUTS, options=test.again.options)
+    command = "; ".join(test.again.requests[-SHOWN_REQUESTS:])
+    return msgspec.structs.replace(
+        sighting, difference=test.difference, again=test.again, started_with=given, transcript=None, command=command
     )
 
 

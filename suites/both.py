@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+from harness.difference import DifferenceError, excerpt, parted
+from harness.model import Difference
 from harness.resp import Client
+from harness.stream import command, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,9 +69,11 @@ EFFORT: dict[Tier, int] = {"quick": 1, "kernel": 1, "full": 4, "thorough": 16}
 class Both:
     """The guest and the oracle, asked the same; they must agree before anything else is asked."""
 
-    def __init__(self, guest: Client, oracle: Client, *, seed: int, tier: Tier) -> None:
+    def __init__(self, guest: Client, oracle: Client, *, target: str, seed: int, tier: Tier) -> None:
         self.guest = guest
         self.oracle = oracle
+        self.target = target
+        """The guest's."""
         self.random = random.Random(seed)
         self.effort = EFFORT[tier]
         """How many times as much as in the quick tier is to be done."""
@@ -78,24 +83,27 @@ class Both:
         expected = [_comparable(reply) for reply in self.oracle.pipeline(requests)]
         actual = [_comparable(reply) for reply in self.guest.pipeline(requests)]
         for request, ours, theirs in zip(requests, actual, expected, strict=True):
-            assert ours == theirs, f"{request!r:.200}: guest {ours!r:.200}, native {theirs!r:.200}"
+            if ours != theirs:
+                raise differing(request, ours, theirs, self.target)
         return actual
 
     def expect(self, requests: Sequence[Any], expected: Sequence[Any], what: str) -> None:
         """Ask, and compare the last replies with the model's answers: as many as there are."""
         actual = self.ask(requests)[len(requests) - len(expected) :]
         for request, ours, models in zip(requests[len(requests) - len(expected) :], actual, expected, strict=True):
-            message = f"{what}: {request!r:.120}: got {ours!r:.120}, the model says {models!r:.120}"
-            assert ours == models, f"{message}; the native build answers as the guest does"
+            if ours != models:
+                message = f"{what}: {request!r:.120}: got {ours!r:.120}, the model says {models!r:.120}"
+                message += "; the native build answers as the guest does"
+                raise differing(request, ours, models, self.target, message, reader="a model")
 
     def expect_at_every_offset(self, request: Sequence[Any], expected: Reply, what: str) -> None:
         """The same request at every offset in the query buffer, each of which must get the model's one answer."""
         requests = at_every_offset(request)
         for offset, actual in enumerate(self.ask(requests)[1::2]):
-            message = (
-                f"{what}: {request!r:.120} moved by {offset}: got {actual!r:.120}, the model says {expected!r:.120}"
-            )
-            assert actual == expected, message
+            if actual != expected:
+                message = f"{what}: {request!r:.120} moved by {offset}: got {actual!r:.120}, "
+                message += f"the model says {expected!r:.120}"
+                raise differing(request, actual, expected, self.target, message, reader="a model")
 
     def has(self, command: str) -> bool:
         """Whether the servers know a command."""
@@ -111,6 +119,28 @@ class Both:
         if length:
             text[self.random.randrange(length)] ^= 1 << self.random.randrange(8)
         return bytes(text)
+
+
+def differing(
+    request: Sequence[Any], actual: Reply, expected: Reply, target: str, message: str = "", *, reader: str = "native"
+) -> DifferenceError:
+    """What to raise where a reply is not what its reader, the native build or a model, says: which byte of it."""
+    words = [word if isinstance(word, bytes) else str(word).encode() for word in request]
+    at, there, due = -1, "", ""
+    if isinstance(actual, bytes) and isinstance(expected, bytes):
+        at = parted(expected, actual)
+        there, due = excerpt(actual, at), excerpt(expected, at)
+    difference = Difference(
+        where="the reply",
+        record=f"reply to {line_of(command(*words)):.100}",
+        writer=target,
+        reader=reader,
+        offset=at,
+        expected=due,
+        actual=there,
+    )
+    message = message or f"{request!r:.200}: guest {actual!r:.200}, native {expected!r:.200}"
+    return DifferenceError(message, difference)
 
 
 def at_every_offset(request: Sequence[Any]) -> list[Sequence[Any]]:

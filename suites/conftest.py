@@ -26,7 +26,7 @@ def both(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[Both]:
         Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds) as ours,
         Client.at(*oracle.endpoint, deadline_seconds=oracle.deadline_seconds) as theirs,
     ):
-        pair = Both(ours, theirs, seed=cell.seed, tier=cell.tier)
+        pair = Both(ours, theirs, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier)
         pair.ask([["FLUSHALL"]])
         yield pair
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suites.keyspace import dataset
-from suites.keyspace.values import Entry, Fields, Key, Members, Scores, Sequence, Text, differences, score
+from suites.keyspace.values import Entry, Fields, Foreign, Key, Members, Scores, Sequence, Text, differences, score
 from suites.persistence import rdb
 from suites.persistence.conftest import golden_files
-from suites.persistence.rdb import Cursor, RdbError
+from suites.persistence.cursor import Cursor, RdbError
 from suites.units.models import crc64
 
 if TYPE_CHECKING:
@@ -167,3 +167,24 @@ def test_a_difference_is_told_where_it_is() -> None:
     assert "without {b'b'}" in differences(ours, {key: Entry(Fields({b"a": b"1"}))})[0]
     assert "expected None" not in differences(ours, {})[0]
     assert differences({}, theirs)[0].startswith("b'h' of database 3: expected None, got Entry(")
+
+
+def test_what_modules_saved_is_read_item_by_item() -> None:
+    """The name's letters have six bits each, above ten of the version: all `A` and version 3 is the number 3."""
+    values = b"\x02\x07" + b"\x01\x05" + b"\x04" + struct.pack("<d", -0.5) + b"\x03" + struct.pack("<f", 0.25)
+    items = values + b"\x05" + text(b"\xff") + b"\x00"
+    found = rdb.read(file_of(b"\xf7\x03\x02\x01" + items + b"\x07" + text(b"k") + b"\x03" + items))
+    held = (7, 5, -0.5, 0.25, b"\xff")
+    assert found.modules == [Foreign("AAAAAAAAA", 3, held, when=1)]
+    assert found.entries == {Key(0, b"k"): Entry(Foreign("AAAAAAAAA", 3, held))}
+    with pytest.raises(RdbError, match="saves nothing with the number 6"):
+        rdb.read(file_of(b"\x07" + text(b"k") + b"\x03\x06\x00"))
+
+
+def test_a_double_is_rounded_as_single_precision_rounds_it() -> None:
+    assert [rdb.single(value) for value in (0.5, 1e300, -1e300, 3.4028234663852886e38)] == [
+        0.5,
+        float("inf"),
+        -float("inf"),
+        3.4028234663852886e38,
+    ]

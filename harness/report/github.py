@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from harness.difference import described
 from harness.report.finding import frame_in_tree, level_of
 from harness.report.visible import visible
 
@@ -33,6 +34,7 @@ def _finding(finding: Finding, prefix: str) -> str:
     text = [f"{finding.title} on {', '.join(finding.targets)} ({finding.occurrences}×)"]
     first = finding.witnesses[0]
     text += [part for part in (first.instruction, first.access) if part]
+    text += [described(finding.difference)] if finding.difference else []
     text += [f"after: {finding.command}"] if finding.command else []
     text += [f"known: {finding.known}"] if finding.known else []
     return _command(_COMMANDS[level_of(finding)], {**where, "title": finding.id}, "\n".join([*text, finding.replay]))

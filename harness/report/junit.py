@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from harness.difference import described
 from harness.report.finding import in_cell
 from harness.report.visible import visible
 
@@ -63,9 +64,9 @@ def _properties(judgement: Judgement, cell: CellVerdict) -> dict[str, str]:
 
 def _told(finding: Finding) -> str:
     place = f"{finding.file}:{finding.line} in {finding.function}" if finding.file else ""
-    return "\n".join(
-        line for line in (f"{finding.id}: {finding.title}", place, finding.command, finding.replay) if line
-    )
+    differs = described(finding.difference) if finding.difference else ""
+    told = (f"{finding.id}: {finding.title}", place, differs, finding.command, finding.replay)
+    return "\n".join(line for line in told if line)
 
 
 def _text(text: str) -> str:

@@ -6,6 +6,7 @@ import html
 import re
 from typing import TYPE_CHECKING
 
+from harness.difference import described
 from harness.report.finding import frame_in_tree, level_of, place_of, seen_by
 from harness.report.visible import one_line
 from harness.report.worklist import counters_text, sites
@@ -98,7 +99,8 @@ def _witness(witness: Witness) -> str:
         as_text(seen_by(witness)),
     )
     told = f"(its kernel said: {as_text(witness.kernel)})" if witness.kernel else ""
-    return " ".join(part for part in (*parts, told) if part)
+    differs = f"({as_text(described(witness.difference))})" if witness.difference else ""
+    return " ".join(part for part in (*parts, told, differs) if part)
 
 
 def _worklist(judgement: Judgement) -> list[str]:

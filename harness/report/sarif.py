@@ -11,13 +11,16 @@ import importlib.metadata
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import msgspec
+
 from harness import codec
+from harness.difference import described
 from harness.report.finding import frame_in_tree, is_in_tree, level_of
 from harness.report.visible import one_line, visible
 
 if TYPE_CHECKING:
     from harness.judge import CellVerdict, Judgement
-    from harness.model import Finding, Frame, Witness
+    from harness.model import Difference, Finding, Frame, Witness
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "SRCROOT"
@@ -125,11 +128,18 @@ def _result(finding: Finding, rule: int) -> dict[str, Any]:
             "origin": finding.origin,
             "command": visible(finding.command),
             "replay": visible(finding.replay),
+            **({"difference": _visible_of(finding.difference)} if finding.difference else {}),
         },
     }
     if finding.known:
         result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": visible(finding.known)}]
     return result
+
+
+def _visible_of(difference: Difference) -> dict[str, Any]:
+    """Its fields, with what a server said made harmless."""
+    fields = msgspec.structs.asdict(difference)
+    return {name: visible(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def _message(finding: Finding) -> str:
@@ -138,6 +148,7 @@ def _message(finding: Finding) -> str:
     lines = [
         f"{one_line(finding.title)}, on {', '.join(finding.targets)}.",
         one_line(seen),
+        one_line(described(finding.difference)) if finding.difference else "",
         f"After: {one_line(finding.command)}" if finding.command else "",
         f"Again: {one_line(finding.replay)}",
     ]

@@ -11,7 +11,7 @@ import msgspec
 
 from harness.events import Counters
 from harness.judge import CellVerdict, Judgement
-from harness.model import Finding, Frame, Witness
+from harness.model import Difference, Finding, Frame, Witness
 
 VERSION = 1
 """What `schema` in the document says. Within a version fields are added, never renamed, removed or retyped."""
@@ -21,7 +21,7 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 def schema() -> dict[str, Any]:
     """JSON Schema, draft 2020-12, of a judgement. Unknown fields are allowed: a later Plumbline may add some."""
     _, definitions = msgspec.json.schema_components([Judgement], ref_template="#/$defs/{name}")
-    for kind in (Judgement, CellVerdict, Counters, Finding, Frame, Witness):
+    for kind in (Judgement, CellVerdict, Counters, Difference, Finding, Frame, Witness):
         shape = definitions[kind.__name__]
         del shape["additionalProperties"]
         for name, told in _field_docstrings(kind).items():

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness import alignment
+from harness.difference import described
 from harness.model import Verdict
 from harness.report.finding import place_of, seen_by
 from harness.report.visible import one_line
@@ -108,6 +109,8 @@ def _show_finding(console: Console, finding: Finding) -> None:
         line(f"    {witness.target:<12} {place_of(witness)}  {detail}")
         if witness.kernel:
             line(f"    {'':<12} its kernel said {witness.kernel}")
+        if witness.difference:
+            line(f"    {'':<12} {described(witness.difference)}")
     if len(told) < len(finding.witnesses):
         line(f"    {'':<12} and {len(finding.witnesses) - len(told)} more of the audit")
     first = finding.witnesses[0]

@@ -5,12 +5,13 @@ Slots are computed here as the cluster specification says (CRC16 of the key's ta
 
 from __future__ import annotations
 
-import random
-import socket
 from typing import TYPE_CHECKING, Any
 
+from harness.difference import DifferenceError
+from harness.model import Difference
 from suites.keyspace import server
 from suites.replication.link import await_that, info
+from suites.replication.ports import free_pair
 from suites.units.models import crc16
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from harness.pytest_plugin import StartGuest
 
 SLOTS = 16384
-BUS_DISTANCE = 10000
-"""The bus listens at the port of the clients plus this, in every release."""
 
 
 class Node:
@@ -56,23 +55,9 @@ def start(
     start_guest: StartGuest, *, target: str = "", options: Sequence[str] = (), files: Mapping[str, bytes] | None = None
 ) -> Node:
     """A node that knows nobody but whom its files tell. It listens on loopback only."""
-    port = _free_pair()
+    port, _ = free_pair()
     words = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-node-timeout", "15000"]
     return Node(start_guest(target=target, options=[*words, *options], files=files), port)
-
-
-def _free_pair() -> int:
-    """A port that is free together with its bus port; taken by another program since, the node does not start."""
-    while True:
-        # Both below 32768, where Linux begins to choose ports for clients (ip(7), ip_local_port_range).
-        port = random.SystemRandom().randrange(10000, 32768 - BUS_DISTANCE)
-        try:
-            for number in (port, port + BUS_DISTANCE):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", number))
-        except OSError:
-            continue
-        return port
 
 
 def slot_of(key: bytes) -> int:
@@ -129,6 +114,23 @@ def _slots_as_seen(node: Node) -> tuple[tuple[str, tuple[str, ...]], ...]:
     for identifier, words in sorted(node.view().items()):
         found.append((identifier, tuple(word for word in words[8:] if not word.startswith("["))))
     return tuple(found)
+
+
+def misread(field: str, sent: int, received: int, writer: Node, reader: Node) -> DifferenceError:
+    """What to raise where a number of the bus message's header (clusterMsg, cluster.h) is another one at its reader's.
+
+    Such a number has 8 bytes, and the bus has the most significant first.
+    """
+    difference = Difference(
+        where="a message on the cluster's bus",
+        record=f"{field} of the message's header",
+        writer=writer.guest.runner.target.name,
+        reader=reader.guest.runner.target.name,
+        expected=sent.to_bytes(8, "big").hex(),
+        actual=received.to_bytes(8, "big").hex(),
+        function="clusterBuildMessageHdr",
+    )
+    return DifferenceError(f"{field} {sent} arrived as {received}", difference)
 
 
 def link_state(node: Node) -> str:

@@ -44,7 +44,9 @@ def test_the_nodes_agree_on_names_slots_and_epochs(pair: Callable[[], list[Node]
     for node in both:
         state, view = node.state(), node.view()
         assert (state["cluster_slots_assigned"], state["cluster_known_nodes"]) == (str(nodes.SLOTS), "2")
-        assert state["cluster_current_epoch"] == "2"
+        if state["cluster_current_epoch"] != "2":
+            (other,) = (one for one in both if one is not node)
+            raise nodes.misread("currentEpoch", 2, int(state["cluster_current_epoch"]), other, node)
         for number, other in enumerate(both):
             words = view[other.identifier]
             assert words[1].startswith(f"127.0.0.1:{other.port}"), words
@@ -123,8 +125,14 @@ def test_epochs_of_more_than_32_bits_are_the_same_everywhere(
     second.ask("CLUSTER", "ADDSLOTS", *range(HALF, nodes.SLOTS))
     first.ask("CLUSTER", "MEET", "127.0.0.1", second.port)
     nodes.await_agreement([first, second])
-    assert second.view()[first.identifier][6] == str(EPOCH)
-    assert second.state()["cluster_current_epoch"] == str(EPOCH)
+    told = [
+        ("configEpoch", first.view()[first.identifier][6], second.view()[first.identifier][6]),
+        ("currentEpoch", first.state()["cluster_current_epoch"], second.state()["cluster_current_epoch"]),
+    ]
+    for field, sent, received in told:
+        assert sent == str(EPOCH), f"{field} of the node that was told {EPOCH}: {sent}"
+        if received != sent:
+            raise nodes.misread(field, int(sent), int(received), first, second)
 
 
 @pytest.mark.parametrize("role", ["primary", "replica"])

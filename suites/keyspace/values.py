@@ -69,7 +69,18 @@ class Stream:
     groups: dict[bytes, Group] = field(default_factory=dict)
 
 
-Value = Text | Sequence | Members | Scores | Fields | Stream
+@dataclass(frozen=True)
+class Foreign:
+    """What a module saved, as numbers, doubles and texts in their order."""
+
+    module: str
+    encoding: int
+    items: tuple[int | float | bytes, ...]
+    when: int = 0
+    """Of auxiliary data: before the keys (1) or behind them (2)."""
+
+
+Value = Text | Sequence | Members | Scores | Fields | Stream | Foreign
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,15 @@ that nothing is left over. It raises RdbError with the offset.
 from __future__ import annotations
 
 import contextlib
+import math
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from suites.keyspace.values import Entry, Fields, Key, Members, Scores, Sequence, Text, score
+from suites.keyspace.values import Entry, Fields, Foreign, Key, Members, Scores, Sequence, Text, score
 from suites.persistence import streams
-from suites.units.encodings import listpack, lzf, ziplist, zipmap
+from suites.persistence.cursor import Cursor, Part, RdbError
+from suites.units.encodings import listpack, ziplist, zipmap
 from suites.units.models import crc64
 
 if TYPE_CHECKING:
@@ -25,12 +27,18 @@ if TYPE_CHECKING:
 CHECKSUM_SINCE = 5
 """The RDB version that first ended with a checksum."""
 _EXPIRES_SECONDS, _EXPIRES_MILLISECONDS = 253, 252
+_MODULE_AUX = 247
 _SELECT, _RESIZE, _AUX, _FREQUENCY, _IDLE, _FUNCTION, _END = 254, 251, 250, 249, 248, 245, 255
 _HINTS = {_FREQUENCY, _IDLE}
+_OF_THE_KEY = {_EXPIRES_SECONDS, _EXPIRES_MILLISECONDS, *_HINTS}
+EXPIRY, CHECKSUM = "time of expiry", "checksum"
 
 
-class RdbError(ValueError):
-    """The bytes are not what the format says; the text tells where."""
+class Place(NamedTuple):
+    """Where a key's record lies, from its time of expiry or its type to the end of its value."""
+
+    start: int
+    end: int
 
 
 @dataclass
@@ -43,108 +51,50 @@ class Rdb:
     """How each value is written: RDB_TYPE_*."""
     raw: dict[Key, bytes] = field(default_factory=dict)
     """The bytes of each value, behind its type and name."""
+    places: dict[Key, Place] = field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)
+    """Every piece, in the order of the file."""
     auxiliary: dict[bytes, bytes] = field(default_factory=dict)
     functions: list[bytes] = field(default_factory=list)
+    modules: list[Foreign] = field(default_factory=list)
+    """Modules' auxiliary data."""
 
 
-class Cursor:
-    """Bytes, and where reading is."""
-
-    def __init__(self, content: bytes, at: int = 0) -> None:
-        self.content = content
-        self.at = at
-
-    def take(self, count: int) -> bytes:
-        """The next bytes. Raises RdbError when there are not so many."""
-        piece = self.content[self.at : self.at + count]
-        if len(piece) < count:
-            raise RdbError(f"at {self.at}: {count} bytes are due, {len(piece)} are left of {len(self.content)}")
-        self.at += count
-        return piece
-
-    def byte(self) -> int:
-        """The next byte."""
-        return self.take(1)[0]
-
-    def length(self) -> int:
-        """A length or a number written like one."""
-        value, encoded = self._length()
-        if encoded:
-            raise RdbError(f"at {self.at}: a length is due, found the special encoding {value}")
-        return value
-
-    def _length(self) -> tuple[int, bool]:
-        first = self.byte()
-        kind = first >> 6
-        if kind == 0:
-            return first & 63, False
-        if kind == 1:
-            return (first & 63) << 8 | self.byte(), False
-        if first == 0x80:
-            return int.from_bytes(self.take(4), "big"), False
-        if first == 0x81:
-            return int.from_bytes(self.take(8), "big"), False
-        if kind == 3:
-            return first & 63, True
-        raise RdbError(f"at {self.at - 1}: no length begins with {first:#x}")
-
-    def text(self) -> bytes:
-        """A string: plain, an integer in 1, 2 or 4 bytes, or compressed."""
-        value, encoded = self._length()
-        if not encoded:
-            return self.take(value)
-        if value < 3:
-            return b"%d" % int.from_bytes(self.take(1 << value), "little", signed=True)
-        if value != 3:
-            raise RdbError(f"at {self.at}: no string has the encoding {value}")
-        packed, whole = self.length(), self.length()
-        found = lzf(self.take(packed))
-        if len(found) != whole:
-            raise RdbError(f"at {self.at}: {len(found)} bytes unpacked where {whole} are due")
-        return found
-
-    def milliseconds(self) -> int:
-        """A time: 8 bytes, little-endian."""
-        return int.from_bytes(self.take(8), "little", signed=True)
-
-    def old_double(self) -> float:
-        """A score as text with its length, as before version 8."""
-        size = self.byte()
-        special = {253: "nan", 254: "inf", 255: "-inf"}
-        return float(special[size] if size in special else self.take(size))
-
-    def double(self) -> float:
-        """A score: 8 bytes, little-endian."""
-        return float(struct.unpack("<d", self.take(8))[0])
-
-
-def read(content: bytes) -> Rdb:
-    """A whole file. Raises RdbError."""
+def version_of(content: bytes) -> int:
+    """The version that a file says it has. Raises RdbError."""
     magic, digits = content[:5], content[5:9]
     if content[:6] == b"VALKEY":
         magic, digits = content[:6], content[6:9]
     if magic not in {b"REDIS", b"VALKEY"} or not digits.isdigit():
         raise RdbError(f"no RDB file begins with {content[:9]!r}")
-    found = Rdb(version=int(digits))
+    return int(digits)
+
+
+def read(content: bytes) -> Rdb:
+    """A whole file. Raises RdbError."""
+    found = Rdb(version=version_of(content))
     cursor = Cursor(content, 9)
-    with _refusing(cursor):
+    found.parts = cursor.parts
+    with _refusing(cursor, found):
         _body(cursor, found)
-    if found.version >= CHECKSUM_SINCE:
-        _checksum(content[: cursor.at], cursor.take(8))
+        cursor.record = ""
+        if found.version >= CHECKSUM_SINCE:
+            _checksum(content[: cursor.at], cursor.named(8, CHECKSUM))
     if cursor.at != len(content):
         raise RdbError(f"{len(content) - cursor.at} bytes follow the end")
     return found
 
 
 @contextlib.contextmanager
-def _refusing(cursor: Cursor) -> Iterator[None]:
-    """Whatever a decoder stumbles over is a fault of the bytes."""
+def _refusing(cursor: Cursor, found: Rdb | None = None) -> Iterator[None]:
+    """Whatever a decoder stumbles over is a fault of the bytes: of the part that was read last."""
     try:
         yield
-    except RdbError:
-        raise
     except (ValueError, IndexError, struct.error) as error:
-        raise RdbError(f"before {cursor.at}: {error}") from error
+        wrong = error if isinstance(error, RdbError) else RdbError(f"before {cursor.at}: {error}")
+        part = cursor.parts[-1] if cursor.parts else Part(0, 0, "")
+        wrong.at, wrong.record, wrong.found = part.start, in_record(part.what, cursor.record), found
+        raise wrong from error
 
 
 def _checksum(content: bytes, stored: bytes) -> None:
@@ -154,43 +104,68 @@ def _checksum(content: bytes, stored: bytes) -> None:
 
 
 def _body(cursor: Cursor, found: Rdb) -> None:
-    database, expires = 0, None
+    database, expires, begin = 0, None, -1
     while (code := cursor.byte()) != _END:
+        # What precedes a type belongs to its key.
+        begin = cursor.at - 1 if begin < 0 else begin
         if code == _SELECT:
             database = cursor.length()
-        elif code == _RESIZE:
-            cursor.length(), cursor.length()
-        elif code == _AUX:
-            name = cursor.text()
-            found.auxiliary[name] = cursor.text()
-        elif code == _FUNCTION:
-            found.functions.append(cursor.text())
+        elif code in _BESIDE:
+            _BESIDE[code](cursor, found)
         elif code in _HINTS:
             cursor.take(1) if code == _FREQUENCY else cursor.length()
         elif code == _EXPIRES_MILLISECONDS:
-            expires = cursor.milliseconds()
+            expires = cursor.milliseconds(EXPIRY)
         elif code == _EXPIRES_SECONDS:
-            expires = int.from_bytes(cursor.take(4), "little", signed=True) * 1000
+            expires = int.from_bytes(cursor.named(4, EXPIRY), "little", signed=True) * 1000
         else:
-            key = Key(database, cursor.text())
+            key = Key(database, cursor.text("key's name"))
+            cursor.record = record_of(code, key)
             if key in found.entries:
                 raise RdbError(f"at {cursor.at}: {key} comes twice")
             start = cursor.at
+            found.places[key] = Place(begin, len(cursor.content))
             found.entries[key] = Entry(value_of(code, cursor), expires)
             found.types[key], found.raw[key] = code, cursor.content[start : cursor.at]
+            found.places[key] = Place(begin, cursor.at)
             expires = None
+            cursor.record = ""
+        begin = begin if code in _OF_THE_KEY else -1
+
+
+def _auxiliary(cursor: Cursor, found: Rdb) -> None:
+    name = cursor.text("name of auxiliary data")
+    found.auxiliary[name] = cursor.text("auxiliary data")
+
+
+_BESIDE: dict[int, Callable[[Cursor, Rdb], object]] = {
+    _RESIZE: lambda cursor, _: (cursor.length(), cursor.length()),
+    _AUX: _auxiliary,
+    _FUNCTION: lambda cursor, found: found.functions.append(cursor.text("library of functions")),
+    _MODULE_AUX: lambda cursor, found: found.modules.append(_auxiliary_of_a_module(cursor)),
+}
+"""What a file has beside its keys."""
 
 
 def read_dump(payload: bytes) -> tuple[int, Value]:
     """What DUMP answers: the RDB version, and the value. Raises RdbError."""
+    version, value, _ = read_dump_in_parts(payload)
+    return version, value
+
+
+def read_dump_in_parts(payload: bytes) -> tuple[int, Value, list[Part]]:
+    """The same, and its pieces."""
     body, version, stored = payload[:-10], payload[-10:-8], payload[-8:]
-    _checksum(payload[:-8], stored)
     cursor = Cursor(body)
     with _refusing(cursor):
         value = value_of(cursor.byte(), cursor)
     if cursor.at != len(body):
         raise RdbError(f"{len(body) - cursor.at} bytes follow the value")
-    return int.from_bytes(version, "little"), value
+    ends = [Part(len(body), len(body) + 2, "RDB version"), Part(len(body) + 2, len(payload), CHECKSUM)]
+    cursor.parts += ends
+    with _refusing(cursor):
+        _checksum(payload[:-8], stored)
+    return int.from_bytes(version, "little"), value, cursor.parts
 
 
 def value_of(kind: int, cursor: Cursor) -> Value:
@@ -230,7 +205,7 @@ def _packed_scores(flat: list[bytes]) -> Scores:
 
 
 def _intset(cursor: Cursor) -> Members:
-    blob = cursor.text()
+    blob = cursor.text("intset")
     width, count = struct.unpack_from("<II", blob)
     if width not in {2, 4, 8} or len(blob) != 8 + width * count:
         raise RdbError(f"an intset of {len(blob)} bytes says {count} integers of {width} bytes")
@@ -241,7 +216,7 @@ def _intset(cursor: Cursor) -> Members:
 
 
 def _quicklist(cursor: Cursor) -> Sequence:
-    return Sequence(tuple(item for _ in range(cursor.length()) for item in ziplist(cursor.text())))
+    return Sequence(tuple(item for _ in range(cursor.length()) for item in ziplist(cursor.text("ziplist"))))
 
 
 def _quicklist2(cursor: Cursor) -> Sequence:
@@ -250,7 +225,7 @@ def _quicklist2(cursor: Cursor) -> Sequence:
         container = cursor.length()
         if container not in {1, 2}:
             raise RdbError(f"at {cursor.at}: no node has the container {container}")
-        node = cursor.text()
+        node = cursor.text("string" if container == 1 else "listpack")
         items += [node] if container == 1 else listpack(node)
     return Sequence(tuple(items))
 
@@ -269,7 +244,7 @@ def _hash_with_times(cursor: Cursor) -> Fields:
 
 def _listpack_with_times(cursor: Cursor) -> Fields:
     cursor.milliseconds()
-    flat = listpack(cursor.text())
+    flat = listpack(cursor.text("listpack"))
     times = {name: int(text) for name, text in zip(flat[::3], flat[2::3], strict=True)}
     fields = dict(zip(flat[::3], flat[1::3], strict=True))
     return Fields(fields, {name: time for name, time in times.items() if time})
@@ -287,6 +262,57 @@ def _hash2(cursor: Cursor) -> Fields:
     return Fields(fields, expiries)
 
 
+def single(value: float) -> float:
+    """A double, rounded to single precision."""
+    return (
+        float(struct.unpack("<f", struct.pack("<f", value))[0])
+        if abs(value) < _GREATEST_SINGLE
+        else math.copysign(math.inf, value)
+    )
+
+
+_GREATEST_SINGLE = 3.4028235677973366e38
+"""From here on a double is rounded to an infinity of single precision: 2^128 less half a unit of its last place."""
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+def _module_name(number: int) -> tuple[str, int]:
+    """A type's number: nine letters of six bits each, the first one uppermost, then ten bits of encoding version."""
+    name = "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
+    return name, number & 1023
+
+
+def _module_items(cursor: Cursor) -> tuple[int | float | bytes, ...]:
+    """Each item behind a number that says what it is, up to the number 0 (rdb.h, RDB_MODULE_OPCODE_*)."""
+    items: list[int | float | bytes] = []
+    while code := cursor.length():
+        if code in {1, 2}:
+            items.append(cursor.length())
+        elif code == 3:
+            items.append(cursor.single())
+        elif code == 4:
+            items.append(cursor.double())
+        elif code == 5:
+            items.append(cursor.text("module's text"))
+        else:
+            raise RdbError(f"at {cursor.at}: a module saves nothing with the number {code}")
+    return tuple(items)
+
+
+def _foreign(cursor: Cursor) -> Foreign:
+    name, encoding = _module_name(cursor.length())
+    return Foreign(name, encoding, _module_items(cursor))
+
+
+def _auxiliary_of_a_module(cursor: Cursor) -> Foreign:
+    """Its type's number, when it is to be read, its items."""
+    name, encoding = _module_name(cursor.length())
+    if cursor.length() != 2:
+        raise RdbError(f"at {cursor.at}: a whole number is due, which says when auxiliary data is to be read")
+    when = cursor.length()
+    return Foreign(name, encoding, _module_items(cursor), when)
+
+
 _READERS: dict[int, Callable[[Cursor], Value]] = {
     0: lambda cursor: Text(cursor.text()),
     1: lambda cursor: Sequence(tuple(_texts(cursor))),
@@ -294,18 +320,19 @@ _READERS: dict[int, Callable[[Cursor], Value]] = {
     3: _old_scores,
     4: lambda cursor: Fields(_pairs(_texts(cursor, 2))),
     5: _scores,
-    9: lambda cursor: Fields(zipmap(cursor.text())),
-    10: lambda cursor: Sequence(tuple(ziplist(cursor.text()))),
+    7: _foreign,
+    9: lambda cursor: Fields(zipmap(cursor.text("zipmap"))),
+    10: lambda cursor: Sequence(tuple(ziplist(cursor.text("ziplist")))),
     11: _intset,
-    12: lambda cursor: _packed_scores(ziplist(cursor.text())),
-    13: lambda cursor: Fields(_pairs(ziplist(cursor.text()))),
+    12: lambda cursor: _packed_scores(ziplist(cursor.text("ziplist"))),
+    13: lambda cursor: Fields(_pairs(ziplist(cursor.text("ziplist")))),
     14: _quicklist,
     15: lambda cursor: streams.read(cursor, 1),
-    16: lambda cursor: Fields(_pairs(listpack(cursor.text()))),
-    17: lambda cursor: _packed_scores(listpack(cursor.text())),
+    16: lambda cursor: Fields(_pairs(listpack(cursor.text("listpack")))),
+    17: lambda cursor: _packed_scores(listpack(cursor.text("listpack"))),
     18: _quicklist2,
     19: lambda cursor: streams.read(cursor, 2),
-    20: lambda cursor: _members(listpack(cursor.text())),
+    20: lambda cursor: _members(listpack(cursor.text("listpack"))),
     21: lambda cursor: streams.read(cursor, 3),
     22: _hash2,
     24: _hash_with_times,
@@ -313,3 +340,27 @@ _READERS: dict[int, Callable[[Cursor], Value]] = {
 }
 COMPACT_TYPES = frozenset({0, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 25})
 """Types that are written in one way only: the same commands give the same bytes on every machine."""
+ORDERED_TYPES = COMPACT_TYPES | {1, 3, 5}
+"""Types whose items come in an order of their own: not as a hash table has them, which is another one every time."""
+_TYPE_NAMES = {
+    "string": {0},
+    "list": {1, 10, 14, 18},
+    "set": {2, 11, 20},
+    "sorted set": {3, 5, 12, 17},
+    "hash": {4, 9, 13, 16, 22, 24, 25},
+    "stream": {15, 19, 21},
+    "module's value": {7},
+}
+
+
+def in_record(what: str, record: str) -> str:
+    """A part of a record, named."""
+    if not record or not what:
+        return what or record
+    return f"{what} {'of' if what == EXPIRY else 'in'} {record}"
+
+
+def record_of(kind: int, key: Key) -> str:
+    """A record, named: `sorted set 'z' of database 0`."""
+    what = next((name for name, kinds in _TYPE_NAMES.items() if kind in kinds), f"type {kind}")
+    return f"{what} {key.name[:60].decode('latin-1')!r} of database {key.database}"

@@ -13,9 +13,10 @@ from suites.units.encodings import EncodingError, demand, listpack
 
 if TYPE_CHECKING:
     from suites.keyspace.values import Identifier
-    from suites.persistence.rdb import Cursor
+    from suites.persistence.cursor import Cursor
 
 _DELETED, _SAME_FIELDS = 1, 2
+IDENTIFIER = "identifier"
 _Entry = tuple["Identifier", tuple[bytes, ...]]
 
 
@@ -23,11 +24,11 @@ def read(cursor: Cursor, layout: int) -> Stream:
     """A stream in the first, second (7.0) or third (7.2) layout. Raises EncodingError or the cursor's own error."""
     entries: list[_Entry] = []
     for _ in range(cursor.length()):
-        first = cursor.text()
+        first = cursor.text(IDENTIFIER)
         demand(len(first) == 16, f"a node's key has {len(first)} bytes")
         # Radix trees order by bytes: identifiers are big-endian, everywhere.
         master = int.from_bytes(first[:8], "big"), int.from_bytes(first[8:], "big")
-        entries += _node(master, listpack(cursor.text()))
+        entries += _node(master, listpack(cursor.text("listpack")))
     count = cursor.length()
     demand(count == len(entries), f"{len(entries)} entries where {count} are due")
     last = cursor.length(), cursor.length()
@@ -73,7 +74,7 @@ def _node(master: Identifier, items: list[bytes]) -> list[_Entry]:
 
 
 def _identifier(cursor: Cursor) -> Identifier:
-    raw = cursor.take(16)
+    raw = cursor.named(16, IDENTIFIER)
     return int.from_bytes(raw[:8], "big"), int.from_bytes(raw[8:], "big")
 
 

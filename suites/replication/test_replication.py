@@ -8,6 +8,7 @@ import pytest
 
 from suites.keyspace import dataset, server
 from suites.keyspace.values import differences
+from suites.persistence import places
 from suites.replication import link
 
 if TYPE_CHECKING:
@@ -31,26 +32,34 @@ def pair(start_guest: StartGuest, cell: CellSpec, peer: str, role: str, *options
 def assert_equal(primary: Guest, replica: Guest, cell: CellSpec, family: str) -> None:
     """Both have the data set, by value, and say that they have the same."""
     expected = server.without_times(dataset.expected(cell.version, family), cell.version)
-    for name, guest in (("primary", primary), ("replica", replica)):
-        lines = differences(expected, server.snapshot(guest))
-        assert not lines, f"{name}: {len(lines)} keys differ: " + "; ".join(lines[:5])
+    told = [server.snapshot(guest) for guest in (primary, replica)]
+    lines = differences(expected, told[0])
+    assert not lines, f"primary: {len(lines)} keys differ: " + "; ".join(lines[:5])
+    places.check_copies(expected, told[1], primary, replica)
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("transfer", ["by a file", "by a stream"])
+@pytest.mark.parametrize("transfer", ["by a file", "by a stream", "by a channel of its own"])
 def test_a_full_synchronisation_carries_the_whole_data_set(
     companion: str, transfer: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest
 ) -> None:
     streamed = transfer == "by a stream"
     if streamed and cell.version < (6,):
         pytest.skip("a replica loads from its socket since 6.0")
+    own_channel = transfer == "by a channel of its own"
+    if own_channel and (family != "valkey" or cell.version < (8,)):
+        pytest.skip("a file has a channel of its own since Valkey 8.0")
     options = ["--repl-diskless-sync", "yes", "--repl-diskless-load", "swapdb"] if streamed else []
-    if not streamed and cell.version >= (2, 8, 18):
+    if own_channel:
+        options = ["--repl-diskless-sync", "yes", "--dual-channel-replication-enabled", "yes"]
+    if transfer == "by a file" and cell.version >= (2, 8, 18):
         options = ["--repl-diskless-sync", "no"]
     primary, replica = pair(start_guest, cell, companion, role, *options)
     server.write(primary, family)
     link.join(replica, primary)
     assert_equal(primary, replica, cell, family)
+    if own_channel:
+        assert b"dual-channel" in primary.log.read_bytes(), "the primary did not send it by a channel of its own"
     if cell.version >= (7,):
         assert server.functions(replica) == [dataset.FUNCTION]
 

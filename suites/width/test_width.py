@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import hiredis
 import pytest
 
+from suites.both import differing
 from suites.width import requests
 
 if TYPE_CHECKING:
@@ -31,8 +32,10 @@ def test_answers_do_not_depend_on_the_width_of_the_machine(both: Both, group: st
                 cell.runner.target.width_bits == 32 and may_refuse(request) and isinstance(ours, hiredis.ReplyError)
             )
             if str(ours) != str(theirs) and not refused:
-                wrong.append(f"{request!s:.100}: {ours!s:.100}, on 64 bits {theirs!s:.100}")
-    assert not wrong, f"{len(wrong)} answers differ: " + "; ".join(wrong[:SHOWN])
+                wrong.append((request, ours, theirs))
+    if wrong:
+        told = [f"{request!s:.100}: {ours!s:.100}, on 64 bits {theirs!s:.100}" for request, ours, theirs in wrong]
+        raise differing(*wrong[0], both.target, f"{len(wrong)} answers differ: " + "; ".join(told[:SHOWN]))
 
 
 def may_refuse(request: tuple[object, ...]) -> bool:

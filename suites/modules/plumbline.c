@@ -1,0 +1,180 @@
+/* A module with a data type of its own, for any server that has the module API of Redis 6.0: what it saves through
+ * the API on one machine, it must load on every other. Compiled for the target against the header of the server's tree.
+ *
+ * PLUMB.SET KEY SIGNED UNSIGNED DOUBLE TEXT, PLUMB.GET KEY, PLUMB.NOTE TEXT and PLUMB.NOTE: the note is kept beside the
+ * keys, as auxiliary data of an RDB file.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "redismodule.h"
+
+enum { ENCODING = 3, NOTE_BYTES = 64 };
+
+struct value {
+    int64_t whole;
+    uint64_t natural;
+    double real;
+    float small;
+    long double long_real;
+    RedisModuleString *text;
+};
+
+static RedisModuleType *type;
+static char note[NOTE_BYTES];
+static uint64_t noted;
+
+static void save(RedisModuleIO *io, void *content) {
+    const struct value *value = content;
+    RedisModule_SaveSigned(io, value->whole);
+    RedisModule_SaveUnsigned(io, value->natural);
+    RedisModule_SaveDouble(io, value->real);
+    RedisModule_SaveFloat(io, value->small);
+    RedisModule_SaveLongDouble(io, value->long_real);
+    RedisModule_SaveString(io, value->text);
+}
+
+static void *load(RedisModuleIO *io, int version) {
+    struct value *value;
+    if (version != ENCODING) return NULL;
+    value = RedisModule_Calloc(1, sizeof(*value));
+    value->whole = RedisModule_LoadSigned(io);
+    value->natural = RedisModule_LoadUnsigned(io);
+    value->real = RedisModule_LoadDouble(io);
+    value->small = RedisModule_LoadFloat(io);
+    value->long_real = RedisModule_LoadLongDouble(io);
+    value->text = RedisModule_LoadString(io);
+    return value;
+}
+
+static void release(void *content) {
+    struct value *value = content;
+    RedisModule_FreeString(NULL, value->text);
+    RedisModule_Free(value);
+}
+
+static void rewrite(RedisModuleIO *io, RedisModuleString *key, void *content) {
+    const struct value *value = content;
+    char real[40];
+    snprintf(real, sizeof(real), "%.17g", value->real);
+    char natural[24];
+    snprintf(natural, sizeof(natural), "%" PRIu64, value->natural);
+    RedisModule_EmitAOF(io, "PLUMB.SET", "slccs", key, (long long)value->whole, natural, real, value->text);
+}
+
+static void save_note(RedisModuleIO *io, int when) {
+    RedisModule_SaveUnsigned(io, (uint64_t)when);
+    RedisModule_SaveUnsigned(io, noted);
+    RedisModule_SaveStringBuffer(io, note, strlen(note));
+}
+
+static int load_note(RedisModuleIO *io, int version, int when) {
+    size_t length;
+    char *text;
+    if (version != ENCODING || RedisModule_LoadUnsigned(io) != (uint64_t)when) return REDISMODULE_ERR;
+    noted = RedisModule_LoadUnsigned(io);
+    text = RedisModule_LoadStringBuffer(io, &length);
+    if (length >= sizeof(note)) return REDISMODULE_ERR;
+    memcpy(note, text, length);
+    note[length] = 0;
+    RedisModule_Free(text);
+    return REDISMODULE_OK;
+}
+
+static int set(RedisModuleCtx *context, RedisModuleString **words, int count) {
+    RedisModuleKey *key;
+    struct value *value;
+    long long whole;
+    double real;
+    char *end;
+    if (count != 6) return RedisModule_WrongArity(context);
+    errno = 0;
+    uint64_t natural = strtoull(RedisModule_StringPtrLen(words[3], NULL), &end, 10);
+    if (errno || *end || RedisModule_StringToLongLong(words[2], &whole) != REDISMODULE_OK ||
+        RedisModule_StringToDouble(words[4], &real) != REDISMODULE_OK)
+        return RedisModule_ReplyWithError(context, "ERR not a number");
+    key = RedisModule_OpenKey(context, words[1], REDISMODULE_READ | REDISMODULE_WRITE);
+    value = RedisModule_Calloc(1, sizeof(*value));
+    value->whole = whole;
+    value->natural = natural;
+    value->real = real;
+    value->small = (float)real;
+    value->long_real = real;
+    value->text = words[5];
+    RedisModule_RetainString(NULL, value->text);
+    RedisModule_ModuleTypeSetValue(key, type, value);
+    RedisModule_CloseKey(key);
+    RedisModule_ReplicateVerbatim(context);
+    return RedisModule_ReplyWithSimpleString(context, "OK");
+}
+
+static void reply_with_number(RedisModuleCtx *context, const char *format, double number) {
+    char text[48];
+    RedisModule_ReplyWithStringBuffer(context, text, (size_t)snprintf(text, sizeof(text), format, number));
+}
+
+static int get(RedisModuleCtx *context, RedisModuleString **words, int count) {
+    RedisModuleKey *key;
+    const struct value *value;
+    char natural[24];
+    if (count != 2) return RedisModule_WrongArity(context);
+    key = RedisModule_OpenKey(context, words[1], REDISMODULE_READ);
+    if (key == NULL || RedisModule_ModuleTypeGetType(key) != type) {
+        if (key) RedisModule_CloseKey(key);
+        return RedisModule_ReplyWithNull(context);
+    }
+    value = RedisModule_ModuleTypeGetValue(key);
+    RedisModule_ReplyWithArray(context, 6);
+    RedisModule_ReplyWithLongLong(context, value->whole);
+    snprintf(natural, sizeof(natural), "%" PRIu64, value->natural);
+    RedisModule_ReplyWithStringBuffer(context, natural, strlen(natural));
+    reply_with_number(context, "%.17g", value->real);
+    reply_with_number(context, "%.9g", value->small);
+    reply_with_number(context, "%.17g", (double)value->long_real);
+    RedisModule_ReplyWithString(context, value->text);
+    RedisModule_CloseKey(key);
+    return REDISMODULE_OK;
+}
+
+static int keep_note(RedisModuleCtx *context, RedisModuleString **words, int count) {
+    const char *text;
+    size_t length;
+    if (count > 2) return RedisModule_WrongArity(context);
+    if (count == 2) {
+        text = RedisModule_StringPtrLen(words[1], &length);
+        if (length >= sizeof(note)) return RedisModule_ReplyWithError(context, "ERR a note is shorter");
+        memcpy(note, text, length);
+        note[length] = 0;
+        noted += UINT64_C(1) << 40;
+    }
+    RedisModule_ReplyWithArray(context, 2);
+    RedisModule_ReplyWithLongLong(context, (long long)noted);
+    return RedisModule_ReplyWithStringBuffer(context, note, strlen(note));
+}
+
+int RedisModule_OnLoad(RedisModuleCtx *context, RedisModuleString **words, int count) {
+    RedisModuleTypeMethods methods = {
+        .version = REDISMODULE_TYPE_METHOD_VERSION,
+        .rdb_load = load,
+        .rdb_save = save,
+        .aof_rewrite = rewrite,
+        .free = release,
+        .aux_load = load_note,
+        .aux_save = save_note,
+        .aux_save_triggers = REDISMODULE_AUX_BEFORE_RDB | REDISMODULE_AUX_AFTER_RDB,
+    };
+    (void)words;
+    (void)count;
+    if (RedisModule_Init(context, "plumb", 1, REDISMODULE_APIVER_1) != REDISMODULE_OK) return REDISMODULE_ERR;
+    type = RedisModule_CreateDataType(context, "plumbline", ENCODING, &methods);
+    if (type == NULL) return REDISMODULE_ERR;
+    if (RedisModule_CreateCommand(context, "plumb.set", set, "write deny-oom", 1, 1, 1) != REDISMODULE_OK ||
+        RedisModule_CreateCommand(context, "plumb.get", get, "readonly", 1, 1, 1) != REDISMODULE_OK ||
+        RedisModule_CreateCommand(context, "plumb.note", keep_note, "write", 0, 0, 0) != REDISMODULE_OK)
+        return REDISMODULE_ERR;
+    return REDISMODULE_OK;
+}

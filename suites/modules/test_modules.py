@@ -1,0 +1,110 @@
+"""A module's values and its auxiliary data, saved on one machine and loaded on another, bit by bit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from suites.keyspace import server
+from suites.keyspace.values import Foreign, Key
+from suites.persistence import rdb
+
+if TYPE_CHECKING:
+    from harness.cell import CellSpec
+    from harness.guest import Guest
+    from harness.pytest_plugin import StartGuest
+
+VALUES = [
+    (0, 0, 0.0, b""),
+    (-1, 1, -0.1, b"\x80\xff"),
+    (-(1 << 63), (1 << 64) - 1, 1.7976931348623157e308, b"text"),
+    ((1 << 63) - 1, 1 << 63, 5e-324, bytes(range(256))),
+    (-(1 << 31) - 1, 1 << 32, float("inf"), b"x" * 300),
+    (1 << 40, 70000, 0.5, b"12345"),
+]
+NOTE = b"kept beside the keys \xff\x80"
+NOTED = 1 << 40
+
+
+def start(start_guest: StartGuest, cell: CellSpec, target: str, **more: object) -> Guest:
+    """A server with the module. Skips where the release is too old for it."""
+    own = target == cell.runner.target.name
+    module = cell.module if own else cell.peers[target].module
+    if module is None:
+        pytest.skip("the module needs the API of 6.0")
+    options = [*server.OPTIONS, "--loadmodule", str(module)]
+    return start_guest(target="" if own else target, options=options, **more)  # type: ignore[arg-type]
+
+
+def fill(guest: Guest) -> None:
+    """Write every value, and the note."""
+    with server.client(guest) as client:
+        for number, (whole, natural, real, text) in enumerate(VALUES):
+            client.command("PLUMB.SET", f"value:{number}", whole, natural, repr(real), text)
+        client.command("PLUMB.NOTE", NOTE)
+
+
+def told(guest: Guest) -> tuple[list[object], object]:
+    """What the module tells of every value, and the note."""
+    with server.client(guest) as client:
+        values: list[object] = [client.command("PLUMB.GET", f"value:{number}") for number in range(len(VALUES))]
+        return values, client.command("PLUMB.NOTE")
+
+
+def _expected() -> tuple[list[object], object]:
+    values: list[object] = []
+    for whole, natural, real, text in VALUES:
+        exact, small = b"%.17g" % real, b"%.9g" % rdb.single(real)
+        values.append([whole, b"%d" % natural, exact, small, exact, text])
+    return values, [NOTED, NOTE]
+
+
+def test_a_modules_values_and_its_note_are_loaded_by_the_other_machine(
+    writer: str, cell: CellSpec, start_guest: StartGuest
+) -> None:
+    writing = start(start_guest, cell, writer)
+    fill(writing)
+    assert told(writing) == _expected()
+    content = server.saved(writing)
+    reading = start(start_guest, cell, cell.runner.target.name, files={"dump.rdb": content})
+    assert told(reading) == _expected()
+
+
+def test_a_modules_value_is_restored_from_the_other_machines_dump(
+    writer: str, cell: CellSpec, start_guest: StartGuest
+) -> None:
+    writing = start(start_guest, cell, writer)
+    fill(writing)
+    reading = start(start_guest, cell, cell.runner.target.name)
+    with server.client(writing) as source, server.client(reading) as goal:
+        for number in range(len(VALUES)):
+            payload = source.command("DUMP", f"value:{number}")
+            assert isinstance(payload, bytes)
+            assert goal.command("RESTORE", f"value:{number}", 0, payload) == b"OK"
+            # Its digits depend on how a machine writes a long double; its value does not.
+    assert told(reading)[0] == _expected()[0]
+
+
+def test_an_independent_reader_passes_over_what_a_module_saved_and_finds_its_numbers(
+    cell: CellSpec, start_guest: StartGuest
+) -> None:
+    guest = start(start_guest, cell, cell.runner.target.name)
+    fill(guest)
+    with server.client(guest) as client:
+        client.command("SET", "plain", "1")
+    found = rdb.read(server.saved(guest))
+    assert len(found.entries) == len(VALUES) + 1
+    for number, (whole, natural, real, text) in enumerate(VALUES):
+        value = found.entries[Key(0, b"value:%d" % number)].value
+        assert isinstance(value, Foreign)
+        assert (value.module, value.encoding) == ("plumbline", 3)
+        # A signed integer is saved as the unsigned one of the same 64 bits.
+        assert value.items[:2] == (whole % (1 << 64), natural)
+        assert value.items[2:4] == (real, rdb.single(real))
+        assert value.items[5] == text
+    # Before the keys and behind them, each with the number that says which.
+    assert found.modules == [
+        Foreign("plumbline", 3, (1, NOTED, NOTE), when=1),
+        Foreign("plumbline", 3, (2, NOTED, NOTE), when=2),
+    ]

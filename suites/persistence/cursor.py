@@ -1,0 +1,124 @@
+"""Bytes of an RDB file, read piece by piece: lengths, texts, times, doubles; and what each piece was, with its offsets.
+
+It knows how the format writes a number or a text, and nothing of types and records.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from suites.units.encodings import lzf
+
+
+class RdbError(ValueError):
+    """The bytes are not what the format says; the text tells where."""
+
+    at: int = -1
+    """Offset of the part that is wrong, or that was read last."""
+    record: str = ""
+    """What that part is."""
+    found: object = None
+    """What was read of the file until then: rdb.Rdb."""
+
+
+class Part(NamedTuple):
+    """A piece of a file that the format gives a meaning of its own."""
+
+    start: int
+    end: int
+    what: str
+    """In a reader's words: `double`, `length or number`, `listpack`."""
+
+
+class Cursor:
+    """Bytes, and where reading is."""
+
+    def __init__(self, content: bytes, at: int = 0) -> None:
+        self.content = content
+        self.at = at
+        self.parts: list[Part] = []
+        """What was read so far, piece by piece."""
+        self.record = ""
+        """The record that is being read."""
+
+    def take(self, count: int) -> bytes:
+        """The next bytes. Raises RdbError when there are not so many."""
+        piece = self.content[self.at : self.at + count]
+        if len(piece) < count:
+            raise RdbError(f"at {self.at}: {count} bytes are due, {len(piece)} are left of {len(self.content)}")
+        self.at += count
+        return piece
+
+    def byte(self) -> int:
+        """The next byte."""
+        return self.take(1)[0]
+
+    def named(self, count: int, what: str) -> bytes:
+        """The next bytes, which are one piece."""
+        start = self.at
+        piece = self.take(count)
+        self.parts.append(Part(start, self.at, what))
+        return piece
+
+    def length(self) -> int:
+        """A length or a number written like one."""
+        start = self.at
+        value, encoded = self._length()
+        if encoded:
+            raise RdbError(f"at {self.at}: a length is due, found the special encoding {value}")
+        self.parts.append(Part(start, self.at, "length or number"))
+        return value
+
+    def _length(self) -> tuple[int, bool]:
+        first = self.byte()
+        kind = first >> 6
+        if kind == 0:
+            return first & 63, False
+        if kind == 1:
+            return (first & 63) << 8 | self.byte(), False
+        if first == 0x80:
+            return int.from_bytes(self.take(4), "big"), False
+        if first == 0x81:
+            return int.from_bytes(self.take(8), "big"), False
+        if kind == 3:
+            return first & 63, True
+        raise RdbError(f"at {self.at - 1}: no length begins with {first:#x}")
+
+    def text(self, what: str = "string") -> bytes:
+        """A string: plain, an integer in 1, 2 or 4 bytes, or compressed. `what`: its content's meaning."""
+        start = self.at
+        value, encoded = self._length()
+        if encoded and value < 3:
+            size = 1 << value
+            number = int.from_bytes(self.take(size), "little", signed=True)
+            self.parts.append(Part(start, self.at, f"integer of {size} byte{'s' if value else ''}"))
+            return b"%d" % number
+        self.parts.append(Part(start, self.at, f"length of a {what}"))
+        if not encoded:
+            return self.named(value, what)
+        if value != 3:
+            raise RdbError(f"at {self.at}: no string has the encoding {value}")
+        packed, whole = self.length(), self.length()
+        found = lzf(self.named(packed, f"compressed {what}"))
+        if len(found) != whole:
+            raise RdbError(f"at {self.at}: {len(found)} bytes unpacked where {whole} are due")
+        return found
+
+    def milliseconds(self, what: str = "time") -> int:
+        """A time: 8 bytes, little-endian."""
+        return int.from_bytes(self.named(8, what), "little", signed=True)
+
+    def old_double(self) -> float:
+        """A score as text with its length, as before version 8."""
+        size = self.byte()
+        special = {253: "nan", 254: "inf", 255: "-inf"}
+        return float(special[size] if size in special else self.named(size, "score in digits"))
+
+    def single(self) -> float:
+        """A module's number of single precision: 4 bytes, little-endian."""
+        return float(struct.unpack("<f", self.named(4, "single"))[0])
+
+    def double(self) -> float:
+        """A score: 8 bytes, little-endian."""
+        return float(struct.unpack("<d", self.named(8, "double"))[0])

@@ -1,0 +1,289 @@
+"""From a wrong value to its bytes: where in which file, which part of which record, who wrote it, how it is seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from harness.difference import DifferenceError, excerpt, parted
+from harness.model import Again, Difference
+from harness.stream import command, line_of
+from suites.keyspace import dataset, server
+from suites.keyspace.values import Key, Stream, differences
+from suites.persistence import rdb
+from suites.persistence.cursor import Part, RdbError
+from suites.persistence.streams import IDENTIFIER
+
+if TYPE_CHECKING:
+    from harness.cell import CellSpec
+    from harness.guest import Guest
+    from suites.keyspace.values import Entry
+    from suites.persistence.rdb import Rdb
+
+READER = "an independent reader"
+FILE = "dump.rdb"
+SHOWN = 5
+_AROUND_BYTES = 24
+"""So many bytes on either side of a wrong one must come again when it is shown again."""
+WRITERS = {
+    rdb.EXPIRY: "rdbSaveMillisecondTime",
+    "time": "rdbSaveMillisecondTime",
+    "double": "rdbSaveBinaryDoubleValue",
+    "length or number": "rdbSaveLen",
+    "integer of 1 byte": "rdbEncodeInteger",
+    "integer of 2 bytes": "rdbEncodeInteger",
+    "integer of 4 bytes": "rdbEncodeInteger",
+    "intset": "_intsetSet",
+    IDENTIFIER: "streamEncodeID",
+}
+"""Part -> the one function of rdb.c, intset.c or t_stream.c that gives it its bytes, in every release that has it.
+
+A listpack is written by many; a checksum by who ends the file or the payload.
+"""
+
+
+class Bytes(NamedTuple):
+    """A file or payload, with what was read of it."""
+
+    content: bytes
+    parts: list[Part]
+
+
+class Parting(NamedTuple):
+    """Where a record parts from what it must be."""
+
+    offset: int
+    what: str
+    """The part of the format; empty where only the record is known."""
+    expected: str
+    actual: str
+    window: bytes
+    """The wrong bytes with some neighbours."""
+
+
+def _part_at(parts: list[Part], offset: int) -> str:
+    return next((part.what for part in parts if part.start <= offset < part.end), "type")
+
+
+def _parting(wrong: Bytes, start: int, end: int, right: bytes) -> Parting:
+    """Of two records that begin alike; `start` and `end`: where the wrong one lies."""
+    at = start + max(parted(right, wrong.content[start:end]), 0)
+    window = wrong.content[max(start, at - _AROUND_BYTES) : min(end, at + _AROUND_BYTES)]
+    due = excerpt(right, at - start)
+    return Parting(at, _part_at(wrong.parts, at), due, excerpt(wrong.content[:end], at), window)
+
+
+def _record(found: Rdb, key: Key, right: bytes | None, content: bytes) -> Parting:
+    """Of a key in a file, beside the same key's bytes from elsewhere, if they can be compared."""
+    place = found.places.get(key)
+    if place is None:
+        return Parting(-1, "", "", "", b"")
+    if right is None:
+        return Parting(place.start, "", "", excerpt(content, place.start), b"")
+    return _parting(Bytes(content, found.parts), place.start, place.end, right)
+
+
+def _bytes_of(content: bytes, found: Rdb, key: Key, kind: int | None) -> bytes | None:
+    """A key's record, if it is of that type (None: of any), whose items lie in an order of their own."""
+    ordered = key in found.types and found.types[key] in rdb.ORDERED_TYPES
+    if not ordered or kind not in {None, found.types[key]}:
+        return None
+    place = found.places[key]
+    return content[place.start : place.end]
+
+
+def _first(wrong: list[Key], found: Rdb) -> Key:
+    """The key to tell: one whose bytes can be compared, if any."""
+    ranked = sorted(wrong, key=lambda key: (found.types.get(key) not in rdb.ORDERED_TYPES, key.database, key.name))
+    return ranked[0]
+
+
+def _name(key: Key, found: Rdb, expected: Entry | None) -> str:
+    if key in found.types:
+        return rdb.record_of(found.types[key], key)
+    return (
+        f"{type(expected.value).__name__.lower() if expected else 'key'} {key.name[:60]!r} of database {key.database}"
+    )
+
+
+def _making(version: tuple[int, ...], family: str, key: Key, *, then: tuple[Any, ...]) -> tuple[str, ...]:
+    """The requests that make one key of the data set, and then what tells of it."""
+    made = [item.commands for item in dataset.items(version, family) if item.key == key]
+    select = [("SELECT", key.database)] if key.database else []
+    return tuple(line_of(command(*words)) for words in [*select, *(made[0] if made else ()), then])
+
+
+def _fail(
+    message: str, at: Parting, record: str, where: str, writer: str, reader: str, again: Again | None
+) -> NoReturn:
+    function = WRITERS.get(at.what, "") if reader == READER else ""
+    raise DifferenceError(
+        message,
+        Difference(
+            where=where,
+            record=rdb.in_record(at.what, record) if record else at.what,
+            writer=writer,
+            reader=reader,
+            offset=at.offset,
+            expected=at.expected,
+            actual=at.actual,
+            function=function,
+        ),
+        again if again is not None and again.wrong else None,
+    )
+
+
+def message_of(lines: list[str]) -> str:
+    """The first of many."""
+    return f"{len(lines)} keys differ: " + "; ".join(lines[:SHOWN])
+
+
+def check_file(content: bytes, other: bytes, *, writer: str, version: tuple[int, ...], family: str) -> Rdb:
+    """Read a target's file; it must hold the data set. `other`: another machine's file, for the bytes that are due.
+
+    Raises DifferenceError.
+    """
+    expected = dataset.expected(version, family)
+    try:
+        found = rdb.read(content)
+        lines, broken = differences(expected, found.entries), None
+    except RdbError as error:
+        found, lines, broken = error.found, [str(error)], error  # type: ignore[assignment]
+    if not lines:
+        return found
+    if broken is not None and (found is None or broken.record in {"", rdb.CHECKSUM}):
+        at = Parting(broken.at, broken.record, "", excerpt(content, max(broken.at, 0)), b"")
+        _fail(lines[0], at, "", FILE, writer, READER, None)
+    # What stopped it is the record that it was in, the last one.
+    wrong = [key for key in expected.keys() | found.entries.keys() if expected.get(key) != found.entries.get(key)]
+    key = list(found.places)[-1] if broken is not None else _first(wrong, found)
+    theirs = _or_nothing(other)
+    right = _bytes_of(other, theirs, key, found.types.get(key)) if theirs else None
+    at = _record(found, key, right, content)
+    if broken is not None and right is None:
+        # Nobody's bytes to compare with: where its reader stopped.
+        there = max(broken.at, 0)
+        window = content[there : there + _AROUND_BYTES]
+        at = Parting(there, _part_at(found.parts, there), "", excerpt(content, there), window)
+    asked = _making(version, family, key, then=("SAVE",))
+    again = Again(target=writer, requests=asked, wrong=at.window.hex(), file=FILE, options=tuple(server.OPTIONS))
+    name = _name(key, theirs if broken is not None and theirs else found, expected.get(key))
+    message = lines[0] if broken is not None else message_of(lines)
+    _fail(message, at, name, FILE, writer, READER, again)
+
+
+def _or_nothing(content: bytes) -> Rdb | None:
+    try:
+        return rdb.read(content)
+    except RdbError:
+        return None
+
+
+def check_dump(payload: bytes, other: bytes, key: Key, *, writer: str, version: tuple[int, ...], family: str) -> int:
+    """Read a payload of DUMP, which must hold the key's value; returns its version. `other`: another machine's.
+
+    Raises DifferenceError.
+    """
+    due = dataset.expected(version, family)[key].value
+    try:
+        stored, value, parts = rdb.read_dump_in_parts(payload)
+        message = f"it holds {value!r:.200}"
+    except RdbError as error:
+        stored, value, parts = 0, None, [Part(max(error.at, 0), len(payload), error.record)]
+        message = str(error)
+    if value == due:
+        return stored
+    comparable = payload[0] == other[0] and payload[0] in rdb.ORDERED_TYPES
+    at = _parting(Bytes(payload, parts), 0, len(payload), other if comparable else payload)
+    again = Again(target=writer, requests=_making(version, family, key, then=("DUMP", key.name)), wrong=at.window.hex())
+    where = f"reply to DUMP {key.name[:60].decode('latin-1')!r}"
+    _fail(f"{where}: {message}", at, rdb.record_of(payload[0], key), where, writer, READER, again)
+
+
+def check_same(content: bytes, other: bytes, *, writer: str, other_writer: str) -> None:
+    """What two machines wrote of the same data set is the same bytes, where there is one way to write it.
+
+    Raises DifferenceError.
+    """
+    ours, theirs = rdb.read(content), rdb.read(other)
+    wrong = []
+    for key, raw in ours.raw.items():
+        value = ours.entries[key].value
+        # Groups tell when an entry was delivered.
+        by_the_clock = isinstance(value, Stream) and value.groups
+        if ours.types[key] in rdb.COMPACT_TYPES and raw != theirs.raw.get(key) and not by_the_clock:
+            wrong.append(key)
+    if not wrong:
+        return
+    key = wrong[0]
+    place, other_place = ours.places[key], theirs.places.get(key)
+    right = other[other_place.start : other_place.end] if other_place else b""
+    at = _parting(Bytes(content, ours.parts), place.start, place.end, right)
+    named = f"{len(wrong)} values are not the same bytes: {', '.join(str(one) for one in wrong[:SHOWN])}"
+    _fail(named, at, rdb.record_of(ours.types[key], key), FILE, writer, other_writer, None)
+
+
+def check_loaded(
+    guest: Guest, content: bytes, *, writer: str, cell: CellSpec, family: str, told: dict[Key, Entry] | None = None
+) -> None:
+    """A server has loaded a target's file: what it tells by commands, and what it saves, must be the data set.
+
+    `told` instead of all that it tells by commands. Raises DifferenceError, AssertionError, RdbError.
+    """
+    expected = dataset.expected(cell.version, family)
+    asked = server.snapshot(guest) if told is None else told
+    lines = differences(server.without_times(expected, cell.version), asked)
+    saved = server.saved(guest)
+    # Times, which no command of older releases tells to the millisecond, and everything else once more.
+    theirs = rdb.read(saved)
+    lines = lines or differences(expected, theirs.entries)
+    if not lines:
+        return
+    reader, ours = guest.runner.target.name, rdb.read(content)
+    wrong = [key for key in expected.keys() | theirs.entries.keys() if expected.get(key) != theirs.entries.get(key)]
+    key = _first(wrong or list(expected), theirs)
+    right = _bytes_of(content, ours, key, theirs.types.get(key))
+    saved_at = _record(theirs, key, right, saved)
+    inside = saved_at.offset - theirs.places[key].start if key in theirs.places else 0
+    start = ours.places[key].start if key in ours.places else 0
+    what = _part_at(ours.parts, start + inside) if right is not None else ""
+    at = saved_at._replace(offset=start + inside, what=what)
+    again = Again(
+        target=reader,
+        requests=(line_of(command("SAVE")),),
+        wrong=at.window.hex(),
+        file=FILE,
+        guest=_folder(guest, cell),
+        options=tuple(guest.options),
+    )
+    _fail(message_of(lines), at, _name(key, ours, expected.get(key)), FILE, writer, reader, again)
+
+
+def check_copies(expected: dict[Key, Entry], copied: dict[Key, Entry], primary: Guest, replica: Guest) -> None:
+    """What a replica has must be what its primary has. Raises DifferenceError, which tells the bytes by DUMP."""
+    lines = differences(expected, copied)
+    if not lines:
+        return
+    wrong = [key for key in expected.keys() | copied.keys() if expected.get(key) != copied.get(key)]
+    key = min(wrong, key=lambda one: (one.database, one.name))
+    right, payload = (_dumped(guest, key) for guest in (primary, replica))
+    record = f"key {key.name[:60].decode('latin-1')!r} of database {key.database}"
+    at = Parting(-1, "", "", "", b"")
+    if right is not None and payload is not None:
+        record = rdb.record_of(right[0], key)
+        if right[0] == payload[0] and right[0] in rdb.ORDERED_TYPES:
+            at = _parting(Bytes(right, rdb.read_dump_in_parts(right)[2]), 0, len(right), payload)
+            at = at._replace(expected=at.actual, actual=at.expected)
+    names = [guest.runner.target.name for guest in (primary, replica)]
+    where = f"reply to DUMP {key.name[:60].decode('latin-1')!r}"
+    _fail(message_of(lines), at, record, where, names[0], names[1], None)
+
+
+def _dumped(guest: Guest, key: Key) -> bytes | None:
+    with server.client(guest) as client:
+        client.command("SELECT", key.database)
+        reply = client.command("DUMP", key.name)
+    return reply if isinstance(reply, bytes) else None
+
+
+def _folder(guest: Guest, cell: CellSpec) -> str:
+    return str(guest.folder.relative_to(cell.folder))

@@ -1,0 +1,79 @@
+"""A sentinel of one byte order or width watches servers of another: a primary that is silent is replaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from suites.keyspace import dataset, server
+from suites.replication import link
+from suites.replication.ports import free_pair
+
+if TYPE_CHECKING:
+    from harness.cell import CellSpec
+    from harness.guest import Guest
+    from harness.pytest_plugin import StartGuest
+
+SILENCE_MILLISECONDS = 600_000
+DOWN_MILLISECONDS = 3_000
+"""After so long a silence the primary is taken for down; the emulators' slowdown is far from it."""
+CONFIGURATION = """
+sentinel monitor watched 127.0.0.1 {port} 1
+sentinel down-after-milliseconds watched {down}
+sentinel failover-timeout watched 60000
+"""
+
+
+def a_server(start_guest: StartGuest, target: str) -> tuple[Guest, int]:
+    """One that listens on a port of loopback, as a sentinel needs it, and the port."""
+    port, _ = free_pair()
+    return start_guest(target=target, options=["--port", str(port), "--bind", "127.0.0.1"]), port
+
+
+@pytest.mark.parametrize("own", ["sentinel", "servers"])
+def test_a_sentinel_replaces_a_primary_that_is_silent(
+    companion: str, own: str, cell: CellSpec, start_guest: StartGuest
+) -> None:
+    if cell.version < (5,):
+        pytest.skip("SENTINEL REPLICAS came with 5.0")
+    here = ""
+    there = "" if companion == cell.runner.target.name else companion
+    served, watching = (there, here) if own == "sentinel" else (here, there)
+    primary, port = a_server(start_guest, served)
+    replica, replica_port = a_server(start_guest, served)
+    with server.client(primary) as client:
+        client.command("SET", "noise", dataset.noise(300))
+    with server.client(replica) as client:
+        client.command("SLAVEOF", "127.0.0.1", port)
+    link.await_in_step(replica, primary)
+    text = CONFIGURATION.format(port=port, down=DOWN_MILLISECONDS)
+    sentinel = start_guest(
+        target=watching, options=["sentinel.conf", "--sentinel"], files={"sentinel.conf": text.encode()}
+    )
+    everybody = [primary, replica, sentinel]
+
+    def known_replicas() -> int:
+        with server.client(sentinel) as client:
+            told = client.command("SENTINEL", "REPLICAS", "watched")
+        assert isinstance(told, list)
+        return len(told)
+
+    link.await_that(lambda: known_replicas() == 1, everybody, "the sentinel to know the replica")
+    with server.client(primary) as client:
+        client.command("CLIENT", "PAUSE", SILENCE_MILLISECONDS)
+    link.await_that(lambda: link.info(replica, "replication")["role"] == "master", [replica, sentinel], "the failover")
+
+    def address() -> object:
+        with server.client(sentinel) as client:
+            return client.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "watched")
+
+    due = [b"127.0.0.1", str(replica_port).encode()]
+    link.await_that(lambda: address() == due, [replica, sentinel], "the sentinel to tell the new primary")
+    with server.client(sentinel) as client:
+        told = client.command("SENTINEL", "MASTER", "watched")
+    assert isinstance(told, list)
+    fields = dict(zip(told[::2], told[1::2], strict=True))
+    assert fields[b"config-epoch"] == b"1"
+    with server.client(replica) as client:
+        assert client.command("GET", "noise") == dataset.noise(300)

@@ -1,0 +1,1 @@
+"""Replies that expose memory must be the same on every machine."""

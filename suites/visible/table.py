@@ -1,0 +1,124 @@
+"""What the suite asks, and which replies may differ where: data in requests.toml and differences.toml."""
+
+from __future__ import annotations
+
+import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.load import ROOT, read_toml
+from harness.model import Noun
+from harness.stream import from_text, line_of
+
+if TYPE_CHECKING:
+    from harness.model import Target
+    from harness.stream import Command, Stream
+
+FOLDER = Path(__file__).parent
+PAGE = ROOT / "docs" / "DIFFERENCES.md"
+
+
+class Group(Noun, frozen=True):
+    """Requests that are sent one after the other, to empty servers."""
+
+    name: str
+    since: list[int]
+    """The release that first knows all of them: Redis', and Valkey's if `since_valkey` is empty."""
+    requests: str
+    """A command a line."""
+    since_valkey: list[int] = msgspec.field(default_factory=list)
+
+    def known_to(self, family: str, version: tuple[int, ...]) -> bool:
+        """Whether a release has all that is asked."""
+        since = self.since_valkey if family == "valkey" and self.since_valkey else self.since
+        return list(version) >= since
+
+    @property
+    def commands(self) -> Stream:
+        """The requests as values."""
+        return from_text(self.requests)
+
+
+class Unasked(Noun, frozen=True):
+    """Commands that no group asks."""
+
+    reason: str
+    commands: list[str]
+
+
+class Asked(Noun, frozen=True):
+    """requests.toml."""
+
+    groups: list[Group]
+    unasked: list[Unasked]
+
+
+class Listed(Noun, frozen=True):
+    """A reply that differs from the native build's."""
+
+    request: str
+    """A glob for the line."""
+    targets: list[str]
+    """Globs of targets and groups where it does."""
+    native: str
+    """What this machine (x86-64) answers; an example where `request` is several."""
+    there: str
+    reason: str
+    fault: bool = False
+    """Whether it is a bug of the server (docs/FOUND.md), and no machine's right."""
+    since: tuple[int, ...] = ()
+    until: tuple[int, ...] = ()
+    """The release that first has it no more; empty: all have it."""
+
+    def covers(self, command: Command, target: Target, version: tuple[int, ...]) -> bool:
+        """Whether the reply to a command must differ there."""
+        names = [target.name, *target.groups]
+        here = any(fnmatch.fnmatchcase(name, glob) for name in names for glob in self.targets)
+        living = version >= self.since and (not self.until or version < self.until)
+        return here and living and fnmatch.fnmatchcase(line_of(command), self.request)
+
+
+class Table(Noun, frozen=True):
+    """differences.toml."""
+
+    differences: list[Listed]
+
+
+@cache
+def asked() -> Asked:
+    """What is asked."""
+    return read_toml(FOLDER / "requests.toml", Asked)
+
+
+@cache
+def table() -> Table:
+    """What may differ."""
+    return read_toml(FOLDER / "differences.toml", Table)
+
+
+def page() -> str:
+    """docs/DIFFERENCES.md."""
+    number = sum(len(group.commands) for group in asked().groups)
+    lines = [
+        "# Replies that differ between machines",
+        "",
+        f"The suite `visible` asks {number} requests for bytes that a machine keeps in its own way. These are",
+        "answered otherwise on some target than on this machine (x86-64); all others are the same bytes everywhere.",
+        "The suite fails for a difference that is not listed, and for a listed one that no longer shows. What cannot",
+        "be asked so is in suites/visible/requests.toml under `unasked`, with its reason.",
+        "`python -m suites.visible.table` writes this page, of suites/visible/differences.toml.",
+        "",
+        "| request | targets | x86-64 | there | | reason |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in table().differences:
+        cells = [f"`{one.request}`", ", ".join(one.targets), f"`{one.native}`", f"`{one.there}`"]
+        lines.append(f"| {' | '.join(cells)} | {'a bug' if one.fault else ''} | {one.reason} |")
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

@@ -1,0 +1,85 @@
+"""Bytes that a reply shows must not depend on the machine; where they do, the list says so, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.compare import ask, comparable
+from harness.stream import line_of
+from suites.both import differing
+from suites.visible import table
+
+if TYPE_CHECKING:
+    from harness.cell import CellSpec
+    from harness.resp import Reply
+    from suites.both import Both
+
+SHOWN = 6
+
+
+def _exact(reply: Reply) -> str:
+    """A reply as text: its kind and every byte."""
+    return f"error: {reply}" if isinstance(reply, Exception) else repr(reply)
+
+
+@pytest.mark.parametrize("group", [one.name for one in table.asked().groups])
+def test_a_reply_has_the_same_bytes_as_on_this_machine_or_is_listed(
+    both: Both, group: str, cell: CellSpec, family: str
+) -> None:
+    (chosen,) = (one for one in table.asked().groups if one.name == group)
+    if not chosen.known_to(family, cell.version):
+        pytest.skip("the commands are of later releases")
+    commands = chosen.commands
+    told, gone = [], []
+    pairs = zip(commands, ask(both.guest, commands), ask(both.oracle, commands), strict=True)
+    for command, guest, native in pairs:
+        listed = [one for one in table.table().differences if one.covers(command, cell.runner.target, cell.version)]
+        same = _exact(comparable(command.name, guest)) == _exact(comparable(command.name, native))
+        if not same and not listed:
+            told.append((command, guest, native))
+        if same and listed:
+            gone.append(line_of(command))
+    if told:
+        lines = [
+            f"{line_of(one):.100}: {_exact(ours):.200}, native {_exact(theirs):.200}" for one, ours, theirs in told
+        ]
+        command, guest, native = told[0]
+        message = f"{len(told)} replies differ and are not listed: " + "; ".join(lines[:SHOWN])
+        raise differing(command.words, guest, native, both.target, message)
+    assert not gone, f"listed in suites/visible/differences.toml, and the same now: {gone}"
+
+
+def test_every_command_is_asked_or_there_is_a_reason(both: Both, cell: CellSpec) -> None:
+    """New commands of a release have to be looked at."""
+    if cell.version < (2, 8, 13):
+        pytest.skip("COMMAND came with 2.8.13")
+    known = {bytes(one[0]).decode().upper() for one in both.oracle.command("COMMAND")}  # type: ignore[union-attr, index, arg-type]
+    asked = {command.name for group in table.asked().groups for command in group.commands}
+    unasked = {name for one in table.asked().unasked for name in one.commands}
+    missing = sorted(known - asked - unasked)
+    assert not missing, f"neither asked nor excused in suites/visible/requests.toml: {', '.join(missing)}"
+
+
+@pytest.mark.parametrize(
+    ("program", "argument", "expected"),
+    [
+        # FIPS 180-4's own examples.
+        ("return redis.sha1hex(ARGV[1])", b"abc", b"a9993e364706816aba3e25717850c26c9cd0d89d"),
+        ("return redis.sha1hex(ARGV[1])", b"", b"da39a3ee5e6b4b0d3255bfef95601890afd80709"),
+        # The MessagePack specification: numbers have their most significant byte first.
+        ("return cmsgpack.pack(tonumber(ARGV[1]))", b"65536", b"\xce\x00\x01\x00\x00"),
+        ("return cmsgpack.pack(tonumber(ARGV[1]))", b"0.1", b"\xcb\x3f\xb9\x99\x99\x99\x99\x99\x9a"),
+        # The formats say the order.
+        ("return struct.pack('>I4', ARGV[1])", b"16909060", b"\x01\x02\x03\x04"),
+        ("return struct.pack('<I4', ARGV[1])", b"16909060", b"\x04\x03\x02\x01"),
+        ("return struct.pack('>d', ARGV[1])", b"-2", b"\xc0\x00\x00\x00\x00\x00\x00\x00"),
+    ],
+)
+def test_what_a_specification_fixes_is_so(
+    both: Both, program: str, argument: bytes, expected: bytes, cell: CellSpec
+) -> None:
+    if cell.version < (2, 8, 19):
+        pytest.skip("struct came with 2.8.19")
+    both.expect([("EVAL", program, 0, argument)], [expected], program)

@@ -1,0 +1,54 @@
+"""Bytes in the wrong order are placed and shown again; functions that parts are said to come from are in the source."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from harness import mutate, mutation
+from harness.errors import ExitCode
+from harness.fetch import Fetcher
+from harness.load import Catalog
+from harness.store import Store
+from suites.persistence import places
+from tests import fakes
+from tests.end_to_end.plumb_runs import PLUMB, run
+
+pytestmark = pytest.mark.end_to_end
+
+
+def test_a_time_in_the_wrong_order_is_placed_and_shown_again_and_gone_where_it_is_right() -> None:
+    planted = mutation.mutations()["rdb-expiry-byte-order"]
+    row = mutate.mutate(Catalog(), Store.default(), fakes.quiet(), planted, targets=["sparc64"])
+    assert row.caught
+    (finding,) = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))["findings"]
+    told = finding["difference"]
+    assert told["record"] == "time of expiry of string 'expires:0' of database 0"
+    assert (told["where"], told["writer"], told["function"]) == ("dump.rdb", "sparc64", "rdbSaveMillisecondTime")
+    assert bytes.fromhex(told["actual"])[:8] == bytes.fromhex("0000020000000001")
+    words = shlex.split(finding["replay"])[1:]
+    assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS
+    assert run(*words, "--server", planted.server, program=PLUMB).returncode == ExitCode.PASS
+
+
+def test_what_a_loader_gets_wrong_is_shown_again_with_its_file() -> None:
+    planted = mutation.mutations()["rdb-integer-signedness"]
+    row = mutate.mutate(Catalog(), Store.default(), fakes.quiet(), planted, targets=["aarch64"])
+    (finding,) = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))["findings"]
+    assert (finding["difference"]["writer"], finding["difference"]["reader"]) == ("native", "aarch64")
+    words = shlex.split(finding["replay"])[1:]
+    assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS
+    assert run(*words, "--server", planted.server, program=PLUMB).returncode == ExitCode.PASS
+
+
+@pytest.mark.parametrize("server", ["redis-5.0.6", "redis-7.0.15", "redis-8.0.6", "valkey-9.1.2"])
+def test_every_function_that_a_part_is_said_to_come_from_is_in_the_source(server: str) -> None:
+    tree = Fetcher(Store.default(), fakes.quiet(), offline=False).server(Catalog().servers[server])
+    names = ("rdb.c", "intset.c", "t_stream.c")
+    source = "".join((tree.path / "src" / name).read_text("latin-1") for name in names)
+    for function in set(places.WRITERS.values()):
+        assert re.search(rf"^[a-z][^\n;]*\b{function}\(", source, re.MULTILINE), f"{server} has no {function}"

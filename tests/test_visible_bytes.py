@@ -1,0 +1,52 @@
+"""The data of the suite `visible`: whole, readable, and its page current."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.load import Catalog
+from harness.stream import command
+from suites.visible import table
+
+TARGETS = Catalog().targets
+
+
+@pytest.mark.parametrize("name", [group.name for group in table.asked().groups])
+def test_every_group_has_requests_that_can_be_read(name: str) -> None:
+    (group,) = (one for one in table.asked().groups if one.name == name)
+    assert len(group.commands) > 1
+    assert all(one.words[0].isupper() for one in group.commands)
+
+
+def test_no_command_is_both_asked_and_excused() -> None:
+    asked = {one.name for group in table.asked().groups for one in group.commands}
+    # CLUSTER KEYSLOT is asked; the rest of CLUSTER is a cluster's.
+    partly = {"ACL", "CLIENT", "CLUSTER", "CONFIG", "DEBUG"}
+    assert asked & {name for one in table.asked().unasked for name in one.commands} <= partly
+
+
+@pytest.mark.parametrize("listed", table.table().differences, ids=lambda one: one.request)
+def test_a_listed_difference_is_of_a_request_and_of_targets_that_there_are(listed: table.Listed) -> None:
+    version = (7, 0, 15)
+    requests = [one for group in table.asked().groups for one in group.commands]
+    shown = [target.name for target in TARGETS.values() if any(listed.covers(one, target, version) for one in requests)]
+    assert shown, "no request on any target shows it"
+    assert "native" not in shown, "nothing differs from itself"
+    assert listed.reason
+
+
+def test_a_listed_difference_covers_its_targets_and_releases_alone() -> None:
+    one = table.Listed(
+        request="GET *", targets=["big-endian", "armv5"], native="a", there="b", reason="c", since=(7,), until=(8,)
+    )
+    asked = command("GET", "k")
+    assert one.covers(asked, TARGETS["sparc64"], (7, 0))
+    assert one.covers(asked, TARGETS["armv5"], (7, 2))
+    assert not one.covers(asked, TARGETS["armv6"], (7, 0))
+    assert not one.covers(asked, TARGETS["armv5"], (6, 2))
+    assert not one.covers(asked, TARGETS["armv5"], (8, 0))
+    assert not one.covers(command("SET", "k", "v"), TARGETS["armv5"], (7, 0))
+
+
+def test_the_page_is_what_the_data_says() -> None:
+    assert table.PAGE.read_text("utf-8") == table.page(), "type: python -m suites.visible.table"
