@@ -25,6 +25,8 @@ class Peer(Noun, frozen=True):
 
     runner: Runner
     build: Build
+    selftests: Units | None = None
+    """The server's own, there; None where no suite of the run has them."""
 
 
 class CellSpec(Noun, frozen=True):

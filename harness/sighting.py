@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.events import CellRecord, Event, Fault, GuestEvent, RunRecord, TestEvent
-    from harness.model import AccessClass, Detector, Fate, Frame
+    from harness.model import AccessClass, Detector, Fate, Frame, Program
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +50,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     fate: Fate = ""
     unit: str = ""
     """The unit that ran, where no server did."""
+    program: Program = "units"
+    """Whose unit that is."""
     wrong_line: str = ""
     """What it wrote that is wrong."""
     kernel: str = ""
@@ -243,6 +245,7 @@ def _from_fault(
         access_class=access.access_class if access else "",
         fate=alignment.fate(target, Catalog().policies, access) if access else "",
         unit=test.unit if test else "",
+        program=test.program if test else "units",
         kernel=kernel_report.told(fault) if target.emulator.kind == "system" else "",
         started_with=_started_with(guest, test),
     )
@@ -273,6 +276,7 @@ def _from_report(
         identity=report.identity,
         detector=report.detector,
         unit=test.unit if test else "",
+        program=test.program if test else "units",
         started_with=_started_with(guest, test),
     )
 
@@ -306,7 +310,7 @@ def _trigger(test: TestEvent, frames: list[Frame]) -> str:
     if test.blocked:
         return "(while starting)"
     if test.unit:
-        return f"(unit {test.unit})"
+        return f"({'self-test' if test.program == 'selftests' else 'unit'} {test.unit})"
     if test.asked:
         return test.asked
     candidates = _on_stack(test.unanswered, frames) or list(test.unanswered)
@@ -379,5 +383,6 @@ def _plain(
         started_with=started_with,
         identity=f"{kind}-{re.sub(r'[^A-Za-z0-9_.]+', '_', subject).strip('_')}",
         unit=test.unit if test else "",
+        program=test.program if test else "units",
         wrong_line=test.wrong_line if test else "",
     )
