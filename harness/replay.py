@@ -24,6 +24,7 @@ from harness.machine_guest import SERVER, Host, guest_of
 from harness.model import Noun
 from harness.resp import Client
 from harness.selftests import build_program
+from harness.sighting import asserting_frames
 from harness.stream import from_wire, read_stream, wire
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def _describe(faults: list[events.Fault], table: symbols.Symbols, machine: str) 
     for fault in faults:
         frames = table.backtrace(fault, machine)
         functions |= {frames[0].function, own_frames(frames)[0][0].function}
+        functions |= {frame.function for frame in asserting_frames(frames)[:1]}
         what = signal.Signals(fault.signal).name if fault.signal else "access"
         access = symbols.access_of(fault, machine) if events.is_misaligned(fault) else ""
         lines.append(f"{what}: {symbols.disassemble(fault, machine)}  {access}".rstrip())

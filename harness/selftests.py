@@ -31,6 +31,9 @@ PRINTED = ("crc64", "endianconv", "sha1test", "zipmap")
 """Redis' self-tests that judge nothing: they print what they computed for a person to compare. Here it is compared with
 what the native build's print."""
 
+LONG = ("test_rax.c",)
+"""Self-tests that take longer than all others together, natively half a minute: the thorough tier has the time."""
+
 
 class Style(Noun, frozen=True):
     """How a family's self-tests are made and called."""

@@ -219,13 +219,18 @@ def _from_fault(
     through = ""
     if beyond:
         frames, through = own_frames(frames)
+    asserted = asserting_frames(frames) if test is not None and test.program == "selftests" else []
+    if asserted:
+        frames, kind, instruction = asserted, "assertion", ""
     function = frames[0].function
     direction = access.direction if access else symbols.direction_of(instruction) if beyond else ""
     title = f"misaligned {direction} in {function}" if misaligned else f"{name} in {function}"
     if beyond:
         what = f"{direction or 'access'} outside a block in {function}"
         title = what + (f", through {through}" if through else "")
-    if in_handler:
+    if asserted:
+        title = f"assertion failed in {function}"
+    elif in_handler:
         title = f"{name} in {function} while the crash handler ran"
     return Sighting(
         kind=kind,
@@ -249,6 +254,19 @@ def _from_fault(
         kernel=kernel_report.told(fault) if target.emulator.kind == "system" else "",
         started_with=_started_with(guest, test),
     )
+
+
+def asserting_frames(frames: list[Frame]) -> list[Frame]:
+    """The stack from the function on that asserted what does not hold; none where no assertion did it.
+
+    A self-test's assertion dies in the server's log, which is not set up yet: that is not the place to look at.
+    """
+    names = [frame.function for frame in frames]
+    at = next((names.index(name) for name in _ASSERTIONS if name in names), len(names))
+    return frames[at + 1 :]
+
+
+_ASSERTIONS = ("_serverAssert", "_redisAssert")
 
 
 def _command(fault: Fault, guest: Path, test: TestEvent, frames: list[Frame]) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.model import Program
     from harness.units import Units
 
-RUN_SECONDS: dict[Program, float] = {"units": 20.0, "selftests": 60.0}
+RUN_SECONDS: dict[Program, float] = {"units": 20.0, "selftests": 120.0}
 """How long a unit may take natively: servers' own self-tests have benchmarks among them."""
 
 

@@ -10,10 +10,13 @@ from harness import events, process, selftests, unit_run, units
 from harness.cell import CellSpec, Peer, write_cell
 from harness.check import pytest_command
 from harness.emulator import Runner
+from harness.judge import judge
 from harness.load import ROOT, Catalog
-from harness.model import Build, Verdict
+from harness.model import Build, Frame, Verdict
 from harness.runs import conclude
+from harness.sighting import asserting_frames
 from harness.source import open_tree
+from harness.symbols import Symbols
 from tests import fakes
 from tests.fakes import StoredRun
 
@@ -259,3 +262,39 @@ def test_a_run_in_which_every_suite_was_skipped_is_no_pass(run: StoredRun) -> No
     run.problem("armv5", "bitops", "nothing here", "absent")
     run.problem("armv5", "selftests", "it has none", "absent")
     assert judged(run)[0].verdict == Verdict.UNKNOWN.name
+
+
+def test_an_assertion_of_a_self_test_is_placed_where_it_asserts_and_not_where_it_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def frame(function: str) -> Frame:
+        return Frame(function=function, file="src/intset.c", line=384, origin="server", pc=0)
+
+    stack = [frame(name) for name in ("serverLogRaw", "_serverAssert", "checkConsistency", "intsetTest", "main")]
+    assert [one.function for one in asserting_frames(stack)] == ["checkConsistency", "intsetTest", "main"]
+    assert asserting_frames(stack[2:]) == []
+    fakes.fake_symbols(tmp_path / "bin", monkeypatch)
+    monkeypatch.setattr(Symbols, "backtrace", lambda *_: stack)
+    found = {}
+    for program in ("units", "selftests"):
+        stored = StoredRun(tmp_path / program, suites=("canary", "selftests"))
+        stored.canary("armv5")
+        stored.fault("armv5", "selftests", "guest-unit-intset", fakes.fault(number=fakes.SIGSEGV, code=1))
+        event = events.TestEvent(
+            name="t",
+            outcome="failed",
+            seconds=0,
+            guest="guest-unit-intset",
+            fault_to=1,
+            unit="intset",
+            program="selftests" if program == "selftests" else "units",
+        )
+        events.append(stored.folder / "armv5" / "selftests" / "events.jsonl", event)
+        (finding,), _, _ = judge(stored.finish())
+        found[program] = (finding.id, finding.title, finding.command)
+    assert found["selftests"] == (
+        "assertion-checkConsistency",
+        "assertion failed in checkConsistency",
+        "(self-test intset)",
+    )
+    assert found["units"][0] == "sigsegv-serverLogRaw"
