@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from harness.stream import from_text
-from suites.fuzz.generate import LONGEST
+from suites.fuzz.generate import LONGEST, generate, grammar
 from suites.fuzz.guide import LEAST_KEPT, Guide, extend
 
 if TYPE_CHECKING:
@@ -43,6 +43,37 @@ def test_the_way_that_pays_is_taken_most_and_the_others_still_are() -> None:
         assert max(taken, key=lambda way: taken[way]) == paying
         assert taken[paying] > 130
         assert min(taken.values()) > 3
+
+
+def test_the_theme_that_still_finds_something_is_drawn_most_and_the_others_still_are() -> None:
+    guide = Guide(random.Random(1), [])
+    hashes = {line.split(" ", 1)[0] for line in grammar().themes["hashes"].commands} - {
+        "OBJECT",
+        "COPY",
+        "DEL",
+        "RENAME",
+    }
+    drawn = []
+    for _ in range(600):
+        of_hashes = any(one.name in hashes for one in guide.next())
+        drawn.append(of_hashes)
+        guide.learn(4 if of_hashes else 0)
+    evenly = sum(any(one.name in hashes for one in generate(random.Random(seed))) for seed in range(300))
+    assert sum(drawn[300:]) > 2 * evenly
+    assert not all(drawn[300:])
+
+
+def test_of_two_ways_that_find_as_much_the_one_with_shorter_streams_pays_more() -> None:
+    long = (SOME * LONGEST)[:LONGEST]
+    shares = []
+    for stream in (SOME, long):
+        guide = Guide(random.Random(1), [stream] * LEAST_KEPT)
+        guide.learn(0)
+        for _ in range(400):
+            guide.next()
+            guide.learn(1)
+        shares.append(guide.payoffs["extend"] / guide.payoffs["generate"])
+    assert shares[0] > 1.2 * shares[1]
 
 
 def test_a_parent_whose_children_find_nothing_is_taken_less() -> None:
