@@ -53,12 +53,16 @@ class _Way(msgspec.Struct):
 
 
 class Guide:
-    """Makes streams, and is told what each came to. `kept` grows by those that showed something new."""
+    """Makes streams, and is told what each came to. `kept` grows by those that showed something new.
 
-    def __init__(self, random: random.Random, kept: list[Stream]) -> None:
+    With `themes` the grammar's are drawn by what they have paid, too. That takes edges: the shapes of replies are soon all
+    seen, and a theme whose replies say nothing new may still have the bug.
+    """
+
+    def __init__(self, random: random.Random, kept: list[Stream], *, themes: bool) -> None:
         self.random = random
         self._ways = [_Way(name) for name in ("generate", "mutate", "splice", "extend")]
-        self._themes = [_Way(name) for name in grammar().themes]
+        self._themes = [_Way(name) for name in grammar().themes] if themes else []
         self._drawn: list[_Way] = []
         """Themes of the stream that was made last."""
         self._cost = 1.0
@@ -90,7 +94,7 @@ class Guide:
         if len(self._hopes) >= LEAST_KEPT:
             self._way = self._chosen(self._ways)[0]
         if self._way.name == "generate":
-            self._drawn = self._chosen(self._themes, MIXED)
+            self._drawn = self._chosen(self._themes, MIXED) if self._themes else []
             return generate(self.random, [theme.name for theme in self._drawn])
         self.parent = self.random.choices(range(len(self._hopes)), self._hopes)[0]
         parent, other = self._kept[self.parent], self.random.choice(self._kept)

@@ -76,7 +76,7 @@ class Session:
         self.found: dict[str, str] = {}
         """What tells failures apart -> the first's message."""
         self.corpus = Corpus(self.cell.corpus if learns else None)
-        self.guide = Guide(self.random, self.corpus.streams)
+        self.guide = Guide(self.random, self.corpus.streams, themes=self.cell.coverage)
 
     def more(self) -> bool:
         """Whether another example fits into time and number; how far it has come is written down."""

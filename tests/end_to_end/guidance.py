@@ -47,7 +47,7 @@ class Course:
         """Processor seconds -> edges reached by then."""
         self._random = random.Random(seed)
         self._corpus = Corpus(None)
-        self._guide = Guide(self._random, self._corpus.streams)
+        self._guide = Guide(self._random, self._corpus.streams, themes=way == "edges")
         self._defaults: dict[str, Stream] = {}
         self._spent = 0.0
 
