@@ -55,8 +55,8 @@ class _Way(msgspec.Struct):
 class Guide:
     """Makes streams, and is told what each came to. `kept` grows by those that showed something new.
 
-    With `themes` the grammar's are drawn by what they have paid, too. That takes edges: the shapes of replies are soon all
-    seen, and a theme whose replies say nothing new may still have the bug.
+    With `themes` the grammar's are drawn by what they have paid, too. That takes edges: the shapes of replies are soon
+    all seen, and a theme whose replies say nothing new may still have the bug.
     """
 
     def __init__(self, random: random.Random, kept: list[Stream], *, themes: bool) -> None:
