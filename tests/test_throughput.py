@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import events
+from harness.load import ROOT, Catalog
 from harness.report import throughput
 from tests.fakes import StoredRun
 
@@ -43,8 +44,18 @@ def test_the_page_has_a_row_a_target_a_column_a_suite_that_sent_commands_and_the
     page = throughput.render(folder, events.read_run(folder))
     assert "| target | bitops | persistence |" in page
     assert "| `armv5` | 250 (1,000 in 4 s) | 8 (30 in 4 s) |" in page
-    assert "load average 1.2 before and 2.0 after" in page
+    assert "Load average 1.2 before and 2.0 after" in page
 
 
 def test_a_cell_that_took_no_time_has_no_throughput() -> None:
     assert throughput.Throughput(target="armv5", suite="bitops", commands=0, seconds=0.0).per_second == 0.0
+
+
+def test_the_page_in_the_docs_is_one_that_the_command_wrote_for_all_required_targets() -> None:
+    page = (ROOT / "docs" / "THROUGHPUT.md").read_text("utf-8")
+    head = throughput.HEAD
+    assert page.startswith(head)
+    required = [name for name, target in Catalog().targets.items() if "required" in target.groups]
+    assert required
+    for name in required:
+        assert f"| `{name}` |" in page

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from harness.events import CellRecord, RunRecord
 
+HEAD = "# Throughput of the suites"
+
 
 class Throughput(Noun, frozen=True):
     """One cell's."""
@@ -51,11 +53,13 @@ def render(folder: Path, run: RunRecord) -> str:
     suites = [name for name in run.suites if any(one.suite == name for one in measured)]
     before, after = run.load
     lines = [
-        "# Throughput of the suites",
+        HEAD,
         "",
-        f"Commands a second, by target and suite: `{run.server}`, -{run.optimisation}, policy {run.policy}, seed",
-        f"{run.seed}; load average {before:.1f} before and {after:.1f} after. In brackets: commands, and the cell's",
-        "time, in which the oracle answers too. Written by `plumb report RUN --format throughput`.",
+        f"Commands a second, by target and suite: `{run.server}`, -{run.optimisation}, policy {run.policy}, seed {run.seed}.",
+        f"Load average {before:.1f} before and {after:.1f} after. In brackets: commands, as the guests counted them,",
+        "and the time of the cell, in which the oracle answers too.",
+        "",
+        "Written by `plumb report RUN --format throughput`.",
         "",
         _row(["target", *suites]),
         _row(["---", *["---:"] * len(suites)]),
