@@ -52,10 +52,11 @@ def render(folder: Path, run: RunRecord) -> str:
     measured = cells(folder, run)
     suites = [name for name in run.suites if any(one.suite == name for one in measured)]
     before, after = run.load
+    asked = f"`{run.server}`, -{run.optimisation}, policy {run.policy}"
     lines = [
         HEAD,
         "",
-        f"Commands a second, by target and suite: `{run.server}`, -{run.optimisation}, policy {run.policy}, seed {run.seed}.",
+        f"Commands a second, by target and suite: {asked}, seed {run.seed}.",
         f"Load average {before:.1f} before and {after:.1f} after. In brackets: commands, as the guests counted them,",
         "and the time of the cell, in which the oracle answers too.",
         "",
