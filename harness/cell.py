@@ -27,6 +27,8 @@ class Peer(Noun, frozen=True):
     build: Build
     module: Path | None = None
     """The module of ours, where the suite's servers load it; None also where the server is too old."""
+    selftests: Units | None = None
+    """The server's own, there; None where no suite of the run has them."""
 
 
 class CellSpec(Noun, frozen=True):

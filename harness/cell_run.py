@@ -17,7 +17,7 @@ from harness import events, unit_run
 from harness.canary import emulated, on_machine
 from harness.errors import ExitCode, InfrastructureError
 from harness.guest import LOG_LINES, PANIC, StartError
-from harness.machine_guest import CANARY, UNITS, Host, guest_of
+from harness.machine_guest import CANARY, Host, guest_of
 from harness.transcript import save, unanswered
 
 if TYPE_CHECKING:
@@ -157,13 +157,18 @@ class CellRun:
     def run_unit(self, name: str) -> UnitRun:
         """Call a unit of the server, on the cell's machine or under its emulator; its log and faults are evidence."""
         assert self.cell.units is not None
-        assert self.cell.units.program is not None
         self.unit = name
         folder = unit_run.folder_of(self.cell.folder, name)
         runner = self.cell.runner
         if self._host is None:
-            return unit_run.run_emulated(self.cell.units.program, runner, name, folder)
-        return unit_run.run_on_machine(UNITS, self._host.machine(), runner.target.slowdown, name, folder)
+            return unit_run.run_emulated(self.cell.units, runner, name, folder)
+        return unit_run.run_on_machine(self.cell.units, self._host.machine(), runner.target.slowdown, name, folder)
+
+    def run_unit_natively(self, name: str) -> UnitRun:
+        """Call a unit on this machine, for comparison: what comes of it is no evidence against the target."""
+        native = self.cell.peers["native"]
+        assert native.selftests is not None
+        return unit_run.run_emulated(native.selftests, native.runner, name, self.cell.folder / f"native-unit-{name}")
 
     def _new(
         self,
@@ -227,6 +232,7 @@ class CellRun:
             record = unit_run.event_of(
                 self.cell.folder,
                 self.unit,
+                program=self.cell.units.kind if self.cell.units else "units",
                 test=self.test,
                 outcome=outcome,
                 message=message,
@@ -277,6 +283,7 @@ class CellRun:
         if guest.started() and guest.died_of_fault(0):
             guest.settle()
         ended_by_itself = guest.started() and not guest.alive()
+        commands = guest.commands() if guest.started() else 0
         guest.__exit__()
         requests: list[str] = []
         transcript = ""
@@ -291,6 +298,7 @@ class CellRun:
             test=self.test,
             target=guest.runner.target.name if guest.folder.parent != self.cell.folder else "",
             own=True,
+            commands=commands,
             unanswered=tuple(requests),
             transcript=transcript,
             options=tuple(guest.options),
@@ -320,8 +328,11 @@ class CellRun:
         guest, self._guest = self._guest, None
         if guest is None:
             return
+        commands = guest.commands() if guest.started() else 0
         guest.__exit__()
-        event = events.GuestEvent(name=guest.name, end=guest.end or "stopped", detail=guest.detail, test=self.test)
+        event = events.GuestEvent(
+            name=guest.name, end=guest.end or "stopped", detail=guest.detail, test=self.test, commands=commands
+        )
         if self._failure is not None:
             event = events.GuestEvent(name=guest.name, end=self._failure.end, detail=self._failure.detail)
         events.append(self.events, event)

@@ -24,12 +24,14 @@ from harness.fetch import Fetcher
 from harness.kernel import Kernels
 from harness.load import ROOT, select
 from harness.loadable import build_module
-from harness.machine_guest import CANARY, SERVER, UNITS, PreparedMachine
-from harness.model import Allocator, Noun
+from harness.machine_guest import CANARY, SERVER, PreparedMachine
+from harness.model import Allocator, Noun, Program
 from harness.plan import Plan, make_plan
 from harness.runs import conclude
+from harness.selftests import build_program, why_none, without_native_faults
 from harness.snapshot import snapshot
-from harness.units import Units, build_units
+from harness.unit_run import PLACES
+from harness.units import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from harness.console import Progress
     from harness.judge import Judgement
     from harness.load import Catalog
-    from harness.model import Build, Server, SourceTree, Target, Toolchain
+    from harness.model import Build, Server, SourceTree, Suite, Target, Toolchain
     from harness.store import Store
 
 CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}
@@ -81,7 +83,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     build: Build | None
     problem: str = ""
     machine: PreparedMachine | None = None
-    units: Units | None = None
+    units: dict[Program, Units] = {}
     module: Path | None = None
 
 
@@ -114,12 +116,15 @@ class Check:
         prepared = self._prepare(plan, tree)
         peers = self._peers(plan, tree, prepared)
         self.request.run.mkdir(parents=True, exist_ok=True)
+        before = os.getloadavg()[0]
         with (
             self.progress.stage("suites", f"running {len(plan.cells)} cells, {self.request.jobs} targets at a time"),
             tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
         ):
             records = self._run_cells(plan, tree, prepared, peers, Path(sockets))
-        events.write_run(self.request.run, self._record(plan, tree, prepared, records))
+        record = self._record(plan, tree, prepared, records)
+        record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
+        events.write_run(self.request.run, record)
         return conclude(self.request.run, self.request.known, self.progress, tree=tree.path)
 
     def _prepare(self, plan: Plan, tree: SourceTree) -> dict[str, Prepared]:
@@ -132,11 +137,9 @@ class Check:
             policy = alignment.policy_for(self.catalog.policies, self.request.policy, target)
             runner = emulators.runner(target, tools, policy, programs)
             built_for = self.catalog.targets[alignment.userland(target)]
-            units = None
             try:
                 # First: what compiles the server for them leaves it in the cache.
-                if any(self.catalog.suites[name].needs_units for name in plan.suites):
-                    units = build_units(self.builder, tree, built_for, tools, self.request.optimisation)
+                units = self._programs(plan, tree, built_for)
                 build = self.builder.build(tree, built_for, tools, self.request.optimisation, self.request.allocator)
             except BuildFailedError as error:
                 self.progress.say(str(error))
@@ -148,19 +151,28 @@ class Check:
         with ThreadPoolExecutor(self.request.jobs) as pool:
             return {one.target.name: one for one in pool.map(prepare, targets)}
 
+    def _programs(self, plan: Plan, tree: SourceTree, target: Target) -> dict[Program, Units]:
+        """What the plan's suites run instead of a server."""
+        kinds = dict.fromkeys(suite.program for name in plan.suites if (suite := self.catalog.suites[name]).program)
+        tools = self.catalog.toolchain_of(target)
+        return {
+            kind: build_program(kind, self.builder, tree, target, tools, self.request.optimisation) for kind in kinds
+        }
+
     def _module(self, plan: Plan, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
         """The module that servers load, where a suite has one."""
         wanted = any(self.catalog.suites[name].needs_module for name in plan.suites)
         return build_module(self.store, tree, target, tools) if wanted else None
 
-    def _machine(self, target: Target, runner: Runner, build: Build, units: Units | None) -> PreparedMachine | None:
+    def _machine(
+        self, target: Target, runner: Runner, build: Build, units: Mapping[Program, Units]
+    ) -> PreparedMachine | None:
         """The emulated computer of a target of the kernel tier: kernel, root file system, and its state after boot."""
         if target.emulator.kind != "system":
             return None
         tools = self.catalog.toolchain_of(target)
         programs = {SERVER: build.server_binary, CANARY: canary.compile_canary(self.store, target, tools)}
-        if units is not None and units.program is not None:
-            programs[UNITS] = units.program
+        programs |= {PLACES[kind]: one.program for kind, one in units.items() if one.program is not None}
         return prepare_machine(
             self.catalog, self.store, self.fetcher, self.progress, target, programs, mode=runner.policy.mode
         )
@@ -180,7 +192,7 @@ class Check:
         Without `native`, the oracle, where the tree does not compile for this machine.
         """
         found = {
-            name: Peer(runner=one.runner, build=one.build, module=one.module)
+            name: Peer(runner=one.runner, build=one.build, module=one.module, selftests=one.units.get("selftests"))
             for name, one in prepared.items()
             if one.build is not None and one.target.emulator.kind != "system"
         }
@@ -191,7 +203,11 @@ class Check:
             self.progress.say(str(error))
             return found
         module = self._module(plan, tree, native, self.catalog.toolchain_of(native))
-        return {native.name: Peer(runner=native_runner(self.catalog), build=oracle, module=module), **found}
+        selftests = self._programs(plan, tree, native).get("selftests")
+        return {
+            native.name: Peer(runner=native_runner(self.catalog), build=oracle, module=module, selftests=selftests),
+            **found,
+        }
 
     def _run_cell(
         self,
@@ -225,12 +241,14 @@ class Check:
             machine=prepared.machine,
             coverage=guided and self.request.tier == "thorough" and prepared.runner.reports_edges,
             peers=peers,
-            units=prepared.units if self.catalog.suites[suite].needs_units else None,
+            units=_units_of(self.catalog.suites[suite], prepared, peers),
             module=prepared.module,
             limit_seconds=self.request.limit_seconds,
             limit_count=self.request.limit_count,
             corpus=self.store.path("corpus", f"{tree.name}-{target}") if self.request.learns else None,
         )
+        if spec.units is not None and (why := why_none(spec.units)):
+            return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="absent")
         record = self._run_spec(spec)
         if spec.units is not None and spec.units.broken and not record.problem:
             record = msgspec.structs.replace(record, problem=_broken(spec.units), problem_kind="units")
@@ -306,6 +324,16 @@ class Check:
 def _audited(runner: Runner) -> Runner:
     policy = alignment.audited(runner.policy)
     return msgspec.structs.replace(runner, policy=policy, options=with_alignment(runner.options, policy))
+
+
+def _units_of(suite: Suite, prepared: Prepared, peers: Mapping[str, Peer]) -> Units | None:
+    """What a suite runs instead of a server."""
+    units = prepared.units[suite.program] if suite.program else None
+    native = peers["native"].selftests if "native" in peers else None
+    # What does not compile for this machine either is no target's fault, and this machine's as a target.
+    if units is None or native is None or suite.program != "selftests" or prepared.target.name == "native":
+        return units
+    return without_native_faults(units, native)
 
 
 def _broken(units: Units) -> str:

@@ -70,7 +70,7 @@ def _change(
         if _matches(file, entry.files) and (entry.allocator is None or entry.allocator != allocator):
             return Change(file=file, suites=[], why=entry.why)
     covering = [name for name, suite in suites.items() if _matches(file, suite.covers)]
-    longer = [f"tier {suites[name].tier} has {name}: --suite {name}" for name in covering if name not in quick]
+    longer = " ".join(f"--suite {name}" for name in covering if name not in quick)
     chosen = [name for name in covering if name in quick]
     if chosen:
         why = "these suites say that they cover it"
@@ -78,7 +78,8 @@ def _change(
         why = "a header may be part of any file: all of the quick tier"
     else:
         why = "no suite says that it covers all that depends on it: all of the quick tier"
-    return Change(file=file, suites=chosen or quick, why="; ".join([why, *longer]))
+    more = f"; longer ones do too: {longer}" if longer else ""
+    return Change(file=file, suites=chosen or quick, why=why + more)
 
 
 def _matches(file: str, globs: Iterable[str]) -> bool:

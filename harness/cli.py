@@ -445,7 +445,7 @@ def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> Exi
     "form",
     type=click.Choice(reporting.FORMATS),
     default=None,
-    help="Print this one document instead; `github` are annotations.",
+    help="Print this one document instead; `github` are annotations, `throughput` is a table of commands a second.",
 )
 def report(run: Path, form: str | None) -> ExitCode:
     """Write the report of a judged run anew, or print one of its documents. Nothing is judged: exit 0."""

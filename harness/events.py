@@ -22,7 +22,7 @@ import msgspec
 
 from harness import codec
 from harness.errors import UsageError
-from harness.model import AccessClass, Again, Allocator, Difference, Noun, Target
+from harness.model import AccessClass, Again, Allocator, Difference, Noun, Program, Target
 
 
 class CellRecord(Noun, frozen=True):
@@ -33,7 +33,8 @@ class CellRecord(Noun, frozen=True):
     seconds: float
     problem: str = ""
     """Why it has no results of its own: a build that failed, a deadline, a missing tool."""
-    problem_kind: Literal["", "build", "deadline", "crash", "units"] = ""
+    problem_kind: Literal["", "build", "deadline", "crash", "units", "absent"] = ""
+    """absent: the server has nothing of what the suite runs, and that is no fault."""
     audit: str = ""
     """`done` if an audit of the same cell followed, because misaligned accesses ended guests; or why it failed."""
 
@@ -59,6 +60,8 @@ class RunRecord(Noun, frozen=True):
     stages: dict[str, float]
     cells: list[CellRecord]
     allocator: Allocator = "libc"
+    load: tuple[float, float] = (0.0, 0.0)
+    """The machine's load average over one minute, before the cells ran and after."""
 
 
 Outcome = Literal["passed", "failed", "skipped"]
@@ -99,7 +102,9 @@ class TestEvent(Noun, frozen=True, tag="test"):
     transcript: str = ""
     """The test's requests and replies, a file in the guest folder; kept when something went wrong."""
     unit: str = ""
-    """What ran instead of a server: a unit of the program that harness.units makes."""
+    """What ran instead of a server: a unit of a program that harness.units or harness.selftests makes."""
+    program: Program = "units"
+    """Which program that was."""
     wrong_line: str = ""
     """The line of the unit's output that is not what the model says."""
     counters_before: Counters | None = None
@@ -127,6 +132,8 @@ class GuestEvent(Noun, frozen=True, tag="guest"):
     """Where it ran, if it was not the cell's own target: its folder is peers/TARGET/NAME."""
     own: bool = False
     """It was started for one test alone: all that it did is that test's. What follows is then as in TestEvent."""
+    commands: int = 0
+    """How many commands it had carried out, as it said itself before it was stopped; 0 where it could not be asked."""
     unanswered: tuple[str, ...] = ()
     transcript: str = ""
     options: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ A context manager: whatever happens, its process group is killed and its socket 
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import signal
 import tempfile
@@ -13,9 +14,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import hiredis
+
 from harness import events, process
 from harness.coverage import Edges
 from harness.detector import reports
+from harness.resp import Client
 from harness.transcript import Recorder, connect
 
 if TYPE_CHECKING:
@@ -188,6 +192,18 @@ class Guest:
     def died_of_fault(self, since: int) -> bool:
         """Whether a fault after the first `since` records was the server's own, and not that of a child it forked."""
         return any(f.event == "fault" and f.pid == self.pid for f in events.read_faults(self.fault_log)[since:])
+
+    def commands(self) -> int:
+        """How many commands it says that it has carried out (INFO); 0 when it cannot be asked any more."""
+        if not self.alive():
+            return 0
+        try:
+            with Client(connect(self.upstream, deadline_seconds=PING_SECONDS)) as client:
+                told = client.command("INFO", "stats")
+        except (OSError, hiredis.HiredisError):
+            return 0
+        found = re.search(rb"^total_commands_processed:(\d+)", told, re.MULTILINE) if isinstance(told, bytes) else None
+        return int(found[1]) if found else 0
 
     def log_tail(self, lines: int = 5) -> str:
         """The last lines of the server's log."""

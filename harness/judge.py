@@ -11,7 +11,7 @@ import msgspec
 
 from harness import alignment, codec, events, kernel_report
 from harness.events import Counters
-from harness.model import Again, Allocator, Difference, Finding, Noun, Verdict, Witness
+from harness.model import Again, Allocator, Difference, Finding, Noun, Program, Verdict, Witness
 from harness.sighting import Sighting, cell_sightings, killed_from_outside
 from harness.store import key_of
 from harness.transcript import Chunk, load
@@ -74,6 +74,8 @@ class Reproducer(Noun, frozen=True):
     """What saw it, and must see it again."""
     unit: str = ""
     """The unit to run; empty for a server and its requests."""
+    program: Program = "units"
+    """Whose unit it is."""
     wrong_line: str = ""
     """What the unit must write again."""
     allocator: Allocator = "libc"
@@ -172,6 +174,8 @@ def _judge_cell(record: CellRecord, recorded: list[Event], seen: list[Sighting],
         if record.problem and record.problem_kind != "build":
             # There may be more: not everything was run.
             reason += f"; {record.problem}"
+    elif record.problem_kind == "absent":
+        verdict, reason = Verdict.SKIP, record.problem
     elif record.problem:
         verdict, reason = Verdict.UNKNOWN, record.problem
     elif killed:
@@ -311,6 +315,7 @@ def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         chunks=chunks,
         detector=best.detector,
         unit=best.unit,
+        program=best.program,
         wrong_line=best.wrong_line,
         allocator=run.allocator,
         files={

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 SERVER = "/srv/server"
 CANARY = "/srv/canary"
-UNITS = "/srv/units"
 """Where programs lie in the guest."""
 PORTS = (6379, 6380, 6381, 6382)
 """Forwarded; so many servers can run in a machine at once."""

@@ -249,6 +249,10 @@ class SourceTree(Noun, frozen=True):
 
 SuiteTier = Literal["quick", "full", "thorough"]
 
+Program = Literal["units", "selftests"]
+"""What is run instead of a server: functions of it called by drivers of ours (harness.units), or tests of its own
+(harness.selftests)."""
+
 
 class Suite(Noun, frozen=True):
     """A folder of tests."""
@@ -257,8 +261,8 @@ class Suite(Noun, frozen=True):
     title: str
     path: Path
     needs_server: bool
-    needs_units: bool = False
-    """Whether its tests call functions of the server: harness.units."""
+    program: Program | Literal[""] = ""
+    """What its tests run instead of a server."""
     needs_module: bool = False
     """Whether its servers load the module of ours: harness.loadable."""
     tier: SuiteTier = "quick"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from harness.canary import Perform
     from harness.guest import Guest
+    from harness.unit_run import UnitRun
 
 _CELL = pytest.StashKey["CellRun"]()
 
@@ -59,6 +60,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("detector_case", errors, ids=[case for case, _ in errors])
     if "unit" in metafunc.fixturenames:
         metafunc.parametrize("unit", [unit.name for unit in units.table()])
+    if "selftest" in metafunc.fixturenames:
+        metafunc.parametrize("selftest", run.cell.units.names if run and run.cell.units else [])
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -175,21 +178,34 @@ def oracle(request: pytest.FixtureRequest) -> Guest:
 
 
 @pytest.fixture
-def unit_lines(request: pytest.FixtureRequest) -> Callable[[str], list[str]]:
-    """Runs a unit and gives its lines. Skips what the server does not have; what did not compile the cell tells of."""
+def run_unit(request: pytest.FixtureRequest) -> Callable[[str], UnitRun]:
+    """Runs a unit. Skips what the server does not have; what did not compile the cell tells of."""
     run = _cell_run(request)
 
-    def lines_of(unit: str) -> list[str]:
+    def run_one(unit: str) -> UnitRun:
         assert run.cell.units is not None
         if unit in run.cell.units.absent:
             pytest.skip(run.cell.units.absent[unit])
         if unit in run.cell.units.broken:
-            pytest.skip(f"its driver does not compile: {run.cell.units.broken[unit]}")
-        ran = run.run_unit(unit)
+            pytest.skip(f"it does not compile: {run.cell.units.broken[unit]}")
+        return run.run_unit(unit)
+
+    return run_one
+
+
+@pytest.fixture
+def unit_lines(run_unit: Callable[[str], UnitRun]) -> Callable[[str], list[str]]:
+    """Runs a unit of ours and gives its lines."""
+
+    def lines_of(unit: str) -> list[str]:
+        ran = run_unit(unit)
         lines = unit_run.lines(ran)
         if not unit_run.complete(ran, unit):
             after = lines[-1:] or "no line"
-            pytest.fail(f"{unit} did not get to its end: {unit_run.end_of(ran, unit)}, after {after}", pytrace=False)
+            pytest.fail(
+                f"{unit} did not get to its end: {unit_run.how_it_ended(ran, complete=False)}, after {after}",
+                pytrace=False,
+            )
         return lines[:-1]
 
     return lines_of

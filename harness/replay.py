@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, check, codec, compare, events, symbols, transcript, unit_run
+from harness import alignment, check, codec, compare, events, selftests, symbols, transcript, unit_run
 from harness.build import Builder
 from harness.detector import own_frames, reports
 from harness.difference import described
@@ -21,11 +21,12 @@ from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
 from harness.judge import Reproducer
 from harness.load import select
-from harness.machine_guest import SERVER, UNITS, Host, guest_of
+from harness.machine_guest import SERVER, Host, guest_of
 from harness.model import Noun
 from harness.resp import Client
+from harness.selftests import build_program
+from harness.sighting import asserting_frames
 from harness.stream import from_text, from_wire, read_stream, wire
-from harness.units import build_units
 
 if TYPE_CHECKING:
     from harness.console import Progress
@@ -74,6 +75,7 @@ def _describe(faults: list[events.Fault], table: symbols.Symbols, machine: str) 
     for fault in faults:
         frames = table.backtrace(fault, machine)
         functions |= {frames[0].function, own_frames(frames)[0][0].function}
+        functions |= {frame.function for frame in asserting_frames(frames)[:1]}
         what = signal.Signals(fault.signal).name if fault.signal else "access"
         access = symbols.access_of(fault, machine) if events.is_misaligned(fault) else ""
         lines.append(f"{what}: {symbols.disassemble(fault, machine)}  {access}".rstrip())
@@ -111,7 +113,9 @@ def replay(
     built_for = catalog.targets[alignment.userland(target)]
     builder = Builder(store, progress)
     build = builder.build(tree, built_for, tools, reproducer.optimisation, reproducer.allocator)
-    units = build_units(builder, tree, built_for, tools, reproducer.optimisation) if reproducer.unit else None
+    units = None
+    if reproducer.unit:
+        units = build_program(reproducer.program, builder, tree, built_for, tools, reproducer.optimisation)
     with (
         tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder,
         contextlib.ExitStack() as others,
@@ -120,7 +124,7 @@ def replay(
         if target.emulator.kind == "system":
             programs = {SERVER: build.server_binary}
             if units is not None and units.program is not None:
-                programs[UNITS] = units.program
+                programs[unit_run.PLACES[units.kind]] = units.program
             machine = check.prepare_machine(catalog, store, fetcher, progress, target, programs, mode=policy.mode)
             host = Host(machine, Path(folder), sockets=Path(folder))
             others.callback(host.close)
@@ -207,16 +211,19 @@ def _run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path,
     if units.program is None or why:
         raise UsageError(f"the server has no unit {unit}", where=reproducer.server, because=why or "nothing was linked")
     if host is None:
-        ran = unit_run.run_emulated(units.program, runner, unit, place)
+        ran = unit_run.run_emulated(units, runner, unit, place)
     else:
-        ran = unit_run.run_on_machine(UNITS, host.machine(), runner.target.slowdown, unit, place)
-    lines, end = unit_run.lines(ran), unit_run.end_of(ran, unit)
+        ran = unit_run.run_on_machine(units, host.machine(), runner.target.slowdown, unit, place)
+    own = units.kind == "selftests"
+    lines = selftests.lines(ran) if own else unit_run.lines(ran)
+    complete = not selftests.complaints(ran) if own else unit_run.complete(ran, unit)
+    end = unit_run.how_it_ended(ran, complete=complete)
     if reproducer.wrong_line in lines:
         end = f"{end}, and wrote again: {reproducer.wrong_line:.200}"
     detector = runner.target.emulator.detector
     return _Seen(
-        end=f"unit {unit}: {end}",
-        wrong=reproducer.wrong_line in lines if reproducer.wrong_line else not unit_run.complete(ran, unit),
+        end=f"{'self-test' if own else 'unit'} {unit}: {end}",
+        wrong=reproducer.wrong_line in lines if reproducer.wrong_line else not complete,
         faults=events.read_faults(place / "faults.jsonl"),
         reports=reports(ran.output, detector) if detector else [],
     )

@@ -33,7 +33,7 @@ def conclude(
     today = datetime.datetime.now(tz=datetime.UTC).date()
     marked = [_with_known(finding, listed, old, run.server, today) for finding in findings]
     judged = [_excuse(cell, marked) for cell in cells]
-    verdict = Verdict.merge([Verdict[cell.verdict] for cell in judged])
+    verdict = _verdict(judged)
     judgement = Judgement(
         schema=1,
         verdict=verdict.name,
@@ -58,6 +58,13 @@ def conclude(
     )
     exit_code = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}.get(verdict, ExitCode.PASS)
     return judgement, exit_code
+
+
+def _verdict(cells: list[CellVerdict]) -> Verdict:
+    """The worst; where suites were asked for and all of them skip, nothing was said, whatever the canaries did."""
+    verdict = Verdict.merge([Verdict[cell.verdict] for cell in cells])
+    suites = {cell.verdict for cell in cells if cell.suite != "canary"}
+    return Verdict.UNKNOWN if suites == {Verdict.SKIP.name} else verdict
 
 
 def _with_known(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.events import CellRecord, Event, Fault, GuestEvent, RunRecord, TestEvent
-    from harness.model import AccessClass, Again, Detector, Difference, Fate, Frame
+    from harness.model import AccessClass, Again, Detector, Difference, Fate, Frame, Program
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +50,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     fate: Fate = ""
     unit: str = ""
     """The unit that ran, where no server did."""
+    program: Program = "units"
+    """Whose unit that is."""
     wrong_line: str = ""
     """What it wrote that is wrong."""
     kernel: str = ""
@@ -221,13 +223,18 @@ def _from_fault(
     through = ""
     if beyond:
         frames, through = own_frames(frames)
+    asserted = asserting_frames(frames) if test is not None and test.program == "selftests" else []
+    if asserted:
+        frames, kind, instruction = asserted, "assertion", ""
     function = frames[0].function
     direction = access.direction if access else symbols.direction_of(instruction) if beyond else ""
     title = f"misaligned {direction} in {function}" if misaligned else f"{name} in {function}"
     if beyond:
         what = f"{direction or 'access'} outside a block in {function}"
         title = what + (f", through {through}" if through else "")
-    if in_handler:
+    if asserted:
+        title = f"assertion failed in {function}"
+    elif in_handler:
         title = f"{name} in {function} while the crash handler ran"
     return Sighting(
         kind=kind,
@@ -247,9 +254,23 @@ def _from_fault(
         access_class=access.access_class if access else "",
         fate=alignment.fate(target, Catalog().policies, access) if access else "",
         unit=test.unit if test else "",
+        program=test.program if test else "units",
         kernel=kernel_report.told(fault) if target.emulator.kind == "system" else "",
         started_with=_started_with(guest, test),
     )
+
+
+def asserting_frames(frames: list[Frame]) -> list[Frame]:
+    """The stack from the function on that asserted what does not hold; none where no assertion did it.
+
+    A self-test's assertion dies in the server's log, which is not set up yet: that is not the place to look at.
+    """
+    names = [frame.function for frame in frames]
+    at = next((names.index(name) for name in _ASSERTIONS if name in names), len(names))
+    return frames[at + 1 :]
+
+
+_ASSERTIONS = ("_serverAssert", "_redisAssert")
 
 
 def _command(fault: Fault, guest: Path, test: TestEvent, frames: list[Frame]) -> str:
@@ -277,6 +298,7 @@ def _from_report(
         identity=report.identity,
         detector=report.detector,
         unit=test.unit if test else "",
+        program=test.program if test else "units",
         started_with=_started_with(guest, test),
     )
 
@@ -310,7 +332,7 @@ def _trigger(test: TestEvent, frames: list[Frame]) -> str:
     if test.blocked:
         return "(while starting)"
     if test.unit:
-        return f"(unit {test.unit})"
+        return f"({'self-test' if test.program == 'selftests' else 'unit'} {test.unit})"
     if test.asked:
         return test.asked
     candidates = _on_stack(test.unanswered, frames) or list(test.unanswered)
@@ -390,5 +412,6 @@ def _plain(
         started_with=started_with,
         identity=f"{kind}-{re.sub(r'[^A-Za-z0-9_.]+', '_', subject).strip('_')}",
         unit=test.unit if test else "",
+        program=test.program if test else "units",
         wrong_line=test.wrong_line if test else "",
     )

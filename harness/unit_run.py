@@ -13,8 +13,15 @@ if TYPE_CHECKING:
 
     from harness.emulator import Runner
     from harness.machine import Machine
+    from harness.model import Program
+    from harness.units import Units
 
-RUN_SECONDS = 20.0
+RUN_SECONDS: dict[Program, float] = {"units": 20.0, "selftests": 120.0}
+"""How long a unit may take natively: servers' own self-tests have benchmarks among them."""
+
+
+PLACES: dict[Program, str] = {"units": "/srv/units", "selftests": "/srv/selftests"}
+"""Where the programs lie in a machine of the kernel tier."""
 
 
 def folder_of(cell: Path, unit: str) -> Path:
@@ -40,23 +47,25 @@ class WrongLineError(AssertionError):
         """The whole line: the same input gives it again."""
 
 
-def run_emulated(program: Path, runner: Runner, unit: str, folder: Path) -> UnitRun:
+def run_emulated(units: Units, runner: Runner, unit: str, folder: Path) -> UnitRun:
     """Run a unit under the user-mode emulator or natively; `folder` gets its log and its faults."""
+    assert units.program is not None
     folder.mkdir(parents=True)
     result = process.run(
-        runner.command(program, [unit], folder / "faults.jsonl"),
-        deadline_seconds=RUN_SECONDS * max(1.0, runner.target.slowdown / 3),
+        runner.command(units.program, units.call(unit), folder / "faults.jsonl"),
+        deadline_seconds=RUN_SECONDS[units.kind] * max(1.0, runner.target.slowdown / 3),
+        folder=folder,
         environment={**process.PLAIN_ENVIRONMENT, **runner.environment},
     )
     (folder / "log").write_bytes(result.output)
     return UnitRun(code=result.code, expired=result.expired, output=result.output)
 
 
-def run_on_machine(program: str, machine: Machine, slowdown: float, unit: str, folder: Path) -> UnitRun:
-    """Run a unit on a real kernel. `program` is where it lies in the guest."""
+def run_on_machine(units: Units, machine: Machine, slowdown: float, unit: str, folder: Path) -> UnitRun:
+    """Run a unit on a real kernel, where the program is at its usual place."""
     folder.mkdir(parents=True)
     machine.fault_log = folder / "faults.jsonl"
-    ran = machine.run([program, unit], deadline_seconds=RUN_SECONDS * slowdown)
+    ran = machine.run([PLACES[units.kind], *units.call(unit)], deadline_seconds=RUN_SECONDS[units.kind] * slowdown)
     (folder / "log").write_bytes(ran.output)
     code = 0 if ran.end is None else -ran.end.number if ran.end.how == "signal" else ran.end.number
     return UnitRun(code=code, expired=ran.end is None, output=ran.output)
@@ -73,15 +82,23 @@ def complete(run: UnitRun, unit: str) -> bool:
     return run.code == 0 and not run.expired and lines(run)[-1:] == [f"end {unit}"]
 
 
-def end_of(run: UnitRun, unit: str) -> str:
+def how_it_ended(run: UnitRun, *, complete: bool) -> str:
     """How a unit ended, for the reader."""
-    if complete(run, unit):
+    if complete:
         return "it got to its end"
     return "it hung" if run.expired else describe_exit(run.code)[1]
 
 
 def event_of(
-    cell: Path, unit: str, *, test: str, outcome: events.Outcome, message: str, seconds: float, wrong_line: str
+    cell: Path,
+    unit: str,
+    *,
+    program: Program,
+    test: str,
+    outcome: events.Outcome,
+    message: str,
+    seconds: float,
+    wrong_line: str,
 ) -> events.TestEvent:
     """What a cell records of a test that ran a unit."""
     folder = folder_of(cell, unit)
@@ -95,5 +112,6 @@ def event_of(
         fault_to=events.count_faults(folder / "faults.jsonl"),
         log_to=log.stat().st_size if log.is_file() else 0,
         unit=unit,
+        program=program,
         wrong_line=wrong_line,
     )

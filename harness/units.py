@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from harness import codec, toolchain
 from harness.build import build_key, first_error
 from harness.load import ROOT, read_toml
-from harness.model import Noun
+from harness.model import Noun, Program
 from harness.store import disk_errors, key_of, sha256_of
 
 if TYPE_CHECKING:
@@ -57,6 +57,16 @@ class Units(Noun, frozen=True):
     """Unit -> why this server has none."""
     broken: dict[str, str]
     """Unit -> the first error of its driver: a fault of the suite, or of a tree that is being changed."""
+    kind: Program = "units"
+    """Whose they are: drivers of ours, or the server's own self-tests (harness.selftests)."""
+    names: tuple[str, ...] = ()
+    """What can be called, where the server's source says it; ours are in `table`."""
+    arguments: tuple[str, ...] = ("{unit}",)
+    """The words after the program's name that call a unit."""
+
+    def call(self, unit: str) -> list[str]:
+        """The words after the program's name that call this unit."""
+        return [word.replace("{unit}", unit) for word in self.arguments]
 
 
 def table() -> list[Unit]:
@@ -151,7 +161,7 @@ def _objects(shop: Workshop, files: Sequence[str]) -> tuple[list[Path], dict[str
         places = [shop.tree / "src" / goal, shop.tree / "src" / Path(goal).name]
         found = next((place for place in places if place.is_file()), None)
         if found is None:
-            errors[name] = _in_a_line(shop.make([goal], compiler=compiler))
+            errors[name] = in_a_line(shop.make([goal], compiler=compiler))
         else:
             objects.append(found)
     return objects, errors
@@ -185,7 +195,7 @@ def _link(shop: Workshop, made: str, objects: Sequence[Path], program: Path) -> 
     # Libraries may need what no driver called: Valkey 9's Lua is linked whole.
     group = ["-Wl,--start-group", str(archive), *others, "-Wl,--end-group"]
     result = shop.run([compiler, "-o", program, *objects, *group], folder=source)
-    return "" if result.code == 0 and program.is_file() else _in_a_line(result) or "the linker wrote no program"
+    return "" if result.code == 0 and program.is_file() else in_a_line(result) or "the linker wrote no program"
 
 
 def link_words(made: str, name: str) -> list[str]:
@@ -198,5 +208,6 @@ def link_words(made: str, name: str) -> list[str]:
     return []
 
 
-def _in_a_line(result: process.Result) -> str:
+def in_a_line(result: process.Result) -> str:
+    """What a compiler or linker said was wrong, as far as a line has room."""
     return first_error(result.text).partition("\n")[0].strip()

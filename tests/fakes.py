@@ -174,7 +174,9 @@ class StoredRun:
         self.targets = targets
         self.suites = suites
         self.server = server
-        self.problems: dict[tuple[str, str], tuple[str, Literal["", "build", "deadline", "crash", "units"]]] = {}
+        self.problems: dict[
+            tuple[str, str], tuple[str, Literal["", "build", "deadline", "crash", "units", "absent"]]
+        ] = {}
         self.functions: dict[str, int] = {}
         self.left_out: set[tuple[str, str]] = set()
         self.detectors: dict[str, Detector] = {}
@@ -315,7 +317,7 @@ class StoredRun:
         return folder
 
     def problem(
-        self, target: str, suite: str, text: str, kind: Literal["", "build", "deadline", "crash", "units"]
+        self, target: str, suite: str, text: str, kind: Literal["", "build", "deadline", "crash", "units", "absent"]
     ) -> None:
         """Why a cell has no results of its own."""
         self.problems[target, suite] = (text, kind)

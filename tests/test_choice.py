@@ -73,7 +73,7 @@ def test_several_files_ask_for_the_suites_of_each_in_the_catalogs_order() -> Non
 def test_a_longer_suite_that_covers_a_file_is_named_and_not_run() -> None:
     (change,) = chosen("src/replication.c").changes
     assert change.suites == QUICK
-    assert "tier full has replication: --suite replication" in change.why
+    assert "; longer ones do too: --suite replication" in change.why
 
 
 def test_what_the_units_call_is_never_left_to_others() -> None:

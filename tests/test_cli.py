@@ -402,6 +402,7 @@ def test_report_writes_every_file_anew_and_judges_nothing(plumb: Plumb, stored: 
         ("markdown", "# redis-3.2.6: "),
         ("html", "<!doctype html>"),
         ("github", "::error title=wrong-result-test_bitop::"),
+        ("throughput", "# Throughput of the suites\n"),
     ],
 )
 def test_report_prints_one_document(plumb: Plumb, stored: fakes.StoredRun, form: str, start: str) -> None:

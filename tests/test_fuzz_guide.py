@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from harness.stream import from_text
-from suites.fuzz.generate import LONGEST
+from suites.fuzz.generate import LONGEST, generate, grammar
 from suites.fuzz.guide import LEAST_KEPT, Guide, extend
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def ways_of(guide: Guide, kept: list[Stream], paying: str, *, streams: int) -> d
 
 def test_at_first_streams_come_from_the_grammar() -> None:
     kept: list[Stream] = []
-    assert ways_of(Guide(random.Random(1), kept), kept, "nothing", streams=50)["generate"] == 50
+    assert ways_of(Guide(random.Random(1), kept, themes=False), kept, "nothing", streams=50)["generate"] == 50
 
 
 def test_the_way_that_pays_is_taken_most_and_the_others_still_are() -> None:
     for paying in ("generate", "mutate", "splice", "extend"):
         kept = [SOME] * LEAST_KEPT
-        guide = Guide(random.Random(1), kept)
+        guide = Guide(random.Random(1), kept, themes=False)
         guide.learn(0)
         ways_of(guide, kept, paying, streams=300)
         taken = ways_of(guide, kept, paying, streams=300)
@@ -45,9 +45,40 @@ def test_the_way_that_pays_is_taken_most_and_the_others_still_are() -> None:
         assert min(taken.values()) > 3
 
 
+def test_the_theme_that_still_finds_something_is_drawn_most_and_the_others_still_are() -> None:
+    guide = Guide(random.Random(1), [], themes=True)
+    hashes = {line.split(" ", 1)[0] for line in grammar().themes["hashes"].commands} - {
+        "OBJECT",
+        "COPY",
+        "DEL",
+        "RENAME",
+    }
+    drawn = []
+    for _ in range(600):
+        of_hashes = any(one.name in hashes for one in guide.next())
+        drawn.append(of_hashes)
+        guide.learn(4 if of_hashes else 0)
+    evenly = sum(any(one.name in hashes for one in generate(random.Random(seed))) for seed in range(300))
+    assert sum(drawn[300:]) > 2 * evenly
+    assert not all(drawn[300:])
+
+
+def test_of_two_ways_that_find_as_much_the_one_with_shorter_streams_pays_more() -> None:
+    long = (SOME * LONGEST)[:LONGEST]
+    shares = []
+    for stream in (SOME, long):
+        guide = Guide(random.Random(1), [stream] * LEAST_KEPT, themes=False)
+        guide.learn(0)
+        for _ in range(400):
+            guide.next()
+            guide.learn(1)
+        shares.append(guide.payoffs["extend"] / guide.payoffs["generate"])
+    assert shares[0] > 1.2 * shares[1]
+
+
 def test_a_parent_whose_children_find_nothing_is_taken_less() -> None:
     kept = [SOME] * LEAST_KEPT
-    guide = Guide(random.Random(1), kept)
+    guide = Guide(random.Random(1), kept, themes=False)
     guide.learn(0)
     for _ in range(500):
         guide.next()
@@ -63,7 +94,7 @@ def test_a_parent_whose_children_find_nothing_is_taken_less() -> None:
 
 
 def test_what_did_not_come_from_the_guide_is_not_credited_to_a_way() -> None:
-    guide = Guide(random.Random(1), [SOME])
+    guide = Guide(random.Random(1), [SOME], themes=False)
     before = guide.payoffs
     guide.learn(1000)
     assert guide.payoffs == before
@@ -72,7 +103,7 @@ def test_what_did_not_come_from_the_guide_is_not_credited_to_a_way() -> None:
 def test_the_same_random_state_gives_the_same_streams() -> None:
     def streams() -> list[Stream]:
         kept = [SOME] * LEAST_KEPT
-        guide = Guide(random.Random(7), kept)
+        guide = Guide(random.Random(7), kept, themes=False)
         made = []
         for number in range(40):
             made.append(guide.next())

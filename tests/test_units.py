@@ -297,7 +297,7 @@ def test_a_unit_that_writes_nothing_fails(recorded: tuple[str, dict[str, events.
 def test_what_is_absent_and_what_is_broken_is_skipped_with_its_reason(
     recorded: tuple[str, dict[str, events.TestEvent]],
 ) -> None:
-    for unit, why in (("murmurhash2", "not in 7.0"), ("rax", "its driver does not compile: boom")):
+    for unit, why in (("murmurhash2", "not in 7.0"), ("rax", "it does not compile: boom")):
         assert (recorded[1][unit].outcome, recorded[1][unit].message) == ("skipped", f"Skipped: {why}")
 
 

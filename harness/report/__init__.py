@@ -12,9 +12,10 @@ import msgspec
 from harness import codec, events
 from harness.errors import UsageError
 from harness.judge import Judgement
-from harness.report import github, junit, markdown, page, sarif
+from harness.report import github, junit, markdown, page, sarif, throughput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 FILES = {
@@ -25,24 +26,21 @@ FILES = {
     "html": "report.html",
 }
 """Format -> its file in the run folder."""
-FORMATS = [*FILES, "github"]
+FORMATS = [*FILES, "github", "throughput"]
 
 
 def render(folder: Path, judgement: Judgement, form: str, *, prefix: str = "") -> str:
     """One format's document. `prefix`: where annotations find the server's tree in the repository."""
-    match form:
-        case "json":
-            return codec.pretty(judgement).decode()
-        case "markdown":
-            return markdown.render(judgement)
-        case "junit":
-            return junit.render(judgement)
-        case "sarif":
-            return sarif.render(judgement)
-        case "html":
-            return page.render(folder, judgement, events.read_run(folder))
-        case _:
-            return github.render(judgement, prefix=prefix)
+    documents: dict[str, Callable[[], str]] = {
+        "json": lambda: codec.pretty(judgement).decode(),
+        "markdown": lambda: markdown.render(judgement),
+        "junit": lambda: junit.render(judgement),
+        "sarif": lambda: sarif.render(judgement),
+        "html": lambda: page.render(folder, judgement, events.read_run(folder)),
+        "github": lambda: github.render(judgement, prefix=prefix),
+        "throughput": lambda: throughput.render(folder, events.read_run(folder)),
+    }
+    return documents[form]()
 
 
 def write(folder: Path, judgement: Judgement) -> list[Path]:

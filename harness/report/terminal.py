@@ -41,8 +41,9 @@ def show(console: Console, judgement: Judgement) -> None:
         table.add_row(target, *[row.get(suite, "") for suite in suites])
     console.print(table)
     for cell in judgement.cells:
-        if cell.verdict == Verdict.UNKNOWN.name:
-            console.print(f"[yellow]UNKNOWN[/yellow] {cell.target}/{cell.suite}: {_told(cell.reason)}")
+        if cell.verdict in {Verdict.UNKNOWN.name, Verdict.SKIP.name}:
+            colour = _COLOURS[cell.verdict]
+            console.print(f"[{colour}]{cell.verdict}[/{colour}] {cell.target}/{cell.suite}: {_told(cell.reason)}")
     for target, counters in judgement.kernel_counters.items():
         console.print(f"{target}: its kernel counted {counters_text(counters)}", markup=False)
     _show_worklist(console, judgement)

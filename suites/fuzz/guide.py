@@ -1,7 +1,9 @@
 """Where the next stream comes from: out of the grammar, or of kept ones, as each way has paid of late.
 
-What pays is new behaviour. At first the grammar alone finds most; when it finds nothing more, kept streams that lead to
-rare places are changed and continued. Shares follow what was found, so that neither has to be guessed.
+What pays is new behaviour for the commands that it took: a long stream finds more than a short one, and costs more. At
+first the grammar alone finds most, and of its themes those that still have something to say are drawn more often; when
+it finds nothing more, kept streams that lead to rare places are changed and continued. Shares follow what was found, so
+that none has to be guessed.
 """
 
 from __future__ import annotations
@@ -25,23 +27,45 @@ FORGETTING = 0.98
 CURIOSITY = 0.2
 """Share of the streams whose way is drawn evenly, so that one that paid nothing is tried again."""
 LEAST_KEPT = 8
+MIXED = 2
+"""Themes that a new stream is drawn from."""
+EMPTYING = 20
+"""What a stream costs beside its own commands, in commands: two connections, no keys, default settings."""
+USUAL_COMMANDS = 25
 DISAPPOINTMENT, LEAST_HOPE = 0.9, 0.05
 """By what a child without anything new lowers the chance of its parent, and how far at most."""
 
 
 class _Way(msgspec.Struct):
-    """One way to make streams, and what it has paid."""
+    """One way to make streams, or one theme of the grammar, and what it has paid for what it cost."""
 
     name: str
-    payoff: float = 1.0
+    gained: float = 1.0
+    spent: float = 1.0
+
+    @property
+    def payoff(self) -> float:
+        return self.gained / self.spent
+
+    def learn(self, gain: float, cost: float) -> None:
+        self.gained = FORGETTING * self.gained + (1 - FORGETTING) * gain
+        self.spent = FORGETTING * self.spent + (1 - FORGETTING) * cost
 
 
 class Guide:
-    """Makes streams, and is told what each came to. `kept` grows by those that showed something new."""
+    """Makes streams, and is told what each came to. `kept` grows by those that showed something new.
 
-    def __init__(self, random: random.Random, kept: list[Stream]) -> None:
+    With `themes` the grammar's are drawn by what they have paid, too. That takes edges: the shapes of replies are soon
+    all seen, and a theme whose replies say nothing new may still have the bug.
+    """
+
+    def __init__(self, random: random.Random, kept: list[Stream], *, themes: bool) -> None:
         self.random = random
         self._ways = [_Way(name) for name in ("generate", "mutate", "splice", "extend")]
+        self._themes = [_Way(name) for name in grammar().themes] if themes else []
+        self._drawn: list[_Way] = []
+        """Themes of the stream that was made last."""
+        self._cost = 1.0
         self._kept = kept
         self._hopes: list[float] = []
         """Of every kept stream, how likely it is to be taken: less with each child that finds nothing."""
@@ -56,32 +80,42 @@ class Guide:
 
     @property
     def payoffs(self) -> dict[str, float]:
-        """What each way has paid of late: twofold logarithms of new features a stream."""
+        """What each way has paid of late: twofold logarithms of new features, for a usual stream's cost."""
         return {way.name: round(way.payoff, 3) for way in self._ways}
 
     def next(self) -> Stream:
         """A stream to try."""
-        self._way, self.parent = self._ways[0], -1
+        stream = self._make()
+        self._cost = (EMPTYING + len(stream)) / (EMPTYING + USUAL_COMMANDS)
+        return stream
+
+    def _make(self) -> Stream:
+        self._way, self.parent, self._drawn = self._ways[0], -1, []
         if len(self._hopes) >= LEAST_KEPT:
-            even = self.random.random() < CURIOSITY
-            weights = [1.0 if even else way.payoff + 1e-6 for way in self._ways]
-            self._way = self.random.choices(self._ways, weights)[0]
+            self._way = self._chosen(self._ways)[0]
         if self._way.name == "generate":
-            return generate(self.random)
+            self._drawn = self._chosen(self._themes, MIXED) if self._themes else []
+            return generate(self.random, [theme.name for theme in self._drawn])
         self.parent = self.random.choices(range(len(self._hopes)), self._hopes)[0]
         parent, other = self._kept[self.parent], self.random.choice(self._kept)
         if self._way.name == "extend":
             return extend(parent, self.random)
         return (mutate if self._way.name == "mutate" else splice)(parent, other, self.random)
 
+    def _chosen(self, ways: list[_Way], number: int = 1) -> list[_Way]:
+        """Some of them by what they have paid, now and then whatever that was."""
+        even = self.random.random() < CURIOSITY
+        return self.random.choices(ways, [1.0 if even else way.payoff + 1e-6 for way in ways], k=number)
+
     def learn(self, new: int) -> None:
         """The stream that was run last showed so many features for the first time. It need not come from here."""
         self._hopes += [1.0] * (len(self._kept) - len(self._hopes))
         if self._way is not None:
-            self._way.payoff = FORGETTING * self._way.payoff + (1 - FORGETTING) * math.log2(1 + new)
+            for way in [self._way, *self._drawn]:
+                way.learn(math.log2(1 + new), self._cost)
         if self.parent >= 0:
             self._hopes[self.parent] = 1.0 if new else max(LEAST_HOPE, DISAPPOINTMENT * self._hopes[self.parent])
-        self._way, self.parent = None, -1
+        self._way, self.parent, self._drawn = None, -1, []
 
 
 class _SameKeys(Draw):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import events
+from harness import codec, events
 from harness.guest import StartError
+from harness.model import Noun
 from harness.stream import text_of, wire
 from suites.fuzz.attempt import DIED, Failure, attempt, empty, shout, taken
 from suites.fuzz.corpus import Corpus, shapes
@@ -19,6 +20,8 @@ from suites.fuzz.guide import Guide
 from suites.fuzz.shrink import Shrinker
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.cell_run import CellRun
     from harness.guest import Guest
     from harness.stream import Stream
@@ -31,6 +34,16 @@ SHRUNK = {"quick": 3, "kernel": 0, "full": 6, "thorough": 20}
 """How many different failures are made small; none in a machine, which has one port and slow starts."""
 FAILURES = {"quick": 10, "kernel": 3, "full": 40, "thorough": 300}
 """After so many failing streams a test ends: the same crash over and over says nothing new, and costs a start each."""
+
+
+class Shrinking(Noun, frozen=True):
+    """How a failure was made small: a line of streams/shrinking.jsonl."""
+
+    label: str
+    commands_before: int
+    commands_after: int
+    tries: int
+    seconds: float
 
 
 class Session:
@@ -63,7 +76,7 @@ class Session:
         self.found: dict[str, str] = {}
         """What tells failures apart -> the first's message."""
         self.corpus = Corpus(self.cell.corpus if learns else None)
-        self.guide = Guide(self.random, self.corpus.streams)
+        self.guide = Guide(self.random, self.corpus.streams, themes=self.cell.coverage)
 
     def more(self) -> bool:
         """Whether another example fits into time and number; how far it has come is written down."""
@@ -149,6 +162,7 @@ class Session:
     def _shrunk(self, failure: Failure) -> Failure:
         """The same failure with few commands. Not evidence: that is what the small one leaves when it runs again."""
         latest = failure
+        began = time.monotonic()
         with contextlib.ExitStack() as scratches:
             scratch: Guest | None = None
 
@@ -174,10 +188,29 @@ class Session:
             if fails(slow):
                 # One command at a time: the first that was not answered is the one.
                 stream, index = slow, latest.index
-            Shrinker(fails, seconds=SHRINK_SECONDS, tries=SHRINK_TRIES).shrink(stream, index)
+            shrinker = Shrinker(fails, seconds=SHRINK_SECONDS, tries=SHRINK_TRIES)
+            shrinker.shrink(stream, index)
+        self._tell(
+            Shrinking(
+                label=latest.label,
+                commands_before=len(failure.stream),
+                commands_after=len(latest.stream),
+                tries=shrinker.tries + 1,
+                seconds=round(time.monotonic() - began, 2),
+            )
+        )
         # In one write nothing is answered; but the last of the few commands that are left is the one.
         deadly = latest.stream[-1].name
         return latest if latest.asked else msgspec.structs.replace(latest, label=f"{deadly}-end")
+
+    def _tell(self, shrinking: Shrinking) -> None:
+        with (self._streams() / "shrinking.jsonl").open("ab") as file:
+            file.write(codec.encode(shrinking) + b"\n")
+
+    def _streams(self) -> Path:
+        folder = self.cell.folder / "streams"
+        folder.mkdir(exist_ok=True)
+        return folder
 
     def _record(self, failure: Failure | None, started: float) -> None:
         seconds = time.monotonic() - started
@@ -199,8 +232,7 @@ class Session:
 
     def _save(self, label: str, content: Stream | bytes) -> None:
         """Beside the evidence, as the bytes that a client sends; commands as text too, and for later runs."""
-        folder = self.cell.folder / "streams"
-        folder.mkdir(exist_ok=True)
+        folder = self._streams()
         name = f"{len(list(folder.glob('*.resp'))) + 1}-{label}"
         if isinstance(content, bytes):
             (folder / f"{name}.resp").write_bytes(content)

@@ -47,7 +47,7 @@ class Course:
         """Processor seconds -> edges reached by then."""
         self._random = random.Random(seed)
         self._corpus = Corpus(None)
-        self._guide = Guide(self._random, self._corpus.streams)
+        self._guide = Guide(self._random, self._corpus.streams, themes=way == "edges")
         self._defaults: dict[str, Stream] = {}
         self._spent = 0.0
 
@@ -113,10 +113,12 @@ def main() -> None:
     parser.add_argument("server")
     parser.add_argument("--seconds", type=float, default=60.0, help="processor seconds for each way and seed")
     parser.add_argument("--seeds", type=int, default=5, help="how many seeds")
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="which to compare")
     arguments = parser.parse_args()
-    reached: dict[str, list[int]] = {way: [] for way in WAYS}
-    for seed in range(1, arguments.seeds + 1):
-        for way in WAYS:
+    reached: dict[str, list[int]] = {way: [] for way in arguments.ways}
+    for seed in range(arguments.first, arguments.first + arguments.seeds):
+        for way in arguments.ways:
             course = Course(way, seed)
             with tempfile.TemporaryDirectory(prefix="plumbline-") as folder:
                 course.run(arguments.target, arguments.server, Path(folder), arguments.seconds)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness import codec
 from harness.errors import ExitCode
 from harness.stream import read_stream
-from suites.fuzz.session import SHRUNK
+from suites.fuzz.session import SHRUNK, Shrinking
 from tests.end_to_end.plumb_runs import document, run
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.end_to_end
 
 SMALL = 10
 """Commands that a failure may take when it has been made small."""
+MINUTE = 60.0
 
 
 def small_streams(folder: Path) -> list[tuple[Path, Stream]]:
@@ -59,6 +61,11 @@ def test_a_missing_byte_swap_is_found_on_a_big_endian_target_and_shown_with_both
     read = document(finished)
     assert finished.returncode == ExitCode.FINDINGS
     assert all(len(stream) <= SMALL for _, stream in small_streams(tmp_path / "run" / "sparc64" / "fuzz"))
+    # The issue's measure: a planted bug is made small within a minute.
+    told = (tmp_path / "run" / "sparc64" / "fuzz" / "streams" / "shrinking.jsonl").read_text("utf-8").splitlines()
+    shrunk = [codec.decode(line.encode(), Shrinking) for line in told]
+    assert shrunk
+    assert all(one.commands_after <= SMALL and one.seconds < MINUTE for one in shrunk), shrunk
     finding = next(one for one in read["findings"] if one["command"].startswith("SMEMBERS"))
     assert ": guest [" in finding["title"]
     assert ", native [" in finding["title"]

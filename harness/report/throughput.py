@@ -1,0 +1,79 @@
+"""Throughput: how many commands a second each suite sends to each target, from what a run recorded. A Markdown page.
+
+Of a cell: commands that its guests said they carried out, by the cell's whole time, in which the oracle answers too.
+How fast a server alone is under the emulator, `plumb bench` says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness import events
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.events import CellRecord, RunRecord
+
+HEAD = "# Throughput of the suites"
+
+
+class Throughput(Noun, frozen=True):
+    """One cell's."""
+
+    target: str
+    suite: str
+    commands: int
+    seconds: float
+
+    @property
+    def per_second(self) -> float:
+        """Commands a second of the cell's time; 0 for a cell that took none."""
+        return self.commands / self.seconds if self.seconds else 0.0
+
+
+def cells(folder: Path, run: RunRecord) -> list[Throughput]:
+    """Every cell that sent commands."""
+    measured = [_of_cell(folder, record) for record in run.cells]
+    return [one for one in measured if one.commands]
+
+
+def _of_cell(folder: Path, record: CellRecord) -> Throughput:
+    recorded = events.read_events(folder / record.target / record.suite / "events.jsonl")
+    guests = [event for event in recorded if isinstance(event, events.GuestEvent)]
+    # Guests of other targets are counted too: their cell waits for them.
+    commands = sum(guest.commands for guest in guests)
+    return Throughput(target=record.target, suite=record.suite, commands=commands, seconds=record.seconds)
+
+
+def render(folder: Path, run: RunRecord) -> str:
+    """The page."""
+    measured = cells(folder, run)
+    suites = [name for name in run.suites if any(one.suite == name for one in measured)]
+    before, after = run.load
+    asked = f"`{run.server}`, -{run.optimisation}, policy {run.policy}"
+    lines = [
+        HEAD,
+        "",
+        f"Commands a second, by target and suite: {asked}, seed {run.seed}.",
+        f"Load average {before:.1f} before and {after:.1f} after. In brackets: commands, as the guests counted them,",
+        "and the time of the cell, in which the oracle answers too.",
+        "",
+        "Written by `plumb report RUN --format throughput`.",
+        "",
+        _row(["target", *suites]),
+        _row(["---", *["---:"] * len(suites)]),
+    ]
+    for target in run.targets:
+        by_suite = {one.suite: one for one in measured if one.target == target}
+        lines.append(_row([f"`{target}`", *(_text(by_suite.get(suite)) for suite in suites)]))
+    return "\n".join([*lines, ""])
+
+
+def _text(cell: Throughput | None) -> str:
+    return f"{cell.per_second:,.0f} ({cell.commands:,} in {cell.seconds:.0f} s)" if cell else "–"
+
+
+def _row(columns: list[str]) -> str:
+    return f"| {' | '.join(columns)} |"

@@ -1,0 +1,168 @@
+"""Self-tests: what a release brings to test itself with, built for a target; which there are, and what one says.
+
+Redis has them inside the server, compiled in by REDIS_TEST (since 3.2); Valkey 8 in a program of its own, of the files
+of src/unit. Valkey 9's need GoogleTest, which no target's sysroot has.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import codec
+from harness.build import build_key
+from harness.model import Noun
+from harness.store import disk_errors, key_of
+from harness.unit_run import how_it_ended
+from harness.units import Units, build_units, in_a_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.build import Builder, Workshop
+    from harness.model import Program, SourceTree, Target, Toolchain
+    from harness.unit_run import UnitRun
+
+RECIPE = "1"
+PRINTED = ("crc64", "endianconv", "sha1test", "zipmap")
+"""Redis' self-tests that judge nothing: they print what they computed for a person to compare. Here it is compared with
+what the native build's print."""
+
+LONG = ("test_rax.c",)
+"""Self-tests that take longer than all others together, natively half a minute: the thorough tier has the time."""
+
+
+class Style(Noun, frozen=True):
+    """How a family's self-tests are made and called."""
+
+    goal: str
+    """Of the makefile in src: the program's name, too."""
+    flags: tuple[str, ...]
+    """What they are compiled with beyond the target's flags."""
+    arguments: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def style_of(tree: SourceTree) -> Style | str:
+    """How a tree's self-tests are made, by its source; or why it has none."""
+    version = ".".join(map(str, tree.version))
+    source = tree.path / "src"
+    listed = source / "unit" / "test_files.h"
+    if listed.is_file():
+        names = re.findall(r'^\s*\{"(test_\w+\.c)",', listed.read_text("utf-8"), re.MULTILINE)
+        return Style(
+            goal=f"{tree.family}-unit-tests", flags=(), arguments=("--single", "{unit}"), names=tuple(sorted(names))
+        )
+    if (source / "unit" / "main.cpp").is_file():
+        return f"{tree.family} {version} has its self-tests in C++ with GoogleTest, which no target's sysroot has"
+    main = source / "server.c"
+    names = _names_in(main.read_text("utf-8", "replace")) if main.is_file() else []
+    if not names:
+        return f"{tree.family} {version} has no self-tests: neither REDIS_TEST in src/server.c, nor src/unit"
+    return Style(
+        goal=f"{tree.family}-server", flags=("-DREDIS_TEST",), arguments=("test", "{unit}"), names=tuple(sorted(names))
+    )
+
+
+def _names_in(text: str) -> list[str]:
+    """The self-tests that a server's main file knows: a table since 6.2, comparisons of the argument before."""
+    names: list[str] = []
+    for part in re.findall(r"^#ifdef REDIS_TEST$(.*?)^#endif", text, re.MULTILINE | re.DOTALL):
+        names += re.findall(r'^\s*\{"(\w+)",\s*\w+\}', part, re.MULTILINE)
+        names += re.findall(r'strcasecmp\(argv\[2\], "(\w+)"\)', part)
+    return [name for name in dict.fromkeys(names) if name != "all"]
+
+
+def build_program(
+    kind: Program, builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str
+) -> Units:
+    """The program that a suite runs instead of a server. Raises BuildFailedError, InfrastructureError."""
+    build = build_units if kind == "units" else build_selftests
+    return build(builder, tree, target, tools, optimisation)
+
+
+def build_selftests(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Units:
+    """The tree's self-tests for a target, from the store if they are there; none are broken or all.
+
+    Raises InfrastructureError without a compiler.
+    """
+    style = style_of(tree)
+    if isinstance(style, str):
+        return Units(program=None, absent={"all": style}, broken={}, kind="selftests")
+    parts = [RECIPE, build_key(tree, target, tools, optimisation), style.goal, *style.flags]
+    key = f"{tree.name}-{target.name}-{optimisation}-{key_of(parts)}"
+
+    def compile_into(into: Path) -> None:
+        what = f"self-tests of {tree.name} for {target.name}"
+        with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
+            (into / "broken.json").write_bytes(codec.pretty(_compile(shop, style, into)))
+
+    folder = builder.store.folder("selftests", key, compile_into)
+    problem = codec.decode((folder / "broken.json").read_bytes(), str)
+    return Units(
+        program=None if problem else folder / style.goal,
+        absent={},
+        broken=dict.fromkeys(style.names, problem) if problem else {},
+        kind="selftests",
+        names=style.names,
+        arguments=style.arguments,
+    )
+
+
+def _compile(shop: Workshop, style: Style, into: Path) -> str:
+    """Put the program into a folder: why there is none, or nothing."""
+    compiler = shop.wrapper("gcc", style.flags, suffix="-selftests")
+    result = shop.make([style.goal], compiler=compiler)
+    program = shop.tree / "src" / style.goal
+    if result.code != 0 or not program.is_file():
+        return in_a_line(result) or f"make {style.goal} made no program"
+    with disk_errors(into):
+        shutil.copy2(program, into)
+    return ""
+
+
+def why_none(units: Units) -> str:
+    """Why none of a server's self-tests can be run; empty when one can, or should, and for units of ours."""
+    nothing = units.kind == "selftests" and set(units.names) <= set(units.absent)
+    return next(iter(units.absent.values()), "") if nothing else ""
+
+
+def without_native_faults(units: Units, native: Units) -> Units:
+    """What does not compile for this machine either is no target's fault: it is absent, with the reason."""
+    excused = {name: why for name, why in units.broken.items() if name in native.broken}
+    told = {name: f"it does not compile natively either: {why}" for name, why in excused.items()}
+    broken = {name: why for name, why in units.broken.items() if name not in excused}
+    return msgspec.structs.replace(units, absent={**units.absent, **told}, broken=broken)
+
+
+_FAILED = re.compile(
+    r"\bFAILED\b|\[\S*fail\S*\]|not all tests passed|Memory leak detected|\[serverAssert|\bmatches=0\b"
+)
+_TIMED = re.compile(r"\b[num]?sec\b|\bms\b")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_PASSING = re.compile(r"^\d+(:\w)? |0x[0-9a-f]+")
+"""What differs from run to run: a check's number or a process' identity, and addresses."""
+
+
+def lines(run: UnitRun) -> list[str]:
+    """What a self-test printed, without colours."""
+    return _COLOUR.sub("", run.output.decode("utf-8", "replace")).splitlines()
+
+
+def printed(run: UnitRun) -> list[str]:
+    """The lines that do not tell of time, which is the machine's."""
+    return [line for line in lines(run) if not _TIMED.search(line)]
+
+
+def complaints(run: UnitRun) -> list[str]:
+    """What a self-test says is wrong, or how it ended where it says nothing. Nothing when it passed.
+
+    What differs from run to run is left out, so that two runs can be compared.
+    """
+    said = [_PASSING.sub("", line).strip() for line in lines(run) if _FAILED.search(line)]
+    if run.expired or run.code:
+        said.append(how_it_ended(run, complete=False))
+    return list(dict.fromkeys(said))

@@ -1,0 +1,1 @@
+"""The self-tests suite."""

@@ -1,0 +1,300 @@
+"""Self-tests: which a tree has, what one says of itself, and what is judged of it. The programs are fakes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import events, process, selftests, unit_run, units
+from harness.cell import CellSpec, Peer, write_cell
+from harness.check import pytest_command
+from harness.emulator import Runner
+from harness.judge import judge
+from harness.load import ROOT, Catalog
+from harness.model import Build, Frame, Verdict
+from harness.runs import conclude
+from harness.sighting import asserting_frames
+from harness.source import open_tree
+from harness.symbols import Symbols
+from tests import fakes
+from tests.fakes import StoredRun
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.judge import Judgement
+
+# Which there are
+
+BY_ARGUMENT = """
+#ifdef REDIS_TEST
+    if (argc == 3 && !strcasecmp(argv[1], "test")) {
+        if (!strcasecmp(argv[2], "ziplist")) {
+        } else if (!strcasecmp(argv[2], "sha1test")) {
+"""
+IN_A_TABLE = """
+#ifdef REDIS_TEST
+struct redisTest {
+    char *name;
+} redisTests[] = {
+    {"ziplist", ziplistTest},
+    {"dict", dictTest}
+};
+#endif
+struct command commands[] = {
+    {"get", getCommand},
+};
+#ifdef REDIS_TEST
+        if (!strcasecmp(argv[2], "all")) {
+#endif
+"""
+
+
+def style(tmp_path: Path, name: str, text: str, *, macro: str = "REDIS_VERSION") -> selftests.Style | str:
+    path = fakes.server_tree(tmp_path / "tree", macro=macro)
+    fakes.write(path / "src" / name, text)
+    return selftests.style_of(open_tree(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"), [(BY_ARGUMENT + "#endif\n", ("sha1test", "ziplist")), (IN_A_TABLE, ("dict", "ziplist"))]
+)
+def test_redis_has_the_self_tests_that_its_main_file_names(tmp_path: Path, text: str, names: tuple[str, ...]) -> None:
+    found = style(tmp_path, "server.c", text)
+    assert isinstance(found, selftests.Style)
+    assert (found.goal, found.flags, found.names) == ("redis-server", ("-DREDIS_TEST",), names)
+
+
+def test_valkey_8_has_a_program_with_a_file_of_tests_each(tmp_path: Path) -> None:
+    text = 'unitTest __test_sds_c[] = {{"test_sds", f}};\n    {"test_sds.c", __test_sds_c},\n    {"test_util.c", x},\n'
+    found = style(tmp_path, "unit/test_files.h", text, macro="VALKEY_VERSION")
+    assert isinstance(found, selftests.Style)
+    assert (found.goal, found.names) == ("valkey-unit-tests", ("test_sds.c", "test_util.c"))
+    made = units.Units(program=None, absent={}, broken={}, arguments=found.arguments)
+    assert made.call("test_sds.c") == ["--single", "test_sds.c"]
+
+
+def test_a_tree_without_self_tests_that_can_be_built_says_why(tmp_path: Path) -> None:
+    assert style(tmp_path / "a", "server.c", "int main(void);\n") == (
+        "redis 7.0.15 has no self-tests: neither REDIS_TEST in src/server.c, nor src/unit"
+    )
+    told = style(tmp_path / "b", "unit/main.cpp", "int main() {}\n", macro="VALKEY_VERSION")
+    assert isinstance(told, str)
+    assert "GoogleTest" in told
+
+
+def test_what_does_not_compile_natively_either_is_absent_and_the_rest_stays_broken() -> None:
+    here = units.Units(program=None, absent={}, broken={"sds": "error: a", "dict": "error: b"}, kind="selftests")
+    native = units.Units(program=None, absent={}, broken={"sds": "error: c"}, kind="selftests")
+    left = selftests.without_native_faults(here, native)
+    assert left.absent == {"sds": "it does not compile natively either: error: a"}
+    assert left.broken == {"dict": "error: b"}
+
+
+@pytest.mark.parametrize(
+    ("names", "absent", "broken", "why"),
+    [
+        ((), {"all": "it has none"}, {}, "it has none"),
+        (("sds",), {"sds": "it does not compile"}, {}, "it does not compile"),
+        (("dict", "sds"), {"sds": "it does not compile"}, {}, ""),
+        (("dict",), {}, {"dict": "error"}, ""),
+    ],
+)
+def test_a_cell_is_left_out_only_if_there_is_nothing_that_could_run(
+    names: tuple[str, ...], absent: dict[str, str], broken: dict[str, str], why: str
+) -> None:
+    made = units.Units(program=None, absent=absent, broken=broken, kind="selftests", names=names)
+    assert selftests.why_none(made) == why
+
+
+def test_units_of_ours_are_never_left_out() -> None:
+    made = units.Units(program=None, absent={"rax": "not in 3.2"}, broken={})
+    assert selftests.why_none(made) == ""
+
+
+# What one says
+
+
+def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_run.UnitRun:
+    return unit_run.UnitRun(code=code, expired=expired, output=output)
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (ran(b"1 - grows: PASSED\n69 tests, 69 passed, 0 failed\nALL TESTS PASSED!\n"), []),
+        (ran(b"12 - grows: FAILED\n=== WARNING ===\n", 1), ["- grows: FAILED", "exit status 1"]),
+        (ran(b"[\x1b[31mfail\x1b[0m] - test_sds.c:test_sds\n"), ["[fail] - test_sds.c:test_sds"]),
+        (
+            ran(b"[\x1b[31mserverAssert - sds.c:9\x1b[0m] - len\n", 1),
+            ["[serverAssert - sds.c:9] - len", "exit status 1"],
+        ),
+        (
+            ran(b"[\x1b[31mtest_sds.c\x1b[0m] Memory leak detected of 8 bytes\n"),
+            ["[test_sds.c] Memory leak detected of 8 bytes"],
+        ),
+        (ran(b"size=5 M/sec matches=0\n"), ["size=5 M/sec matches=0"]),
+        (ran(b"", -7), ["killed by SIGBUS"]),
+        (ran(b"", expired=True), ["it hung"]),
+    ],
+    ids=["passed", "a check", "a test", "an assertion", "a leak", "a comparison", "a signal", "a hang"],
+)
+def test_a_self_test_complains_by_what_it_prints_and_how_it_ends(run: unit_run.UnitRun, said: list[str]) -> None:
+    assert selftests.complaints(run) == said
+
+
+def test_lines_that_tell_of_time_are_not_compared() -> None:
+    run = ran(b"[calcula]: 1 == 1\ncrcspeed 155 M/sec\nin 8000 nsec\n5 items in 3 ms\n")
+    assert selftests.printed(run) == ["[calcula]: 1 == 1"]
+
+
+# A cell that is run
+
+THERE = """#!/bin/sh
+case $2 in
+bad) echo '3 - both: FAILED'; exit 1 ;;
+crc64) echo 'right' ;;
+*) echo ok ;;
+esac
+"""
+HERE = """#!/bin/sh
+case $2 in
+bad) echo '4 - both: FAILED'; exit 1 ;;
+worse) echo '3 - mine: FAILED'; exit 1 ;;
+dies) kill -BUS $$ ;;
+crc64) echo 'wrong' ;;
+*) echo ok ;;
+esac
+"""
+NAMES = ("bad", "crc64", "dies", "good", "sha1test", "worse")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, events.TestEvent]:
+    """Self-test -> what was recorded of it, in a cell whose target and native programs differ as above."""
+    folder = tmp_path_factory.mktemp("cell")
+    policy = Catalog().policies["signal"]
+
+    def made(name: str, text: str) -> units.Units:
+        program = fakes.write(folder / name, text, mode=0o755)
+        return units.Units(
+            program=program, absent={}, broken={}, kind="selftests", names=NAMES, arguments=("test", "{unit}")
+        )
+
+    def runner(name: str) -> Runner:
+        return Runner(target=fakes.target(name), policy=policy, program=None, options=[], records_faults=False)
+
+    build = Build(
+        key="",
+        target="native",
+        server="redis-7.0.15",
+        optimisation="O2",
+        folder=folder,
+        server_binary=folder / "there",
+        command_line=[],
+    )
+    spec = CellSpec(
+        suite="selftests",
+        folder=folder,
+        shared=folder,
+        sockets=folder,
+        runner=runner("armv5"),
+        version=(7, 0, 15),
+        build=None,
+        canary=None,
+        seed=1,
+        tier="full",
+        units=made("here", HERE),
+        peers={"native": Peer(runner=runner("native"), build=build, selftests=made("there", THERE))},
+    )
+    write_cell(folder / "cell.json", spec)
+    process.run(pytest_command("selftests", folder / "cell.json"), deadline_seconds=120, folder=ROOT)
+    tests = [event for event in events.read_events(folder / "events.jsonl") if isinstance(event, events.TestEvent)]
+    return {test.name.partition("[")[2].rstrip("]"): test for test in tests}
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "message"),
+    [
+        ("good", "passed", ""),
+        ("sha1test", "passed", ""),
+        ("bad", "skipped", "it fails on the native build, too: - both: FAILED; exit status 1"),
+        ("worse", "failed", "worse: - mine: FAILED; exit status 1"),
+        ("dies", "failed", "dies: killed by SIGBUS"),
+        ("crc64", "failed", "crc64, wrong: the native build prints 'right'"),
+    ],
+)
+def test_only_what_the_native_build_does_not_do_too_is_the_targets_fault(
+    recorded: dict[str, events.TestEvent], name: str, outcome: str, message: str
+) -> None:
+    test = recorded[name]
+    assert test.outcome == outcome
+    assert message in test.message
+    assert (test.unit, test.program, test.guest) == (name, "selftests", f"guest-unit-{name}")
+
+
+# What is judged
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> StoredRun:
+    """A run of self-tests on one target whose canaries behaved."""
+    stored = StoredRun(tmp_path / "run", suites=("canary", "bitops", "selftests"))
+    stored.canary("armv5")
+    return stored
+
+
+def judged(stored: StoredRun) -> tuple[Judgement, str, str]:
+    judgement, _ = conclude(stored.finish(), ROOT / "ci" / "known.toml", fakes.quiet())
+    cell = next(cell for cell in judgement.cells if cell.suite == "selftests")
+    return judgement, cell.verdict, cell.reason
+
+
+def test_a_cell_of_a_release_without_self_tests_is_skipped_with_the_reason(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_bitop")
+    run.problem("armv5", "selftests", "it has none", "absent")
+    judgement, verdict, reason = judged(run)
+    assert (judgement.verdict, verdict, reason) == (Verdict.PASS.name, Verdict.SKIP.name, "it has none")
+
+
+def test_a_run_in_which_every_suite_was_skipped_is_no_pass(run: StoredRun) -> None:
+    run.problem("armv5", "bitops", "nothing here", "absent")
+    run.problem("armv5", "selftests", "it has none", "absent")
+    assert judged(run)[0].verdict == Verdict.UNKNOWN.name
+
+
+def test_an_assertion_of_a_self_test_is_placed_where_it_asserts_and_not_where_it_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def frame(function: str) -> Frame:
+        return Frame(function=function, file="src/intset.c", line=384, origin="server", pc=0)
+
+    stack = [frame(name) for name in ("serverLogRaw", "_serverAssert", "checkConsistency", "intsetTest", "main")]
+    assert [one.function for one in asserting_frames(stack)] == ["checkConsistency", "intsetTest", "main"]
+    assert asserting_frames(stack[2:]) == []
+    fakes.fake_symbols(tmp_path / "bin", monkeypatch)
+    monkeypatch.setattr(Symbols, "backtrace", lambda *_: stack)
+    found = {}
+    for program in ("units", "selftests"):
+        stored = StoredRun(tmp_path / program, suites=("canary", "selftests"))
+        stored.canary("armv5")
+        stored.fault("armv5", "selftests", "guest-unit-intset", fakes.fault(number=fakes.SIGSEGV, code=1))
+        event = events.TestEvent(
+            name="t",
+            outcome="failed",
+            seconds=0,
+            guest="guest-unit-intset",
+            fault_to=1,
+            unit="intset",
+            program="selftests" if program == "selftests" else "units",
+        )
+        events.append(stored.folder / "armv5" / "selftests" / "events.jsonl", event)
+        (finding,), _, _ = judge(stored.finish())
+        found[program] = (finding.id, finding.title, finding.command)
+    assert found["selftests"] == (
+        "assertion-checkConsistency",
+        "assertion failed in checkConsistency",
+        "(self-test intset)",
+    )
+    assert found["units"][0] == "sigsegv-serverLogRaw"
