@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
@@ -249,10 +249,14 @@ def test_doctor_asks_only_for_what_the_chosen_target_needs(plumb: Plumb) -> None
 
 
 @pytest.mark.usefixtures("bare")
-def test_doctor_asks_for_a_browser_only_for_the_projects_own_tests_and_only_without_one(
+def test_doctor_asks_for_a_browser_and_go_only_for_the_projects_own_tests_and_only_without_them(
     plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "dpkg"))
+    assert "golang-go" not in plumb("doctor", *TARGET)[1]
+    assert "golang-go" in plumb("doctor", *TARGET, "--for-tests")[1]
+    fakes.write(tmp_path / "dpkg" / "go", "", mode=0o755)
+    assert "golang-go" not in plumb("doctor", *TARGET, "--for-tests")[1]
     assert "chromium" not in plumb("doctor", *TARGET)[1]
     assert "chromium-headless-shell" in plumb("doctor", *TARGET, "--for-tests")[1]
     fakes.write(tmp_path / "dpkg" / "google-chrome", "", mode=0o755)
@@ -565,3 +569,48 @@ def test_a_time_is_read_in_seconds_minutes_and_hours(plumb: Plumb, monkeypatch: 
     assert asked[4].limit_count == 7
     assert (asked[4].limit_seconds or 0) >= day
     assert all(one.suites == ["fuzz"] and one.learns for one in asked)
+
+
+def test_plan_as_json_has_jobs_and_caches_in_this_machines_store(plumb: Plumb, tmp_path: Path) -> None:
+    read = only_document(plumb("plan", *TARGET, "--suite", "bitops", "--json")[1])
+    assert read["jobs"] == [{"name": "armv5", "targets": ["armv5"], "suites": ["bitops"]}]
+    paths = [path for cache in read["caches"].values() for path in cache["paths"]]
+    assert paths
+    assert all(path.startswith(str(tmp_path / "cache")) for path in paths)
+
+
+def judged(plumb: Plumb, folder: Path, target: str, outcome: Literal["passed", "failed"]) -> Path:
+    stored = fakes.StoredRun(folder, targets=(target,))
+    stored.canary(target)
+    stored.test(target, "bitops", "test_bitop", outcome=outcome, message="" if outcome == "passed" else "1 != 2")
+    plumb("judge", stored.finish())
+    return folder
+
+
+def test_join_exits_as_one_check_of_all_would_and_writes_what_ci_systems_read(plumb: Plumb, tmp_path: Path) -> None:
+    good = judged(plumb, tmp_path / "good", "armv5", "passed")
+    bad = judged(plumb, tmp_path / "bad", "sparc64", "failed")
+    into = tmp_path / "joined"
+    code, out, err = plumb("join", good, bad, "--into", into, "--json", "--annotations", "github")
+    assert (code, err.count("::error ")) == (ExitCode.FINDINGS, 1)
+    assert {cell["target"] for cell in only_document(out)["cells"]} == {"armv5", "sparc64"}
+    assert sorted(path.name for path in into.iterdir()) == [
+        "findings.json",
+        "findings.sarif",
+        "junit.xml",
+        "summary.md",
+    ]
+    assert plumb("join", good)[0] == ExitCode.PASS
+    plan = fakes.write(tmp_path / "plan", plumb("plan", "--target", "armv[56]", "--suite", "bitops", "--json")[1])
+    code, out, _ = plumb("join", good, "--plan", plan)
+    assert code == ExitCode.INCONCLUSIVE
+    assert "no run has it" in out
+
+
+def test_report_prints_a_steps_outputs(plumb: Plumb, tmp_path: Path) -> None:
+    bad = judged(plumb, tmp_path / "bad", "sparc64", "failed")
+    assert plumb("report", bad, "--format", "outputs") == (
+        0,
+        f"verdict=FAIL\nfindings=1\nrun={bad}\nreport={bad}/report.html\n",
+        "",
+    )

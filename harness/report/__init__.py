@@ -15,6 +15,7 @@ from harness.judge import Judgement
 from harness.report import github, junit, markdown, page, sarif
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 FILES = {
@@ -25,11 +26,13 @@ FILES = {
     "html": "report.html",
 }
 """Format -> its file in the run folder."""
-FORMATS = [*FILES, "github"]
+DOCUMENTS = [form for form in FILES if form != "html"]
+"""What can be written of several runs at once: the page shows one run's folder."""
+FORMATS = [*FILES, "github", "outputs"]
 
 
-def render(folder: Path, judgement: Judgement, form: str, *, prefix: str = "") -> str:
-    """One format's document. `prefix`: where annotations find the server's tree in the repository."""
+def render(folder: Path, judgement: Judgement, form: str) -> str:
+    """One format's document."""
     match form:
         case "json":
             return codec.pretty(judgement).decode()
@@ -42,13 +45,17 @@ def render(folder: Path, judgement: Judgement, form: str, *, prefix: str = "") -
         case "html":
             return page.render(folder, judgement, events.read_run(folder))
         case _:
-            return github.render(judgement, prefix=prefix)
+            return github.outputs(folder, judgement) if form == "outputs" else github.render(judgement)
 
 
-def write(folder: Path, judgement: Judgement) -> list[Path]:
-    """All the files of a report, beside the evidence; the judgement first, which the history of runs is read from."""
+def write(folder: Path, judgement: Judgement, *, forms: Sequence[str] = tuple(FILES)) -> list[Path]:
+    """All the files of a report, beside the evidence; the judgement first, which the history of runs is read from.
+
+    `forms`: these formats alone.
+    """
     written = []
-    for form, name in FILES.items():
+    for form in forms:
+        name = FILES[form]
         (folder / name).write_text(render(folder, judgement, form), "utf-8")
         written.append(folder / name)
     return written
