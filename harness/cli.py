@@ -364,14 +364,24 @@ def _requested(catalog: Catalog, run_folder: Path | None, *, parent: Path = RUNS
     shell_complete=completion.servers,
 )
 @click.option("--target", default="", help="Of a .stream file: where to send it.", shell_complete=completion.targets)
+@click.option(
+    "--bisect",
+    is_flag=True,
+    help="For `git bisect run`: exit 125 where the tree cannot tell, 255 for what is no fault of it.",
+)
 @options.offline
 @options.as_json
-def replay(reproducer: str, server: str, target: str, offline: bool, as_json: bool) -> ExitCode:
+def replay(reproducer: str, server: str, target: str, bisect: bool, offline: bool, as_json: bool) -> int:
     """Show a finding again, or send a .stream file, and compare with the native build.
 
-    Exit 1: it is still there; 0: it is gone (as `git bisect run` wants it).
+    Exit 1: it is still there; 0: it is gone.
     """
-    catalog = Catalog()
+    if bisect:
+        return replaying.bisecting(lambda: _replay(reproducer, server, target, offline=offline, as_json=as_json))
+    return _replay(reproducer, server, target, offline=offline, as_json=as_json)
+
+
+def _replay(reproducer: str, server: str, target: str, *, offline: bool, as_json: bool) -> ExitCode:
     if reproducer.endswith(".stream"):
         if not target:
             raise UsageError("a stream does not say for which target", where=reproducer, remedy="--target armv5")
@@ -380,12 +390,11 @@ def replay(reproducer: str, server: str, target: str, offline: bool, as_json: bo
         raise UsageError("a reproducer says itself for which target it is", where="--target")
     else:
         read = replaying.read_reproducer(reproducer)
-    seen = replaying.replay(catalog, Store.default(), Progress(), read, server=server, offline=offline)
+    seen = replaying.replay(Catalog(), Store.default(), Progress(), read, server=server, offline=offline)
     if as_json:
         _print_json({"finding": read.finding, "reproduced": seen.reproduced, "text": seen.text})
-        return ExitCode.FINDINGS if seen.reproduced else ExitCode.PASS
-    click.echo(seen.text)
-    click.echo(f"{'reproduced' if seen.reproduced else 'not reproduced'}: {read.finding}")
+    else:
+        click.echo(f"{seen.text}\n{'reproduced' if seen.reproduced else 'not reproduced'}: {read.finding}")
     return ExitCode.FINDINGS if seen.reproduced else ExitCode.PASS
 
 

@@ -14,10 +14,12 @@ import pytest
 from harness import check as checking
 from harness import codec, completion, process, toolchain
 from harness import replay as replaying
+from harness.build import BuildFailedError
 from harness.cli import main
 from harness.cli import plumb as group
-from harness.errors import ExitCode, InfrastructureError
+from harness.errors import ExitCode, InfrastructureError, UsageError
 from harness.load import ROOT, Catalog
+from harness.replay import CannotTellError
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -307,6 +309,35 @@ def test_debug_shows_a_traceback_and_keeps_the_exit_code(plumb: Plumb) -> None:
 
 def test_debug_after_the_command_is_no_secret_option(plumb: Plumb) -> None:
     assert plumb("plan", "--debug")[0] == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BuildFailedError("does not compile"), 125),
+        (CannotTellError("has no such unit"), 125),
+        (InfrastructureError("the disk is full"), 255),
+        (UsageError("not a source tree"), 255),
+        (ZeroDivisionError(), 255),
+        (KeyboardInterrupt(), 255),
+        (process.StoppedError(), 255),
+    ],
+)
+def test_a_bisection_skips_what_cannot_tell_and_stops_at_what_is_no_fault_of_the_tree(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("harness.replay.replay", fails)
+    stream = fakes.write(tmp_path / "a.stream", "PING\n")
+    assert plumb("replay", stream, "--target", "armv5", "--bisect")[:2] == (code, "")
+
+
+def test_a_bisection_stops_without_its_reproducer(plumb: Plumb) -> None:
+    code, _, err = plumb("replay", "absent.json", "--bisect")
+    assert code == 255
+    assert "no such reproducer" in err
 
 
 def only_document(out: str) -> Any:
