@@ -6,9 +6,7 @@ files are read into.
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
 from enum import Enum
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
@@ -25,6 +23,7 @@ from harness.known import KnownList
 from harness.load import ROOT, Catalog
 from harness.model import KernelSpec, Policy, Server, Suite, Target, Toolchain
 from harness.mutation import Mutation
+from harness.report.schema import field_docstrings
 from harness.units import UnitTable
 
 if TYPE_CHECKING:
@@ -102,12 +101,12 @@ def toml_keys() -> str:
 
 
 def _keys(kind: type[msgspec.Struct], prefix: str, *, named: bool = True) -> Iterator[str]:
-    told = _told(kind)
+    told = field_docstrings(kind)
     for field in msgspec.structs.fields(kind):
         if field.name in TOLD_BY_THE_PLACE and not named:
             continue
         inner, several = _inner(field.type)
-        words = " ".join(told.get(field.name, "").split())
+        words = told.get(field.name, "")
         default = "" if field.required else f"; default {_default(field)}"
         shape = "`[[{}]]`" if several else "`[{}]`" if inner else "`{}`"
         told_type = "" if inner else f" ({_type(field.type)}{default})"
@@ -145,18 +144,6 @@ def _type(kind: Any) -> str:
         return ", ".join(f"`{one.value}`" for one in kind)
     plain: dict[Any, str] = {str: "text", int: "number", float: "number", bool: "true or false", Any: "anything"}
     return plain.get(kind) or str(kind.__name__)
-
-
-def _told(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """Field -> the text that stands under it in the source."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(definition, ast.ClassDef)
-    found = {}
-    for field, after in zip(definition.body, definition.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
-            assert isinstance(after.value, ast.Constant)
-            found[field.target.id] = str(after.value.value)
-    return found
 
 
 def readme() -> str:

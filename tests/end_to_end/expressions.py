@@ -118,11 +118,10 @@ class _Reader:
         return value
 
     def both(self) -> Any:
-        value = self.equal()
+        values = [self.equal()]
         while self.accept("&&"):
-            other = self.equal()
-            value = other if is_true(value) else value
-        return value
+            values.append(self.equal())
+        return next((one for one in values if not is_true(one)), values[-1])
 
     def equal(self) -> Any:
         value = self.single()
