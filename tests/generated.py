@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 import click
 import msgspec
 
+from harness import agree, compare
 from harness.canary import AccessTable
+from harness.choice import UnseenTable
 from harness.cli import plumb
 from harness.emulator import Qemu
 from harness.errors import ExitCode
@@ -25,6 +27,7 @@ from harness.model import KernelSpec, Policy, Server, Suite, Target, Toolchain
 from harness.mutation import Mutation
 from harness.report.schema import field_docstrings
 from harness.units import UnitTable
+from suites.fuzz.generate import Grammar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +42,11 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("harness/policies/FAMILY.toml, each of its [[policies]] (beside them, once: `source`)", Policy),
     ("ci/known.toml", KnownList),
     ("harness/mutations/NAME.toml", Mutation),
+    ("harness/unseen.toml", UnseenTable),
     ("suites/canary/accesses/ISA.toml", AccessTable),
+    ("suites/canary/differences.toml", agree.DifferenceList),
+    ("suites/fuzz/differences.toml", compare.DifferenceList),
+    ("suites/fuzz/grammar.toml", Grammar),
     ("suites/units/units.toml", UnitTable),
     ("toolchains/kernels/NAME.toml", KernelSpec),
     ("toolchains/kernels/linux/linux.toml", LinuxSource),
@@ -73,7 +80,7 @@ def command_line() -> str:
     lines += ["What it means: [reference.md](reference.md). Exit codes of all commands:", ""]
     lines += ["| code | name |", "|---|---|"]
     lines += [f"| {code.value} | {code.name} |" for code in ExitCode]
-    context = click.Context(plumb, info_name="plumb", max_content_width=110)
+    context = click.Context(plumb, info_name="plumb", **plumb.context_settings)
     for name in sorted(plumb.commands):
         command = plumb.commands[name]
         inner = click.Context(command, info_name=name, parent=context)
