@@ -102,7 +102,9 @@ def toml_keys() -> str:
         "Every file is complete: nothing is inherited. An unknown key is an error that names the nearest known one."
     ]
     for place, kind in TOML_FILES:
-        lines += ["", f"## {place}", "", inspect.getdoc(kind) or "", ""]
+        about = inspect.getdoc(kind) or ""
+        # Some say no more than which file it is.
+        lines += ["", f"## {place}", "", *([] if ".toml" in about else [about, ""])]
         lines += [f"- {line}" for line in _keys(kind, "", named=kind in NAMED)]
     return "\n".join([*lines, ""])
 
