@@ -164,7 +164,7 @@ class Builder:
         allocator.refuse_nonsense(chosen, target)
         # What is preloaded leaves the binary as it is.
         linked: Linked = "jemalloc" if chosen == "jemalloc" else "libc"
-        key = f"{tree.name}-{target.name}-{optimisation}-{build_key(tree, target, tools, optimisation, linked)}"
+        key = build_name(tree, target, tools, optimisation, linked)
         what = f"{tree.name} for {target.name}"
 
         def compile_into(into: Path) -> None:
@@ -217,6 +217,11 @@ class Builder:
                 yield shop
             finally:
                 shutil.rmtree(work, ignore_errors=True)
+
+
+def build_name(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc") -> str:
+    """The name of a build's folder in the store. Raises InfrastructureError without a compiler."""
+    return f"{tree.name}-{target.name}-{optimisation}-{build_key(tree, target, tools, optimisation, linked)}"
 
 
 def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc") -> str:

@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from rich.console import Console
 
 from harness import agree as agreeing
 from harness import alignment, codec, completion, options, process, runs
 from harness import bench as benchmarking
+from harness import caches as caching
 from harness import check as checking
 from harness import doctor as doctoring
 from harness import emulator as emulating
+from harness import join as joining
 from harness import mutate as mutating
 from harness import port as porting
 from harness import premerge as premerging
@@ -35,7 +38,7 @@ from harness.console import Progress
 from harness.errors import ExitCode, PlumblineError, UsageError
 from harness.fetch import Fetcher
 from harness.load import DEFAULT_SERVER, Catalog, read_toml, select, target_groups
-from harness.plan import make_plan
+from harness.plan import make_plan, read_plan
 from harness.report import terminal
 from harness.report.schema import schema as findings_schema
 from harness.store import Store, key_of
@@ -67,7 +70,9 @@ def plumb(debug: bool) -> None:
 @options.emulator
 @options.as_json
 @click.option("--install", is_flag=True, help="Install what is missing.")
-@click.option("--for-tests", is_flag=True, help="And what the project's own tests need: a browser.")
+@click.option(
+    "--for-tests", is_flag=True, help="And what the project's own tests need: a browser, and Go for actionlint."
+)
 def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool, for_tests: bool) -> ExitCode:
     """Tell what this machine lacks for the selected targets, and the command that mends it."""
     catalog = Catalog()
@@ -111,12 +116,13 @@ def list_(what: str, as_json: bool) -> ExitCode:
 @options.tier
 @options.as_json
 def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: str, as_json: bool) -> ExitCode:
-    """Show the cells that a check would run."""
+    """Show the cells that a check would run; with --json also how to spread them over machines, and what to cache."""
     catalog = Catalog()
     checking.known_server(catalog, server)
     planned = make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier)
     if as_json:
-        _print_json(planned)
+        kept = caching.caches(catalog, Store.default(), planned.targets, server)
+        _print_json({**msgspec.structs.asdict(planned), "caches": kept})
     else:
         click.echo("\n".join(cell.identity for cell in planned.cells))
     return ExitCode.PASS
@@ -358,14 +364,24 @@ def _requested(catalog: Catalog, run_folder: Path | None, *, parent: Path = RUNS
     shell_complete=completion.servers,
 )
 @click.option("--target", default="", help="Of a .stream file: where to send it.", shell_complete=completion.targets)
+@click.option(
+    "--bisect",
+    is_flag=True,
+    help="For `git bisect run`: exit 125 where the tree cannot tell, 255 for what is no fault of it.",
+)
 @options.offline
 @options.as_json
-def replay(reproducer: str, server: str, target: str, offline: bool, as_json: bool) -> ExitCode:
+def replay(reproducer: str, server: str, target: str, bisect: bool, offline: bool, as_json: bool) -> int:
     """Show a finding again, or send a .stream file, and compare with the native build.
 
-    Exit 1: it is still there; 0: it is gone (as `git bisect run` wants it).
+    Exit 1: it is still there; 0: it is gone.
     """
-    catalog = Catalog()
+    if bisect:
+        return replaying.bisecting(lambda: _replay(reproducer, server, target, offline=offline, as_json=as_json))
+    return _replay(reproducer, server, target, offline=offline, as_json=as_json)
+
+
+def _replay(reproducer: str, server: str, target: str, *, offline: bool, as_json: bool) -> ExitCode:
     if reproducer.endswith(".stream"):
         if not target:
             raise UsageError("a stream does not say for which target", where=reproducer, remedy="--target armv5")
@@ -374,12 +390,11 @@ def replay(reproducer: str, server: str, target: str, offline: bool, as_json: bo
         raise UsageError("a reproducer says itself for which target it is", where="--target")
     else:
         read = replaying.read_reproducer(reproducer)
-    seen = replaying.replay(catalog, Store.default(), Progress(), read, server=server, offline=offline)
+    seen = replaying.replay(Catalog(), Store.default(), Progress(), read, server=server, offline=offline)
     if as_json:
         _print_json({"finding": read.finding, "reproduced": seen.reproduced, "text": seen.text})
-        return ExitCode.FINDINGS if seen.reproduced else ExitCode.PASS
-    click.echo(seen.text)
-    click.echo(f"{'reproduced' if seen.reproduced else 'not reproduced'}: {read.finding}")
+    else:
+        click.echo(f"{seen.text}\n{'reproduced' if seen.reproduced else 'not reproduced'}: {read.finding}")
     return ExitCode.FINDINGS if seen.reproduced else ExitCode.PASS
 
 
@@ -451,11 +466,42 @@ def report(run: Path, form: str | None) -> ExitCode:
     """Write the report of a judged run anew, or print one of its documents. Nothing is judged: exit 0."""
     judgement = reporting.read(run)
     if form:
-        click.echo(reporting.render(run, judgement, form, prefix=_prefix(judgement.server)), nl=False)
+        click.echo(reporting.render(run, judgement, form), nl=False)
         return ExitCode.PASS
     for path in reporting.write(run, judgement):
         click.echo(path)
     return ExitCode.PASS
+
+
+@plumb.command()
+@click.argument("folders", metavar="RUN…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--plan",
+    "plan_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    default=None,
+    help="What `plumb plan --json` printed: its cells that no run has are UNKNOWN.",
+)
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="Write findings.json, summary.md, junit.xml and findings.sarif of all into this folder.",
+)
+@options.annotated
+@options.as_json
+def join(
+    folders: tuple[Path, ...], plan_file: Path | None, into: Path | None, annotations: str | None, as_json: bool
+) -> ExitCode:
+    """Join judged runs, as those of a CI system's jobs, into one judgement, and exit as one check of all would."""
+    planned = read_plan(plan_file) if plan_file else []
+    judgement = joining.join([reporting.read(folder) for folder in folders], planned=planned)
+    if into:
+        into.mkdir(parents=True, exist_ok=True)
+        reporting.write(into, judgement, forms=reporting.DOCUMENTS)
+    _show(judgement, as_json=as_json)
+    _annotate(into or folders[0], judgement, annotations)
+    return runs.exit_code(judgement)
 
 
 @plumb.command()
@@ -659,14 +705,8 @@ def _show(judgement: Judgement, *, as_json: bool) -> None:
 def _annotate(folder: Path, judgement: Judgement, system: str | None) -> None:
     """On standard error, which CI systems read as well: standard output may be a document."""
     if system:
-        told = reporting.render(folder, judgement, system, prefix=_prefix(judgement.server))
+        told = reporting.render(folder, judgement, system)
         click.echo(told, nl=False, err=True)
-
-
-def _prefix(server: str) -> str:
-    """The folder of a server's tree below the current one, which in CI is the repository; empty elsewhere."""
-    here = Path.cwd()
-    return str(Path(server).relative_to(here)) if Path(server).is_relative_to(here) else ""
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from harness import process, toolchain
 from harness.emulator import QEMU_FOLDER, Qemu
 from harness.errors import InfrastructureError
+from harness.fetch import packages_for_sources
 from harness.kernel import needed_packages as kernel_packages
 from harness.load import read_toml
 from harness.model import Noun
@@ -26,6 +27,9 @@ BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 """What the project's own tests look at report.html with; whichever is there."""
 BROWSER_PACKAGE = "chromium-headless-shell"
 """Debian's smallest: 100 MB to download, 306 MB installed with what it needs; without a desktop's parts."""
+
+GO_PACKAGE = "golang-go"
+"""What compiles actionlint, which looks at the workflows and is in no Debian release."""
 
 
 DEBUGGER_PACKAGE = "gdb-multiarch"
@@ -46,9 +50,11 @@ def needed_packages(
 
     `for_tests`: and what the project's own tests need besides. `debugger`: and a gdb that knows the targets.
     """
-    packages = set(SUITE_PACKAGES)
+    packages = {*SUITE_PACKAGES, *packages_for_sources()}
     if for_tests and not any(shutil.which(name) for name in BROWSERS):
         packages.add(BROWSER_PACKAGE)
+    if for_tests and not any(shutil.which(name) for name in ("actionlint", "go")):
+        packages.add(GO_PACKAGE)
     for name in [*targets, "native"]:
         packages.update(catalog.toolchain_of(catalog.targets[name]).packages)
     if debugger and (set(targets) != {"native"} or shutil.which("gdb") is None):

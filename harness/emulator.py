@@ -107,14 +107,14 @@ class Emulators:
             return {name: _distribution_qemu(name) for name in names}
         qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
         key = qemu_key(qemu)
-        absent = [name for name in names if not self.store.path("emulators", f"{key}-{name}").is_dir()]
+        absent = [name for name in names if not emulator_folder(self.store, key, name).is_dir()]
         if absent:
             with self.store.lock(f"qemu-{key}"):
                 # Another run may have built them while this one waited.
-                absent = [name for name in absent if not self.store.path("emulators", f"{key}-{name}").is_dir()]
+                absent = [name for name in absent if not emulator_folder(self.store, key, name).is_dir()]
                 if absent:
                     self._build(qemu, key, absent)
-        return {name: self.store.path("emulators", f"{key}-{name}") / f"qemu-{name}" for name in names}
+        return {name: emulator_folder(self.store, key, name) / f"qemu-{name}" for name in names}
 
     def _build(self, qemu: Qemu, key: str, names: list[str]) -> None:
         """Build several in one build folder, because what they have in common is most of the work."""
@@ -198,6 +198,11 @@ def with_alignment(options: list[str], policy: Policy) -> list[str]:
 
 def _publish(program: Path, into: Path) -> None:
     shutil.copy2(program, into)
+
+
+def emulator_folder(store: Store, key: str, name: str) -> Path:
+    """Where the emulator `name` of a `qemu_key` is, or would be."""
+    return store.path("emulators", f"{key}-{name}")
 
 
 def qemu_key(qemu: Qemu) -> str:

@@ -7,10 +7,12 @@ Which host a registry is, is the machine's own configuration: no address stands 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import sys
 import tarfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unearth import PackageFinder
@@ -21,12 +23,20 @@ from harness.store import Store, disk_errors, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from harness.console import Progress
     from harness.model import Place, Server, SourceTree
 
 DOWNLOAD_SECONDS = 900
+DEBIAN_TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")
+"""What distributions that are not Debian know of its archive (package python-apt-common)."""
+DEBIAN_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+"""What signs it (package debian-archive-keyring)."""
+
+
+def archive_name(name: str, sha256: str) -> str:
+    """The name of an archive's folder in the store, and of its tree's."""
+    return f"{name}-{sha256[:12]}"
 
 
 class Fetcher:
@@ -50,7 +60,7 @@ class Fetcher:
             with self.progress.stage("fetch", f"unpacking {name}"):
                 extract(archive, into, folder)
 
-        return self.store.folder("sources", f"{name}-{sha256[:12]}", unpack)
+        return self.store.folder("sources", archive_name(name, sha256), unpack)
 
     def archive(self, name: str, sha256: str, places: Sequence[Place]) -> Path:
         """The verified archive file."""
@@ -65,7 +75,7 @@ class Fetcher:
                 )
             self._download(name, sha256, places, into)
 
-        folder = self.store.folder("archives", f"{name}-{sha256[:12]}", download)
+        folder = self.store.folder("archives", archive_name(name, sha256), download)
         file = next(folder.iterdir())
         if sha256_of(file) != sha256:
             shutil.rmtree(folder)
@@ -150,8 +160,20 @@ def _private_apt_root(root: Path, suite: str) -> list[str]:
     return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
 
 
+def packages_for_sources() -> list[str]:
+    """What a machine that is no Debian needs besides, to read Debian's archive: its address, and its keys."""
+    return [] if _is_debian() else ["debian-archive-keyring", "python-apt-common"]
+
+
+def _is_debian() -> bool:
+    try:
+        return platform.freedesktop_os_release().get("ID") == "debian"
+    except OSError:
+        return True
+
+
 def _debian_archive() -> tuple[str, str]:
-    """Address and keyring of the Debian archive that this machine is configured for."""
+    """Address and keyring of the Debian archive: that which this machine is configured for, else python-apt's."""
     result = process.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)|$(CODENAME)|$(COMPONENT)|$(SIGNED_BY)"],
         deadline_seconds=60,
@@ -162,10 +184,13 @@ def _debian_archive() -> tuple[str, str]:
         if len(fields) == 4 and fields[2] == "main" and "-" not in fields[1] and "debian" in fields[0]:
             signed_by = fields[3] if "/" in fields[3] else ""
             return fields[0], signed_by
+    template = DEBIAN_TEMPLATE.read_text("utf-8") if DEBIAN_TEMPLATE.is_file() else ""
+    if found := re.search(r"^BaseURI: *(\S+)", template, re.MULTILINE):
+        return found[1], str(DEBIAN_KEYRING)
     raise InfrastructureError(
         "this machine's apt knows no Debian archive",
         because=result.text.strip() or "apt-get indextargets lists none",
-        remedy="--server PATH takes any source tree that you have",
+        remedy="plumb doctor --install; for a server alone, --server PATH takes any source tree that you have",
     )
 
 

@@ -56,6 +56,8 @@ class Judgement(Noun, frozen=True):
     allocator: Allocator = "libc"
     base: str = ""
     """The revision whose findings are known here, as its own (`plumb premerge`); empty where none was looked at."""
+    place: str = ""
+    """The folder of the server's tree in its repository: where annotations and code scanning find its files."""
 
 
 class Reproducer(Noun, frozen=True):
@@ -107,7 +109,7 @@ def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict], dict[str, Cou
             sightings += seen
             cell = _judge_cell(record, recorded, seen, trusted=believed.get(record.target, False))
         cells.append(cell)
-    findings = [_finding(folder, run, group) for group in _groups(sightings)]
+    findings = by_severity([_finding(folder, run, group) for group in _groups(sightings)])
     return findings, cells, _counters(sightings)
 
 
@@ -195,18 +197,22 @@ def _judge_cell(record: CellRecord, recorded: list[Event], seen: list[Sighting],
 _ORDER = ["alignment", "out-of-bounds", "sigsegv", "sigill", "crash", "exit", "hang", "wrong-result", "build"]
 
 
+def by_severity(findings: list[Finding]) -> list[Finding]:
+    """Worst kind first, then those on most targets."""
+
+    def rank(finding: Finding) -> tuple[int, int, str]:
+        severity = _ORDER.index(finding.kind) if finding.kind in _ORDER else len(_ORDER)
+        return severity, -len(finding.targets), finding.id
+
+    return sorted(findings, key=rank)
+
+
 def _groups(sightings: list[Sighting]) -> list[list[Sighting]]:
-    """Sightings of one misbehaviour together, worst kind first, then those on most targets."""
+    """Sightings of one misbehaviour together."""
     by_identity: dict[str, list[Sighting]] = {}
     for sighting in _joined(sightings):
         by_identity.setdefault(sighting.identity, []).append(sighting)
-
-    def rank(group: list[Sighting]) -> tuple[int, int, str]:
-        kind = group[0].kind
-        severity = _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
-        return severity, -len({one.target for one in group}), group[0].identity
-
-    return sorted(by_identity.values(), key=rank)
+    return list(by_identity.values())
 
 
 def _joined(sightings: list[Sighting]) -> list[Sighting]:

@@ -79,7 +79,7 @@ class Kernels:
             seconds = self._build(spec, tools, linux, key, into)
             (into / "seconds").write_text(f"{seconds:.1f}\n")
 
-        folder = self.store.folder("kernels", f"{spec.name}-{key}", fill)
+        folder = self.store.folder("kernels", kernel_name(spec, key), fill)
         device_tree = folder / Path(spec.device_tree).name if spec.device_tree else None
         return Kernel(
             spec=spec,
@@ -124,6 +124,11 @@ class Kernels:
                 shutil.copy2(work / name, into)
             shutil.copy2(work / ".config", into / "config")
         return seconds
+
+
+def kernel_name(spec: KernelSpec, key: str) -> str:
+    """The name of a kernel's folder in the store."""
+    return f"{spec.name}-{key}"
 
 
 def kernel_key(spec: KernelSpec, tools: Toolchain, linux: LinuxSource) -> str:

@@ -271,6 +271,8 @@ class Suite(Noun, frozen=True):
     """Whether its thorough tier is led by the edges of the guest's code that it reaches."""
     covers: tuple[str, ...] = ()
     """Globs of the server's files: whoever changes one of these alone needs no suite but those that say so."""
+    pairs: SuiteTier | Literal[""] = ""
+    """The least tier in which its tests bring the run's targets together, so that of one target alone it says less."""
 
 
 class Cell(Noun, frozen=True):

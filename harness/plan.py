@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from harness import codec
+from harness.errors import UsageError
 from harness.load import select, target_groups
 from harness.model import Cell, Noun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from harness.load import Catalog
+
+
+class Job(Noun, frozen=True):
+    """What one machine of several does, where a plan is spread over machines."""
+
+    name: str
+    targets: list[str]
+    suites: list[str]
+    """Without the canary, which runs in every job."""
 
 
 class Plan(Noun, frozen=True):
@@ -19,8 +33,10 @@ class Plan(Noun, frozen=True):
     cells: list[Cell]
     targets: list[str]
     suites: list[str]
+    jobs: list[Job]
 
 
+CANARY = ("canary",)
 TIERS = {"kernel": 0, "quick": 0, "full": 1, "thorough": 2}
 """Tier -> how much it runs. The kernel tier runs what the quick one does, on other machines."""
 
@@ -37,4 +53,34 @@ def make_plan(
     chosen = select("suite", suites or unasked, catalog.suites)
     chosen_suites = ["canary", *(name for name in chosen if name != "canary")]
     cells = [Cell(target=target, server=server, suite=suite) for target in chosen_targets for suite in chosen_suites]
-    return Plan(cells=cells, targets=chosen_targets, suites=chosen_suites)
+    jobs = _jobs(catalog, chosen_targets, chosen_suites, TIERS[tier])
+    return Plan(cells=cells, targets=chosen_targets, suites=chosen_suites, jobs=jobs)
+
+
+TOGETHER = "together"
+"""The job whose suites bring targets together."""
+
+
+def _jobs(catalog: Catalog, targets: list[str], suites: list[str], tier: int) -> list[Job]:
+    """A job a target; and one of all of them for the suites that pair targets, where there are two to pair."""
+    pairing = [name for name in suites if (least := catalog.suites[name].pairs) and TIERS[least] <= tier]
+    # A machine of the kernel tier is nobody's peer.
+    peers = [name for name in targets if catalog.targets[name].emulator.kind != "system"]
+    together = [Job(name=TOGETHER, targets=peers, suites=pairing)] if pairing and len(peers) > 1 else []
+    rest = [name for name in suites if name not in CANARY]
+    jobs = []
+    for target in targets:
+        alone = [name for name in rest if not (together and target in peers and name in pairing)]
+        if alone or not together:
+            jobs.append(Job(name=target, targets=[target], suites=alone or list(CANARY)))
+    return [*jobs, *together]
+
+
+def read_plan(path: Path) -> list[Cell]:
+    """The cells of what `plumb plan --json` printed. Raises UsageError for anything else."""
+    try:
+        return codec.convert(codec.decode(path.read_bytes(), dict[str, Any])["cells"], list[Cell])
+    except (KeyError, msgspec.DecodeError) as error:
+        raise UsageError(
+            "not a plan", where=str(path), because=str(error), remedy="plumb plan --json > FILE"
+        ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import alignment, check, codec, compare, events, selftests, symbols, transcript, unit_run
-from harness.build import Builder
+from harness.build import Builder, BuildFailedError
 from harness.detector import own_frames, reports
 from harness.difference import described
 from harness.emulator import Emulators, native_runner
-from harness.errors import UsageError
+from harness.errors import ExitCode, PlumblineError, UsageError
 from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
 from harness.judge import Reproducer
@@ -29,6 +30,8 @@ from harness.sighting import asserting_frames
 from harness.stream import from_text, from_wire, read_stream, wire
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harness.console import Progress
     from harness.detector import Report
     from harness.emulator import Runner
@@ -49,6 +52,30 @@ class Replay(Noun, frozen=True):
     reproduced: bool
     text: str
     """What happened, for the reader."""
+
+
+class CannotTellError(PlumblineError):
+    """The tree has not what the reproducer needs."""
+
+    exit_code = ExitCode.USAGE
+
+
+SKIP_COMMIT, STOP_BISECTING = 125, 255
+"""What `git bisect run` takes for a commit that cannot be tested, and for an end of the bisection (git-bisect(1))."""
+
+
+def bisecting(shown: Callable[[], ExitCode]) -> int:
+    """The exit code for `git bisect run`: what does not compile is not bad, and a full disk blames no commit."""
+    try:
+        return int(shown())
+    except (BuildFailedError, CannotTellError) as error:
+        told, code = str(error), SKIP_COMMIT
+    except Exception as error:  # noqa: BLE001 - whatever it is, no commit is to blame
+        told, code = str(error) or type(error).__name__, STOP_BISECTING
+    except KeyboardInterrupt:
+        told, code = "interrupted", STOP_BISECTING
+    print(told, file=sys.stderr)  # noqa: T201 - what git shows between its commits
+    return code
 
 
 def read_reproducer(name: str) -> Reproducer:
@@ -205,11 +232,13 @@ def _comes_again(guest: Guest, again: Again) -> bool:
 
 
 def _run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path, host: Host | None) -> _Seen:
-    """The unit runs once more. Raises UsageError where the server has it no more."""
+    """The unit runs once more. Raises CannotTellError where the server has it no more."""
     unit = reproducer.unit
     why = units.absent.get(unit) or units.broken.get(unit)
     if units.program is None or why:
-        raise UsageError(f"the server has no unit {unit}", where=reproducer.server, because=why or "nothing was linked")
+        raise CannotTellError(
+            f"the server has no unit {unit}", where=reproducer.server, because=why or "nothing was linked"
+        )
     if host is None:
         ran = unit_run.run_emulated(units, runner, unit, place)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import shutil
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,10 +14,9 @@ from harness import events, excerpt, inherited, known
 from harness.errors import ExitCode, UsageError
 from harness.judge import CellVerdict, Judgement, judge, kernel_counters
 from harness.model import Finding, Verdict
+from harness.source import folder_in_repository
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.console import Progress
 
 
@@ -55,9 +55,21 @@ def conclude(
         kernel_counters=kernel_counters(folder),
         allocator=run.allocator,
         base=str(old.base) if old else "",
+        place=_place(run.server),
     )
-    exit_code = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}.get(verdict, ExitCode.PASS)
-    return judgement, exit_code
+    return judgement, exit_code(judgement)
+
+
+def exit_code(judgement: Judgement) -> ExitCode:
+    """What a judgement tells the shell."""
+    codes = {Verdict.FAIL.name: ExitCode.FINDINGS, Verdict.UNKNOWN.name: ExitCode.INCONCLUSIVE}
+    return codes.get(judgement.verdict, ExitCode.PASS)
+
+
+def _place(server: str) -> str:
+    tree = Path(server)
+    # A release's name is no path, and its source is in nobody's repository.
+    return folder_in_repository(tree, Path.cwd()) if tree.is_absolute() else ""
 
 
 def _verdict(cells: list[CellVerdict]) -> Verdict:

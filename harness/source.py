@@ -56,6 +56,18 @@ def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:
     raise UsageError("the version cannot be read", where=str(header), because="no REDIS_VERSION or VALKEY_VERSION")
 
 
+def folder_in_repository(tree: Path, here: Path) -> str:
+    """A tree's folder below the top of the repository that has it, with forward slashes; empty where it is the top.
+
+    Without a .git above the tree (an archive, GitHub's own checkout without git), `here` counts as the top if the tree
+    is in it.
+    """
+    above = [tree, *tree.parents]
+    top = next((folder for folder in above if (folder / ".git").exists()), here if here in above else tree)
+    folder = tree.relative_to(top).as_posix()
+    return "" if folder == "." else folder
+
+
 def source_files(path: Path) -> Iterator[Path]:
     """Files of the tree that are source, in a fixed order; an earlier build's products are passed over."""
     for folder, folders, files in os.walk(path):

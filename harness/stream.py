@@ -72,7 +72,11 @@ _MEANINGS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 
 def line_of(one: Command) -> str:
     """A command as a line of the text form, without its end."""
-    return (" " if one.inline else "") + " ".join(_quoted(word) for word in one.words)
+    words = [_quoted(word) for word in one.words]
+    if one.inline and words[0].startswith("*"):
+        # On the wire a star at the beginning of a line announces an array.
+        words[0] = f'"{words[0]}"'
+    return (" " if one.inline else "") + " ".join(words)
 
 
 def _quoted(word: bytes) -> str:

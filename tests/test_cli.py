@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
@@ -14,10 +14,12 @@ import pytest
 from harness import check as checking
 from harness import codec, completion, process, toolchain
 from harness import replay as replaying
+from harness.build import BuildFailedError
 from harness.cli import main
 from harness.cli import plumb as group
-from harness.errors import ExitCode, InfrastructureError
+from harness.errors import ExitCode, InfrastructureError, UsageError
 from harness.load import ROOT, Catalog
+from harness.replay import CannotTellError
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -249,10 +251,14 @@ def test_doctor_asks_only_for_what_the_chosen_target_needs(plumb: Plumb) -> None
 
 
 @pytest.mark.usefixtures("bare")
-def test_doctor_asks_for_a_browser_only_for_the_projects_own_tests_and_only_without_one(
+def test_doctor_asks_for_a_browser_and_go_only_for_the_projects_own_tests_and_only_without_them(
     plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "dpkg"))
+    assert "golang-go" not in plumb("doctor", *TARGET)[1]
+    assert "golang-go" in plumb("doctor", *TARGET, "--for-tests")[1]
+    fakes.write(tmp_path / "dpkg" / "go", "", mode=0o755)
+    assert "golang-go" not in plumb("doctor", *TARGET, "--for-tests")[1]
     assert "chromium" not in plumb("doctor", *TARGET)[1]
     assert "chromium-headless-shell" in plumb("doctor", *TARGET, "--for-tests")[1]
     fakes.write(tmp_path / "dpkg" / "google-chrome", "", mode=0o755)
@@ -303,6 +309,35 @@ def test_debug_shows_a_traceback_and_keeps_the_exit_code(plumb: Plumb) -> None:
 
 def test_debug_after_the_command_is_no_secret_option(plumb: Plumb) -> None:
     assert plumb("plan", "--debug")[0] == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BuildFailedError("does not compile"), 125),
+        (CannotTellError("has no such unit"), 125),
+        (InfrastructureError("the disk is full"), 255),
+        (UsageError("not a source tree"), 255),
+        (ZeroDivisionError(), 255),
+        (KeyboardInterrupt(), 255),
+        (process.StoppedError(), 255),
+    ],
+)
+def test_a_bisection_skips_what_cannot_tell_and_stops_at_what_is_no_fault_of_the_tree(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("harness.replay.replay", fails)
+    stream = fakes.write(tmp_path / "a.stream", "PING\n")
+    assert plumb("replay", stream, "--target", "armv5", "--bisect")[:2] == (code, "")
+
+
+def test_a_bisection_stops_without_its_reproducer(plumb: Plumb) -> None:
+    code, _, err = plumb("replay", "absent.json", "--bisect")
+    assert code == 255
+    assert "no such reproducer" in err
 
 
 def only_document(out: str) -> Any:
@@ -566,3 +601,48 @@ def test_a_time_is_read_in_seconds_minutes_and_hours(plumb: Plumb, monkeypatch: 
     assert asked[4].limit_count == 7
     assert (asked[4].limit_seconds or 0) >= day
     assert all(one.suites == ["fuzz"] and one.learns for one in asked)
+
+
+def test_plan_as_json_has_jobs_and_caches_in_this_machines_store(plumb: Plumb, tmp_path: Path) -> None:
+    read = only_document(plumb("plan", *TARGET, "--suite", "bitops", "--json")[1])
+    assert read["jobs"] == [{"name": "armv5", "targets": ["armv5"], "suites": ["bitops"]}]
+    paths = [path for cache in read["caches"].values() for path in cache["paths"]]
+    assert paths
+    assert all(path.startswith(str(tmp_path / "cache")) for path in paths)
+
+
+def judged(plumb: Plumb, folder: Path, target: str, outcome: Literal["passed", "failed"]) -> Path:
+    stored = fakes.StoredRun(folder, targets=(target,))
+    stored.canary(target)
+    stored.test(target, "bitops", "test_bitop", outcome=outcome, message="" if outcome == "passed" else "1 != 2")
+    plumb("judge", stored.finish())
+    return folder
+
+
+def test_join_exits_as_one_check_of_all_would_and_writes_what_ci_systems_read(plumb: Plumb, tmp_path: Path) -> None:
+    good = judged(plumb, tmp_path / "good", "armv5", "passed")
+    bad = judged(plumb, tmp_path / "bad", "sparc64", "failed")
+    into = tmp_path / "joined"
+    code, out, err = plumb("join", good, bad, "--into", into, "--json", "--annotations", "github")
+    assert (code, err.count("::error ")) == (ExitCode.FINDINGS, 1)
+    assert {cell["target"] for cell in only_document(out)["cells"]} == {"armv5", "sparc64"}
+    assert sorted(path.name for path in into.iterdir()) == [
+        "findings.json",
+        "findings.sarif",
+        "junit.xml",
+        "summary.md",
+    ]
+    assert plumb("join", good)[0] == ExitCode.PASS
+    plan = fakes.write(tmp_path / "plan", plumb("plan", "--target", "armv[56]", "--suite", "bitops", "--json")[1])
+    code, out, _ = plumb("join", good, "--plan", plan)
+    assert code == ExitCode.INCONCLUSIVE
+    assert "no run has it" in out
+
+
+def test_report_prints_a_steps_outputs(plumb: Plumb, tmp_path: Path) -> None:
+    bad = judged(plumb, tmp_path / "bad", "sparc64", "failed")
+    assert plumb("report", bad, "--format", "outputs") == (
+        0,
+        f"verdict=FAIL\nfindings=1\nrun={bad}\nreport={bad}/report.html\n",
+        "",
+    )

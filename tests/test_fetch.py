@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness import fetch
 from harness.errors import InfrastructureError
 from harness.fetch import Fetcher, extract
 from harness.model import Place, Server
@@ -248,3 +249,50 @@ def test_an_archive_that_lacks_the_asked_folder_is_not_published_as_an_empty_tre
     with pytest.raises(InfrastructureError):
         fetcher(tmp_path).tree("redis-7.0.15", GOOD_HASH, PLACES, "redis.submodule")
     assert not (tmp_path / "cache" / "sources" / f"redis-7.0.15-{GOOD_HASH[:12]}").exists()
+
+
+APT_GET = r"""#!/bin/sh
+case "$*" in
+*indextargets*) echo "http://archive.ubuntu.example/ubuntu|noble|main|" ;;
+*update*) cp "$(echo "$*" | sed -n 's/.*sourcelist=\([^ ]*\) .*/\1/p')" "$SEEN" ;;
+esac
+exit 1
+"""
+
+
+@pytest.fixture
+def ubuntu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host whose apt knows Ubuntu's archive alone: the file that gets the sources which apt was asked to read."""
+    fakes.write(tmp_path / "bin" / "apt-get", APT_GET.replace("$SEEN", str(tmp_path / "seen")), mode=0o755)
+    fakes.put_on_path(tmp_path / "bin", monkeypatch)
+    monkeypatch.setattr(fetch, "DEBIAN_TEMPLATE", tmp_path / "Debian.info")
+    monkeypatch.setattr(fetch, "DEBIAN_KEYRING", tmp_path / "keyring.gpg")
+    return tmp_path / "seen"
+
+
+def from_debian(tmp_path: Path) -> None:
+    place = Place(registry="debian", package="redis", file="redis.tar.gz", suite="bookworm")
+    Fetcher(Store(tmp_path / "cache"), fakes.quiet()).archive("redis", "0" * 64, [place])
+
+
+def test_a_host_that_is_no_debian_reads_debians_archive_where_python_apt_says(tmp_path: Path, ubuntu: Path) -> None:
+    fakes.write(tmp_path / "Debian.info", "Suite: forky\nBaseURI: https://debian.example/debian/\n")
+    with pytest.raises(InfrastructureError):
+        from_debian(tmp_path)
+    expected = f"deb-src [signed-by={tmp_path}/keyring.gpg] https://debian.example/debian/ bookworm main\n"
+    assert expected == ubuntu.read_text()
+
+
+def test_without_it_the_remedy_is_told(tmp_path: Path, ubuntu: Path) -> None:
+    with pytest.raises(InfrastructureError, match="no place has the pinned source") as told:
+        from_debian(tmp_path)
+    assert "knows no Debian archive" in str(told.value)
+    assert not ubuntu.exists()
+
+
+@pytest.mark.parametrize(("system", "packages"), [("debian", 0), ("ubuntu", 2)])
+def test_only_hosts_that_are_no_debian_need_packages_for_it(
+    monkeypatch: pytest.MonkeyPatch, system: str, packages: int
+) -> None:
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"ID": system})
+    assert len(fetch.packages_for_sources()) == packages

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from harness.report import github
 from tests.judgements import HOSTILE, judgement
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_a_finding_is_an_error_on_its_line_and_unknown_cells_are_warnings() -> None:
@@ -23,9 +27,9 @@ def test_a_finding_is_an_error_on_its_line_and_unknown_cells_are_warnings() -> N
     ]
 
 
-@pytest.mark.parametrize(("prefix", "file"), [("", "src/bitops.c"), (".", "src/bitops.c"), ("a/b", "a/b/src/bitops.c")])
-def test_a_tree_in_a_folder_of_the_repository_is_found(prefix: str, file: str) -> None:
-    assert f"file={file}," in github.render(judgement(), prefix=prefix)
+@pytest.mark.parametrize(("place", "file"), [("", "src/bitops.c"), ("a/b", "a/b/src/bitops.c")])
+def test_a_tree_in_a_folder_of_the_repository_is_found(place: str, file: str) -> None:
+    assert f"file={file}," in github.render(msgspec.structs.replace(judgement(), place=place))
 
 
 def test_a_known_finding_is_a_notice() -> None:
@@ -43,3 +47,19 @@ def test_what_a_server_says_stays_in_its_line_and_in_its_field() -> None:
     assert command is not None
     assert command[1] == "a%2Cfile=b%3A%3Cc%0Ad%25".replace("%3A%3C", "%3A%3A")
     assert all(line.isprintable() for line in lines)
+
+
+def test_a_steps_outputs_count_what_is_not_known_and_name_the_page_if_there_is_one(tmp_path: Path) -> None:
+    whole = judgement()
+    known = msgspec.structs.replace(whole.findings[0], known="fixed upstream")
+    (tmp_path / "summary.md").touch()
+    told = dict(line.split("=") for line in github.outputs(tmp_path, whole).splitlines())
+    assert told == {
+        "verdict": "FAIL",
+        "findings": "1",
+        "run": str(tmp_path),
+        "report": str(tmp_path / "summary.md"),
+    }
+    (tmp_path / "report.html").touch()
+    text = github.outputs(tmp_path, msgspec.structs.replace(whole, findings=[known]))
+    assert f"findings=0\nrun={tmp_path}\nreport={tmp_path}/report.html\n" in text

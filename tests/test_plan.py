@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness import codec
 from harness.errors import NothingSelectedError, UsageError
 from harness.load import Catalog
-from harness.plan import TIERS, Plan, make_plan
+from harness.plan import TIERS, Plan, make_plan, read_plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CATALOG = Catalog()
 
@@ -62,3 +69,52 @@ def test_a_tier_runs_its_suites_and_those_of_lesser_tiers() -> None:
 def test_a_suite_that_is_asked_for_runs_in_any_tier() -> None:
     greater = next(name for name, suite in CATALOG.suites.items() if suite.tier != "quick")
     assert planned(["armv5"], [greater]).suites == ["canary", greater]
+
+
+@given(
+    targets=st.lists(st.sampled_from(sorted(CATALOG.targets)), min_size=1),
+    suites=st.lists(st.sampled_from(sorted(CATALOG.suites)), min_size=1),
+    tier=st.sampled_from(sorted(TIERS)),
+)
+@settings(deadline=None)
+def test_the_jobs_together_do_every_planned_cell_once_and_pairs_in_one_job(
+    targets: list[str], suites: list[str], tier: str
+) -> None:
+    plan = planned(targets, suites, tier=tier)
+    done = [(target, suite) for job in plan.jobs for target in job.targets for suite in job.suites if suite != "canary"]
+    assert sorted(done) == sorted((c.target, c.suite) for c in plan.cells if c.suite != "canary")
+    assert {cell.target for cell in plan.cells} == {target for job in plan.jobs for target in job.targets}
+    assert len({job.name for job in plan.jobs}) == len(plan.jobs)
+    peers = [name for name in plan.targets if CATALOG.targets[name].emulator.kind != "system"]
+    for job in plan.jobs:
+        assert job.suites
+        least = [CATALOG.suites[suite].pairs for suite in job.suites]
+        if any(one and TIERS[one] <= TIERS[tier] for one in least) and job.targets[0] in peers:
+            assert job.targets == peers
+
+
+def test_the_suites_that_pair_targets_are_those_whose_tests_ask_for_others() -> None:
+    # suites/conftest.py: a writer is another target from the full tier on, a companion always.
+    least = {"writer": "full", "companion": "quick"}
+    asking: dict[str, str] = {}
+    for name, suite in CATALOG.suites.items():
+        text = "".join(file.read_text("utf-8") for file in suite.path.glob("*.py"))
+        for word in re.findall(r"def test_\w+\([^)]*\b(writer|companion): ", text):
+            asking[name] = least[word]
+    assert {name: suite.pairs for name, suite in CATALOG.suites.items() if suite.pairs} == asking
+
+
+def test_what_pairs_nothing_in_a_tier_runs_with_the_rest() -> None:
+    assert [job.name for job in planned(["armv5", "armv6"], ["persistence"]).jobs] == ["armv5", "armv6"]
+    assert [job.name for job in planned(["armv5", "armv6"], ["persistence"], tier="full").jobs] == ["together"]
+    assert [job.name for job in planned(["armv5"], ["persistence"], tier="full").jobs] == ["armv5"]
+
+
+def test_a_plan_is_read_back_and_anything_else_is_refused(tmp_path: Path) -> None:
+    plan = planned(["armv5"], ["bitops"])
+    (tmp_path / "plan").write_bytes(codec.pretty(plan))
+    assert read_plan(tmp_path / "plan") == plan.cells
+    for wrong in (b"{}", b"", b'{"cells": [{"target": "armv5"}]}'):
+        (tmp_path / "plan").write_bytes(wrong)
+        with pytest.raises(UsageError, match="not a plan"):
+            read_plan(tmp_path / "plan")

@@ -50,6 +50,25 @@ def test_a_result_has_rule_region_function_and_targets() -> None:
     ]
 
 
+def test_a_tree_in_a_folder_of_the_repository_is_named_from_its_top() -> None:
+    read = json.loads(sarif.render(msgspec.structs.replace(judgement(), place="third party/redis")))
+    uris = {
+        word["artifactLocation"]["uri"]
+        for result in read["runs"][0]["results"]
+        for place in [*result["locations"], *result["relatedLocations"]]
+        for word in [place["physicalLocation"]]
+    }
+    assert uris == {"third%20party/redis/src/bitops.c"}
+    (stack,) = read["runs"][0]["results"][0]["stacks"]
+    assert stack["frames"][0]["location"]["physicalLocation"]["artifactLocation"]["uri"] in uris
+
+
+def test_the_fingerprint_that_code_scanning_reads_is_ours() -> None:
+    whole = judgement()
+    (result,) = run_of(whole)["results"]
+    assert result["partialFingerprints"]["primaryLocationLineHash"] == sarif.fingerprint(whole.findings[0])
+
+
 def test_a_fingerprint_is_that_of_the_identity_whatever_the_line_the_target_and_the_address() -> None:
     whole = judgement()
     finding = whole.findings[0]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.errors import UsageError
-from harness.source import copy_tree, digest_of, open_tree
+from harness.source import copy_tree, digest_of, folder_in_repository, open_tree
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -194,3 +194,26 @@ def test_a_socket_or_pipe_that_a_test_run_left_is_passed_over(tmp_path: Path, mo
         listener.bind("socket")
         assert before == digest_of(tree)
         copy_tree(tree, tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("repository", "tree", "here", "folder"),
+    [
+        ("", "", "", ""),
+        ("", "deps/redis", "", "deps/redis"),
+        # A checkout in a folder of the workspace: the repository's top counts, wherever the command runs.
+        ("checkout", "checkout", "", ""),
+        ("checkout", "checkout/deps/redis", "", "deps/redis"),
+        (None, "deps/redis", "", "deps/redis"),
+        (None, "", "", ""),
+        (None, "redis", "elsewhere", ""),
+    ],
+)
+def test_a_trees_folder_is_told_from_the_top_of_its_repository(
+    tmp_path: Path, repository: str | None, tree: str, here: str, folder: str
+) -> None:
+    for made in (repository or "", tree, here):
+        (tmp_path / made).mkdir(parents=True, exist_ok=True)
+    if repository is not None:
+        (tmp_path / repository / ".git").mkdir()
+    assert folder_in_repository(tmp_path / tree, tmp_path / here) == folder

@@ -15,7 +15,7 @@ from harness.judge import Judgement
 from harness.report import github, junit, markdown, page, sarif, throughput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 FILES = {
@@ -26,27 +26,34 @@ FILES = {
     "html": "report.html",
 }
 """Format -> its file in the run folder."""
-FORMATS = [*FILES, "github", "throughput"]
+DOCUMENTS = [form for form in FILES if form != "html"]
+"""What can be written of several runs at once: the page shows one run's folder."""
+FORMATS = [*FILES, "github", "outputs", "throughput"]
 
 
-def render(folder: Path, judgement: Judgement, form: str, *, prefix: str = "") -> str:
-    """One format's document. `prefix`: where annotations find the server's tree in the repository."""
+def render(folder: Path, judgement: Judgement, form: str) -> str:
+    """One format's document."""
     documents: dict[str, Callable[[], str]] = {
         "json": lambda: codec.pretty(judgement).decode(),
         "markdown": lambda: markdown.render(judgement),
         "junit": lambda: junit.render(judgement),
         "sarif": lambda: sarif.render(judgement),
         "html": lambda: page.render(folder, judgement, events.read_run(folder)),
-        "github": lambda: github.render(judgement, prefix=prefix),
+        "github": lambda: github.render(judgement),
+        "outputs": lambda: github.outputs(folder, judgement),
         "throughput": lambda: throughput.render(folder, events.read_run(folder)),
     }
     return documents[form]()
 
 
-def write(folder: Path, judgement: Judgement) -> list[Path]:
-    """All the files of a report, beside the evidence; the judgement first, which the history of runs is read from."""
+def write(folder: Path, judgement: Judgement, *, forms: Sequence[str] = tuple(FILES)) -> list[Path]:
+    """All the files of a report, beside the evidence; the judgement first, which the history of runs is read from.
+
+    `forms`: these formats alone.
+    """
     written = []
-    for form, name in FILES.items():
+    for form in forms:
+        name = FILES[form]
         (folder / name).write_text(render(folder, judgement, form), "utf-8")
         written.append(folder / name)
     return written

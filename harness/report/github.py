@@ -14,18 +14,28 @@ from harness.report.finding import frame_in_tree, level_of
 from harness.report.visible import visible
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.judge import Judgement
     from harness.model import Finding
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def render(judgement: Judgement, *, prefix: str = "") -> str:
-    """A line a finding, and one for every cell that is UNKNOWN. `prefix`: the tree's folder in the repository."""
-    lines = [_finding(finding, prefix) for finding in judgement.findings]
+def render(judgement: Judgement) -> str:
+    """A line a finding, and one for every cell that is UNKNOWN."""
+    lines = [_finding(finding, judgement.place) for finding in judgement.findings]
     unknown = [cell for cell in judgement.cells if cell.verdict == "UNKNOWN"]
     lines += [_command("warning", {"title": f"UNKNOWN {cell.target}/{cell.suite}"}, cell.reason) for cell in unknown]
     return "".join(f"{line}\n" for line in lines)
+
+
+def outputs(folder: Path, judgement: Judgement) -> str:
+    """A step's outputs, as $GITHUB_OUTPUT takes them: verdict, how many findings are not known, where the report is."""
+    new = sum(not finding.known for finding in judgement.findings)
+    # Joined runs have a summary and no page.
+    report = next((folder / name for name in ("report.html", "summary.md") if (folder / name).is_file()), "")
+    return f"verdict={judgement.verdict}\nfindings={new}\nrun={folder}\nreport={report}\n"
 
 
 def _finding(finding: Finding, prefix: str) -> str:

@@ -1,13 +1,15 @@
 """findings.sarif: SARIF 2.1.0 (OASIS Standard, errata 01) as GitHub's code scanning and editors take it.
 
-Paths are relative to the server's tree (uriBaseId SRCROOT), never absolute. A result's fingerprint is made of the
-finding's identity alone, so that it is the same in every run, on every machine and whatever the line's number.
+Paths are relative to the repository with the server's tree, or to the tree (uriBaseId SRCROOT), never absolute. A
+result's fingerprint is made of the finding's identity alone, so that it is the same in every run, on every machine and
+whatever the line's number.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -26,6 +28,8 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 ROOT = "SRCROOT"
 PLACELESS = "src/version.h"
 """Where a finding without a place in the code is shown, as code scanning insists on one: every tree has this file."""
+GITHUB_FINGERPRINT = "primaryLocationLineHash"
+"""The one that GitHub's code scanning reads. Without it the uploader hashes the line, which findings may share."""
 MOST_RELATED = 20
 
 _RULES = {
@@ -57,10 +61,12 @@ def render(judgement: Judgement) -> str:
             }
         },
         "automationDetails": {"id": _category(judgement)},
-        "originalUriBaseIds": {ROOT: {"description": {"text": "The top folder of the server's source tree."}}},
+        "originalUriBaseIds": {
+            ROOT: {"description": {"text": "The repository with the server's source, or its tree."}}
+        },
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(judgement)],
-        "results": [_result(finding, kinds.index(finding.kind)) for finding in judgement.findings],
+        "results": [_result(finding, kinds.index(finding.kind), judgement.place) for finding in judgement.findings],
         "properties": {
             "server": visible(judgement.server),
             "seed": judgement.seed,
@@ -108,20 +114,21 @@ def _unknown(cell: CellVerdict) -> dict[str, Any]:
     return {"level": "warning", "message": {"text": f"UNKNOWN {cell.target}/{cell.suite}: {visible(cell.reason)}"}}
 
 
-def _result(finding: Finding, rule: int) -> dict[str, Any]:
+def _result(finding: Finding, rule: int, prefix: str) -> dict[str, Any]:
     place = frame_in_tree(finding)
+    file, line, function = (place.file, place.line, place.function) if place else (PLACELESS, 1, "")
     result: dict[str, Any] = {
         "ruleId": finding.kind,
         "ruleIndex": rule,
         "kind": "fail",
         "level": level_of(finding),
         "message": {"text": _message(finding)},
-        "locations": [_location(place.file, place.line, place.function) if place else _location(PLACELESS, 1, "")],
+        "locations": [_location(file, line, function, prefix)],
         "fingerprints": {"plumblineIdentity/v1": fingerprint(finding)},
-        "partialFingerprints": {"plumblineIdentity/v1": fingerprint(finding)},
+        "partialFingerprints": {"plumblineIdentity/v1": fingerprint(finding), GITHUB_FINGERPRINT: fingerprint(finding)},
         "occurrenceCount": max(finding.occurrences, 1),
-        "relatedLocations": _related(finding),
-        "stacks": _stacks(finding),
+        "relatedLocations": _related(finding, prefix),
+        "stacks": _stacks(finding, prefix),
         "properties": {
             "id": visible(finding.id),
             "targets": finding.targets,
@@ -156,10 +163,10 @@ def _message(finding: Finding) -> str:
     return "\n".join(line for line in lines if line).replace("](", "] (")
 
 
-def _location(file: str, line: int, function: str) -> dict[str, Any]:
+def _location(file: str, line: int, function: str, prefix: str) -> dict[str, Any]:
     location: dict[str, Any] = {
         "physicalLocation": {
-            "artifactLocation": {"uri": quote(file), "uriBaseId": ROOT},
+            "artifactLocation": {"uri": quote(str(PurePosixPath(prefix) / file)), "uriBaseId": ROOT},
             "region": {"startLine": line},
         }
     }
@@ -168,7 +175,7 @@ def _location(file: str, line: int, function: str) -> dict[str, Any]:
     return location
 
 
-def _related(finding: Finding) -> list[dict[str, Any]]:
+def _related(finding: Finding, prefix: str) -> list[dict[str, Any]]:
     """The other places in the tree where targets show it."""
     places: dict[tuple[str, int], list[Witness]] = {}
     for witness in finding.witnesses:
@@ -178,23 +185,23 @@ def _related(finding: Finding) -> list[dict[str, Any]]:
     for number, ((file, line), here) in enumerate(list(places.items())[:MOST_RELATED], start=1):
         told = dict.fromkeys(f"{one.target}: {one.instruction or one.access or one.detector}" for one in here)
         text = one_line("; ".join(told))
-        related.append({"id": number, "message": {"text": text}, **_location(file, line, "")})
+        related.append({"id": number, "message": {"text": text}, **_location(file, line, "", prefix)})
     return related
 
 
-def _stacks(finding: Finding) -> list[dict[str, Any]]:
+def _stacks(finding: Finding, prefix: str) -> list[dict[str, Any]]:
     """One stack a target: that of its first witness."""
     firsts: dict[str, Witness] = {}
     for witness in finding.witnesses:
         if witness.backtrace:
             firsts.setdefault(witness.target, witness)
     return [
-        {"message": {"text": target}, "frames": [_frame(frame) for frame in witness.backtrace]}
+        {"message": {"text": target}, "frames": [_frame(frame, prefix) for frame in witness.backtrace]}
         for target, witness in firsts.items()
     ]
 
 
-def _frame(frame: Frame) -> dict[str, Any]:
-    location = _location(frame.file, frame.line, frame.function) if is_in_tree(frame) else {}
+def _frame(frame: Frame, prefix: str) -> dict[str, Any]:
+    location = _location(frame.file, frame.line, frame.function, prefix) if is_in_tree(frame) else {}
     named = {"logicalLocations": [{"name": one_line(frame.function), "kind": "function"}]}
     return {"location": {**named, **location}}

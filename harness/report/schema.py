@@ -24,7 +24,7 @@ def schema() -> dict[str, Any]:
     for kind in (Judgement, CellVerdict, Counters, Difference, Finding, Frame, Witness):
         shape = definitions[kind.__name__]
         del shape["additionalProperties"]
-        for name, told in _field_docstrings(kind).items():
+        for name, told in field_docstrings(kind).items():
             shape["properties"][name]["description"] = told
     definitions["Judgement"]["properties"]["schema"] = {"const": VERSION, "description": "This document's version."}
     return {
@@ -36,7 +36,7 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _field_docstrings(kind: type) -> dict[str, str]:
+def field_docstrings(kind: type) -> dict[str, str]:
     """Field -> the string under it, which Python itself forgets."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(body, ast.ClassDef)

@@ -1,0 +1,116 @@
+"""What of the store a CI system should keep from one job to the next, and under which keys.
+
+A key changes with whatever the entry is made from: pinned sources, our changes, compilers, the server, the host's
+release. It refuses to know any CI system: paths and keys are what all of them ask for.
+"""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import alignment, source
+from harness.build import build_name
+from harness.emulator import QEMU_FOLDER, Qemu, emulator_folder, qemu_key
+from harness.errors import InfrastructureError
+from harness.fetch import archive_name
+from harness.kernel import kernel_key, kernel_name, linux_source
+from harness.load import read_toml
+from harness.model import Noun, SourceTree
+from harness.store import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.load import Catalog
+    from harness.store import Store
+
+
+class Cache(Noun, frozen=True):
+    """One entry of a CI system's cache."""
+
+    key: str
+    """Changes whenever what should be kept does."""
+    restore_key: str
+    """How keys begin whose entries are a good start where none has this one; empty where others are of no use."""
+    paths: list[str]
+    """Absolute, in this machine's store."""
+
+
+def caches(
+    catalog: Catalog, store: Store, targets: Sequence[str], server: str, *, optimisation: str = "O2"
+) -> dict[str, Cache]:
+    """`emulators`, `kernels`, `builds` → what to keep for a check of a server on targets.
+
+    An entry is left out where there is nothing to keep, or its compilers are not installed yet (what they would make
+    has no address). Raises UsageError for a path that is no server's tree.
+    """
+    host = _host()
+    found = {
+        "emulators": _emulators(catalog, store, targets, host),
+        "kernels": _kernels(catalog, store, targets, host),
+        "builds": _builds(catalog, store, targets, server, host, optimisation),
+    }
+    return {name: cache for name, cache in found.items() if cache is not None}
+
+
+def _host() -> str:
+    """Whose libraries and compilers the entries are made with."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return platform.machine()
+    return f"{release.get('ID', 'linux')}{release.get('VERSION_ID', '')}-{platform.machine()}"
+
+
+def _emulators(catalog: Catalog, store: Store, targets: Sequence[str], host: str) -> Cache | None:
+    specs = [catalog.targets[name].emulator for name in targets]
+    names = sorted({spec.qemu for spec in specs if spec.kind == "user"})
+    if not names:
+        return None
+    key = qemu_key(read_toml(QEMU_FOLDER / "qemu.toml", Qemu))
+    return Cache(
+        key=f"plumbline-emulators-{host}-{key}-{'-'.join(names)}",
+        restore_key="",
+        paths=[str(emulator_folder(store, key, name)) for name in names],
+    )
+
+
+def _kernels(catalog: Catalog, store: Store, targets: Sequence[str], host: str) -> Cache | None:
+    specs = [catalog.kernels[machine] for name in targets if (machine := catalog.targets[name].emulator.machine)]
+    linux = linux_source()
+    try:
+        names = sorted({kernel_name(one, kernel_key(one, catalog.toolchains[one.toolchain], linux)) for one in specs})
+    except InfrastructureError:
+        return None
+    if not names:
+        return None
+    paths = [str(store.path("kernels", name)) for name in names]
+    return Cache(key=f"plumbline-kernels-{host}-{key_of(names)}", restore_key="", paths=paths)
+
+
+def _builds(
+    catalog: Catalog, store: Store, targets: Sequence[str], server: str, host: str, optimisation: str
+) -> Cache | None:
+    """Builds, what compilers remember, and the release's archive."""
+    release = catalog.servers.get(server)
+    paths = [store.path("ccache", ""), store.path("canaries", "")]
+    if release is None:
+        tree = source.open_tree(Path(server))
+    else:
+        version = tuple(int(part) for part in release.version.split("."))
+        tree = SourceTree(name=server, family=release.family, version=version, path=store.root, digest=release.sha256)
+        paths.append(store.path("archives", archive_name(server, release.sha256)))
+    # The oracle is the native build of the same source.
+    built_for = sorted({alignment.userland(catalog.targets[name]) for name in [*targets, "native"]})
+    try:
+        names = [
+            build_name(tree, catalog.targets[name], catalog.toolchain_of(catalog.targets[name]), optimisation)
+            for name in built_for
+        ]
+    except InfrastructureError:
+        return None
+    paths += [store.path("builds", name) for name in names]
+    start = f"plumbline-builds-{host}-{'-'.join(built_for)}-"
+    return Cache(key=start + key_of(names), restore_key=start, paths=[str(path) for path in paths])

@@ -1,0 +1,111 @@
+"""Several runs' judgements as one: what the jobs of a CI system found, a target each, together.
+
+What no run has is not a pass: whoever joins tells what was planned. Evidence and reproducers stay in the runs' folders.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.judge import CellVerdict, by_severity
+from harness.model import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from harness.judge import Judgement
+    from harness.model import Cell, Finding
+
+
+def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Judgement:
+    """One judgement of all, as if one run had made them. Of what was planned, the cells that no run has are UNKNOWN.
+
+    Raises UsageError for none at all, and for runs that differ in server, policy, optimisation or allocator: their
+    findings are not of one thing.
+    """
+    if not judgements:
+        raise UsageError("no runs to join", remedy="plumb join RUN RUN …, folders that have been judged")
+    first = judgements[0]
+    for other in judgements[1:]:
+        for name, one, another in _identities(first, other):
+            if one != another:
+                raise UsageError(
+                    f"two runs of another {name}: {one} and {another}",
+                    where=f"{first.run}, {other.run}",
+                    remedy="join what was run alike",
+                )
+    cells = _cells(judgements, planned)
+    seeds = list(dict.fromkeys(str(one.seed) for one in judgements))
+    remarks = [f"the runs had seeds {', '.join(seeds)}"] if len(seeds) > 1 else []
+    return msgspec.structs.replace(
+        first,
+        verdict=Verdict.merge([Verdict[cell.verdict] for cell in cells]).name,
+        run=", ".join(one.run for one in judgements),
+        cells=cells,
+        findings=_findings(judgements),
+        remarks=[*remarks, *dict.fromkeys(remark for one in judgements for remark in one.remarks)],
+        # They ran beside each other.
+        stages={
+            stage: max(one.stages.get(stage, 0.0) for one in judgements)
+            for stage in dict.fromkeys(stage for one in judgements for stage in one.stages)
+        },
+        counters={target: counted for one in judgements for target, counted in one.counters.items()},
+        kernel_counters={target: counted for one in judgements for target, counted in one.kernel_counters.items()},
+    )
+
+
+def _identities(first: Judgement, other: Judgement) -> Iterator[tuple[str, str, str]]:
+    """What must be the same. Jobs may have their checkouts in different folders: the tree's own name counts."""
+    yield "server", PurePath(first.server).name, PurePath(other.server).name
+    for name in ("place", "policy", "optimisation", "allocator"):
+        yield name, getattr(first, name), getattr(other, name)
+
+
+def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell]) -> list[CellVerdict]:
+    """By target, in the order of the runs. Of a cell that several ran, as all do the canary, the worst counts."""
+    found: dict[tuple[str, str], CellVerdict] = {}
+    for cell in (cell for one in judgements for cell in one.cells):
+        place = (cell.target, cell.suite)
+        if place not in found or Verdict[cell.verdict] > Verdict[found[place].verdict]:
+            found[place] = cell
+    for wanted in planned:
+        place = (wanted.target, wanted.suite)
+        if place not in found:
+            found[place] = _absent(wanted)
+    targets = list(dict.fromkeys(target for target, _ in found))
+    return sorted(found.values(), key=lambda cell: targets.index(cell.target))
+
+
+def _absent(cell: Cell) -> CellVerdict:
+    return CellVerdict(
+        target=cell.target,
+        suite=cell.suite,
+        verdict=Verdict.UNKNOWN.name,
+        seconds=0.0,
+        reason="it was planned, and no run has it",
+        passed=0,
+        failed=0,
+        skipped=0,
+    )
+
+
+def _findings(judgements: Sequence[Judgement]) -> list[Finding]:
+    """One of each identity, worst first; known only where every run knows it."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in (finding for one in judgements for finding in one.findings):
+        groups.setdefault(finding.id, []).append(finding)
+    return by_severity([_finding(group) for group in groups.values()])
+
+
+def _finding(group: list[Finding]) -> Finding:
+    news = [one for one in group if not one.known]
+    return msgspec.structs.replace(
+        (news or group)[0],
+        targets=list(dict.fromkeys(target for one in group for target in one.targets)),
+        witnesses=[witness for one in group for witness in one.witnesses],
+        occurrences=sum(one.occurrences for one in group),
+    )

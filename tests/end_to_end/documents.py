@@ -1,0 +1,60 @@
+"""Follows a document to the letter: types its commands, and compares what it shows of their output.
+
+A fenced block of `sh` is typed line by line; `# exit N` behind a command is what it must exit with, else 0. A block of
+`text` that follows must be found in the output of the block before: its lines in order, `…` for anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+from harness.load import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMAND_SECONDS = 1800.0
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_EXIT = re.compile(r"\s+# exit (\d+)$")
+
+
+def follow(document: Path, folder: Path) -> None:
+    """Raises AssertionError at the first command or line that is not as the document says."""
+    blocks = _BLOCK.findall(document.read_text("utf-8"))
+    assert any(kind == "sh" for kind, _ in blocks), f"{document.name} has no commands"
+    output = ""
+    for kind, text in blocks:
+        if kind == "sh":
+            output = "".join(_typed(line, folder) for line in text.splitlines() if line and not line.startswith("#"))
+        elif kind == "text":
+            absent = first_absent(text, output)
+            assert not absent, f"{document.name}: no line '{absent}' in\n{output}"
+
+
+def first_absent(shown: str, output: str) -> str:
+    """The first line that the output does not have behind those before it; empty where all are there."""
+    lines = iter(output.splitlines())
+    for line in filter(str.strip, shown.splitlines()):
+        parts = [re.escape(" ".join(part.split())) for part in line.split("…")]
+        if not any(re.search(".*".join(parts), " ".join(one.split())) for one in lines):
+            return line
+    return ""
+
+
+def _typed(line: str, folder: Path) -> str:
+    expected = int(found[1]) if (found := _EXIT.search(line)) else 0
+    finished = subprocess.run(
+        ["bash", "-c", _EXIT.sub("", line)],
+        cwd=folder,
+        env={**os.environ, "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}", "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=COMMAND_SECONDS,
+        check=False,
+    )
+    assert finished.returncode == expected, f"exit {finished.returncode} of {line}\n{finished.stdout}"
+    return finished.stdout

@@ -1,0 +1,149 @@
+"""The action and the workflows, step by step as a runner would, on a server with a planted bug and on a clean one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from harness import mutation
+from harness.console import Progress
+from harness.fetch import Fetcher
+from harness.load import ROOT, Catalog
+from harness.source import copy_tree
+from harness.store import Store, key_of, sha256_of
+from tests import fakes
+from tests.end_to_end.expressions import Strict
+from tests.end_to_end.workflows import GitHub
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+SERVER = "redis-7.0.15"
+PLANTED = mutation.mutations()["bitcount-alignment"]
+FOLDER = f"vendor/{SERVER}"
+"""Where the repository has the server: paths must be told from the repository's top."""
+WORKFLOWS = ROOT / ".github" / "workflows"
+
+
+def repository(top: Path, *, broken: bool) -> Path:
+    """A repository with the server in a folder, its bug planted or not."""
+    source = Fetcher(Store.default(), Progress()).server(Catalog().servers[SERVER])
+    if broken:
+        mutation.plant(PLANTED, source.path, top / FOLDER)
+    else:
+        copy_tree(source.path, top / FOLDER)
+    subprocess.run(["git", "init", "--quiet", str(top)], check=True)
+    return top
+
+
+def run_check(github: GitHub, **inputs: str | bool) -> dict[str, str]:
+    asked = {"plumbline": "owner/plumbline", "server": FOLDER, "suites": "bitops", "code-scanning": True, **inputs}
+    return github.workflow(WORKFLOWS / "check.yml", asked)
+
+
+def test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails(tmp_path: Path) -> None:
+    top = repository(tmp_path / "server", broken=True)
+    github = GitHub(tmp_path / "github", {"": top, "owner/plumbline": ROOT})
+    outputs = run_check(github, targets="armv5 native")
+    assert github.results == {
+        "plan": "success",
+        "check (native)": "success",
+        "check (armv5)": "failure",
+        "verdict": "failure",
+    }, github.said
+    assert outputs == {"verdict": "FAIL", "findings": "1"}, github.said["verdict/Join"]
+
+    lines = (top / FOLDER / "src" / "bitops.c").read_text("utf-8").splitlines()
+    (said,) = [line for line in github.said["verdict/Join"].splitlines() if line.startswith("::error ")]
+    place = dict(word.split("=") for word in said.removeprefix("::error ").split("::")[0].split(","))
+    assert (place["file"], place["title"]) == (f"{FOLDER}/src/bitops.c", "alignment-redisPopcount-load")
+    assert "p4" in lines[int(place["line"]) - 1], "the annotation is not on a line that loads words"
+    # Two targets, one diff: a finding is told once.
+    assert not [name for name, text in github.said.items() if "::error" in text and name != "verdict/Join"]
+
+    (alert,) = github.alerts
+    document = json.loads(alert["text"])
+    schema = json.loads((fakes.DATA / "schemas" / "sarif-schema-2.1.0.json").read_text("utf-8"))
+    jsonschema.Draft4Validator(schema).validate(document)
+    (result,) = document["runs"][0]["results"]
+    physical = result["locations"][0]["physicalLocation"]
+    assert (physical["artifactLocation"]["uri"], str(physical["region"]["startLine"])) == (place["file"], place["line"])
+    assert (alert["root"] / physical["artifactLocation"]["uri"]).is_file()
+
+    whole = github.summaries["verdict"]
+    assert "FAIL" in whole.splitlines()[0]
+    assert github.summaries["check (armv5)"] == ""
+    rows = [line.split("|")[1].strip() for line in whole.splitlines() if line.startswith("| ")]
+    assert rows[:3] == ["target", "armv5", "native"]
+    assert "alignment-redisPopcount-load" in whole
+    assert {"plumbline", "plumbline-armv5", "plumbline-native"} == {path.name for path in github.artifacts.iterdir()}
+    assert (github.artifacts / "plumbline-armv5" / "report.html").is_file()
+    kinds = sorted(key.removeprefix("plumbline-").split("-")[0] for key in github.cached)
+    assert kinds == ["builds", "builds", "emulators"]
+
+
+def test_a_clean_server_passes_and_its_caches_are_kept(tmp_path: Path) -> None:
+    top = repository(tmp_path / "server", broken=False)
+    github = GitHub(tmp_path / "github", {"": top, "owner/plumbline": ROOT})
+    assert run_check(github, targets="armv5") == {"verdict": "PASS", "findings": "0"}, github.said
+    assert set(github.results.values()) == {"success"}
+    assert github.alerts, "nothing found closes the alerts of what was found"
+    assert sorted(key.split("-")[1] for key in github.cached) == ["builds", "emulators"]
+
+
+class Lossy(GitHub):
+    """Its job ends well, and what it made never arrives."""
+
+    def _job(self, name: str, job: dict[str, Any], contexts: dict[str, Any]) -> dict[str, Any]:
+        if name == "check":
+            (self.artifacts / "plumbline-armv5").mkdir(parents=True)
+            return {"result": "success", "outputs": Strict()}
+        return super()._job(name, job, contexts)
+
+
+def test_a_job_that_left_nothing_is_unknown(tmp_path: Path) -> None:
+    top = repository(tmp_path / "server", broken=False)
+    github = Lossy(tmp_path / "github", {"": top, "owner/plumbline": ROOT})
+    assert run_check(github, targets="armv5")["verdict"] == "UNKNOWN"
+    assert github.results["verdict"] == "failure"
+    assert "UNKNOWN" in github.summaries["verdict"]
+
+
+@pytest.fixture(scope="module")
+def actionlint() -> str:
+    """The machine's, or ours: the pinned version, compiled once."""
+    if found := shutil.which("actionlint"):
+        return found
+    folder = ROOT / "tests" / "end_to_end" / "actionlint"
+    key = key_of([sha256_of(folder / "go.sum")])
+
+    def compile_into(into: Path) -> None:
+        command = ["go", "build", "-o", str(into / "actionlint"), "github.com/rhysd/actionlint/cmd/actionlint"]
+        subprocess.run(command, cwd=folder, check=True)
+
+    return str(Store.default().folder("test-programs", f"actionlint-{key}", compile_into) / "actionlint")
+
+
+def test_actionlint_finds_nothing_in_our_workflows_and_something_in_a_bad_one(actionlint: str, tmp_path: Path) -> None:
+    clean = subprocess.run([actionlint], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (clean.returncode, clean.stdout) == (0, ""), clean.stdout
+    text = (WORKFLOWS / "check.yml").read_text("utf-8")
+    bad = tmp_path / "bad.yml"
+    bad.write_text(text.replace("needs.plan.outputs.plan", "needs.plan.outputs.blueprint"), "utf-8")
+    found = subprocess.run([actionlint, str(bad)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert 'property "blueprint" is not defined' in found.stdout
+
+
+def test_our_own_workflow_uses_the_action_as_others_do(tmp_path: Path) -> None:
+    github = GitHub(tmp_path / "github", {"": ROOT})
+    github.workflow(WORKFLOWS / "ci.yml", {}, only=["action"])
+    assert github.results == {"action": "success"}, github.said
+    assert "PASS" in github.summaries["action"].splitlines()[0]

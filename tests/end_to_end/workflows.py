@@ -1,0 +1,272 @@
+"""Runs workflow files here: every `run:` line for real, in order, with GitHub's files and contexts.
+
+What only GitHub has is done with folders: a checkout is a copy, artifacts and caches lie in a folder, alerts are kept.
+Each of those steps is as strict as GitHub is: what it would refuse is an error.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.end_to_end.expressions import Strict, evaluate, expand, is_true, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+STEP_SECONDS = 1800.0
+MOST_KEY_LENGTH = 512
+
+
+class GitHub:
+    """What jobs share: the repositories, caches, artifacts, alerts; and what every step said."""
+
+    def __init__(self, folder: Path, repositories: dict[str, Path]) -> None:
+        """`repositories`: name → folder; `` is the one that the workflow runs for."""
+        self.folder = folder
+        self.repositories = repositories
+        self.cached: dict[str, list[str]] = {}
+        self.alerts: list[dict[str, Any]] = []
+        """Of uploads to code scanning: `file`, `root`."""
+        self.summaries: dict[str, str] = {}
+        self.said: dict[str, str] = {}
+        """`JOB/STEP` → what it printed."""
+        self.results: dict[str, str] = {}
+        """Job → success, failure or skipped; a job of a matrix is `JOB (NAME)`."""
+
+    @property
+    def artifacts(self) -> Path:
+        return self.folder / "artifacts"
+
+    def workflow(self, path: Path, inputs: dict[str, Any], *, only: Sequence[str] = ()) -> dict[str, Any]:
+        """Run a workflow's jobs, or some: the outputs of a called one."""
+        read = yaml.safe_load(path.read_text("utf-8"))
+        # YAML 1.1 reads the key `on` as true.
+        called = (read[True] or {}).get("workflow_call", {}) if isinstance(read[True], dict) else {}
+        declared = called.get("inputs", {})
+        given = Strict({name: inputs.get(name, one.get("default")) for name, one in declared.items()})
+        missing = [name for name, one in declared.items() if one.get("required") and name not in inputs]
+        assert not missing, f"inputs are missing: {missing}"
+        assert not set(inputs) - set(declared), f"no input {set(inputs) - set(declared)}"
+        needs = Strict()
+        for name, job in read["jobs"].items():
+            if not only or name in only:
+                needs[name] = self._job(name, job, {"inputs": given, "needs": needs})
+        contexts = {"jobs": needs}
+        return {key: expand(one["value"], contexts) for key, one in called.get("outputs", {}).items()}
+
+    def _job(self, name: str, job: dict[str, Any], contexts: dict[str, Any]) -> dict[str, Any]:
+        needed = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
+        healthy = all(contexts["needs"][one]["result"] == "success" for one in needed)
+        if not is_true(evaluate(_bare(job.get("if", "success()")), contexts, _states(healthy=healthy))):
+            self.results[name] = "skipped"
+            return {"result": "skipped", "outputs": Strict()}
+        axes = job.get("strategy", {}).get("matrix", {})
+        assert len(axes) <= 1, "more than one axis is not known here"
+        for axis, values in axes.items():
+            entries = expand(values, contexts) if isinstance(values, str) else values
+            done = [self._machine(name, job, {**contexts, "matrix": Strict({axis: one})}) for one in entries]
+            failed = any(one["result"] == "failure" for one in done)
+            return {"result": "failure" if failed else "success", "outputs": Strict()}
+        return self._machine(name, job, contexts)
+
+    def _machine(self, name: str, job: dict[str, Any], contexts: dict[str, Any]) -> dict[str, Any]:
+        shown = name + (f" ({expand(job['name'], contexts)})" if "matrix" in contexts else "")
+        machine = Machine(self, shown, self.folder / "machines" / str(len(self.results)))
+        for key in ("runs-on", "container", "timeout-minutes", "name"):
+            expand(str(job.get(key, "")), contexts)
+        steps, failed = machine.steps(job["steps"], contexts)
+        self.results[shown] = "failure" if failed else "success"
+        self.summaries[shown] = machine.summary.read_text("utf-8")
+        outputs = {key: expand(value, {**contexts, "steps": steps}) for key, value in job.get("outputs", {}).items()}
+        return {"result": self.results[shown], "outputs": Strict(outputs)}
+
+
+class Machine:
+    """One job's: a workspace, a folder for temporary files, and the files that steps write to."""
+
+    def __init__(self, github: GitHub, job: str, folder: Path) -> None:
+        self.github = github
+        self.job = job
+        self.workspace = folder / "work"
+        self.temporary = folder / "temp"
+        self.summary = folder / "summary.md"
+        for made in (self.workspace, self.temporary):
+            made.mkdir(parents=True)
+        self.summary.touch()
+
+    def steps(
+        self, steps: list[dict[str, Any]], contexts: dict[str, Any], action: Path | None = None
+    ) -> tuple[Strict, bool]:
+        """Run steps, of a job or of a composite action: what they came to, and whether one failed."""
+        done = Strict({step["id"]: {"outputs": {}, "outcome": "skipped"} for step in steps if "id" in step})
+        failed = False
+        inside = {
+            **contexts,
+            "steps": done,
+            "github": Strict(
+                repository="owner/server",
+                repository_owner="owner",
+                sha="0" * 40,
+                run_number=7,
+                workspace=str(self.workspace),
+            ),
+        }
+        for step in steps:
+            functions = _states(healthy=not failed)
+            if not is_true(evaluate(_bare(step.get("if", "success()")), inside, functions)):
+                continue
+            with_ = {key: text_of(expand(str(value), inside)) for key, value in step.get("with", {}).items()}
+            if "uses" in step:
+                outputs, wrong = self._use(step["uses"], with_)
+            else:
+                outputs, wrong = self._run(step, inside, action)
+            failed = failed or wrong
+            if "id" in step:
+                done[step["id"]] = {"outputs": outputs, "outcome": "failure" if wrong else "success"}
+        return done, failed
+
+    def _run(self, step: dict[str, Any], contexts: dict[str, Any], action: Path | None) -> tuple[dict[str, str], bool]:
+        output = self.temporary / "output"
+        output.write_text("", "utf-8")
+        script = self.temporary / "step.sh"
+        script.write_text(text_of(expand(step["run"], contexts)), "utf-8")
+        asked = {key: text_of(expand(str(value), contexts)) for key, value in step.get("env", {}).items()}
+        # Composite actions must name their shell, and bash that is named also minds pipes.
+        assert action is None or step.get("shell") == "bash", f"{step.get('name')}: no shell"
+        options = ["--noprofile", "--norc", "-eo", "pipefail"] if step.get("shell") == "bash" else ["-e"]
+        finished = subprocess.run(
+            ["bash", *options, str(script)],
+            cwd=self.workspace / text_of(expand(step.get("working-directory", "."), contexts)),
+            env={
+                **os.environ,
+                **asked,
+                "CI": "true",
+                "GITHUB_ACTIONS": "true",
+                "GITHUB_OUTPUT": str(output),
+                "GITHUB_STEP_SUMMARY": str(self.summary),
+                "GITHUB_WORKSPACE": str(self.workspace),
+                "RUNNER_TEMP": str(self.temporary),
+                **({"GITHUB_ACTION_PATH": str(action)} if action else {}),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=STEP_SECONDS,
+            check=False,
+        )
+        self.github.said[f"{self.job}/{step.get('name', step['run'])}"] = finished.stdout
+        return read_outputs(output.read_text("utf-8")), finished.returncode != 0
+
+    def _use(self, used: str, given: dict[str, str]) -> tuple[dict[str, str], bool]:
+        if used.startswith("./"):
+            return self._composite(self.workspace / used, given)
+        name, _, version = used.partition("@")
+        assert version, f"{used} has no version"
+        return _ACTIONS[name](self, given), False
+
+    def _composite(self, path: Path, given: dict[str, str]) -> tuple[dict[str, str], bool]:
+        read = yaml.safe_load((path / "action.yml").read_text("utf-8"))
+        declared = read["inputs"]
+        assert not set(given) - set(declared), f"{path} has no input {set(given) - set(declared)}"
+        inputs = Strict({name: given.get(name, one.get("default", "")) for name, one in declared.items()})
+        steps, failed = self.steps(read["runs"]["steps"], {"inputs": inputs}, path)
+        return {key: text_of(expand(one["value"], {"steps": steps})) for key, one in read["outputs"].items()}, failed
+
+    def checkout(self, given: dict[str, str]) -> dict[str, str]:
+        place = self.workspace / given.get("path", ".")
+        source = self.github.repositories[given.get("repository", "")]
+        if "repository" in given:
+            # Plumbline's own: with the environment that ci/setup has made there.
+            place.symlink_to(source)
+        elif place == self.workspace:
+            place.rmdir()
+            place.symlink_to(source)
+        else:
+            shutil.copytree(source, place, symlinks=True)
+        return {}
+
+    def restore(self, given: dict[str, str]) -> dict[str, str]:
+        _cache_input(given)
+        return {"cache-hit": "true" if given["key"] in self.github.cached else ""}
+
+    def save(self, given: dict[str, str]) -> dict[str, str]:
+        paths = _cache_input(given)
+        absent = [path for path in paths if not Path(path).exists()]
+        assert not absent, f"nothing to save at {absent}"
+        assert given["key"] not in self.github.cached, f"{given['key']} is there"
+        self.github.cached[given["key"]] = paths
+        return {}
+
+    def upload(self, given: dict[str, str]) -> dict[str, str]:
+        place = self.github.artifacts / given["name"]
+        assert not place.exists(), f"an artifact {given['name']} is there"
+        if (self.workspace / given["path"]).is_dir():
+            shutil.copytree(self.workspace / given["path"], place, symlinks=True)
+        return {}
+
+    def download(self, given: dict[str, str]) -> dict[str, str]:
+        for found in sorted(self.github.artifacts.iterdir()):
+            if fnmatch.fnmatch(found.name, given["pattern"]):
+                shutil.copytree(found, self.workspace / given["path"] / found.name, symlinks=True)
+        return {}
+
+    def alert(self, given: dict[str, str]) -> dict[str, str]:
+        file = self.workspace / given["sarif_file"]
+        self.github.alerts.append({"text": file.read_text("utf-8"), "root": Path(given["checkout_path"])})
+        return {}
+
+
+_ACTIONS: dict[str, Callable[[Machine, dict[str, str]], dict[str, str]]] = {
+    "actions/checkout": Machine.checkout,
+    "actions/cache/restore": Machine.restore,
+    "actions/cache/save": Machine.save,
+    "actions/upload-artifact": Machine.upload,
+    "actions/download-artifact": Machine.download,
+    "github/codeql-action/upload-sarif": Machine.alert,
+}
+
+
+def read_outputs(text: str) -> dict[str, str]:
+    """$GITHUB_OUTPUT: `name=value`, or `name<<end`, lines, `end`."""
+    found: dict[str, str] = {}
+    lines = iter(text.splitlines())
+    for line in lines:
+        name, sign, value = line.partition("<<" if "<<" in line.split("=")[0] else "=")
+        assert sign, f"'{line}' is no output"
+        if sign == "=":
+            found[name] = value
+        else:
+            content = []
+            while (inner := next(lines)) != value:
+                content.append(inner)
+            found[name] = "\n".join(content)
+    return found
+
+
+def _cache_input(given: dict[str, str]) -> list[str]:
+    assert len(given["key"]) <= MOST_KEY_LENGTH, given["key"]
+    assert "," not in given["key"], given["key"]
+    paths = given["path"].splitlines()
+    assert paths, "no path to keep"
+    return paths
+
+
+def _bare(condition: Any) -> str:
+    text = str(condition).strip()
+    return text.removeprefix("${{").removesuffix("}}") if text.startswith("${{") else text
+
+
+def _states(*, healthy: bool) -> dict[str, Callable[[], bool]]:
+    return {
+        "success": lambda: healthy,
+        "failure": lambda: not healthy,
+        "always": lambda: True,
+        "cancelled": lambda: False,
+    }

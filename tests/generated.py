@@ -1,0 +1,188 @@
+"""What documents say that data and code say too: written by `python -m tests.generated`, compared by test_generated.py.
+
+README.md's tables of targets and servers; docs/cli.md, from the command line; docs/toml.md, from the nouns that TOML
+files are read into.
+"""
+
+from __future__ import annotations
+
+import inspect
+from enum import Enum
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+
+import click
+import msgspec
+
+from harness import agree, compare
+from harness.canary import AccessTable
+from harness.choice import UnseenTable
+from harness.cli import plumb
+from harness.emulator import Qemu
+from harness.errors import ExitCode
+from harness.kernel import LinuxSource
+from harness.known import KnownList
+from harness.load import ROOT, Catalog
+from harness.model import KernelSpec, Policy, Server, Suite, Target, Toolchain
+from harness.mutation import Mutation
+from harness.report.schema import field_docstrings
+from harness.units import UnitTable
+from suites.fuzz.generate import Grammar
+from suites.visible import table as visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+NOTE = "<!-- Written by `python -m tests.generated` from {source}: change that. -->"
+TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
+    ("targets/NAME.toml", Target),
+    ("toolchains/NAME.toml", Toolchain),
+    ("harness/servers/NAME.toml", Server),
+    ("suites/NAME/suite.toml", Suite),
+    ("harness/policies/FAMILY.toml, each of its [[policies]] (beside them, once: `source`)", Policy),
+    ("ci/known.toml", KnownList),
+    ("harness/mutations/NAME.toml", Mutation),
+    ("harness/unseen.toml", UnseenTable),
+    ("suites/canary/accesses/ISA.toml", AccessTable),
+    ("suites/canary/differences.toml", agree.DifferenceList),
+    ("suites/fuzz/differences.toml", compare.DifferenceList),
+    ("suites/fuzz/grammar.toml", Grammar),
+    ("suites/units/units.toml", UnitTable),
+    ("suites/visible/differences.toml", visible.Table),
+    ("suites/visible/requests.toml", visible.Asked),
+    ("toolchains/kernels/NAME.toml", KernelSpec),
+    ("toolchains/kernels/linux/linux.toml", LinuxSource),
+    ("toolchains/qemu/qemu.toml", Qemu),
+]
+TOLD_BY_THE_PLACE = {"name", "path"}
+"""Fields that a file's name tells; where they are keys all the same, the file lists several of a kind."""
+NAMED = (Policy,)
+
+
+def target_rows() -> list[str]:
+    """README.md's support matrix."""
+    every = Catalog().targets.values()
+    ordered = sorted(every, key=lambda one: ("required" not in one.groups, "kernel" in one.groups, one.name))
+    return [
+        "| target | machine | groups | a misaligned access |",
+        "|---|---|---|---|",
+        *(f"| `{one.name}` | {one.title} | {', '.join(one.groups)} | {one.alignment} |" for one in ordered),
+    ]
+
+
+def server_rows() -> list[str]:
+    """README.md's servers."""
+    rows = ["| server | what it is for |", "|---|---|"]
+    return [*rows, *(f"| `{name}` | {server.note} |" for name, server in Catalog().servers.items())]
+
+
+def command_line() -> str:
+    """docs/cli.md."""
+    lines = ["# Command line", "", NOTE.format(source="harness/cli.py"), ""]
+    lines += ["What it means: [reference.md](reference.md). Exit codes of all commands:", ""]
+    lines += ["| code | name |", "|---|---|"]
+    lines += [f"| {code.value} | {code.name} |" for code in ExitCode]
+    context = click.Context(plumb, info_name="plumb", **plumb.context_settings)
+    for name in sorted(plumb.commands):
+        command = plumb.commands[name]
+        inner = click.Context(command, info_name=name, parent=context)
+        usage = command.get_usage(inner).removeprefix("Usage: ")
+        lines += ["", f"## plumb {name}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), ""]
+        records = [found for one in command.get_params(inner) if (found := one.get_help_record(inner))]
+        lines += [f"- `{_machine_independent(declared)}`: {_machine_independent(text)}" for declared, text in records]
+    return "\n".join([*lines, ""])
+
+
+def _machine_independent(text: str) -> str:
+    return " ".join(text.split())
+
+
+def toml_keys() -> str:
+    """docs/toml.md."""
+    lines = ["# Keys of the TOML files", "", NOTE.format(source="the nouns' source"), ""]
+    lines += [
+        "Every file is complete: nothing is inherited. An unknown key is an error that names the nearest known one."
+    ]
+    for place, kind in TOML_FILES:
+        about = inspect.getdoc(kind) or ""
+        # Some say no more than which file it is.
+        lines += ["", f"## {place}", "", *([] if ".toml" in about else [about, ""])]
+        lines += [f"- {line}" for line in _keys(kind, "", named=kind in NAMED)]
+    return "\n".join([*lines, ""])
+
+
+def _keys(kind: type[msgspec.Struct], prefix: str, *, named: bool = True) -> Iterator[str]:
+    told = field_docstrings(kind)
+    for field in msgspec.structs.fields(kind):
+        if field.name in TOLD_BY_THE_PLACE and not named:
+            continue
+        inner, several = _inner(field.type)
+        words = told.get(field.name, "")
+        default = "" if field.required else f"; default {_default(field)}"
+        shape = "`[[{}]]`" if several else "`[{}]`" if inner else "`{}`"
+        told_type = "" if inner else f" ({_type(field.type)}{default})"
+        line = shape.format(prefix + field.name) + told_type + (f": {words}" if words else "")
+        yield line
+        if inner:
+            yield from _keys(inner, f"{prefix}{field.name}.")
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    return f"`{value}`" if value else "none"
+
+
+def _inner(kind: Any) -> tuple[type[msgspec.Struct] | None, bool]:
+    """The noun that a table holds, and whether there are several."""
+    for one in (kind, *getattr(kind, "__args__", ())):
+        if isinstance(one, type) and issubclass(one, msgspec.Struct):
+            return one, one is not kind
+    return None, False
+
+
+def _type(kind: Any) -> str:
+    """A type in the words of a TOML file."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return ", ".join(f"`{one}`" if one != "" else "empty" for one in arguments)
+    if origin in {Union, UnionType}:
+        return ", ".join(_type(one) for one in arguments if one is not NoneType)
+    if origin in {list, tuple}:
+        return f"list of {_type(arguments[0])}"
+    if origin is dict:
+        return f"table of {_type(arguments[0])} → {_type(arguments[1])}"
+    if issubclass(kind, Enum):
+        return ", ".join(f"`{one.value}`" for one in kind)
+    plain: dict[Any, str] = {str: "text", int: "number", float: "number", bool: "true or false", Any: "anything"}
+    return plain.get(kind) or str(kind.__name__)
+
+
+def readme() -> str:
+    """README.md with its tables written anew, between their marks."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    for mark, rows in (("targets", target_rows()), ("servers", server_rows())):
+        start, end = f"<!-- {mark}: written by `python -m tests.generated` -->", f"<!-- end of {mark} -->"
+        before, _, rest = text.partition(start)
+        _, found, after = rest.partition(end)
+        assert found, f"README.md has no marks of {mark}"
+        table = "\n".join(rows)
+        text = f"{before}{start}\n{table}\n{end}{after}"
+    return text
+
+
+DOCUMENTS: dict[Path, Callable[[], str]] = {
+    ROOT / "README.md": readme,
+    ROOT / "docs" / "cli.md": command_line,
+    ROOT / "docs" / "toml.md": toml_keys,
+}
+
+
+def main() -> None:
+    """Write them."""
+    for path, made in DOCUMENTS.items():
+        path.write_text(made(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Keys of a CI system's cache change with what is kept, and with nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import caches as caching
+from harness import emulator, toolchain
+from harness.errors import InfrastructureError
+from harness.load import Catalog
+from harness.store import Store
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.caches import Cache
+
+
+@pytest.fixture
+def compilers(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Compilers by name; none but these is installed."""
+    versions = {"gcc": "13.1", "arm-linux-gnueabi-gcc": "13.1"}
+
+    def version(compiler: str) -> str:
+        if compiler not in versions:
+            raise InfrastructureError(f"no compiler {compiler}")
+        return versions[compiler]
+
+    monkeypatch.setattr(toolchain, "version", version)
+    return versions
+
+
+def kept(tmp_path: Path, *targets: str, server: str = "redis-7.0.15") -> dict[str, Cache]:
+    return caching.caches(Catalog(), Store(tmp_path / "cache"), targets, server)
+
+
+def test_every_path_is_in_the_store_and_every_key_is_one_that_github_takes(
+    tmp_path: Path, compilers: dict[str, str]
+) -> None:
+    found = kept(tmp_path, "armv5", "armv5-kernel")
+    assert list(found) == ["emulators", "kernels", "builds"]
+    for cache in found.values():
+        assert cache.paths
+        assert all(path.startswith(str(tmp_path / "cache")) for path in cache.paths)
+        assert len(cache.key) < 512
+        assert "," not in cache.key
+        assert cache.key.startswith(cache.restore_key)
+
+
+def test_the_server_changes_the_key_of_builds_alone_and_not_where_a_start_is_looked_for(
+    tmp_path: Path, compilers: dict[str, str]
+) -> None:
+    tree = fakes.server_tree(tmp_path / "tree")
+    before = kept(tmp_path, "armv5", server=str(tree))
+    assert kept(tmp_path, "armv5", server=str(tree)) == before
+    with (tree / "src" / "version.h").open("a") as header:
+        header.write("/* changed */\n")
+    after = kept(tmp_path, "armv5", server=str(tree))
+    assert before["emulators"] == after["emulators"]
+    assert before["builds"].key != after["builds"].key
+    assert before["builds"].restore_key == after["builds"].restore_key
+
+
+def test_a_compiler_changes_the_keys_of_what_it_makes(tmp_path: Path, compilers: dict[str, str]) -> None:
+    before = kept(tmp_path, "armv5", "armv5-kernel")
+    compilers["arm-linux-gnueabi-gcc"] = "13.2"
+    after = kept(tmp_path, "armv5", "armv5-kernel")
+    assert [before[name].key == after[name].key for name in before] == [True, False, False]
+
+
+def test_our_changes_to_the_emulator_change_its_key(
+    tmp_path: Path, compilers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kept(tmp_path, "armv5")["emulators"].key
+    monkeypatch.setattr(emulator, "sha256_of", lambda _: "another")
+    assert before != kept(tmp_path, "armv5")["emulators"].key
+
+
+def test_what_nothing_can_be_made_of_yet_has_no_entry(tmp_path: Path, compilers: dict[str, str]) -> None:
+    assert list(kept(tmp_path, "native")) == ["builds"]
+    compilers.clear()
+    assert list(kept(tmp_path, "armv5", "armv5-kernel")) == ["emulators"]

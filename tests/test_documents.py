@@ -1,0 +1,54 @@
+"""Documents lead somewhere: every link between them, and every page from the README."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.load import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "suites/**/*.md", "targets/*.md", "toolchains/**/*.md", "harness/*.md")
+    for path in ROOT.glob(pattern)
+)
+
+
+def headings(page: Path) -> set[str]:
+    """Anchors as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def links(page: Path) -> list[str]:
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text))
+    return [link for link in found if not link.startswith(("http:", "https:"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for link in links(page):
+        name, _, heading = link.partition("#")
+        place = (page.parent / name).resolve() if name else page
+        assert place.exists(), f"{link} leads nowhere"
+        assert not heading or heading in headings(place), f"{link}: no such heading; {sorted(headings(place))}"
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    reached = {ROOT / "README.md"}
+    new = list(reached)
+    while new:
+        page = new.pop()
+        there = {(page.parent / link.partition("#")[0]).resolve() for link in links(page) if not link.startswith("#")}
+        found = {one for one in there if one.suffix == ".md"} - reached
+        reached |= found
+        new += found
+    docs = {path.resolve() for path in (ROOT / "docs").rglob("*.md")}
+    assert docs <= reached, sorted(str(path.relative_to(ROOT)) for path in docs - reached)

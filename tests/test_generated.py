@@ -1,0 +1,28 @@
+"""Documents that are generated are those that the code and the data say now."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.load import ROOT
+from tests.generated import DOCUMENTS, TOML_FILES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_a_generated_document_is_current(path: Path) -> None:
+    assert DOCUMENTS[path]() == path.read_text("utf-8"), f"{path} is not current: run python -m tests.generated"
+
+
+def test_every_kind_of_toml_file_that_is_read_is_documented() -> None:
+    sources = [*(ROOT / "harness").rglob("*.py"), *(ROOT / "suites").rglob("*.py")]
+    text = "".join(path.read_text("utf-8") for path in sources)
+    read = set(re.findall(r"\bread_toml\([^,()]+(?:\([^()]*\))?[^,()]*, (?:\w+\.)?([A-Z]\w+)", text))
+    assert len(read) > 10
+    # A family of policies is a source and its policies, which are documented.
+    assert read - {"PolicyFamily"} <= {kind.__name__ for _, kind in TOML_FILES}

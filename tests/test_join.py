@@ -1,0 +1,78 @@
+"""Runs of several jobs as one judgement: the worst counts, and what nobody ran is unknown."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from harness.errors import UsageError
+from harness.join import join
+from harness.model import Cell
+from tests.judgements import cell, judgement
+
+CLEAN = msgspec.structs.replace(
+    judgement(),
+    run="/run/2",
+    verdict="PASS",
+    seed=8,
+    cells=[cell("armv7", "canary", "PASS"), cell("armv7", "bitops", "PASS")],
+    findings=[],
+    remarks=[],
+    stages={"build": 5.0, "suites": 1.0},
+)
+
+
+def test_one_run_is_itself_and_two_have_the_worse_verdict_and_all_cells() -> None:
+    assert join([CLEAN]) == CLEAN
+    both = join([CLEAN, judgement()])
+    assert both.verdict == "FAIL"
+    assert [one.target for one in both.cells] == ["armv7"] * 2 + ["armv5"] * 2 + ["sparc64"] * 2 + ["armv6"]
+    assert both.stages == {"build": 5.0, "suites": 1.0}
+    assert both.remarks == ["the runs had seeds 8, 7", "known finding x expired"]
+
+
+def test_a_finding_of_two_targets_is_one() -> None:
+    first = judgement()
+    finding = first.findings[0]
+    witness = msgspec.structs.replace(finding.witnesses[0], target="sparc64")
+    there = msgspec.structs.replace(finding, targets=["sparc64"], witnesses=[witness], known="fixed upstream")
+    other = msgspec.structs.replace(first, findings=[there])
+    (joined,) = join([other, first]).findings
+    assert (joined.targets, joined.occurrences) == (["sparc64", "armv5"], 4)
+    assert [one.target for one in joined.witnesses] == ["sparc64", "armv5"]
+    # Known on one of the targets alone, it is news.
+    assert joined.known == ""
+    assert join([other, other]).findings[0].known == "fixed upstream"
+
+
+def test_a_planned_cell_that_no_run_has_makes_a_pass_unknown() -> None:
+    planned = [Cell(target=target, server="redis-3.2.6", suite="bitops") for target in ("armv7", "mips")]
+    joined = join([CLEAN], planned=planned)
+    assert joined.verdict == "UNKNOWN"
+    assert [(one.verdict, one.reason) for one in joined.cells if one.target == "mips"] == [
+        ("UNKNOWN", "it was planned, and no run has it")
+    ]
+    assert join([CLEAN], planned=planned[:1]).verdict == "PASS"
+
+
+def test_the_worst_of_a_cell_that_two_runs_have_counts() -> None:
+    bad = msgspec.structs.replace(CLEAN, verdict="UNKNOWN", cells=[cell("armv7", "canary", "UNKNOWN", "silent")])
+    for runs in ([CLEAN, bad], [bad, CLEAN]):
+        canary = [one for one in join(runs).cells if one.suite == "canary"]
+        assert [one.verdict for one in canary] == ["UNKNOWN"]
+
+
+def test_checkouts_of_one_tree_in_two_folders_are_the_same() -> None:
+    first, second = (msgspec.structs.replace(CLEAN, server=f"/work/{n}/redis") for n in (1, 2))
+    assert join([first, second]).server == "/work/1/redis"
+
+
+@pytest.mark.parametrize("field", ["server", "place", "policy", "optimisation", "allocator"])
+def test_runs_of_different_things_are_refused(field: str) -> None:
+    with pytest.raises(UsageError, match=f"another {field}"):
+        join([CLEAN, msgspec.structs.replace(CLEAN, **{field: "guard"})])
+
+
+def test_nothing_is_not_joined() -> None:
+    with pytest.raises(UsageError, match="no runs"):
+        join([])

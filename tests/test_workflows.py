@@ -1,0 +1,81 @@
+"""What stands in the workflow files: whose actions they use, and that the how-to tells every input."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.load import ROOT
+from tests.end_to_end.expressions import ExpressionError, Strict, evaluate, expand
+
+FILES = sorted([ROOT / "action.yml", *(ROOT / ".github" / "workflows").glob("*.yml")])
+
+
+def uses(value: Any) -> list[str]:
+    """Every `uses:` in a file."""
+    if isinstance(value, dict):
+        here = [str(value["uses"])] if "uses" in value else []
+        return here + [one for inner in value.values() for one in uses(inner)]
+    return [one for inner in value for one in uses(inner)] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_only_githubs_own_actions_are_used_and_with_their_major_version(path: Any) -> None:
+    found = uses(yaml.safe_load(path.read_text("utf-8")))
+    assert found
+    for one in found:
+        assert one.startswith("./") or re.fullmatch(r"(actions|github)/[\w/-]+@v\d+", one), one
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_expression_stands_in_a_shell_line(path: Any) -> None:
+    """A branch's name or an input would become code."""
+
+    def lines(value: Any) -> list[str]:
+        if isinstance(value, dict):
+            here = [str(value["run"])] if isinstance(value.get("run"), str) else []
+            return here + [one for inner in value.values() for one in lines(inner)]
+        return [one for inner in value for one in lines(inner)] if isinstance(value, list) else []
+
+    for line in lines(yaml.safe_load(path.read_text("utf-8"))):
+        assert "${{" not in line
+
+
+def test_the_how_to_tells_every_input_and_output() -> None:
+    page = (ROOT / "docs" / "howto" / "ci.md").read_text("utf-8")
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    # YAML 1.1 reads the key `on` as true.
+    called = yaml.safe_load((ROOT / ".github" / "workflows" / "check.yml").read_text("utf-8"))[True]["workflow_call"]
+    for kind in ("inputs", "outputs"):
+        for name in {**action[kind], **called[kind]}:
+            assert f"`{name}`" in page, f"docs/howto/ci.md does not tell the {kind[:-1]} {name}"
+
+
+CONTEXTS = {"inputs": Strict(name="a b", flag=False), "steps": {"one": {"outputs": {"cache-hit": "true"}}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("${{ inputs.name }}", "a b"),
+        ("x ${{ inputs.flag }} ${{ 'it''s' }}", "x false it's"),
+        ("${{ steps.one.outputs.cache-hit != 'true' }}", False),
+        ("${{ steps.one.outputs.absent != 'true' && !inputs.flag }}", True),
+        ("${{ inputs.flag || 'else' }}", "else"),
+        ('${{ join(fromJSON(\'["a", "b"]\'), fromJSON(\'"\\n"\')) }}', "a\nb"),
+        ('${{ fromJSON(\'{"a": [1, {"b": 2}]}\').a[1].b }}', 2),
+        ("${{ (inputs.name == 'A B') == true }}", True),
+        ("${{ '' == null }}", True),
+    ],
+)
+def test_expressions_are_what_github_says(text: str, value: Any) -> None:
+    assert expand(text, CONTEXTS) == value
+
+
+@pytest.mark.parametrize("text", ["inputs.noname", "nosuch.name", "nosuch()", "'open", "a b", "(inputs.name"])
+def test_what_github_would_take_for_nothing_is_an_error_here(text: str) -> None:
+    with pytest.raises(ExpressionError):
+        evaluate(text, CONTEXTS)
