@@ -74,7 +74,8 @@ def test_explain_tells_each_file_its_suites_and_why_and_the_plan(premerge: Preme
         "COPYING\n"
         "    nothing to run: a document\n"
         "src/bitops.c\n"
-        "    bitops fuzz units: these suites say that they cover it; longer ones do too: --suite visible --suite width\n"
+        "    bitops fuzz units: these suites say that they cover it; "
+        "longer ones do too: --suite visible --suite width\n"
         "\n"
         "2 changed files: canary, bitops, fuzz, units on armv5 (4 cells)\n"
     )
