@@ -136,6 +136,15 @@ def test_the_terminal_shows_verdicts_findings_places_and_the_last_line_is_the_ve
     assert "FAIL  1 finding, seed 7, run /run" == text.strip().splitlines()[-1]  # noqa: SIM300
 
 
+def test_terminal_and_summary_tell_the_base_that_was_compared_with_and_obey_nothing_of_its_subject() -> None:
+    compared = msgspec.structs.replace(judgement(), base="0123456789ab '<b> [red]' (why)")
+    assert "compared with BASE 0123456789ab '<b> [red]' (why)" in shown(compared)
+    summary = markdown.render(compared)
+    assert "- compared with BASE 0123456789ab" in summary
+    assert "<b>" not in summary
+    assert "BASE" not in shown(judgement()) + markdown.render(judgement())
+
+
 @pytest.mark.parametrize("text", ["[/bold]", "x.c: error: bad [-Werror=cast-align]", "[red]", "a [/] b"])
 def test_brackets_in_a_reason_are_shown_as_they_are(text: str) -> None:
     assert text in shown(judgement(reason=text, title=text))

@@ -33,8 +33,9 @@ def render(judgement: Judgement) -> str:
         row = {cell.suite: _cell(cell) for cell in judgement.cells if cell.target == target}
         lines.append(f"| {target} | {' | '.join(row.get(suite, '') for suite in suites)} |")
     unknown = [cell for cell in judgement.cells if cell.verdict == "UNKNOWN"]
-    if unknown or judgement.remarks:
+    if unknown or judgement.remarks or judgement.base:
         lines.append("")
+    lines += [f"- compared with BASE {as_text(judgement.base)}"] if judgement.base else []
     lines += [f"- UNKNOWN {cell.target}/{cell.suite}: {as_text(cell.reason)}" for cell in unknown]
     lines += [f"- note: {as_text(remark)}" for remark in judgement.remarks]
     for target, counters in judgement.kernel_counters.items():

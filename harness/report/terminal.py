@@ -49,6 +49,8 @@ def show(console: Console, judgement: Judgement) -> None:
     _show_worklist(console, judgement)
     for finding in judgement.findings if not alignment.is_audit(judgement.policy) else []:
         _show_finding(console, finding)
+    if judgement.base:
+        console.print(f"compared with BASE {one_line(judgement.base)}", markup=False)
     for remark in judgement.remarks:
         console.print(f"note: {one_line(remark)}", markup=False)
     colour = _COLOURS[judgement.verdict]
