@@ -194,6 +194,18 @@ ARCH := $(shell uname -m)
     ]
 
 
+def test_casts_of_pointers_are_told_with_their_places_whosever_they_are() -> None:
+    """As redis-8.0.6 has them in its vector-sets, for 32-bit machines."""
+    hints = [
+        Hint(warning=warning, file="modules/v/hnsw.c", line=line, text="x", origin="bundled/v")
+        for warning, line in (("int-to-pointer-cast", 7), ("pointer-to-int-cast", 9), ("cast-align", 1))
+    ]
+    port = msgspec.structs.replace(report().targets[0], hints=hints, regions=[], assumptions=[])
+    (note,) = items.of_notes([port])
+    assert note.title == "2 casts between a pointer and an integer of another width, in modules/v/hnsw.c"
+    assert note.detail == ["modules/v/hnsw.c:7", "modules/v/hnsw.c:9"]
+
+
 def test_a_machine_that_no_makefile_names_is_told() -> None:
     text = """\
 ifneq (,$(filter aarch64 armv%,$(uname_M)))

@@ -31,6 +31,8 @@ _LINKING = {
 }
 
 
+CASTS = {"int-to-pointer-cast", "pointer-to-int-cast"}
+"""Warnings that are told wherever they are: few, and as a rule right."""
 LONGEST_COMMAND = 160
 EVERYWHERE = "the native build answers as the guest does"
 """What suites add to a failure that is none of the target's: the server is wrong on every machine."""
@@ -162,6 +164,12 @@ def of_notes(ports: Sequence[TargetPort]) -> list[Item]:
         title = f"{len(hints)} warnings of the compiler in the server's own files"
         found.append(Item(rank="note", title=title, targets=names, remedy="hints, not findings: see Compiler hints"))
     for port in ports:
+        casts = sorted({f"{one.file}:{one.line}" for one in port.hints if one.warning in CASTS})
+        if casts:
+            title = f"{len(casts)} casts between a pointer and an integer of another width, in {_files(casts)}"
+            remedy = "uintptr_t, or an integer that is kept whole: what is wider than a pointer loses its upper half"
+            found.append(Item(rank="note", title=title, targets=[port.target], detail=casts, remedy=remedy))
+    for port in ports:
         known = makefiles.machines_named(port.assumptions)
         if known and not any(name in port.machine for name in known):
             title = f"the makefiles help machines by name ({', '.join(known)}), and {port.machine} is not among them"
@@ -172,6 +180,10 @@ def of_notes(ports: Sequence[TargetPort]) -> list[Item]:
         title = f"{len(missing)} parts of the source were not compiled, and so not tested"
         found.append(Item(rank="note", title=title, targets=names, remedy="read them: see Code that was not compiled"))
     return found
+
+
+def _files(places: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(place.rpartition(":")[0] for place in places))
 
 
 def in_order(items: Sequence[Item]) -> list[Item]:
