@@ -139,7 +139,7 @@ def without_native_faults(units: Units, native: Units) -> Units:
 
 
 _FAILED = re.compile(
-    r"\bFAILED\b|\[\S*fail\S*\]|not all tests passed|Memory leak detected|\[serverAssert|\bmatches=0\b"
+    r"\bFAILED\b|\[\S*fail\S*\]|not all tests passed|Memory leak detected|\[serverAssert|Failed assertion|\bmatches=0\b"
 )
 _TIMED = re.compile(r"\b[num]?sec\b|\bms\b")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -134,11 +134,23 @@ def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_run.Unit
             ran(b"[\x1b[31mtest_sds.c\x1b[0m] Memory leak detected of 8 bytes\n"),
             ["[test_sds.c] Memory leak detected of 8 bytes"],
         ),
+        # Valkey 8's assertions print and return 1, which not every caller takes for a failure.
+        (ran(b"[f - unit/t.c:43] Failed assertion: 1\n[ok] - t.c:f\n"), ["[f - unit/t.c:43] Failed assertion: 1"]),
         (ran(b"size=5 M/sec matches=0\n"), ["size=5 M/sec matches=0"]),
         (ran(b"", -7), ["killed by SIGBUS"]),
         (ran(b"", expired=True), ["it hung"]),
     ],
-    ids=["passed", "a check", "a test", "an assertion", "a leak", "a comparison", "a signal", "a hang"],
+    ids=[
+        "passed",
+        "a check",
+        "a test",
+        "an assertion",
+        "a leak",
+        "an assertion that nobody heeds",
+        "a comparison",
+        "a signal",
+        "a hang",
+    ],
 )
 def test_a_self_test_complains_by_what_it_prints_and_how_it_ends(run: unit_run.UnitRun, said: list[str]) -> None:
     assert selftests.complaints(run) == said
