@@ -138,7 +138,7 @@ class Check:
             runner = emulators.runner(target, tools, policy, programs)
             built_for = self.catalog.targets[alignment.userland(target)]
             try:
-                # First: what compiles the server for them leaves it in the cache.
+                # First: what compiles the server for units leaves it in the cache.
                 units = self._programs(plan, tree, built_for)
                 build = self.builder.build(tree, built_for, tools, self.request.optimisation, self.request.allocator)
             except BuildFailedError as error:
@@ -151,6 +151,11 @@ class Check:
         with ThreadPoolExecutor(self.request.jobs) as pool:
             return {one.target.name: one for one in pool.map(prepare, targets)}
 
+    def _module(self, plan: Plan, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
+        """The module that servers load, where a suite has one."""
+        wanted = any(self.catalog.suites[name].needs_module for name in plan.suites)
+        return build_module(self.store, tree, target, tools) if wanted else None
+
     def _programs(self, plan: Plan, tree: SourceTree, target: Target) -> dict[Program, Units]:
         """What the plan's suites run instead of a server."""
         kinds = dict.fromkeys(suite.program for name in plan.suites if (suite := self.catalog.suites[name]).program)
@@ -158,11 +163,6 @@ class Check:
         return {
             kind: build_program(kind, self.builder, tree, target, tools, self.request.optimisation) for kind in kinds
         }
-
-    def _module(self, plan: Plan, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
-        """The module that servers load, where a suite has one."""
-        wanted = any(self.catalog.suites[name].needs_module for name in plan.suites)
-        return build_module(self.store, tree, target, tools) if wanted else None
 
     def _machine(
         self, target: Target, runner: Runner, build: Build, units: Mapping[Program, Units]
@@ -202,12 +202,11 @@ class Check:
         except BuildFailedError as error:
             self.progress.say(str(error))
             return found
+        oracle_runner = native_runner(self.catalog)
         module = self._module(plan, tree, native, self.catalog.toolchain_of(native))
         selftests = self._programs(plan, tree, native).get("selftests")
-        return {
-            native.name: Peer(runner=native_runner(self.catalog), build=oracle, module=module, selftests=selftests),
-            **found,
-        }
+        peer = Peer(runner=oracle_runner, build=oracle, module=module, selftests=selftests)
+        return {native.name: peer, **found}
 
     def _run_cell(
         self,
