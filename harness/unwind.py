@@ -69,6 +69,8 @@ class _Machine(NamedTuple):
     """DWARF's number -> the gdb stub's; only what calls preserve or pass back matters."""
     flag_bits: int = 1
     """Bits of a return address that are none of the address: Thumb, MIPS16; PA-RISC's privilege level."""
+    frame_offset: int = 0
+    """How far beyond the caller's stack pointer DWARF's frame address lies: z/Architecture's register save area."""
 
 
 _FIRST_16, _FIRST_32 = ({number: number for number in range(count)} for count in (16, 32))
@@ -91,7 +93,7 @@ _MACHINES = {
     "ppc": _Machine(4, True, 65, 1, {**_FIRST_32, 65: 67}),
     "ppc64": _Machine(8, True, 65, 1, {**_FIRST_32, 65: 67}),
     "riscv64": _Machine(8, False, 1, 2, _FIRST_32),
-    "s390x": _Machine(8, True, 14, 15, _S390X),
+    "s390x": _Machine(8, True, 14, 15, _S390X, frame_offset=160),
 }
 
 
@@ -231,6 +233,9 @@ def _by_table(fault: Fault, stack: Stack, machine: _Machine) -> list[int]:
             if not chain and link:
                 chain.append((link & ~machine.flag_bits) - 1)
             return chain
+        if chain and return_register not in row:
+            # Whoever has called has saved where to return to: this one returns nowhere.
+            return chain
         base = registers[row["cfa"].reg]
         assert base is not None
         frame_address = base + row["cfa"].offset
@@ -242,9 +247,11 @@ def _by_table(fault: Fault, stack: Stack, machine: _Machine) -> list[int]:
                 registers[number] = before.get(rule.arg)
             elif isinstance(number, int) and rule.type == "UNDEFINED":
                 registers[number] = None
-        registers[stack_register] = frame_address
+        registers[stack_register] = frame_address - machine.frame_offset
         link = registers.get(return_register)
-        if not link or (link == before.get(return_register) and chain and frame_address == before[stack_register]):
+        if not link or (
+            link == before.get(return_register) and chain and registers[stack_register] == before[stack_register]
+        ):
             return chain
         pc = (link & ~machine.flag_bits) - 1
         chain.append(pc)

@@ -61,9 +61,7 @@ def test_what_every_target_demands_are_powers_of_two() -> None:
         assert all(demand in {2, 4, 8, 16} for demand in target.demand.values()), target.name
 
 
-def test_a_target_is_strict_exactly_if_words_and_halfwords_must_be_aligned_and_it_is_no_machine_of_the_kernel_tier() -> (
-    None
-):
+def test_what_asks_words_and_halfwords_to_be_aligned_is_strict_and_nothing_else_is() -> None:
     for target in Catalog().targets.values():
         demands = target.demand.get("half") == 2 and target.demand.get("word") == 4
         assert ("strict" in target.groups) == (demands and target.emulator.kind == "user"), target.name

@@ -65,6 +65,7 @@ static __thread struct {
     int class;
     bool is_store;
     bool is_pending; /* it raises SIGBUS, whose record is to tell of it */
+    vaddr raised_at;
 } last;
 
 static int index_of(const char *name, const char *const *names, int count)
@@ -513,7 +514,7 @@ static vaddr stack_below(vaddr top)
 {
     vaddr start = top;
 
-    while (top - start < STACK_LOGGED - 256 && page_check_range(start - 256, start - 1, PAGE_READ)) {
+    while (top - start < STACK_LOGGED - 256 && page_check_range(start - 256, 256, PAGE_READ)) {
         start -= 256;
     }
     return start;
@@ -564,16 +565,20 @@ void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
     CPUState *cpu = env_cpu(env);
 
     if (fault_log >= 0) {
+        vaddr pc = cpu->cc->get_pc(cpu);
 #ifdef TARGET_S390X
-        /* A specification exception: SIGILL, with the instruction's address (Linux arch/s390/kernel/traps.c). */
+        /* A specification exception: SIGILL, and the PSW is behind the instruction (Linux arch/s390/kernel/traps.c). */
         bool is_misaligned = sig == TARGET_SIGILL && last.is_pending;
 
-        address = is_misaligned ? last.address : address;
+        if (is_misaligned) {
+            address = last.address;
+            pc = last.raised_at;
+        }
 #else
         bool is_misaligned = sig == TARGET_SIGBUS && last.is_pending && last.address == address;
 #endif
 
-        write_record(env, "fault", cpu->cc->get_pc(cpu), target_to_host_signal(sig), code, address, is_misaligned,
+        write_record(env, "fault", pc, target_to_host_signal(sig), code, address, is_misaligned,
                      handled);
     }
     last.is_pending = false;
@@ -646,6 +651,7 @@ static int judge_access(CPUState *cpu, vaddr pc, vaddr address, MemOp op, bool i
     last.is_store = is_store || last.class == CLASS_SWAP || last.class == CLASS_CAS
                     || is_store_exclusive(cpu_env(cpu), pc, last.class);
     last.is_pending = actions[last.class] == ACTION_SIGNAL;
+    last.raised_at = pc;
     return actions[last.class];
 }
 
