@@ -7,6 +7,7 @@ proves the emulator against this, the kernel tier proves a real kernel against i
 from __future__ import annotations
 
 import fnmatch
+import signal
 import typing
 from typing import TYPE_CHECKING, Literal
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from harness.model import Fate, PlannedAccess, Policy, Target
 
 Outcome = Literal["done", "signal", "rotated", "truncated"]
-"""done: the right bytes were moved. signal: SIGBUS, BUS_ADRALN, and nothing was moved. rotated: a word was loaded from
-the address without its low bits, and rotated. truncated: the access used the address without its low bits."""
+"""done: the right bytes were moved. signal: SIGBUS, BUS_ADRALN (but see `signal_of`), and nothing was moved. rotated:
+a word was loaded from the address without its low bits, and rotated. truncated: the access used the address without its
+low bits."""
 
 CLASSES: tuple[AccessClass, ...] = typing.get_args(AccessClass)
 UNSPLIT: frozenset[AccessClass] = frozenset({"exclusive", "acquire", "swap", "cas", "linked"})
@@ -72,6 +74,14 @@ def applies(policy: Policy, target: Target) -> bool:
 def has_switch(target: Target) -> bool:
     """Whether its kernel's treatment of misaligned accesses can be set: /proc/cpu/alignment, of 32-bit ARM kernels."""
     return target.kernel == "linux-arm-2"
+
+
+def signal_of(target: Target) -> signal.Signals:
+    """What a misaligned access raises: SIGBUS; on z/Architecture SIGILL, as for all its specification exceptions.
+
+    Linux arch/s390/kernel/traps.c, specification_exception().
+    """
+    return signal.Signals.SIGILL if target.isa == "s390x" else signal.Signals.SIGBUS
 
 
 def userland(target: Target) -> str:
@@ -140,7 +150,8 @@ def fate(target: Target, policies: Mapping[str, Policy], access: Access) -> Fate
         return ""
     if prescribed(target, policies["signal"], access) == "done":
         return "hardware"
-    ignoring = policies[policies["ignore"].becomes.get(userland(target), "ignore")]
-    if prescribed(target, ignoring, access) == "rotated":
+    ignore = policies["ignore"]
+    ignoring = policies[ignore.becomes.get(userland(target), "ignore")]
+    if applies(ignore, target) and prescribed(target, ignoring, access) == "rotated":
         return "rotated"
     return "fixup" if prescribed(target, policies[target.kernel], access) == "done" else "kill"

@@ -5,11 +5,12 @@ A program is generated from suites/canary/accesses/ISA.toml; what each access mu
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from functools import cache
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from harness import alignment, events, process, symbols, toolchain
 from harness.errors import InfrastructureError
@@ -36,6 +37,8 @@ class AccessTable(Noun, frozen=True):
 
     clobbers: list[str]
     accesses: list[PlannedAccess]
+    constraint: str = "r"
+    """GCC's constraint for a register that can hold an address: not any can on PowerPC, z/Architecture and m68k."""
 
 
 class CanaryCase(Noun, frozen=True):
@@ -50,7 +53,7 @@ def table(target: Target) -> AccessTable:
     """The instruction set's accesses, without those that the target has not."""
     read = _instruction_set(target.isa)
     mine = [one for one in read.accesses if any(fnmatch(alignment.userland(target), glob) for glob in one.targets)]
-    return AccessTable(clobbers=read.clobbers, accesses=mine)
+    return msgspec.structs.replace(read, accesses=mine)
 
 
 @cache
@@ -80,13 +83,14 @@ def cases(runner: Runner) -> list[CanaryCase]:
 def source(accesses: AccessTable, driver: Path = DRIVER) -> str:
     """The C program: a table of functions that make the accesses, and what drives them."""
     clobbers = ", ".join(f'"{name}"' for name in [*accesses.clobbers, "memory"])
+    inputs = f'"{accesses.constraint}"(address), "{accesses.constraint}"(value)'
     functions, rows = [], []
     for access in accesses.accesses:
         name = function_of(access)
         code = " ".join(f'"{line}\\n\\t"' for line in access.code)
         functions.append(
             f"static __attribute__((noinline)) void {name}(void *address, void *value)\n"
-            f'{{\n    __asm__ volatile({code} : : "r"(address), "r"(value) : {clobbers});\n}}\n'
+            f"{{\n    __asm__ volatile({code} : : {inputs} : {clobbers});\n}}\n"
         )
         is_store = int(access.direction == "store")
         rows.append(f'    {{"{access.name}", {access.size_bytes}, {access.unit_bytes}, {is_store}, {name}}},')
@@ -250,6 +254,6 @@ def disagreements(case: CanaryCase, performed: Performed, runner: Runner) -> lis
     return wrong
 
 
-def dies(perform: Perform, access: PlannedAccess, offset: int) -> bool:
-    """Whether an access on its own, with nothing in its way, ends the process by SIGBUS."""
-    return perform([access.name, str(offset)]).code == -signal.SIGBUS
+def dies(perform: Perform, access: PlannedAccess, offset: int, target: Target) -> bool:
+    """Whether an access on its own, with nothing in its way, ends the process by the signal of what is misaligned."""
+    return perform([access.name, str(offset)]).code == -alignment.signal_of(target)

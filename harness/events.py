@@ -189,8 +189,12 @@ BUS_ADRALN = 1
 
 
 def is_misaligned(fault: Fault) -> bool:
-    """Whether a record tells of a misaligned access: one that was reported, or one that raised its signal."""
-    return fault.event == "access" or (fault.signal == signal.SIGBUS and fault.code == BUS_ADRALN)
+    """Whether a record tells of a misaligned access: one that was reported, or one that raised its signal.
+
+    On z/Architecture that is SIGILL, and only the emulator's word for the access tells it from other reasons.
+    """
+    by_signal = fault.signal == signal.SIGBUS and fault.code == BUS_ADRALN
+    return fault.event == "access" or by_signal or (fault.signal == signal.SIGILL and bool(fault.access_class))
 
 
 class Count(Noun, frozen=True):

@@ -1,4 +1,5 @@
 """Names for addresses: function, file, line and origin by the target's addr2line; instructions by capstone.
+What capstone lacks, Alpha and PA-RISC, the target's objdump reads.
 
 It refuses to guess: what the debug information does not tell is `??`, line 0, origin unknown.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,9 +29,20 @@ _DISASSEMBLERS: dict[str, tuple[int, int]] = {
     "thumb": (capstone.CS_ARCH_ARM, capstone.CS_MODE_THUMB | _LITTLE),
     "aarch64": (capstone.CS_ARCH_ARM64, _LITTLE),
     "mips": (capstone.CS_ARCH_MIPS, capstone.CS_MODE_MIPS32 | _BIG),
+    "mips64": (capstone.CS_ARCH_MIPS, capstone.CS_MODE_MIPS64 | _BIG),
+    "mipsel": (capstone.CS_ARCH_MIPS, capstone.CS_MODE_MIPS32 | _LITTLE),
+    "m68k": (capstone.CS_ARCH_M68K, capstone.CS_MODE_M68K_040 | _BIG),
+    "ppc": (capstone.CS_ARCH_PPC, capstone.CS_MODE_32 | _BIG),
+    "ppc64": (capstone.CS_ARCH_PPC, capstone.CS_MODE_64 | _BIG),
+    "riscv64": (capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC),
+    "s390x": (capstone.CS_ARCH_SYSZ, _BIG),
     "sparc64": (capstone.CS_ARCH_SPARC, capstone.CS_MODE_V9 | _BIG),
     "sparc32plus": (capstone.CS_ARCH_SPARC, capstone.CS_MODE_V9 | _BIG),
 }
+_UNKNOWN_TO_CAPSTONE = {"alpha": ["-m", "alpha:ev6"], "hppa": ["-m", "hppa1.1", "-EB"]}
+"""Machine -> how its objdump, MACHINE-linux-gnu-objdump, is asked to disassemble plain bytes."""
+_OF_SEVERAL_LENGTHS = {"thumb", "s390x", "m68k", "riscv64"}
+"""Instruction sets some of whose instructions are longer than others; everybody else's are four bytes long."""
 _ARM_CPSR, _THUMB_BIT = 25, 1 << 5
 
 
@@ -54,17 +67,36 @@ def instruction_text(code: bytes, address: int, kind: str) -> str:
             return f"{instruction.mnemonic} {instruction.op_str}".strip()
         if architecture == capstone.CS_ARCH_SPARC and (text := _sparc_pair(int.from_bytes(code[:4]))):
             return text
-    return f".inst {code[:4].hex()}"
+    return _by_objdump(code[:4], address, kind) or f".inst {code[:4].hex()}"
 
 
 def instruction_addresses(code: bytes, start: int, kind: str) -> list[int]:
-    """Where instructions begin in code that starts with one. Thumb's are two or four bytes long, all others four."""
-    if kind != "thumb":
-        return list(range(start, start + len(code) - 3, 4)) if kind in _DISASSEMBLERS else []
+    """Where instructions begin in code that starts with one; none where the instruction set is unknown."""
+    if kind not in _DISASSEMBLERS and kind not in _UNKNOWN_TO_CAPSTONE:
+        return []
+    if kind not in _OF_SEVERAL_LENGTHS:
+        return list(range(start, start + len(code) - 3, 4))
     decoder = capstone.Cs(*_DISASSEMBLERS[kind])
     # Constants stand between instructions: they are stepped over, two bytes at a time.
     decoder.skipdata = True
     return [instruction.address for instruction in decoder.disasm(code, start)]
+
+
+@cache
+def _by_objdump(code: bytes, address: int, kind: str) -> str:
+    """One instruction of a machine that capstone lacks, by the target's own objdump; empty where that does not know."""
+    command = f"{kind}-linux-gnu-objdump"
+    if kind not in _UNKNOWN_TO_CAPSTONE or shutil.which(command) is None:
+        return ""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(code)
+        file.flush()
+        options = ["-D", "-b", "binary", *_UNKNOWN_TO_CAPSTONE[kind], f"--adjust-vma={address:#x}", file.name]
+        listing = process.run([command, *options], deadline_seconds=60).text
+    line = listing.strip().splitlines()[-1]
+    # `   ADDRESS:<tab>bytes<tab>name operands`, or a directive for what is no instruction.
+    text = " ".join(line.split("\t")[2:]).strip()
+    return "" if text.startswith((".", "#")) else text
 
 
 def _sparc_pair(word: int) -> str:

@@ -1,7 +1,7 @@
 """Who called: walks a recorded stack. Pure: it works on a fault record and the binaries' unwind tables, nothing runs.
 
-AArch64, ARM and MIPS code built with -g carry call-frame information (DWARF 5, section 6.4). SPARC needs none: every
-register window is spilled at a fixed place, %fp and %i7 at 14 and 15 words above the stack pointer (SPARC ABI).
+Code built with -g carries call-frame information (DWARF 5, section 6.4). SPARC needs none: every register window is
+spilled at a fixed place, %fp and %i7 at 14 and 15 words above the stack pointer (SPARC ABI).
 It stops, without guessing, where a binary has no table (Debian's 32-bit ARM libc) or the recorded slice of stack ends.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.dwarf.callframe import FDE
@@ -31,9 +31,10 @@ class Stack:
         self._bytes = bytes.fromhex(fault.stack)
         self._registers = fault.registers
 
-    def register(self, number: int) -> int:
-        """A register by its number in the gdb stub."""
-        return int.from_bytes(bytes.fromhex(self._registers[number]), self._order)  # type: ignore[arg-type]
+    def register(self, number: int) -> int | None:
+        """A register by its number in the gdb stub; None where the record has it not."""
+        text = self._registers[number] if number < len(self._registers) else ""
+        return int.from_bytes(bytes.fromhex(text), self._order) if text else None  # type: ignore[arg-type]
 
     def word(self, address: int) -> int | None:
         """A word of the recorded slice; None outside it."""
@@ -51,26 +52,56 @@ def call_chain(fault: Fault, machine: str) -> list[int]:
     """
     if machine in {"sparc64", "sparc32plus", "sparc"}:
         return _sparc(fault, word_bytes=8 if machine == "sparc64" else 4)
-    if machine == "arm":
-        stack = Stack(fault, word_bytes=4, big_endian=False)
-        registers: dict[int, int | None] = {number: stack.register(number) for number in range(16)}
-        return _by_table(fault, stack, registers, return_register=14, stack_register=13)
-    if machine == "aarch64":
-        stack = Stack(fault, word_bytes=8, big_endian=False)
-        registers = {number: stack.register(number) for number in range(32)}
-        return _by_table(fault, stack, registers, return_register=30, stack_register=31)
-    if machine == "mips":
-        stack = Stack(fault, word_bytes=4, big_endian=True)
-        registers = {number: stack.register(number) for number in range(32)}
-        return _by_table(fault, stack, registers, return_register=31, stack_register=29)
-    return []
+    if machine not in _MACHINES:
+        return []
+    stack = Stack(fault, word_bytes=_MACHINES[machine].word_bytes, big_endian=_MACHINES[machine].big_endian)
+    return _by_table(fault, stack, _MACHINES[machine])
+
+
+class _Machine(NamedTuple):
+    """Registers by DWARF's numbers, as the processor supplement of its ABI gives them."""
+
+    word_bytes: int
+    big_endian: bool
+    return_register: int
+    stack_register: int
+    numbers: dict[int, int]
+    """DWARF's number -> the gdb stub's; only what calls preserve or pass back matters."""
+    flag_bits: int = 1
+    """Bits of a return address that are none of the address: Thumb, MIPS16; PA-RISC's privilege level."""
+    frame_offset: int = 0
+    """How far beyond the caller's stack pointer DWARF's frame address lies: z/Architecture's register save area."""
+
+
+_FIRST_16, _FIRST_32 = ({number: number for number in range(count)} for count in (16, 32))
+# s390x: the stub has PSW first, and the floating point registers, where a leaf may keep r14 and r15, after the access
+# registers and FPC. Their DWARF numbers go by evens and odds: f0 f2 f4 f6 f1 f3 f5 f7 f8 f10 and so on.
+_S390X_FLOATS = [*range(0, 8, 2), *range(1, 8, 2), *range(8, 16, 2), *range(9, 16, 2)]
+_S390X = {number: number + 2 for number in range(16)} | {
+    16 + place: 35 + number for place, number in enumerate(_S390X_FLOATS)
+}
+_MACHINES = {
+    "arm": _Machine(4, False, 14, 13, _FIRST_16),
+    "aarch64": _Machine(8, False, 30, 31, _FIRST_32),
+    "mips": _Machine(4, True, 31, 29, _FIRST_32),
+    "mipsel": _Machine(4, False, 31, 29, _FIRST_32),
+    "mips64": _Machine(8, True, 31, 29, _FIRST_32),
+    "alpha": _Machine(8, False, 26, 30, _FIRST_32),
+    "hppa": _Machine(4, True, 2, 30, _FIRST_32, flag_bits=3),
+    # Nothing but the table tells where a caller is: the 68000 pushes return addresses.
+    "m68k": _Machine(4, True, 24, 15, _FIRST_16),
+    "ppc": _Machine(4, True, 65, 1, {**_FIRST_32, 65: 67}),
+    "ppc64": _Machine(8, True, 65, 1, {**_FIRST_32, 65: 67}),
+    "riscv64": _Machine(8, False, 1, 2, _FIRST_32),
+    "s390x": _Machine(8, True, 14, 15, _S390X, frame_offset=160),
+}
 
 
 def _sparc(fault: Fault, *, word_bytes: int) -> list[int]:
     """%i6 (30) is the frame pointer, %i7 (31) the call's address; 64-bit stacks are biased by 2047 (V9 ABI)."""
     stack = Stack(fault, word_bytes=word_bytes, big_endian=True)
     bias = 2047 if word_bytes == 8 else 0
-    frame_pointer, call = stack.register(30), stack.register(31)
+    frame_pointer, call = stack.register(30) or 0, stack.register(31)
     chain: list[int] = []
     while call and len(chain) < DEEPEST:
         chain.append(call)
@@ -81,7 +112,7 @@ def _sparc(fault: Fault, *, word_bytes: int) -> list[int]:
         frame_pointer, call = next_frame, next_call
     # In a leaf routine %i7 is the caller's; %o7 (15) then holds the call into the leaf.
     leaf_call = stack.register(15)
-    return [leaf_call, *chain] if _is_leaf(fault, leaf_call) else chain
+    return [leaf_call, *chain] if leaf_call and _is_leaf(fault, leaf_call) else chain
 
 
 def _is_leaf(fault: Fault, leaf_call: int) -> bool:
@@ -188,9 +219,9 @@ def _frame_entries(path: str) -> list[Any]:
         return []
 
 
-def _by_table(
-    fault: Fault, stack: Stack, registers: dict[int, int | None], *, return_register: int, stack_register: int
-) -> list[int]:
+def _by_table(fault: Fault, stack: Stack, machine: _Machine) -> list[int]:
+    return_register, stack_register = machine.return_register, machine.stack_register
+    registers = {number: stack.register(there) for number, there in machine.numbers.items()}
     chain: list[int] = []
     pc = fault.pc
     while len(chain) < DEEPEST:
@@ -200,7 +231,10 @@ def _by_table(
             # Without a table only the innermost frame's caller is known, by the link register.
             link = registers.get(return_register)
             if not chain and link:
-                chain.append((link & ~1) - 1)
+                chain.append((link & ~machine.flag_bits) - 1)
+            return chain
+        if chain and return_register not in row:
+            # Whoever has called has saved where to return to: this one returns nowhere.
             return chain
         base = registers[row["cfa"].reg]
         assert base is not None
@@ -209,13 +243,17 @@ def _by_table(
         for number, rule in row.items():
             if isinstance(number, int) and rule.type == "OFFSET":
                 registers[number] = stack.word(frame_address + rule.arg)
+            elif isinstance(number, int) and rule.type == "REGISTER":
+                registers[number] = before.get(rule.arg)
             elif isinstance(number, int) and rule.type == "UNDEFINED":
                 registers[number] = None
-        registers[stack_register] = frame_address
+        registers[stack_register] = frame_address - machine.frame_offset
         link = registers.get(return_register)
-        if not link or (link == before.get(return_register) and chain and frame_address == before[stack_register]):
+        if not link or (
+            link == before.get(return_register) and chain and registers[stack_register] == before[stack_register]
+        ):
             return chain
-        pc = (link & ~1) - 1
+        pc = (link & ~machine.flag_bits) - 1
         chain.append(pc)
     return chain
 

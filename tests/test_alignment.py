@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.alignment import CLASSES, applies, audited, fate, forbidden, policy_for, prescribed
+from harness.alignment import CLASSES, applies, audited, fate, forbidden, policy_for, prescribed, signal_of
 from harness.errors import UsageError
 from harness.load import Catalog
 from harness.model import Access
@@ -59,6 +60,29 @@ def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, directi
         ("mips", "linux-mips", "word", 1, "done"),
         ("mips", "linux-mips", "linked", 1, "signal"),
         ("mips", "linux-mips-nofixade", "word", 1, "signal"),
+        ("mips64", "linux-mips", "dword", 4, "done"),
+        # arch/alpha/kernel/traps.c, do_entUnaUser(): what it has no case for is SIGBUS; UAC_SIGBUS is SIGBUS for all.
+        ("alpha", "linux-alpha", "double", 4, "done"),
+        ("alpha", "linux-alpha", "linked", 2, "signal"),
+        ("alpha", "linux-alpha-sigbus", "half", 1, "signal"),
+        # arch/parisc/kernel/unaligned.c: "undefined, but lets kill them".
+        ("hppa", "linux-parisc", "word", 2, "done"),
+        ("hppa", "linux-parisc", "swap", 2, "signal"),
+        ("hppa", "linux-parisc-sigbus", "double", 4, "signal"),
+        ("riscv64", "signal", "word", 2, "signal"),
+        ("riscv64", "sbi-riscv", "word", 2, "done"),
+        ("riscv64", "sbi-riscv", "cas", 2, "signal"),
+        # The 7450 does integers anywhere and floating point at words; fix_alignment() repairs all but LARX and STCX.
+        ("powerpc", "signal", "word", 1, "done"),
+        ("powerpc", "signal", "double", 4, "done"),
+        ("powerpc", "signal", "double", 2, "signal"),
+        ("powerpc", "linux-powerpc", "double", 2, "done"),
+        ("powerpc", "linux-powerpc", "linked", 2, "signal"),
+        ("powerpc64", "signal", "double", 2, "done"),
+        ("powerpc64", "signal", "linked", 2, "signal"),
+        ("s390x", "signal", "dword", 1, "done"),
+        ("s390x", "signal", "cas", 2, "signal"),
+        ("m68k", "signal", "word", 1, "done"),
         # -xmemalign: i repairs, s does not; 4 has a compiler split what is wider than 4; nobody splits an atomic.
         ("sparc64", "solaris-8i", "dword", 4, "done"),
         ("sparc64", "solaris-8s", "dword", 4, "signal"),
@@ -129,12 +153,22 @@ def test_an_audit_lets_through_and_reports_exactly_what_its_policy_forbids(
         ("armv5-kernel", "word", 1, "rotated"),
         ("armv7-on-arm64-kernel", "multi", 1, "fixup"),
         ("mips", "word", 2, "fixup"),
+        ("mipsel", "word", 2, "fixup"),
+        ("alpha", "word", 2, "fixup"),
+        ("s390x", "cas", 2, "kill"),
+        ("m68k", "word", 1, "hardware"),
         ("aarch64", "dword", 1, "hardware"),
         ("aarch64", "exclusive", 1, "kill"),
     ],
 )
 def test_a_fate(target: str, kind: AccessClass, modulo: int, expected: str) -> None:
     assert expected == fate(CATALOG.targets[target], CATALOG.policies, access(kind, modulo))
+
+
+def test_what_is_misaligned_is_a_specification_exception_on_s390x_and_a_bus_error_elsewhere() -> None:
+    signals = {name: signal_of(target) for name, target in CATALOG.targets.items()}
+    assert signals.pop("s390x") == signal.SIGILL
+    assert set(signals.values()) == {signal.SIGBUS}
 
 
 def test_a_kernel_without_a_switch_does_what_it_does_and_one_with_it_what_it_is_told() -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CATALOG = Catalog()
 SIGNAL = CATALOG.policies["signal"]
+ARMV5 = CATALOG.targets["armv5"]
 AUDIT = alignment.audited(SIGNAL)
 
 
@@ -134,12 +135,12 @@ def test_only_sigbus_is_the_death_that_is_asked_for(tmp_path: Path) -> None:
     access = case("ldr").access
     for body, expected in (("kill -BUS $$", True), ("kill -SEGV $$", False), ("exit 0", False)):
         program = fakes.write(tmp_path / "canary", f"#!/bin/sh\n{body}\n", mode=0o755)
-        assert canary.dies(canary.emulated(program, runner_of(CATALOG.targets["armv5"])), access, 1) is expected
+        assert canary.dies(canary.emulated(program, runner_of(ARMV5)), access, 1, ARMV5) is expected
 
 
 def test_the_program_is_told_access_and_offset(tmp_path: Path) -> None:
     program = fakes.write(tmp_path / "canary", '#!/bin/sh\n[ "$1 $2" = "ldr 3" ] && kill -BUS $$\n', mode=0o755)
-    assert canary.dies(canary.emulated(program, runner_of(CATALOG.targets["armv5"])), case("ldr").access, 3)
+    assert canary.dies(canary.emulated(program, runner_of(ARMV5)), case("ldr").access, 3, ARMV5)
 
 
 def test_an_emulators_command_line_is_pure() -> None:

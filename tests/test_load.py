@@ -56,10 +56,23 @@ def test_every_server_is_pinned_by_a_whole_hash_and_its_name_tells_its_version()
         assert server.places, f"{name}: no place to get it from"
 
 
-def test_what_every_target_demands_are_powers_of_two_and_an_emulated_one_demands_something() -> None:
+def test_what_every_target_demands_are_powers_of_two() -> None:
     for target in Catalog().targets.values():
         assert all(demand in {2, 4, 8, 16} for demand in target.demand.values()), target.name
-        assert target.emulator.kind == "native" or target.demand, f"{target.name}: its silence proves nothing"
+
+
+def test_what_asks_words_and_halfwords_to_be_aligned_is_strict_and_nothing_else_is() -> None:
+    for target in Catalog().targets.values():
+        demands = target.demand.get("half") == 2 and target.demand.get("word") == 4
+        assert ("strict" in target.groups) == (demands and target.emulator.kind == "user"), target.name
+
+
+def test_the_groups_of_width_and_byte_order_are_what_the_targets_say() -> None:
+    for target in Catalog().targets.values():
+        if target.emulator.kind != "system":
+            assert (target.width_bits == 64) == ("64-bit" in target.groups), target.name
+            assert (target.width_bits == 32) == ("32-bit" in target.groups), target.name
+            assert (target.endianness == "big") == ("big-endian" in target.groups), target.name
 
 
 def test_every_policy_is_some_targets_and_says_where_it_is_documented() -> None:

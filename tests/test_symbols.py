@@ -69,6 +69,14 @@ INSTRUCTIONS = [
     ("sparc64", "", "d3f01008", "casx [%g0], %o0, %o1"),
     ("sparc64", "", "d2784000", "swap [%g1], %o1"),
     ("mips", "", "8ca90000", "lw $t1, ($a1)"),
+    ("mipsel", "", "0000a98c", "lw $t1, ($a1)"),
+    ("mips64", "", "dc430008", "ld $v1, 8($v0)"),
+    ("ppc", "", "c8010008", "lfd f0, 8(r1)"),
+    ("ppc64", "", "e9210008", "ld r9, 8(r1)"),
+    ("riscv64", "", "1c41", "c.lw a5, 0(a0)"),
+    ("riscv64", "", "83b20500", "ld t0, 0(a1)"),
+    ("s390x", "", "e31020000004", "lg %r1, 0(%r2)"),
+    ("m68k", "", "2010", "move.l (a0), d0"),
     # SPARC V9 manual, A.27 and A.54: op 3, op3 0x03 and 0x07; GCC writes them for 32-bit programs.
     ("sparc32plus", "", "d0184000", "ldd [%g1], %o0"),
     ("sparc32plus", "", "d0384000", "std %o0, [%g1]"),
@@ -87,7 +95,7 @@ def test_an_instruction_is_named(machine: str, cpsr: str, code: str, text: str) 
         ("arm", ARM_STATE, "4a58b791"),
         ("aarch64", "", "d2346522"),
         ("sparc64", "", "df6af1d8"),
-        ("hppa", "", "00112233"),
+        ("xtensa", "", "00112233"),
     ],
 )
 def test_bytes_that_are_no_instruction_are_shown_and_nothing_is_guessed(machine: str, cpsr: str, code: str) -> None:

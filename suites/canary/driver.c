@@ -5,7 +5,8 @@
  *   canary all            every access at every offset 0 to 15: a line `NAME OFFSET OUTCOME` for each
  *   canary NAME OFFSET    that one, with nothing in the signal's way
  *
- * OUTCOME: done; signal (SIGBUS, BUS_ADRALN, at the access's address, and no byte was moved); rotated, truncated
+ * OUTCOME: done; signal (SIGBUS, BUS_ADRALN, at the access's address, and no byte was moved; SIGILL, ILL_ILLOPN on
+ * z/Architecture, which does not tell the address); rotated, truncated
  * (as harness/alignment.py has it); forever (no end within a quarter of a second of the processor's time); anything else is said in words.
  *
  * The accesses are assembly, because a compiler that sees a misaligned object may emit byte accesses instead.
@@ -71,6 +72,16 @@ static int rotated(int offset)
     return bits && loaded == (word >> bits | word << (32 - bits));
 }
 
+static int is_misaligned(const unsigned char *address)
+{
+#ifdef __s390x__
+    (void)address;
+    return last_signal.si_signo == SIGILL && last_signal.si_code == ILL_ILLOPN;
+#else
+    return last_signal.si_signo == SIGBUS && last_signal.si_code == BUS_ADRALN && last_signal.si_addr == address;
+#endif
+}
+
 static const char *outcome_of(const struct access *access, int offset)
 {
     static char other[80];
@@ -79,8 +90,7 @@ static const char *outcome_of(const struct access *access, int offset)
         return "forever";
     }
     if (last_signal.si_signo) {
-        if (last_signal.si_signo == SIGBUS && last_signal.si_code == BUS_ADRALN
-            && last_signal.si_addr == memory + BOUNDARY + offset
+        if (is_misaligned(memory + BOUNDARY + offset)
             && memcmp(memory, memory_before, sizeof memory) == 0 && memcmp(value, value_before, sizeof value) == 0) {
             return "signal";
         }

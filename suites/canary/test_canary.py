@@ -36,4 +36,4 @@ def test_canary(performed: Performed, perform: Perform, cell: CellSpec, canary_c
     if "signal" in canary_case.prescribed:
         # Once more with nothing in its way: the process must die of it.
         offset = canary_case.prescribed.index("signal")
-        assert canary.dies(perform, canary_case.access, offset), f"{where}: at {offset} it lived"
+        assert canary.dies(perform, canary_case.access, offset, cell.runner.target), f"{where}: at {offset} it lived"

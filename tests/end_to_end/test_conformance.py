@@ -17,6 +17,7 @@ from harness.errors import InfrastructureError
 from harness.fetch import Fetcher
 from harness.load import Catalog
 from harness.store import Store
+from tests.end_to_end import machines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,11 +28,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 CATALOG = Catalog()
-EMULATED = [name for name, target in CATALOG.targets.items() if target.emulator.kind == "user"]
 AUDITS = [alignment.AUDIT, alignment.audit_name("strict")]
 CELLS = [
     (name, policy)
-    for name in EMULATED
+    for name in machines.TESTED
     for policy in [*CATALOG.policies, *AUDITS]
     if policy in AUDITS or alignment.applies(CATALOG.policies[policy], CATALOG.targets[name])
 ]
@@ -41,7 +41,7 @@ def prepared(name: str, policy: Policy) -> tuple[Path, Runner, str]:
     target, store = CATALOG.targets[name], Store.default()
     tools = CATALOG.toolchain_of(target)
     emulators = Emulators(store, Fetcher(store, Progress()), Progress())
-    programs = emulators.prepare([CATALOG.targets[one].emulator for one in EMULATED])
+    programs = emulators.prepare([CATALOG.targets[one].emulator for one in machines.TESTED])
     program = canary.compile_canary(store, target, tools)
     return program, emulators.runner(target, tools, policy, programs), tools.triple
 
@@ -81,7 +81,7 @@ def broken(asked: Policy, target: Target, runner: Runner) -> list[Policy]:
     return [*wrong, change(asked, report=False)] if asked.report else wrong
 
 
-@pytest.mark.parametrize("name", EMULATED)
+@pytest.mark.parametrize("name", machines.TESTED)
 @pytest.mark.parametrize("policy", ["signal", "fixup", "warn", "strict", alignment.AUDIT])
 def test_an_emulator_that_is_told_one_thing_wrong_is_noticed(name: str, policy: str, tmp_path: Path) -> None:
     target = CATALOG.targets[name]

@@ -35,8 +35,24 @@ CALLERS = {
 """Who called `caller_WHERE`, as far as the program's own stack reaches."""
 STYLES = {"as-servers-are-built": [], "fixed-and-without-frame-pointer": ["-no-pie", "-fomit-frame-pointer"]}
 """The second has addresses that the linker knows, and on SPARC leaf routines that keep their caller's window."""
-DIES_AT = {"armv5": "ldr", "armv6": "ldrd", "armv7": "ldrd", "aarch64": "ldar", "sparc32plus": "ld", "sparc64": "ld"}
-TO_THE_START = {"aarch64", "sparc32plus", "sparc64"}
+DIES_AT = {
+    "aarch64": "ldar",
+    "alpha": "ldl",
+    "armv5": "ldr",
+    "armv6": "ldrd",
+    "armv7": "ldrd",
+    "hppa": "ldw",
+    "mips": "lw",
+    "mips64": "lw",
+    "mipsel": "lw",
+    "powerpc": "lwarx",
+    "powerpc64": "lwarx",
+    "riscv64": "lw",
+    "s390x": "cs",
+    "sparc32plus": "ld",
+    "sparc64": "ld",
+}
+TO_THE_START = {"aarch64", "alpha", "hppa", "mips", "mips64", "mipsel", "riscv64", "s390x", "sparc32plus", "sparc64"}
 """Where stacks reach `_start`; Debian's 32-bit ARM libc has no unwind tables, so there they end in it."""
 
 
@@ -69,9 +85,11 @@ def label(program: Path, name: str) -> int:
         return int(symbol["st_value"])
 
 
-def link_address(fault: Fault, program: Path, style: str) -> int:
+def link_address(fault: Fault, program: Path) -> int:
     """The fault's address as the linker counts: a position-independent program starts at its first mapping."""
-    base = 0 if "-no-pie" in STYLES[style] else min(m.start for m in fault.maps if m.path == str(program))
+    with program.open("rb") as stream:
+        is_fixed = ELFFile(stream)["e_type"] == "ET_EXEC"
+    base = 0 if is_fixed else min(m.start for m in fault.maps if m.path == str(program))
     return fault.pc - base
 
 
@@ -82,7 +100,7 @@ def line_of(file: str, text: str) -> int:
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("style", list(STYLES))
-@pytest.mark.parametrize("target", machines.REQUIRED)
+@pytest.mark.parametrize("target", machines.TESTED)
 def test_a_fault_is_placed(target: str, style: str, where: str, programs: Any, tmp_path: Path) -> None:
     program, log = programs(target, style), tmp_path / "faults.jsonl"
     result = process.run(machines.runner(target).command(program, [where], log), deadline_seconds=60)
@@ -94,11 +112,12 @@ def test_a_fault_is_placed(target: str, style: str, where: str, programs: Any, t
     assert (pid, tid) == (fault.pid, fault.tid), "the record is not the process's and thread's that did it"
     assert (where == "child", where == "thread") == (fault.pid != parent, fault.tid != fault.pid)
 
-    assert label(program, f"site_{where}") == link_address(fault, program, style), "not the exact instruction"
+    assert label(program, f"site_{where}") == link_address(fault, program), "not the exact instruction"
     machine = Catalog().targets[target].emulator.qemu
     instruction = symbols.disassemble(fault, machine)
     access = symbols.access_of(fault)
-    assert (DIES_AT[target], "load", 1) == (instruction.partition(" ")[0], access.direction, access.modulo)
+    direction = "store" if DIES_AT[target] == "cs" else "load"
+    assert (DIES_AT[target], direction, 1) == (instruction.partition(" ")[0], access.direction, access.modulo)
 
     triple = Catalog().toolchain_of(Catalog().targets[target]).triple
     frames = symbols.Symbols(triple, str(program)).backtrace(fault, machine)
@@ -119,11 +138,13 @@ def assert_callers(frames: list[Frame], target: str, where: str) -> None:
     assert line_of("place.c", f"    caller_{where}(") == frames[0].line
     beyond = frames[len(own) :]
     if where in {"main", "child"} and target in TO_THE_START:
-        assert (beyond[-1].function, beyond[-2].function) == ("_start", "__libc_start_main")
+        assert beyond[-2].function == "__libc_start_main"
+        # MIPS' start file gives it no size, so that no symbol covers it.
+        assert beyond[-1].function == "_start" or target.startswith("mips")
     elif where == "handler" and target.startswith("sparc"):
         # A window per call, and the signal frame is one of them: the interrupted function is reached.
         assert [frame.function for frame in beyond if frame.origin == "server"] == ["in_handler", "main"]
-    elif where == "handler" and target == "aarch64":
+    elif where == "handler" and not target.startswith("arm"):
         assert [frame.function for frame in beyond] == ["??"], "the trampoline that QEMU gives is in no file"
     else:
         assert {"libc"} == {frame.origin for frame in beyond}

@@ -6,7 +6,7 @@
 
 static inline __attribute__((always_inline)) void NAMED(load, WHERE)(const char *address)
 {
-    __asm__ volatile(".globl site_" TEXT(WHERE) "\nsite_" TEXT(WHERE) ":\n\t" ACCESS : : "r"(address) : CLOBBERED);
+    __asm__ volatile(".globl site_" TEXT(WHERE) "\nsite_" TEXT(WHERE) ":\n\t" ACCESS : : ADDRESS_REGISTER(address) : CLOBBERED);
 }
 
 static inline __attribute__((always_inline)) void NAMED(between, WHERE)(const char *address)

@@ -26,6 +26,29 @@
 #elif defined(__sparc__)
 #define ACCESS "ld [%0], %%g1"
 #define CLOBBERED "g1", "memory"
+#elif defined(__alpha__)
+#define ACCESS "ldl $1, 0(%0)"
+#define CLOBBERED "$1", "memory"
+#elif defined(__hppa__)
+#define ACCESS "ldw 0(%0), %%r19"
+#define CLOBBERED "r19", "memory"
+#elif defined(__mips__)
+#define ACCESS "lw $2, 0(%0)"
+#define CLOBBERED "$2", "memory"
+#elif defined(__powerpc__)
+#define ACCESS "lwarx 9, 0, %0"
+#define CLOBBERED "9", "memory"
+#define ADDRESS_REGISTER "b"
+#elif defined(__riscv)
+#define ACCESS "lw t0, 0(%0)"
+#define CLOBBERED "t0", "memory"
+#elif defined(__s390x__)
+#define ACCESS "cs %%r2, %%r3, 0(%0)"
+#define CLOBBERED "r2", "r3", "cc", "memory"
+#define ADDRESS_REGISTER "a"
+#endif
+#ifndef ADDRESS_REGISTER
+#define ADDRESS_REGISTER "r"
 #endif
 
 #define CALLED static __attribute__((noinline))

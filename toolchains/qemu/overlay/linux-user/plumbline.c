@@ -65,6 +65,7 @@ static __thread struct {
     int class;
     bool is_store;
     bool is_pending; /* it raises SIGBUS, whose record is to tell of it */
+    vaddr raised_at;
 } last;
 
 static int index_of(const char *name, const char *const *names, int count)
@@ -233,19 +234,61 @@ static int classify(G_GNUC_UNUSED CPUArchState *env, vaddr pc, G_GNUC_UNUSED uns
     return size == 2 ? CLASS_HALF : size == 4 ? CLASS_WORD : size == 8 ? CLASS_DWORD : CLASS_OTHER;
 }
 #else
-#ifdef TARGET_MIPS
-static unsigned mips_opcode(vaddr pc)
+/* An instruction's word of 4 or 2 bytes, in the machine's order. */
+static G_GNUC_UNUSED uint32_t word_at(vaddr pc)
 {
-    const void *insn = g2h_untagged(pc);
-
-    return extract32(TARGET_BIG_ENDIAN ? ldl_be_p(insn) : ldl_le_p(insn), 26, 6);
+    return TARGET_BIG_ENDIAN ? ldl_be_p(g2h_untagged(pc)) : ldl_le_p(g2h_untagged(pc));
 }
-#endif
 
-static int classify(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc, unsigned size)
+static G_GNUC_UNUSED unsigned half_at(vaddr pc)
 {
-#ifdef TARGET_MIPS
-    switch (mips_opcode(pc)) {
+    return TARGET_BIG_ENDIAN ? lduw_be_p(g2h_untagged(pc)) : lduw_le_p(g2h_untagged(pc));
+}
+
+/* Where most machines of 32-bit instructions say what an instruction is. */
+static G_GNUC_UNUSED unsigned opcode_at(vaddr pc)
+{
+    return extract32(word_at(pc), 26, 6);
+}
+
+static G_GNUC_UNUSED int classify_as_float(unsigned size)
+{
+    return size == 4 ? CLASS_FLOAT : size == 8 ? CLASS_DOUBLE : CLASS_OTHER;
+}
+
+#if defined(TARGET_ALPHA)
+/* Alpha Architecture Handbook, C.1: 0x20 to 0x27 are floating point, of 4 and 8 bytes in turn. */
+static int classify_special(vaddr pc, unsigned size)
+{
+    unsigned opcode = opcode_at(pc);
+
+    if (opcode >= 0x20 && opcode <= 0x27) {
+        return classify_as_float(size);
+    }
+    return opcode == 0x2a || opcode == 0x2b || opcode == 0x2e || opcode == 0x2f ? CLASS_LINKED : CLASSES;
+}
+#elif defined(TARGET_HPPA)
+/* PA-RISC 1.1 Architecture, appendix C: opcode 03 with extension 5 or 7 is LDCD, LDCW. */
+static int classify_special(vaddr pc, unsigned size)
+{
+    uint32_t insn = word_at(pc);
+    unsigned opcode = opcode_at(pc);
+
+    if (opcode == 0x09 || opcode == 0x0b || opcode == 0x16 || opcode == 0x1e) {
+        return classify_as_float(size);
+    }
+    return opcode == 0x03 && (extract32(insn, 6, 4) | 2) == 7 ? CLASS_SWAP : CLASSES;
+}
+#elif defined(TARGET_M68K)
+/* M68000 Family Programmer's Reference Manual, 8.1: line F with coprocessor 1 is floating point. */
+static int classify_special(vaddr pc, unsigned size)
+{
+    return half_at(pc) >> 9 == 0x79 ? classify_as_float(size) : CLASSES;
+}
+#elif defined(TARGET_MIPS)
+static int classify_special(vaddr pc, G_GNUC_UNUSED unsigned size)
+{
+    switch (opcode_at(pc)) {
     case 0x30: case 0x34: case 0x38: case 0x3c:
         return CLASS_LINKED;
     case 0x31: case 0x39:
@@ -253,7 +296,82 @@ static int classify(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc, uns
     case 0x35: case 0x3d:
         return CLASS_DOUBLE;
     }
+    return CLASSES;
+}
+#elif defined(TARGET_PPC)
+/* Power ISA 2.06, appendix F: 46, 47 are LMW, STMW; 48 to 55 floating point; under 31 there is the rest, indexed. */
+static int classify_special(vaddr pc, unsigned size)
+{
+    unsigned opcode = opcode_at(pc);
+
+    if (opcode == 46 || opcode == 47) {
+        return CLASS_MULTI;
+    }
+    if (opcode >= 48 && opcode <= 55) {
+        return classify_as_float(size);
+    }
+    switch (opcode == 31 ? extract32(word_at(pc), 1, 10) : 0) {
+    case 20: case 52: case 84: case 116: case 276: case 150: case 182: case 214: case 694: case 726:
+        return CLASS_LINKED;
+    case 535: case 567: case 599: case 631: case 663: case 695: case 727: case 759: case 983:
+        return classify_as_float(size);
+    }
+    return CLASSES;
+}
+#elif defined(TARGET_RISCV)
+/* The RISC-V Instruction Set Manual, volume I, 24 (major opcodes) and 16.8 (compressed instructions). */
+static int classify_special(vaddr pc, unsigned size)
+{
+    unsigned insn = half_at(pc);
+
+    if ((insn & 3) != 3) {
+        return extract32(insn, 13, 2) == 1 ? CLASS_DOUBLE : CLASSES; /* C.FLD, C.FSD, C.FLDSP, C.FSDSP */
+    }
+    switch (extract32(insn, 0, 7)) {
+    case 0x07: case 0x27:
+        return classify_as_float(size);
+    case 0x2f:
+        return extract32(word_at(pc), 28, 4) == 1 ? CLASS_LINKED : CLASS_CAS; /* LR and SC, or AMO */
+    }
+    return CLASSES;
+}
+#elif defined(TARGET_S390X)
+/* z/Architecture Principles of Operation, appendix B. */
+static int classify_special(vaddr pc, unsigned size)
+{
+    unsigned first = half_at(pc) >> 8, last = half_at(pc + 4) & 0xff;
+
+    switch (first) {
+    case 0xba: case 0xbb: /* CS, CDS */
+        return CLASS_CAS;
+    case 0x90: case 0x98: /* STM, LM */
+        return CLASS_MULTI;
+    case 0x60: case 0x68: case 0x70: case 0x78: /* STD, LD, STE, LE */
+        return classify_as_float(size);
+    case 0xed:
+        return last >= 0x64 && last <= 0x67 ? classify_as_float(size) : CLASSES;
+    case 0xeb: /* STMG, LMG and STMY, LMY; CSY, CSG, CDSY, CDSG; the interlocked LAN to LAALG */
+        if (last == 0x24 || last == 0x04 || last == 0x90 || last == 0x98) {
+            return CLASS_MULTI;
+        }
+        return last == 0x14 || last == 0x30 || last == 0x31 || last == 0x3e || last >= 0xe4 ? CLASS_CAS : CLASSES;
+    }
+    return CLASSES;
+}
+#else
+static int classify_special(G_GNUC_UNUSED vaddr pc, G_GNUC_UNUSED unsigned size)
+{
+    return CLASSES;
+}
 #endif
+
+static int classify(G_GNUC_UNUSED CPUArchState *env, vaddr pc, unsigned size)
+{
+    int special = classify_special(pc, size);
+
+    if (special != CLASSES) {
+        return special;
+    }
     return size == 2 ? CLASS_HALF : size == 4 ? CLASS_WORD : size == 8 ? CLASS_DWORD : CLASS_OTHER;
 }
 #endif
@@ -267,7 +385,13 @@ static bool is_store_exclusive(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED va
     return class == CLASS_EXCLUSIVE && !(env->thumb ? extract32(lduw_le_p(g2h_untagged(pc)), 4, 1)
                                                     : extract32(ldl_le_p(g2h_untagged(pc)), 20, 1));
 #elif defined(TARGET_MIPS)
-    return class == CLASS_LINKED && mips_opcode(pc) >= 0x38;
+    return class == CLASS_LINKED && opcode_at(pc) >= 0x38;
+#elif defined(TARGET_ALPHA)
+    return class == CLASS_LINKED && opcode_at(pc) >= 0x2e;
+#elif defined(TARGET_PPC)
+    return class == CLASS_LINKED && extract32(word_at(pc), 0, 1); /* their names end in a point: they set CR0 */
+#elif defined(TARGET_RISCV)
+    return class == CLASS_LINKED && extract32(word_at(pc), 27, 1);
 #else
     return false;
 #endif
@@ -301,8 +425,11 @@ static vaddr guest_pc(CPUState *cpu, uintptr_t host_pc)
 {
     uint64_t data[TARGET_INSN_START_WORDS];
 
-    /* The first word of a translated instruction's state is its address, on every target that is built here. */
-    return cpu_unwind_state_data(cpu, host_pc, data) ? data[0] : cpu->cc->get_pc(cpu);
+    if (!cpu_unwind_state_data(cpu, host_pc, data)) {
+        return cpu->cc->get_pc(cpu);
+    }
+    /* The first word of a translated instruction's state is its address, or its place in the page that PC is in. */
+    return tcg_cflags_has(cpu, CF_PCREL) ? (cpu->cc->get_pc(cpu) & TARGET_PAGE_MASK) | data[0] : data[0];
 }
 
 void plumbline_translating(CPUState *cpu, vaddr pc)
@@ -381,6 +508,19 @@ static void write_line(GString *line)
     }
 }
 
+#ifdef TARGET_HPPA
+/* Where to begin, on a stack that grows upward, so that the slice ends at its top, inside of what is mapped. */
+static vaddr stack_below(vaddr top)
+{
+    vaddr start = top;
+
+    while (top - start < STACK_LOGGED - 256 && page_check_range(start - 256, 256, PAGE_READ)) {
+        start -= 256;
+    }
+    return start;
+}
+#endif
+
 static void write_record(CPUArchState *env, const char *event, vaddr pc, int host_sig, int code, uint64_t address,
                          bool is_misaligned, bool handled)
 {
@@ -391,6 +531,9 @@ static void write_record(CPUArchState *env, const char *event, vaddr pc, int hos
     flush_windows(env);
 #endif
     vaddr stack = get_sp_from_cpustate(env);
+#ifdef TARGET_HPPA
+    stack = stack_below(stack);
+#endif
     g_autoptr(GString) line = g_string_sized_new(4 * STACK_LOGGED);
     g_string_printf(line, "{\"event\":\"%s\",\"pid\":%d,\"tid\":%d,\"signal\":%d,\"code\":%d,"
                     "\"address\":%" PRIu64 ",\"access\":\"%s\",\"access_class\":\"%s\",\"access_bytes\":%u,\"handled\":%s"
@@ -422,9 +565,20 @@ void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
     CPUState *cpu = env_cpu(env);
 
     if (fault_log >= 0) {
-        bool is_misaligned = sig == TARGET_SIGBUS && last.is_pending && last.address == address;
+        vaddr pc = cpu->cc->get_pc(cpu);
+#ifdef TARGET_S390X
+        /* A specification exception: SIGILL, and the PSW is behind the instruction (Linux arch/s390/kernel/traps.c). */
+        bool is_misaligned = sig == TARGET_SIGILL && last.is_pending;
 
-        write_record(env, "fault", cpu->cc->get_pc(cpu), target_to_host_signal(sig), code, address, is_misaligned,
+        if (is_misaligned) {
+            address = last.address;
+            pc = last.raised_at;
+        }
+#else
+        bool is_misaligned = sig == TARGET_SIGBUS && last.is_pending && last.address == address;
+#endif
+
+        write_record(env, "fault", pc, target_to_host_signal(sig), code, address, is_misaligned,
                      handled);
     }
     last.is_pending = false;
@@ -497,6 +651,7 @@ static int judge_access(CPUState *cpu, vaddr pc, vaddr address, MemOp op, bool i
     last.is_store = is_store || last.class == CLASS_SWAP || last.class == CLASS_CAS
                     || is_store_exclusive(cpu_env(cpu), pc, last.class);
     last.is_pending = actions[last.class] == ACTION_SIGNAL;
+    last.raised_at = pc;
     return actions[last.class];
 }
 
