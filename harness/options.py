@@ -192,3 +192,8 @@ def premerge_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode
     for option in reversed(_RUN_OPTIONS):
         command = command if option in {server, tier, fail_fast} else option(command)
     return command
+
+
+def may_install(asked: bool | None) -> bool:
+    """Whether packages are installed: as asked for, else for root alone."""
+    return os.geteuid() == 0 if asked is None else asked

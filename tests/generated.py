@@ -79,7 +79,7 @@ def server_rows() -> list[str]:
 
 def command_line() -> str:
     """docs/cli.md."""
-    lines = ["# Command line", "", NOTE.format(source="harness/cli.py"), ""]
+    lines = ["# Command line", "", NOTE.format(source="harness/commands"), ""]
     lines += ["What it means: [reference.md](reference.md). Exit codes of all commands:", ""]
     lines += ["| code | name |", "|---|---|"]
     lines += [f"| {code.value} | {code.name} |" for code in ExitCode]

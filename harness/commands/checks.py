@@ -1,0 +1,208 @@
+"""What builds, runs and judges: plumb check, audit, fuzz, premerge, port."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness import alignment, codec, options, runs
+from harness import check as checking
+from harness import port as porting
+from harness import premerge as premerging
+from harness import report as reporting
+from harness.cell import LARGEST_SEED
+from harness.commands import output
+from harness.console import Progress
+from harness.errors import ExitCode
+from harness.load import Catalog
+from harness.options import may_install
+from harness.plan import make_plan
+from harness.store import Store, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from harness.judge import Judgement
+
+    Judged = tuple[Judgement, ExitCode]
+    Work = Callable[[Catalog, Store, Progress, checking.Request], Judged]
+
+
+RUNS = Path("runs")
+FUZZ_SECONDS = 600.0
+UNLIMITED_SECONDS = 7 * 86400.0
+
+
+@click.command()
+@options.run_options
+@options.policy
+def check(**options: Any) -> ExitCode:
+    """Build, run and judge: the main job."""
+    return _make_run(**options)
+
+
+@click.command()
+@options.run_options
+@options.policy
+def audit(policy: str, **options: Any) -> ExitCode:
+    """List every misaligned site that the suites reach, with its count: accesses are reported, and succeed."""
+    return _make_run(policy=alignment.audit_name(policy), **options)
+
+
+@click.command()
+@options.fuzz_options
+@options.policy
+@click.option(
+    "--time",
+    "limit_seconds",
+    type=options.Duration(),
+    default=None,
+    help="How long to fuzz each target: 90s, 10m, 2h.  [default: 10m, or no limit with --count]",
+)
+@click.option("--count", "limit_count", type=click.IntRange(1), default=None, help="How many streams to try at most.")
+def fuzz(limit_seconds: float | None, limit_count: int | None, **options: Any) -> ExitCode:
+    """Send random streams of commands for as long as you like: a check of the suite `fuzz` that learns as it goes."""
+    if limit_seconds is None:
+        limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
+    return _make_run(
+        suites=("fuzz",),
+        tier="thorough",
+        limit_seconds=limit_seconds,
+        limit_count=limit_count,
+        learns=True,
+        **options,
+    )
+
+
+@click.command()
+@options.premerge_options
+@options.policy
+@click.option(
+    "--server",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    show_default=True,
+    help="A server's git checkout; what is not committed yet counts too.",
+)
+@click.option(
+    "--since",
+    metavar="REVISION",
+    default="",
+    help="Compare with where HEAD left this one.  [default: the default branch of origin, else HEAD]",
+)
+@click.option("--explain", is_flag=True, help="Tell the suites of each changed file, and why; run nothing.")
+def premerge(
+    server: Path, since: str, explain: bool, suites: tuple[str, ...], run_folder: Path | None, **options: Any
+) -> ExitCode:
+    """Check what a checkout changes, by suites that the changed files choose; blame what its base does not show too."""
+    catalog, progress = Catalog(), Progress()
+    premerging.refuse_inside(run_folder, server)
+    planned = premerging.explain(
+        catalog, server, since=since, targets=options["targets"], suites=suites, allocator=options["allocator"]
+    )
+    if explain or not planned.suites:
+        if options["as_json"]:
+            output.print_json(planned)
+        else:
+            click.echo(premerging.text_of(planned) if explain else premerging.summary(planned))
+        return ExitCode.PASS
+    progress.say(f"BASE is {planned.base}")
+    progress.say(premerging.summary(planned))
+    seed = options.pop("seed")
+    return _make_run(
+        work=functools.partial(premerging.run, premerge=planned),
+        progress=progress,
+        # In the checkout, runs would be changes.
+        parent=Store.default().path("premerge", f"{Path(planned.server).name}-{key_of([planned.server])}"),
+        server=planned.server,
+        suites=planned.suites,
+        tier="quick",
+        seed=planned.seed if seed is None else seed,
+        run_folder=run_folder,
+        **options,
+    )
+
+
+@click.command()
+@options.port_options
+def port(run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> ExitCode:
+    """Tell a porter what a tree needs on a target: build, start, misaligned sites, wrong bytes, what to fix first."""
+    catalog = Catalog()
+    porting.portable_targets(catalog, options["targets"])
+    request = _requested(catalog, run_folder, policy=porting.AUDITED_POLICY, **options)
+    with _unless_empty(request.run):
+        report, judgement = porting.make_report(catalog, Store.default(), Progress(), request)
+    reporting.write(request.run, judgement)
+    written = porting.write(request.run, report, judgement)
+    if as_json:
+        output.print_json(report)
+    else:
+        click.echo(written[1].read_text("utf-8"), nl=False)
+        click.echo(f"\n{written[2]}", err=True)
+    if run_folder is None:
+        runs.forget_runs(RUNS, keep=keep)
+    return {"FAIL": ExitCode.FINDINGS, "UNKNOWN": ExitCode.INCONCLUSIVE}.get(report.verdict, ExitCode.PASS)
+
+
+def _check(catalog: Catalog, store: Store, progress: Progress, request: checking.Request) -> Judged:
+    return checking.Check(catalog, store, progress, request).run()
+
+
+def _make_run(
+    *,
+    run_folder: Path | None,
+    keep: int,
+    annotations: str | None,
+    as_json: bool,
+    work: Work = _check,
+    progress: Progress | None = None,
+    parent: Path = RUNS,
+    **options: Any,
+) -> ExitCode:
+    catalog = Catalog()
+    request = _requested(catalog, run_folder, parent=parent, **options)
+    folder = request.run
+    with _unless_empty(folder):
+        judgement, code = work(catalog, Store.default(), progress or Progress(), request)
+    reporting.write(folder, judgement)
+    output.show(judgement, as_json=as_json)
+    output.annotate(folder, judgement, annotations)
+    if run_folder is None:
+        runs.forget_runs(parent, keep=keep)
+    return code
+
+
+@contextlib.contextmanager
+def _unless_empty(folder: Path) -> Iterator[None]:
+    """Keep a run folder, unless nothing came of it."""
+    try:
+        yield
+    finally:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _requested(catalog: Catalog, run_folder: Path | None, *, parent: Path = RUNS, **options: Any) -> checking.Request:
+    """What a run is asked for, checked before any work is done, with a folder and a seed."""
+    make_plan(
+        catalog,
+        targets=options["targets"],
+        server=options["server"],
+        suites=options["suites"],
+        tier=options["tier"],
+    )
+    checking.known_server(catalog, options["server"])
+    folder = runs.empty_run_folder(run_folder) if run_folder else runs.new_run_folder(parent)
+    seed = options.pop("seed")
+    asked = {
+        **options,
+        "seed": random.randint(0, LARGEST_SEED) if seed is None else seed,
+        "install": may_install(options["install"]),
+        "run": folder,
+    }
+    return codec.convert(asked, checking.Request)

@@ -1,0 +1,172 @@
+"""What there is, would be run, and lies in the cache: plumb doctor, list, plan, fetch, build, clean, completion."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import click
+import msgspec
+
+from harness import caches as caching
+from harness import check as checking
+from harness import completion, options
+from harness import doctor as doctoring
+from harness import emulator as emulating
+from harness.build import Builder
+from harness.commands import output
+from harness.console import Progress
+from harness.errors import ExitCode
+from harness.fetch import Fetcher
+from harness.load import Catalog, read_toml, select, target_groups
+from harness.options import may_install
+from harness.plan import make_plan
+from harness.store import Store
+
+
+@click.command()
+@options.target
+@options.emulator
+@options.as_json
+@click.option("--install", is_flag=True, help="Install what is missing.")
+@click.option(
+    "--for-tests", is_flag=True, help="And what the project's own tests need: a browser, and Go for actionlint."
+)
+def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool, for_tests: bool) -> ExitCode:
+    """Tell what this machine lacks for the selected targets, and the command that mends it."""
+    catalog = Catalog()
+    chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    diagnosis = doctoring.diagnose(catalog, chosen, emulator=emulator, for_tests=for_tests)
+    if as_json:
+        output.print_json(diagnosis)
+    if install:
+        doctoring.mend(diagnosis, Progress(), install=True)
+        return ExitCode.PASS
+    if not as_json:
+        click.echo(
+            f"missing: {' '.join(diagnosis.packages)}\n{diagnosis.command}"
+            if diagnosis.packages
+            else "nothing is missing"
+        )
+    return ExitCode.INFRASTRUCTURE if diagnosis.packages else ExitCode.PASS
+
+
+@click.command("list")
+@click.argument("what", type=click.Choice(["targets", "toolchains", "servers", "suites", "policies"]))
+@options.as_json
+def list_(what: str, as_json: bool) -> ExitCode:
+    """List targets, toolchains, servers, suites or policies."""
+    catalog = Catalog()
+    nouns: dict[str, Any] = getattr(catalog, what)
+    if as_json:
+        output.print_json(list(nouns.values()))
+        return ExitCode.PASS
+    for name, noun in nouns.items():
+        about = getattr(noun, "title", "") or getattr(noun, "note", "") or getattr(noun, "triple", "")
+        groups = f"  [{', '.join(noun.groups)}]" if hasattr(noun, "groups") else ""
+        click.echo(f"{name:<28} {about}{groups}")
+    return ExitCode.PASS
+
+
+@click.command()
+@options.target
+@options.server
+@options.suite
+@options.tier
+@options.as_json
+def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: str, as_json: bool) -> ExitCode:
+    """Show the cells that a check would run; with --json also how to spread them over machines, and what to cache."""
+    catalog = Catalog()
+    checking.known_server(catalog, server)
+    planned = make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier)
+    if as_json:
+        kept = caching.caches(catalog, Store.default(), planned.targets, server)
+        output.print_json({**msgspec.structs.asdict(planned), "caches": kept})
+    else:
+        click.echo("\n".join(cell.identity for cell in planned.cells))
+    return ExitCode.PASS
+
+
+@click.command()
+@options.server
+@options.offline
+@options.as_json
+def fetch(server: str, offline: bool, as_json: bool) -> ExitCode:
+    """Fetch a server's source and QEMU's into the cache, checked by hash."""
+    catalog, progress = Catalog(), Progress()
+    fetcher = Fetcher(Store.default(), progress, offline=offline)
+    tree = checking.open_server(catalog, fetcher, server)
+    qemu = read_toml(emulating.QEMU_FOLDER / "qemu.toml", emulating.Qemu)
+    fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+    if as_json:
+        output.print_json(tree)
+    else:
+        click.echo(f"{tree.name}: {tree.path}")
+    return ExitCode.PASS
+
+
+@click.command()
+@options.target
+@options.server
+@options.optimisation
+@options.emulator
+@options.offline
+@options.install
+@options.as_json
+def build(
+    targets: tuple[str, ...],
+    server: str,
+    optimisation: str,
+    emulator: str,
+    offline: bool,
+    install: bool | None,
+    as_json: bool,
+) -> ExitCode:
+    """Build the emulators and the server for the selected targets."""
+    catalog, progress, store = Catalog(), Progress(), Store.default()
+    chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    checking.known_server(catalog, server)
+    doctoring.mend(doctoring.diagnose(catalog, chosen, emulator=emulator), progress, install=may_install(install))
+    fetcher = Fetcher(store, progress, offline=offline)
+    flavour: emulating.Flavour = "distro" if emulator == "distro" else "pinned"
+    emulating.Emulators(store, fetcher, progress, flavour=flavour).prepare(
+        [catalog.targets[name].emulator for name in chosen]
+    )
+    tree = checking.open_server(catalog, fetcher, server)
+    made = []
+    for name in chosen:
+        target = catalog.targets[name]
+        made.append(Builder(store, progress).build(tree, target, catalog.toolchain_of(target), optimisation))
+        if not as_json:
+            click.echo(f"{name}: {made[-1].server_binary}")
+    if as_json:
+        output.print_json(made)
+    return ExitCode.PASS
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Remove it; without it only sizes are shown.")
+@options.as_json
+def clean(yes: bool, as_json: bool) -> ExitCode:
+    """Show what the cache holds, or remove it."""
+    root = Store.default().root
+    sizes = {}
+    for entry in sorted(root.iterdir()) if root.is_dir() else []:
+        sizes[str(entry)] = sum(f.stat().st_size for f in entry.rglob("*") if f.is_file() and not f.is_symlink())
+        if not as_json:
+            click.echo(f"{sizes[str(entry)] / 2**20:8.0f} MiB  {entry}")
+        if yes:
+            shutil.rmtree(entry)
+    if as_json:
+        output.print_json([{"folder": folder, "bytes": size} for folder, size in sizes.items()])
+    return ExitCode.PASS
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(completion.SHELLS))
+def completion_(shell: str) -> ExitCode:
+    """Print what makes a shell complete plumb's words: eval "$(plumb completion bash)"."""
+    plumb = click.get_current_context().find_root().command
+    assert isinstance(plumb, click.Group)
+    click.echo(completion.script(plumb, shell))
+    return ExitCode.PASS

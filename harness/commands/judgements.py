@@ -1,0 +1,179 @@
+"""What looks at a finding or a judged run again: plumb replay, shell, judge, report, join, schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness import check as checking
+from harness import codec, completion, options, runs
+from harness import join as joining
+from harness import replay as replaying
+from harness import report as reporting
+from harness import shell as shelling
+from harness.commands import output
+from harness.console import Progress
+from harness.errors import ExitCode, UsageError
+from harness.load import DEFAULT_SERVER, Catalog
+from harness.options import may_install
+from harness.plan import read_plan
+from harness.report.schema import schema as findings_schema
+from harness.store import Store
+
+
+@click.command()
+@click.argument("reproducer")
+@click.option(
+    "--server",
+    default="",
+    help="Another release or tree than the recorded one.",
+    shell_complete=completion.servers,
+)
+@click.option("--target", default="", help="Of a .stream file: where to send it.", shell_complete=completion.targets)
+@click.option(
+    "--bisect",
+    is_flag=True,
+    help="For `git bisect run`: exit 125 where the tree cannot tell, 255 for what is no fault of it.",
+)
+@options.offline
+@options.as_json
+def replay(reproducer: str, server: str, target: str, bisect: bool, offline: bool, as_json: bool) -> int:
+    """Show a finding again, or send a .stream file, and compare with the native build.
+
+    Exit 1: it is still there; 0: it is gone.
+    """
+    if bisect:
+        return replaying.bisecting(lambda: _replay(reproducer, server, target, offline=offline, as_json=as_json))
+    return _replay(reproducer, server, target, offline=offline, as_json=as_json)
+
+
+def _replay(reproducer: str, server: str, target: str, *, offline: bool, as_json: bool) -> ExitCode:
+    if reproducer.endswith(".stream"):
+        if not target:
+            raise UsageError("a stream does not say for which target", where=reproducer, remedy="--target armv5")
+        read = replaying.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
+    elif target:
+        raise UsageError("a reproducer says itself for which target it is", where="--target")
+    else:
+        read = replaying.read_reproducer(reproducer)
+    seen = replaying.replay(Catalog(), Store.default(), Progress(), read, server=server, offline=offline)
+    if as_json:
+        output.print_json({"finding": read.finding, "reproduced": seen.reproduced, "text": seen.text})
+    else:
+        click.echo(f"{seen.text}\n{'reproduced' if seen.reproduced else 'not reproduced'}: {read.finding}")
+    return ExitCode.FINDINGS if seen.reproduced else ExitCode.PASS
+
+
+@click.command()
+@click.argument("target", shell_complete=completion.targets)
+@click.argument("gdb", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--server",
+    default="",
+    help="A release's name, or the path of a source tree.  [default: the reproducer's, or redis-7.0.15]",
+    shell_complete=completion.servers,
+)
+@click.option("--run", "reproducer", default="", help="Send this reproducer, or .stream file, once the server answers.")
+@click.option("--running", is_flag=True, help="Let the server run at once, instead of stopping it in main.")
+@click.option(
+    "--policy",
+    default="",
+    help="What a misaligned access does.  [default: the reproducer's, or signal]",
+    shell_complete=completion.policies,
+)
+@click.option(
+    "--optimisation",
+    type=click.Choice(["", *options.LEVELS]),
+    default="",
+    help="Compiler's level.  [default: the reproducer's, or O2]",
+)
+@options.offline
+@options.install
+def shell(target: str, reproducer: str, install: bool | None, **options: Any) -> ExitCode:
+    """Open gdb on a running server, its sources found. Words behind -- are gdb's: -- -batch -ex continue -ex bt."""
+    catalog = Catalog()
+    shelling.debuggable(catalog, target)
+    session = codec.convert({**options, "target": target, "install": may_install(install)}, shelling.Session)
+    read = None
+    if reproducer.endswith(".stream"):
+        read = replaying.from_stream(Path(reproducer), target=target, server=session.server or DEFAULT_SERVER)
+    elif reproducer:
+        read = replaying.read_reproducer(reproducer)
+    shelling.open_shell(catalog, Store.default(), Progress(), session, read)
+    return ExitCode.PASS
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@options.known
+@options.annotated
+@options.as_json
+def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> ExitCode:
+    """Judge a stored run again, and write its report anew."""
+    progress = Progress()
+    tree = checking.stored_tree(Catalog(), Store.default(), run, progress)
+    judgement, code = runs.conclude(run, known, progress, tree=tree)
+    reporting.write(run, judgement)
+    output.show(judgement, as_json=as_json)
+    output.annotate(run, judgement, annotations)
+    return code
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(reporting.FORMATS),
+    default=None,
+    help="Print this one document instead; `github` are annotations, `throughput` is a table of commands a second.",
+)
+def report(run: Path, form: str | None) -> ExitCode:
+    """Write the report of a judged run anew, or print one of its documents. Nothing is judged: exit 0."""
+    judgement = reporting.read(run)
+    if form:
+        click.echo(reporting.render(run, judgement, form), nl=False)
+        return ExitCode.PASS
+    for path in reporting.write(run, judgement):
+        click.echo(path)
+    return ExitCode.PASS
+
+
+@click.command()
+@click.argument("folders", metavar="RUN…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--plan",
+    "plan_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    default=None,
+    help="What `plumb plan --json` printed: its cells that no run has are UNKNOWN.",
+)
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="Write findings.json, summary.md, junit.xml and findings.sarif of all into this folder.",
+)
+@options.annotated
+@options.as_json
+def join(
+    folders: tuple[Path, ...], plan_file: Path | None, into: Path | None, annotations: str | None, as_json: bool
+) -> ExitCode:
+    """Join judged runs, as those of a CI system's jobs, into one judgement, and exit as one check of all would."""
+    planned = read_plan(plan_file) if plan_file else []
+    judgement = joining.join([reporting.read(folder) for folder in folders], planned=planned)
+    if into:
+        into.mkdir(parents=True, exist_ok=True)
+        reporting.write(into, judgement, forms=reporting.DOCUMENTS)
+    output.show(judgement, as_json=as_json)
+    output.annotate(into or folders[0], judgement, annotations)
+    return runs.exit_code(judgement)
+
+
+@click.command()
+def schema() -> ExitCode:
+    """Print the JSON schema of findings.json, which `check --json` prints too."""
+    output.print_json(findings_schema())
+    return ExitCode.PASS

@@ -1,0 +1,174 @@
+"""What measures Plumbline, kernels and the suites themselves: plumb bench, agree, tax, mutate."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from harness import agree as agreeing
+from harness import alignment, options
+from harness import bench as benchmarking
+from harness import check as checking
+from harness import doctor as doctoring
+from harness import emulator as emulating
+from harness import mutate as mutating
+from harness import price as pricing
+from harness import tax as taxing
+from harness.build import Builder
+from harness.commands import output
+from harness.console import Progress
+from harness.errors import ExitCode
+from harness.fetch import Fetcher
+from harness.load import Catalog, select, target_groups
+from harness.options import may_install
+from harness.store import Store
+
+if TYPE_CHECKING:
+    from harness.model import Target
+
+
+@click.command()
+@options.target
+@options.server
+@click.option(
+    "--rounds", type=click.IntRange(1), default=5, show_default=True, help="Interleaved rounds; the median counts."
+)
+@options.as_json
+def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> ExitCode:
+    """Measure what enforcement, audit and coverage cost, in throughput and memory, over the same QEMU unchecked."""
+    catalog, progress, store = Catalog(), Progress(), Store.default()
+    fetcher = Fetcher(store, progress)
+    emulators = emulating.Emulators(store, fetcher, progress)
+    trees = [checking.open_server(catalog, fetcher, name) for name in (server, benchmarking.MISALIGNED_SERVER)]
+    names = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    chosen = [catalog.targets[name] for name in names if catalog.targets[name].emulator.kind == "user"]
+    programs = emulators.prepare([target.emulator for target in chosen])
+    builder = Builder(store, progress)
+    # Compilers would be most of the noise: everything is built before anything is measured.
+    builds = {t.name: [builder.build(tree, t, catalog.toolchain_of(t), "O2") for tree in trees] for t in chosen}
+    load_before = benchmarking.load()
+    throughput: list[benchmarking.Ratio] = []
+    memory: list[benchmarking.Memory] = []
+    reports: list[benchmarking.ReportPrice] = []
+    for target in chosen:
+
+        def runner_for(policy: str, target: Target = target) -> emulating.Runner:
+            chosen_policy = alignment.policy_for(catalog.policies, policy, target)
+            return emulators.runner(target, catalog.toolchain_of(target), chosen_policy, programs)
+
+        asked, misaligned = builds[target.name]
+        ratios, taken = benchmarking.measure(asked, runner_for, trees[0], progress, rounds=rounds)
+        throughput += ratios
+        memory += taken
+        reports.append(benchmarking.measure_reports(misaligned, runner_for, trees[1], progress, rounds=rounds))
+    costs = benchmarking.Costs(
+        server=trees[0].name,
+        rounds=rounds,
+        processors=os.cpu_count() or 1,
+        load_before=load_before,
+        load_after=benchmarking.load(),
+        throughput=throughput,
+        memory=memory,
+        reports=reports,
+    )
+    if as_json:
+        output.print_json(costs)
+    else:
+        click.echo(benchmarking.text_of(costs))
+    return ExitCode.PASS
+
+
+@click.command()
+@options.kernel_target
+@options.offline
+@options.install
+@options.as_json
+def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool) -> ExitCode:
+    """Compare the user tier with real kernels: every access, offset and mode. Exit 1: a difference nobody explains."""
+    catalog, progress, store = Catalog(), Progress(), Store.default()
+    chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    needed = doctoring.diagnose(
+        catalog, [*chosen, *(alignment.userland(catalog.targets[name]) for name in chosen)], emulator="pinned"
+    )
+    doctoring.mend(needed, progress, install=may_install(install))
+    rows = agreeing.agree(catalog, store, Fetcher(store, progress, offline=offline), progress, chosen)
+    strange = agreeing.unexplained(rows)
+    if as_json:
+        output.print_json(rows)
+        return ExitCode.FINDINGS if strange else ExitCode.PASS
+    click.echo("\n".join(agreeing.summary(rows)))
+    for reason in dict.fromkeys(row.reason for row in rows if row.reason):
+        click.echo(f"\nexplained: {reason}")
+    cases = sum(len(row.offsets) for row in rows)
+    agreed = sum(len(row.offsets) for row in rows if row.agrees)
+    explained = sum(len(row.offsets) for row in rows if row.reason)
+    click.echo(f"\n{agreed} of {cases} agree, {explained} differ for a known reason, {len(strange)} rows unexplained")
+    for row in strange:
+        click.echo(f"unexplained: {row.target} {row.policy} {row.access} at {row.offsets}: {row.user} / {row.kernel}")
+    return ExitCode.FINDINGS if strange else ExitCode.PASS
+
+
+@click.command()
+@options.kernel_target
+@click.option(
+    "--server",
+    "servers",
+    multiple=True,
+    default=taxing.SERVERS,
+    show_default=True,
+    help="A release's name, or the path of a source tree; repeat for more.",
+)
+@options.optimisation
+@options.offline
+@options.install
+@options.as_json
+def tax(
+    targets: tuple[str, ...],
+    servers: tuple[str, ...],
+    optimisation: str,
+    offline: bool,
+    install: bool | None,
+    as_json: bool,
+) -> ExitCode:
+    """Measure what a kernel's fixup of a misaligned access costs, and what servers pay of it, in instructions."""
+    catalog, progress, store = Catalog(), Progress(), Store.default()
+    chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    for name in chosen:
+        checking.machine_target(catalog, name)
+    for name in servers:
+        checking.known_server(catalog, name)
+    doctoring.mend(doctoring.diagnose(catalog, chosen, emulator="pinned"), progress, install=may_install(install))
+    fetcher = Fetcher(store, progress, offline=offline)
+    measured = taxing.Taxation(catalog, store, fetcher, progress, optimisation=optimisation).measure(chosen, servers)
+    if as_json:
+        output.print_json(measured)
+    else:
+        click.echo("\n".join(pricing.summary(measured)))
+    return ExitCode.PASS
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option(
+    "--target", "targets", multiple=True, help="Only these of the targets that must show it; repeat for more."
+)
+@options.offline
+@options.install
+@options.as_json
+def mutate(
+    names: tuple[str, ...], targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool
+) -> ExitCode:
+    """Plant bugs in a clean release, one at a time, and see that each is found. Exit 1: one was missed."""
+    allowed = may_install(install)
+    rows = [
+        # Each with a progress of its own: a run's record has the times of its own stages.
+        mutating.mutate(Catalog(), Store.default(), Progress(), one, targets=targets, offline=offline, install=allowed)
+        for one in mutating.chosen(names)
+    ]
+    if as_json:
+        output.print_json(rows)
+    else:
+        click.echo(mutating.text_of(rows))
+    return ExitCode.PASS if all(row.caught for row in rows) else ExitCode.FINDINGS
