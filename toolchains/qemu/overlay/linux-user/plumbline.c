@@ -403,6 +403,13 @@ static unsigned parts_of(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc
     if (class == CLASS_SWAP || class == CLASS_CAS || is_store_exclusive(env, pc, class)) {
         return 2;
     }
+#ifdef TARGET_S390X
+    if (class == CLASS_MULTI) {
+        unsigned registers = half_at(pc) & 0xff;
+
+        return (((registers & 15) - (registers >> 4)) & 15) + 1;
+    }
+#endif
 #if defined(TARGET_ARM) && !defined(TARGET_AARCH64)
     uint16_t half = lduw_le_p(g2h_untagged(pc)), next = lduw_le_p(g2h_untagged(pc + 2));
     uint32_t insn = env->thumb ? (uint32_t)half << 16 | next : (uint32_t)next << 16 | half;
@@ -428,6 +435,9 @@ static vaddr guest_pc(CPUState *cpu, uintptr_t host_pc)
     if (!cpu_unwind_state_data(cpu, host_pc, data)) {
         return cpu->cc->get_pc(cpu);
     }
+#ifdef TARGET_HPPA
+    data[0] &= ~(uint64_t)3; /* the privilege level */
+#endif
     /* The first word of a translated instruction's state is its address, or its place in the page that PC is in. */
     return tcg_cflags_has(cpu, CF_PCREL) ? (cpu->cc->get_pc(cpu) & TARGET_PAGE_MASK) | data[0] : data[0];
 }
