@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import alignment, canary
-from harness.check import machine_target, prepare_machine
 from harness.emulator import Emulators
 from harness.load import ROOT, read_toml
 from harness.machine_guest import CANARY, Host
 from harness.model import AccessClass, Noun
+from harness.prepare import machine_target, prepare_machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

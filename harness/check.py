@@ -1,4 +1,4 @@
-"""The main job: prepare (set-up, fetch, emulators, builds), run every cell, judge. Evidence first, judgement last."""
+"""The main job: prepare, run every cell in a process of its own, judge. Evidence first, judgement last."""
 
 from __future__ import annotations
 
@@ -12,25 +12,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, doctor, events, initramfs, process, source
+from harness import alignment, canary, doctor, events, process
 from harness.allocator import refuse_nonsense
-from harness.build import Builder, BuildFailedError
-from harness.cell import CellSpec, Peer, Tier, write_cell
+from harness.cell import CellSpec, Peer, write_cell
 from harness.detector_canary import compile_detector_canary
-from harness.emulator import Emulators, Flavour, Runner, native_runner, with_alignment
-from harness.errors import ExitCode, InfrastructureError, UsageError
+from harness.emulator import Runner, with_alignment
+from harness.errors import ExitCode
 from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
-from harness.kernel import Kernels
-from harness.load import ROOT, select
-from harness.loadable import build_module
-from harness.machine_guest import CANARY, SERVER, PreparedMachine
-from harness.model import Allocator, Noun, Program
+from harness.load import ROOT
 from harness.plan import Plan, make_plan
+from harness.prepare import Preparation, Prepared
 from harness.runs import conclude
-from harness.selftests import build_program, why_none, without_native_faults
-from harness.snapshot import snapshot
-from harness.unit_run import PLACES
+from harness.selftests import why_none, without_native_faults
+from harness.trees import open_server
 from harness.units import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
@@ -39,52 +34,14 @@ if TYPE_CHECKING:
     from harness.console import Progress
     from harness.judge import Judgement
     from harness.load import Catalog
-    from harness.model import Build, Server, SourceTree, Suite, Target, Toolchain
+    from harness.model import SourceTree, Suite
+    from harness.request import Request
     from harness.store import Store
 
 CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}
 """Deadline of a cell, by tier: a target that faults for ever is ended, not waited for."""
 MARGIN_SECONDS = 300.0
 """What a cell that was given a time may take beyond it: a failure found at the end is still made small."""
-
-
-class Request(Noun, frozen=True):
-    """What the user asked for."""
-
-    targets: list[str]
-    server: str
-    suites: list[str]
-    tier: Tier
-    policy: str
-    optimisation: str
-    emulator: Flavour
-    jobs: int
-    seed: int
-    offline: bool
-    install: bool
-    known: Path
-    run: Path
-    allocator: Allocator = "libc"
-    fail_fast: bool = False
-    """A cell ends with its first failed test, and no audit follows."""
-    limit_seconds: float | None = None
-    """How long suites that can go on for ever should; None: as long as the tier says."""
-    limit_count: int | None = None
-    """How many examples they should try; None: as many as the tier says."""
-    learns: bool = False
-    """Whether they keep what they learn in the cache, and begin with it: then a seed does not say all."""
-
-
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """A target with all that its cells need, or why it has none."""
-
-    target: Target
-    runner: Runner
-    build: Build | None
-    problem: str = ""
-    machine: PreparedMachine | None = None
-    units: dict[Program, Units] = {}
-    module: Path | None = None
 
 
 class Check:
@@ -96,7 +53,6 @@ class Check:
         self.request = request
         self.store = store
         self.fetcher = Fetcher(store, progress, offline=request.offline)
-        self.builder = Builder(store, progress)
 
     def run(self) -> tuple[Judgement, ExitCode]:
         """Everything, from plan to judgement. Raises PlumblineError for what is not the server's fault."""
@@ -113,8 +69,9 @@ class Check:
         diagnosis = doctor.diagnose(self.catalog, plan.targets, emulator=self.request.emulator)
         doctor.mend(diagnosis, self.progress, install=self.request.install)
         tree = open_server(self.catalog, self.fetcher, self.request.server)
-        prepared = self._prepare(plan, tree)
-        peers = self._peers(plan, tree, prepared)
+        preparation = Preparation(self.catalog, self.store, self.progress, self.fetcher, self.request, plan)
+        prepared = preparation.targets(tree)
+        peers = preparation.peers(tree, prepared)
         self.request.run.mkdir(parents=True, exist_ok=True)
         before = os.getloadavg()[0]
         with (
@@ -127,56 +84,6 @@ class Check:
         events.write_run(self.request.run, record)
         return conclude(self.request.run, self.request.known, self.progress, tree=tree.path)
 
-    def _prepare(self, plan: Plan, tree: SourceTree) -> dict[str, Prepared]:
-        emulators = Emulators(self.store, self.fetcher, self.progress, flavour=self.request.emulator)
-        targets = [self.catalog.targets[name] for name in plan.targets]
-        programs = emulators.prepare([target.emulator for target in targets])
-
-        def prepare(target: Target) -> Prepared:
-            tools = self.catalog.toolchain_of(target)
-            policy = alignment.policy_for(self.catalog.policies, self.request.policy, target)
-            runner = emulators.runner(target, tools, policy, programs)
-            built_for = self.catalog.targets[alignment.userland(target)]
-            try:
-                # First: what compiles the server for units leaves it in the cache.
-                units = self._programs(plan, tree, built_for)
-                build = self.builder.build(tree, built_for, tools, self.request.optimisation, self.request.allocator)
-            except BuildFailedError as error:
-                self.progress.say(str(error))
-                return Prepared(target=target, runner=runner, build=None, problem=f"{error.what}: {error.because}")
-            module = self._module(plan, tree, built_for, tools)
-            machine = self._machine(target, runner, build, units)
-            return Prepared(target=target, runner=runner, build=build, machine=machine, units=units, module=module)
-
-        with ThreadPoolExecutor(self.request.jobs) as pool:
-            return {one.target.name: one for one in pool.map(prepare, targets)}
-
-    def _module(self, plan: Plan, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
-        """The module that servers load, where a suite has one."""
-        wanted = any(self.catalog.suites[name].needs_module for name in plan.suites)
-        return build_module(self.store, tree, target, tools) if wanted else None
-
-    def _programs(self, plan: Plan, tree: SourceTree, target: Target) -> dict[Program, Units]:
-        """What the plan's suites run instead of a server."""
-        kinds = dict.fromkeys(suite.program for name in plan.suites if (suite := self.catalog.suites[name]).program)
-        tools = self.catalog.toolchain_of(target)
-        return {
-            kind: build_program(kind, self.builder, tree, target, tools, self.request.optimisation) for kind in kinds
-        }
-
-    def _machine(
-        self, target: Target, runner: Runner, build: Build, units: Mapping[Program, Units]
-    ) -> PreparedMachine | None:
-        """The emulated computer of a target of the kernel tier: kernel, root file system, and its state after boot."""
-        if target.emulator.kind != "system":
-            return None
-        tools = self.catalog.toolchain_of(target)
-        programs = {SERVER: build.server_binary, CANARY: canary.compile_canary(self.store, target, tools)}
-        programs |= {PLACES[kind]: one.program for kind, one in units.items() if one.program is not None}
-        return prepare_machine(
-            self.catalog, self.store, self.fetcher, self.progress, target, programs, mode=runner.policy.mode
-        )
-
     def _run_cells(
         self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], peers: dict[str, Peer], sockets: Path
     ) -> list[CellRecord]:
@@ -185,28 +92,6 @@ class Check:
 
         with ThreadPoolExecutor(self.request.jobs) as pool:
             return [record for records in pool.map(run_target, plan.targets) for record in records]
-
-    def _peers(self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared]) -> dict[str, Peer]:
-        """The servers that cells start beside their own; a machine of the kernel tier is nobody's peer.
-
-        Without `native`, the oracle, where the tree does not compile for this machine.
-        """
-        found = {
-            name: Peer(runner=one.runner, build=one.build, module=one.module, selftests=one.units.get("selftests"))
-            for name, one in prepared.items()
-            if one.build is not None and one.target.emulator.kind != "system"
-        }
-        native = self.catalog.targets["native"]
-        try:
-            oracle = self.builder.build(tree, native, self.catalog.toolchain_of(native), self.request.optimisation)
-        except BuildFailedError as error:
-            self.progress.say(str(error))
-            return found
-        oracle_runner = native_runner(self.catalog)
-        module = self._module(plan, tree, native, self.catalog.toolchain_of(native))
-        selftests = self._programs(plan, tree, native).get("selftests")
-        peer = Peer(runner=oracle_runner, build=oracle, module=module, selftests=selftests)
-        return {native.name: peer, **found}
 
     def _run_cell(
         self,
@@ -291,7 +176,7 @@ class Check:
 
     def _audit_of(self, spec: CellSpec) -> CellSpec:
         """The same cell with every forbidden access let through: what the first crash hides."""
-        peers = {name: Peer(runner=_audited(peer.runner), build=peer.build) for name, peer in spec.peers.items()}
+        peers = {name: msgspec.structs.replace(peer, runner=_audited(peer.runner)) for name, peer in spec.peers.items()}
         runner = _audited(spec.runner)
         # It learns nothing: a stream that kills is as good as another here.
         folder = spec.folder / events.AUDIT
@@ -372,75 +257,3 @@ def cell_problem(result: process.Result, folder: Path) -> str:
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return re.sub(r"^=+ | =+$", "", lines[-1]) if lines else "no output"
-
-
-def prepare_machine(
-    catalog: Catalog,
-    store: Store,
-    fetcher: Fetcher,
-    progress: Progress,
-    target: Target,
-    programs: Mapping[str, Path],
-    *,
-    mode: int | None,
-    counted: bool = False,
-) -> PreparedMachine:
-    """Kernel and root file system with programs (guest path -> file), and a saved state to go on from.
-
-    A machine whose instructions are counted has none: it boots.
-    Raises InfrastructureError when something of it cannot be made.
-    """
-    spec = catalog.kernels[target.emulator.machine]
-    kernel_tools = catalog.toolchains[spec.toolchain]
-    kernel = Kernels(store, fetcher, progress).build(spec, kernel_tools)
-    places = initramfs.with_libraries(programs, catalog.toolchain_of(target))
-    archive = initramfs.assemble(
-        store, initramfs.compile_init(store, kernel_tools), places, memory_bytes=spec.machine.memory_mib << 20
-    )
-    state = None
-    if spec.machine.snapshots and not counted:
-        with progress.stage("boot", f"booting {spec.name}"), tempfile.TemporaryDirectory(prefix="plumb-") as short:
-            state = snapshot(store, kernel, archive, sockets=Path(short))
-    return PreparedMachine(
-        kernel=kernel,
-        initramfs=archive,
-        snapshot=state,
-        mode=mode if alignment.has_switch(target) else None,
-        counted=counted,
-    )
-
-
-def machine_target(catalog: Catalog, name: str) -> Target:
-    """A target of the kernel tier. Raises UsageError for one without a kernel of its own."""
-    target = catalog.targets[name]
-    if target.emulator.kind != "system":
-        raise UsageError(f"{name} has no kernel of its own", where="--target", remedy="--target kernel")
-    return target
-
-
-def known_server(catalog: Catalog, name: str) -> Server | Path:
-    """A release by name, or the path of a tree. Raises UsageError for what is neither, before any work is done."""
-    path = Path(name).expanduser()
-    if name not in catalog.servers and (path.exists() or os.sep in name):
-        return source.open_tree(path, digest="not needed yet").path
-    chosen = select("server", [name], catalog.servers)
-    if len(chosen) > 1:
-        raise UsageError(
-            f"'{name}' names {len(chosen)} servers", where="--server", remedy="one of: " + ", ".join(chosen)
-        )
-    return catalog.servers[chosen[0]]
-
-
-def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
-    """The tree of a release, fetched if need be, or of a path. Raises UsageError for what is neither."""
-    known = known_server(catalog, name)
-    return source.open_tree(known) if isinstance(known, Path) else fetcher.server(known)
-
-
-def stored_tree(catalog: Catalog, store: Store, folder: Path, progress: Progress) -> Path | None:
-    """The source that a stored run was made of, if the cache has it. A path's may have changed since: it has none."""
-    server = catalog.servers.get(events.read_run(folder).server)
-    try:
-        return Fetcher(store, progress, offline=True).server(server).path if server else None
-    except InfrastructureError:
-        return None

@@ -12,6 +12,7 @@ from harness.errors import UsageError
 from harness.fetch import Fetcher
 from harness.load import select
 from harness.model import Noun
+from harness.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +94,7 @@ def mutate(
         # The release's own name: by it the compiler's cache knows the files that have not changed.
         tree = place / planted.server
         mutation.plant(planted, original.path, tree)
-        request = check.Request(
+        request = Request(
             targets=wanted,
             server=str(tree),
             suites=planted.suites,

@@ -22,13 +22,13 @@ from harness.store import key_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.check import Request
     from harness.console import Progress
     from harness.errors import ExitCode
     from harness.inherited import Inherited
     from harness.judge import Judgement
     from harness.load import Catalog
     from harness.model import Allocator
+    from harness.request import Request
     from harness.store import Store
 
 

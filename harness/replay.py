@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, check, codec, compare, events, selftests, symbols, transcript, unit_run
+from harness import alignment, codec, compare, events, prepare, selftests, symbols, transcript, trees, unit_run
 from harness.build import Builder, BuildFailedError
 from harness.detector import own_frames, reports
 from harness.difference import described
@@ -133,7 +133,7 @@ def replay(
     fetcher = Fetcher(store, progress, offline=offline)
     target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
     tools = catalog.toolchain_of(target)
-    tree = check.open_server(catalog, fetcher, server or reproducer.server)
+    tree = trees.open_server(catalog, fetcher, server or reproducer.server)
     emulators = Emulators(store, fetcher, progress, flavour="distro" if reproducer.emulator == "distro" else "pinned")
     policy = alignment.policy_for(catalog.policies, reproducer.policy, target)
     runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))
@@ -152,7 +152,7 @@ def replay(
             programs = {SERVER: build.server_binary}
             if units is not None and units.program is not None:
                 programs[unit_run.PLACES[units.kind]] = units.program
-            machine = check.prepare_machine(catalog, store, fetcher, progress, target, programs, mode=policy.mode)
+            machine = prepare.prepare_machine(catalog, store, fetcher, progress, target, programs, mode=policy.mode)
             host = Host(machine, Path(folder), sockets=Path(folder))
             others.callback(host.close)
         place = Path(folder) / "guest-1"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, check, doctor, process, transcript
+from harness import alignment, doctor, process, transcript, trees
 from harness.build import Builder
 from harness.debugger import RELAY, Relay, native_script, remote_script
 from harness.emulator import Emulators
@@ -87,14 +87,14 @@ def open_shell(
         why = f"it is one of the unit {reproducer.unit}, which runs without a server"
         raise UsageError("the reproducer has no requests", where="--run", because=why, remedy="plumb replay")
     name = session.server or (reproducer.server if reproducer else DEFAULT_SERVER)
-    check.known_server(catalog, name)
+    trees.known_server(catalog, name)
     policy_name = session.policy or (alignment.base_name(reproducer.policy) if reproducer else "signal")
     policy = alignment.policy_for(catalog.policies, policy_name, target)
     doctor.mend(
         doctor.diagnose(catalog, [target.name], emulator="pinned", debugger=True), progress, install=session.install
     )
     fetcher = Fetcher(store, progress, offline=session.offline)
-    tree = check.open_server(catalog, fetcher, name)
+    tree = trees.open_server(catalog, fetcher, name)
     tools = catalog.toolchain_of(target)
     emulators = Emulators(store, fetcher, progress)
     runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 
 from harness import alignment, canary, process, toolchain
 from harness.build import Builder
-from harness.check import machine_target, open_server, prepare_machine
 from harness.emulator import Emulators
 from harness.errors import InfrastructureError
 from harness.guest import StartError
 from harness.load import ROOT
 from harness.machine_guest import PORTS, SERVER, Host, MachineGuest
 from harness.model import Noun
+from harness.prepare import machine_target, prepare_machine
 from harness.price import AccessCost, ServerTax, Tax, access_cost, repaired, taxed
 from harness.resp import Client
 from harness.store import key_of, sha256_of
+from harness.trees import open_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -25,6 +25,8 @@ from tests import fakes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from harness.request import Request
+
     Plumb = Callable[..., tuple[int, str, str]]
 
 TARGET = ("--target", "armv5")
@@ -582,9 +584,9 @@ def test_a_wrong_word_about_streams_is_exit_4(plumb: Plumb, words: tuple[str, ..
 
 
 def test_a_time_is_read_in_seconds_minutes_and_hours(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[checking.Request] = []
+    asked: list[Request] = []
 
-    def remember(_self: object, _catalog: object, _store: object, _progress: object, request: checking.Request) -> None:
+    def remember(_self: object, _catalog: object, _store: object, _progress: object, request: Request) -> None:
         asked.append(request)
         raise InfrastructureError("enough is known")
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import codec, events, excerpt, symbols
-from harness.check import stored_tree
 from harness.judge import judge
 from harness.load import Catalog
 from harness.store import Store
+from harness.trees import stored_tree
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import alignment, codec, options, runs
+from harness import alignment, codec, options, runs, trees
 from harness import check as checking
 from harness import port as porting
 from harness import premerge as premerging
@@ -22,6 +22,7 @@ from harness.errors import ExitCode
 from harness.load import Catalog
 from harness.options import may_install
 from harness.plan import make_plan
+from harness.request import Request
 from harness.store import Store, key_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from harness.judge import Judgement
 
     Judged = tuple[Judgement, ExitCode]
-    Work = Callable[[Catalog, Store, Progress, checking.Request], Judged]
+    Work = Callable[[Catalog, Store, Progress, Request], Judged]
 
 
 RUNS = Path("runs")
@@ -149,7 +150,7 @@ def port(run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> E
     return {"FAIL": ExitCode.FINDINGS, "UNKNOWN": ExitCode.INCONCLUSIVE}.get(report.verdict, ExitCode.PASS)
 
 
-def _check(catalog: Catalog, store: Store, progress: Progress, request: checking.Request) -> Judged:
+def _check(catalog: Catalog, store: Store, progress: Progress, request: Request) -> Judged:
     return checking.Check(catalog, store, progress, request).run()
 
 
@@ -187,7 +188,7 @@ def _unless_empty(folder: Path) -> Iterator[None]:
             folder.rmdir()
 
 
-def _requested(catalog: Catalog, run_folder: Path | None, *, parent: Path = RUNS, **options: Any) -> checking.Request:
+def _requested(catalog: Catalog, run_folder: Path | None, *, parent: Path = RUNS, **options: Any) -> Request:
     """What a run is asked for, checked before any work is done, with a folder and a seed."""
     make_plan(
         catalog,
@@ -196,7 +197,7 @@ def _requested(catalog: Catalog, run_folder: Path | None, *, parent: Path = RUNS
         suites=options["suites"],
         tier=options["tier"],
     )
-    checking.known_server(catalog, options["server"])
+    trees.known_server(catalog, options["server"])
     folder = runs.empty_run_folder(run_folder) if run_folder else runs.new_run_folder(parent)
     seed = options.pop("seed")
     asked = {
@@ -205,4 +206,4 @@ def _requested(catalog: Catalog, run_folder: Path | None, *, parent: Path = RUNS
         "install": may_install(options["install"]),
         "run": folder,
     }
-    return codec.convert(asked, checking.Request)
+    return codec.convert(asked, Request)

@@ -9,8 +9,7 @@ import click
 import msgspec
 
 from harness import caches as caching
-from harness import check as checking
-from harness import completion, options
+from harness import completion, options, trees
 from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness.build import Builder
@@ -77,7 +76,7 @@ def list_(what: str, as_json: bool) -> ExitCode:
 def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: str, as_json: bool) -> ExitCode:
     """Show the cells that a check would run; with --json also how to spread them over machines, and what to cache."""
     catalog = Catalog()
-    checking.known_server(catalog, server)
+    trees.known_server(catalog, server)
     planned = make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier)
     if as_json:
         kept = caching.caches(catalog, Store.default(), planned.targets, server)
@@ -95,7 +94,7 @@ def fetch(server: str, offline: bool, as_json: bool) -> ExitCode:
     """Fetch a server's source and QEMU's into the cache, checked by hash."""
     catalog, progress = Catalog(), Progress()
     fetcher = Fetcher(Store.default(), progress, offline=offline)
-    tree = checking.open_server(catalog, fetcher, server)
+    tree = trees.open_server(catalog, fetcher, server)
     qemu = read_toml(emulating.QEMU_FOLDER / "qemu.toml", emulating.Qemu)
     fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
     if as_json:
@@ -125,14 +124,14 @@ def build(
     """Build the emulators and the server for the selected targets."""
     catalog, progress, store = Catalog(), Progress(), Store.default()
     chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
-    checking.known_server(catalog, server)
+    trees.known_server(catalog, server)
     doctoring.mend(doctoring.diagnose(catalog, chosen, emulator=emulator), progress, install=may_install(install))
     fetcher = Fetcher(store, progress, offline=offline)
     flavour: emulating.Flavour = "distro" if emulator == "distro" else "pinned"
     emulating.Emulators(store, fetcher, progress, flavour=flavour).prepare(
         [catalog.targets[name].emulator for name in chosen]
     )
-    tree = checking.open_server(catalog, fetcher, server)
+    tree = trees.open_server(catalog, fetcher, server)
     made = []
     for name in chosen:
         target = catalog.targets[name]

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from harness import check as checking
-from harness import codec, completion, options, runs
+from harness import codec, completion, options, runs, trees
 from harness import join as joining
 from harness import replay as replaying
 from harness import report as reporting
@@ -113,7 +112,7 @@ def shell(target: str, reproducer: str, install: bool | None, **options: Any) ->
 def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> ExitCode:
     """Judge a stored run again, and write its report anew."""
     progress = Progress()
-    tree = checking.stored_tree(Catalog(), Store.default(), run, progress)
+    tree = trees.stored_tree(Catalog(), Store.default(), run, progress)
     judgement, code = runs.conclude(run, known, progress, tree=tree)
     reporting.write(run, judgement)
     output.show(judgement, as_json=as_json)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from harness import agree as agreeing
-from harness import alignment, options
+from harness import alignment, options, prepare, trees
 from harness import bench as benchmarking
-from harness import check as checking
 from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness import mutate as mutating
@@ -41,7 +40,7 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     catalog, progress, store = Catalog(), Progress(), Store.default()
     fetcher = Fetcher(store, progress)
     emulators = emulating.Emulators(store, fetcher, progress)
-    trees = [checking.open_server(catalog, fetcher, name) for name in (server, benchmarking.MISALIGNED_SERVER)]
+    trees = [trees.open_server(catalog, fetcher, name) for name in (server, benchmarking.MISALIGNED_SERVER)]
     names = select("target", targets, catalog.targets, target_groups(catalog.targets))
     chosen = [catalog.targets[name] for name in names if catalog.targets[name].emulator.kind == "user"]
     programs = emulators.prepare([target.emulator for target in chosen])
@@ -136,9 +135,9 @@ def tax(
     catalog, progress, store = Catalog(), Progress(), Store.default()
     chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
     for name in chosen:
-        checking.machine_target(catalog, name)
+        prepare.machine_target(catalog, name)
     for name in servers:
-        checking.known_server(catalog, name)
+        trees.known_server(catalog, name)
     doctoring.mend(doctoring.diagnose(catalog, chosen, emulator="pinned"), progress, install=may_install(install))
     fetcher = Fetcher(store, progress, offline=offline)
     measured = taxing.Taxation(catalog, store, fetcher, progress, optimisation=optimisation).measure(chosen, servers)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from harness import alignment, codec, events, source, symbols
 from harness.build import Builder, BuildFailedError
-from harness.check import Check, Request, open_server
+from harness.check import Check
 from harness.emulator import Emulators
 from harness.errors import UsageError
 from harness.fetch import Fetcher
@@ -33,6 +33,7 @@ from harness.port import attempt, conditionals, items, makefiles, markdown, page
 from harness.port.document import FILE, Hint, PortReport, Region, Step, TargetPort
 from harness.port.items import Death
 from harness.report.finding import is_in_tree
+from harness.trees import open_server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from harness.load import Catalog
     from harness.model import Access, Build, Finding, SourceTree, Target
     from harness.port.attempt import Attempt
+    from harness.request import Request
     from harness.store import Store
 
 AUDITED_POLICY = alignment.audit_name("strict")

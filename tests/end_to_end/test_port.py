@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.check import open_server
 from harness.console import Progress
 from harness.errors import ExitCode
 from harness.fetch import Fetcher
 from harness.load import Catalog
 from harness.port import page
 from harness.store import Store
+from harness.trees import open_server
 from tests.end_to_end.browser import DESKTOP, PHONE, look
 from tests.end_to_end.plumb_runs import document, run
 from tests.end_to_end.test_page_in_browser import measured

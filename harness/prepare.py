@@ -1,0 +1,179 @@
+"""All that cells need of a target, or why it has none: emulator, builds, programs of ours, a machine and its kernel."""
+
+from __future__ import annotations
+
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import alignment, canary, initramfs
+from harness.build import Builder, BuildFailedError
+from harness.cell import Peer
+from harness.emulator import Emulators, Runner, native_runner
+from harness.errors import UsageError
+from harness.kernel import Kernels
+from harness.loadable import build_module
+from harness.machine_guest import CANARY, SERVER, PreparedMachine
+from harness.selftests import build_program
+from harness.snapshot import snapshot
+from harness.unit_run import PLACES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.console import Progress
+    from harness.fetch import Fetcher
+    from harness.load import Catalog
+    from harness.model import Build, Program, SourceTree, Target, Toolchain
+    from harness.plan import Plan
+    from harness.request import Request
+    from harness.store import Store
+    from harness.units import Units
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """A target with all that its cells need, or why it has none."""
+
+    target: Target
+    runner: Runner
+    build: Build | None
+    problem: str = ""
+    machine: PreparedMachine | None = None
+    units: dict[Program, Units] = {}
+    module: Path | None = None
+
+
+class Preparation:
+    """What a run's cells need, made before the first of them: emulators, builds, machines."""
+
+    def __init__(
+        self, catalog: Catalog, store: Store, progress: Progress, fetcher: Fetcher, request: Request, plan: Plan
+    ) -> None:
+        self.catalog = catalog
+        self.store = store
+        self.progress = progress
+        self.fetcher = fetcher
+        self.request = request
+        self.plan = plan
+        self.builder = Builder(store, progress)
+
+    def targets(self, tree: SourceTree) -> dict[str, Prepared]:
+        """Every target of the plan, as many at a time as the request says; what does not compile has its reason."""
+        emulators = Emulators(self.store, self.fetcher, self.progress, flavour=self.request.emulator)
+        targets = [self.catalog.targets[name] for name in self.plan.targets]
+        programs = emulators.prepare([target.emulator for target in targets])
+
+        def prepare(target: Target) -> Prepared:
+            tools = self.catalog.toolchain_of(target)
+            policy = alignment.policy_for(self.catalog.policies, self.request.policy, target)
+            runner = emulators.runner(target, tools, policy, programs)
+            built_for = self.catalog.targets[alignment.userland(target)]
+            try:
+                # First: what compiles the server for units leaves it in the cache.
+                units = self._programs(tree, built_for)
+                build = self.builder.build(tree, built_for, tools, self.request.optimisation, self.request.allocator)
+            except BuildFailedError as error:
+                self.progress.say(str(error))
+                return Prepared(target=target, runner=runner, build=None, problem=f"{error.what}: {error.because}")
+            module = self._module(tree, built_for, tools)
+            machine = self._machine(target, runner, build, units)
+            return Prepared(target=target, runner=runner, build=build, machine=machine, units=units, module=module)
+
+        with ThreadPoolExecutor(self.request.jobs) as pool:
+            return {one.target.name: one for one in pool.map(prepare, targets)}
+
+    def peers(self, tree: SourceTree, prepared: dict[str, Prepared]) -> dict[str, Peer]:
+        """The servers that cells start beside their own; a machine of the kernel tier is nobody's peer.
+
+        Without `native`, the oracle, where the tree does not compile for this machine.
+        """
+        found = {
+            name: Peer(runner=one.runner, build=one.build, module=one.module, selftests=one.units.get("selftests"))
+            for name, one in prepared.items()
+            if one.build is not None and one.target.emulator.kind != "system"
+        }
+        native = self.catalog.targets["native"]
+        try:
+            oracle = self.builder.build(tree, native, self.catalog.toolchain_of(native), self.request.optimisation)
+        except BuildFailedError as error:
+            self.progress.say(str(error))
+            return found
+        oracle_runner = native_runner(self.catalog)
+        module = self._module(tree, native, self.catalog.toolchain_of(native))
+        selftests = self._programs(tree, native).get("selftests")
+        peer = Peer(runner=oracle_runner, build=oracle, module=module, selftests=selftests)
+        return {native.name: peer, **found}
+
+    def _module(self, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
+        """The module that servers load, where a suite has one."""
+        wanted = any(self.catalog.suites[name].needs_module for name in self.plan.suites)
+        return build_module(self.store, tree, target, tools) if wanted else None
+
+    def _programs(self, tree: SourceTree, target: Target) -> dict[Program, Units]:
+        """What the plan's suites run instead of a server."""
+        suites = (self.catalog.suites[name] for name in self.plan.suites)
+        kinds = dict.fromkeys(suite.program for suite in suites if suite.program)
+        tools = self.catalog.toolchain_of(target)
+        return {
+            kind: build_program(kind, self.builder, tree, target, tools, self.request.optimisation) for kind in kinds
+        }
+
+    def _machine(
+        self, target: Target, runner: Runner, build: Build, units: Mapping[Program, Units]
+    ) -> PreparedMachine | None:
+        """The emulated computer of a target of the kernel tier: kernel, root file system, and its state after boot."""
+        if target.emulator.kind != "system":
+            return None
+        tools = self.catalog.toolchain_of(target)
+        programs = {SERVER: build.server_binary, CANARY: canary.compile_canary(self.store, target, tools)}
+        programs |= {PLACES[kind]: one.program for kind, one in units.items() if one.program is not None}
+        return prepare_machine(
+            self.catalog, self.store, self.fetcher, self.progress, target, programs, mode=runner.policy.mode
+        )
+
+
+def prepare_machine(
+    catalog: Catalog,
+    store: Store,
+    fetcher: Fetcher,
+    progress: Progress,
+    target: Target,
+    programs: Mapping[str, Path],
+    *,
+    mode: int | None,
+    counted: bool = False,
+) -> PreparedMachine:
+    """Kernel and root file system with programs (guest path -> file), and a saved state to go on from.
+
+    A machine whose instructions are counted has none: it boots.
+    Raises InfrastructureError when something of it cannot be made.
+    """
+    spec = catalog.kernels[target.emulator.machine]
+    kernel_tools = catalog.toolchains[spec.toolchain]
+    kernel = Kernels(store, fetcher, progress).build(spec, kernel_tools)
+    places = initramfs.with_libraries(programs, catalog.toolchain_of(target))
+    archive = initramfs.assemble(
+        store, initramfs.compile_init(store, kernel_tools), places, memory_bytes=spec.machine.memory_mib << 20
+    )
+    state = None
+    if spec.machine.snapshots and not counted:
+        with progress.stage("boot", f"booting {spec.name}"), tempfile.TemporaryDirectory(prefix="plumb-") as short:
+            state = snapshot(store, kernel, archive, sockets=Path(short))
+    return PreparedMachine(
+        kernel=kernel,
+        initramfs=archive,
+        snapshot=state,
+        mode=mode if alignment.has_switch(target) else None,
+        counted=counted,
+    )
+
+
+def machine_target(catalog: Catalog, name: str) -> Target:
+    """A target of the kernel tier. Raises UsageError for one without a kernel of its own."""
+    target = catalog.targets[name]
+    if target.emulator.kind != "system":
+        raise UsageError(f"{name} has no kernel of its own", where="--target", remedy="--target kernel")
+    return target

@@ -1,0 +1,36 @@
+"""What a run is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it converts
+
+from harness.cell import Tier  # noqa: TC001 - the same
+from harness.emulator import Flavour  # noqa: TC001 - the same
+from harness.model import Allocator, Noun
+
+
+class Request(Noun, frozen=True):
+    """What the user asked for."""
+
+    targets: list[str]
+    server: str
+    suites: list[str]
+    tier: Tier
+    policy: str
+    optimisation: str
+    emulator: Flavour
+    jobs: int
+    seed: int
+    offline: bool
+    install: bool
+    known: Path
+    run: Path
+    allocator: Allocator = "libc"
+    fail_fast: bool = False
+    """A cell ends with its first failed test, and no audit follows."""
+    limit_seconds: float | None = None
+    """How long suites that can go on for ever should; None: as long as the tier says."""
+    limit_count: int | None = None
+    """How many examples they should try; None: as many as the tier says."""
+    learns: bool = False
+    """Whether they keep what they learn in the cache, and begin with it: then a seed does not say all."""

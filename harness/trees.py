@@ -1,0 +1,46 @@
+"""A server by its name or path → its tree: known before any work is done, opened when it is needed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import events, source
+from harness.errors import InfrastructureError, UsageError
+from harness.fetch import Fetcher
+from harness.load import select
+
+if TYPE_CHECKING:
+    from harness.console import Progress
+    from harness.load import Catalog
+    from harness.model import Server, SourceTree
+    from harness.store import Store
+
+
+def known_server(catalog: Catalog, name: str) -> Server | Path:
+    """A release by name, or the path of a tree. Raises UsageError for what is neither, before any work is done."""
+    path = Path(name).expanduser()
+    if name not in catalog.servers and (path.exists() or os.sep in name):
+        return source.open_tree(path, digest="not needed yet").path
+    chosen = select("server", [name], catalog.servers)
+    if len(chosen) > 1:
+        raise UsageError(
+            f"'{name}' names {len(chosen)} servers", where="--server", remedy="one of: " + ", ".join(chosen)
+        )
+    return catalog.servers[chosen[0]]
+
+
+def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
+    """The tree of a release, fetched if need be, or of a path. Raises UsageError for what is neither."""
+    known = known_server(catalog, name)
+    return source.open_tree(known) if isinstance(known, Path) else fetcher.server(known)
+
+
+def stored_tree(catalog: Catalog, store: Store, folder: Path, progress: Progress) -> Path | None:
+    """The source that a stored run was made of, if the cache has it. A path's may have changed since: it has none."""
+    server = catalog.servers.get(events.read_run(folder).server)
+    try:
+        return Fetcher(store, progress, offline=True).server(server).path if server else None
+    except InfrastructureError:
+        return None
