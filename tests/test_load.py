@@ -16,6 +16,7 @@ from harness.emulator import QEMU_FOLDER, Qemu
 from harness.errors import ExitCode, NothingSelectedError, UsageError
 from harness.load import ROOT, Catalog, read_toml, select, target_groups
 from harness.model import Target, Toolchain
+from tests.end_to_end import machines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -292,3 +293,9 @@ def test_every_exit_code_is_documented_by_number_and_meaning(code: ExitCode) -> 
     assert any(meaning in line.lower() for line in lines), (
         f"no line of README.md or docs/*.md has exit code {code.value} together with a word like '{meaning}'"
     )
+
+
+def test_ci_test_installs_the_compilers_of_the_machines_that_the_tests_run() -> None:
+    named = re.search(r"^for target in (.*); do needs", (ROOT / "ci" / "test").read_text("utf-8"), re.MULTILINE)
+    assert named
+    assert [*machines.REQUIRED, *named[1].split()] == machines.TESTED
