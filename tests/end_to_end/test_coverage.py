@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 CATALOG = Catalog()
-EMULATED = [name for name, target in CATALOG.targets.items() if target.emulator.kind == "user"]
 PROGRAM = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -130,7 +129,7 @@ def number(block: int, multiplier: int) -> int:
     return ((block ^ block >> 13) * multiplier & 0xFFFFFFFF) >> (32 - (SIZE_BYTES.bit_length() - 2))
 
 
-@pytest.mark.parametrize("name", EMULATED)
+@pytest.mark.parametrize("name", machines.TESTED)
 @pytest.mark.parametrize("letters", ["", "s", "l", "psslxlp"])
 def test_the_edges_are_those_of_the_trace(name: str, letters: str, tmp_path: Path) -> None:
     unchained = taken(name, letters, tmp_path, log=tmp_path / "trace")
@@ -140,7 +139,7 @@ def test_the_edges_are_those_of_the_trace(name: str, letters: str, tmp_path: Pat
     assert len(unchained) > 10
 
 
-@pytest.mark.parametrize("name", EMULATED)
+@pytest.mark.parametrize("name", machines.TESTED)
 def test_a_branch_never_taken_before_is_a_new_edge_and_the_same_again_is_none(name: str, tmp_path: Path) -> None:
     seen: set[int] = set()
     new = {}
@@ -161,7 +160,7 @@ def test_a_branch_never_taken_before_is_a_new_edge_and_the_same_again_is_none(na
     }
 
 
-@pytest.mark.parametrize("name", EMULATED)
+@pytest.mark.parametrize("name", machines.TESTED)
 @pytest.mark.parametrize("letter", ["f", "t"])
 def test_forked_children_and_threads_are_seen(name: str, letter: str, tmp_path: Path) -> None:
     # What `twice` does with a large number happens nowhere else.
