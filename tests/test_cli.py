@@ -572,6 +572,7 @@ def test_progress_shows_brackets_as_they_are() -> None:
         (("fuzz", "--time", "soon"), "'soon' is not a time; as 90s, 10m or 2h"),
         (("fuzz", "--time", "0m"), "'0m' is not a time"),
         (("fuzz", "--count", "0"), "'--count'"),
+        (("check", "--time", "10m"), "no time to be given (--time)\n  because: in tier quick every suite has an end"),
         (("replay", "a.stream"), "error: a stream does not say for which target (a.stream)\n  try: --target"),
         (("replay", "a.stream", *TARGET), "error: not a command stream (a.stream)\n  because: "),
         (("replay", "a.json", *TARGET), "error: a reproducer says itself for which target it is"),
@@ -600,9 +601,11 @@ def test_a_time_is_read_in_seconds_minutes_and_hours(plumb: Plumb, monkeypatch: 
         (7200, None),
         (600, None),
     ]
+    plumb("check", *TARGET, "--tier", "thorough", "--time", "1h")
+    assert (asked[5].tier, asked[5].limit_seconds, asked[5].learns) == ("thorough", 3600, False)
     assert asked[4].limit_count == 7
     assert (asked[4].limit_seconds or 0) >= day
-    assert all(one.suites == ["fuzz"] and one.learns for one in asked)
+    assert all(one.suites == ["fuzz"] and one.learns for one in asked[:5])
 
 
 def test_plan_as_json_has_jobs_and_caches_in_this_machines_store(plumb: Plumb, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from harness import report as reporting
 from harness.cell import LARGEST_SEED
 from harness.commands import output
 from harness.console import Progress
-from harness.errors import ExitCode
+from harness.errors import ExitCode, UsageError
 from harness.load import Catalog
 from harness.options import may_install
 from harness.plan import make_plan
@@ -42,9 +42,19 @@ UNLIMITED_SECONDS = 7 * 86400.0
 @click.command()
 @options.run_options
 @options.policy
-def check(**options: Any) -> ExitCode:
+@click.option(
+    "--time",
+    "limit_seconds",
+    type=options.Duration(),
+    default=None,
+    help="Tier thorough: how long a suite without an end, `fuzz`, goes on for each target: 90s, 10m, 2h.",
+)
+def check(tier: str, limit_seconds: float | None, **options: Any) -> ExitCode:
     """Build, run and judge: the main job."""
-    return _make_run(**options)
+    if limit_seconds is not None and tier != "thorough":
+        why = f"in tier {tier} every suite has an end of its own"
+        raise UsageError("no time to be given", where="--time", because=why, remedy="--tier thorough")
+    return _make_run(tier=tier, limit_seconds=limit_seconds, **options)
 
 
 @click.command()
