@@ -15,7 +15,7 @@ from suites.replication.ports import free_pair
 from suites.units.models import crc16
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from harness.guest import Guest
     from harness.pytest_plugin import StartGuest
@@ -102,6 +102,29 @@ def await_agreement(nodes: Sequence[Node]) -> None:
         return len({_slots_as_seen(node) for node in nodes}) == 1
 
     await_that(agreed, [node.guest for node in nodes], "the nodes to agree")
+
+
+def move_key_by_key(slot: int, keys: Iterable[bytes], source: Node, goal: Node) -> None:
+    """Hand a slot over as every release can: its keys by MIGRATE, then its owner by CLUSTER SETSLOT."""
+    goal.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.identifier)
+    source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", goal.identifier)
+    for name in keys:
+        assert source.ask("MIGRATE", "127.0.0.1", goal.port, name, 0, 60000) == b"OK"
+    for node in (goal, source):
+        node.ask("CLUSTER", "SETSLOT", slot, "NODE", goal.identifier)
+
+
+def move_at_once(slot: int, source: Node, goal: Node) -> None:
+    """Hand a slot over by an atomic migration (Valkey 9). Raises TimeoutError."""
+    assert source.ask("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", goal.identifier) == b"OK"
+
+    def state() -> str:
+        (migration,) = source.ask("CLUSTER", "GETSLOTMIGRATIONS")
+        told = dict(zip(migration[::2], migration[1::2], strict=True)) if isinstance(migration, list) else migration
+        return _text(told[b"state"])
+
+    await_that(lambda: state() in {"success", "failed"}, [source.guest, goal.guest], "a slot to be handed over")
+    assert state() == "success", source.ask("CLUSTER", "GETSLOTMIGRATIONS")
 
 
 def _healthy(words: list[str]) -> bool:

@@ -68,7 +68,12 @@ def test_keys_live_where_their_slot_does_and_others_are_told(pair: Callable[[], 
 
 
 @pytest.mark.parametrize("upwards", [True, False], ids=["from the first", "from the second"])
-def test_a_slot_and_its_keys_move_to_the_other_machine(pair: Callable[[], list[Node]], upwards: bool) -> None:
+@pytest.mark.parametrize("atomic", [False, True], ids=["key by key", "at once"])
+def test_a_slot_and_its_keys_move_to_the_other_machine(
+    pair: Callable[[], list[Node]], atomic: bool, upwards: bool, cell: CellSpec, family: str
+) -> None:
+    if atomic and (family != "valkey" or cell.version < (9,)):
+        pytest.skip("a slot moves at once since Valkey 9.0 (CLUSTER MIGRATESLOTS)")
     first, second = pair()
     source, goal = (first, second) if upwards else (second, first)
     slot = 5 if upwards else nodes.SLOTS - 5
@@ -78,20 +83,35 @@ def test_a_slot_and_its_keys_move_to_the_other_machine(pair: Callable[[], list[N
         source.ask("SET", name, content)
     expires = dataset.EXPIRIES[0]
     source.ask("PEXPIREAT", f"{{{tag}}}:300", expires)
-    goal.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.identifier)
-    source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", goal.identifier)
     assert source.ask("CLUSTER", "COUNTKEYSINSLOT", slot) == len(values)
     assert set(source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)) == set(values)
-    for name in values:
-        assert source.ask("MIGRATE", "127.0.0.1", goal.port, name, 0, 60000) == b"OK"
-    for node in (goal, source):
-        node.ask("CLUSTER", "SETSLOT", slot, "NODE", goal.identifier)
+    if atomic:
+        nodes.move_at_once(slot, source, goal)
+    else:
+        nodes.move_key_by_key(slot, values, source, goal)
     nodes.await_agreement([first, second])
     assert {name: goal.ask("GET", name) for name in values} == values
     # As many milliseconds are left as there should be, to the second: the clocks are one machine's.
     seconds, microseconds = (int(word) for word in goal.ask("TIME"))
     left = goal.ask("PTTL", f"{{{tag}}}:300")
     assert abs(seconds * 1000 + microseconds // 1000 + left - expires) < 60_000
+
+
+def test_hostnames_of_every_length_cross_the_bus(pair: Callable[[], list[Node]], cell: CellSpec) -> None:
+    """They follow a ping's gossip as extensions, each padded to eight bytes (cluster.h, clusterMsgPingExt)."""
+    if cell.version < (7,):
+        pytest.skip("hostnames came with 7.0")
+    both = pair()
+    for length in (1, 7, 8, 9, 200):
+        names = {node.identifier: f"{'ab'[number]}" * length for number, node in enumerate(both)}
+        for node in both:
+            node.ask("CONFIG", "SET", "cluster-announce-hostname", names[node.identifier])
+
+        def told(names: dict[str, str] = names) -> bool:
+            views = [node.view() for node in both]
+            return all(view[one][1].split(",")[1:2] == [name] for view in views for one, name in names.items())
+
+        await_that(told, [node.guest for node in both], f"hostnames of {length} characters to be known")
 
 
 def test_messages_cross_the_bus_byte_by_byte(pair: Callable[[], list[Node]], cell: CellSpec) -> None:

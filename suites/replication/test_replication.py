@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 OPTIONS = [*server.OPTIONS, "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "4mb"]
 ROLES = ["primary", "replica"]
 """What the cell's own target is; the peer is the other."""
+KEYS = 2000
+"""Of a thousand bytes: twice of what there is room for when a primary evicts."""
 
 
 def pair(start_guest: StartGuest, cell: CellSpec, peer: str, role: str, *options: str) -> tuple[Guest, Guest]:
@@ -89,6 +91,54 @@ def test_commands_arrive_as_they_are_executed_and_after_a_break_in_the_link(
         "a partial synchronisation",
     )
     assert_equal(primary, replica, cell, family)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_replica_that_comes_back_from_its_file_goes_on_where_it_was(
+    companion: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest
+) -> None:
+    """The file has the primary's name and offset, as auxiliary fields: they spare it a full synchronisation."""
+    if cell.version < (4,):
+        pytest.skip("a file has the place in the primary's stream since 4.0")
+    primary, replica = pair(start_guest, cell, companion, role)
+    link.join(replica, primary)
+    server.write(primary, family)
+    link.await_in_step(replica, primary)
+    content = server.saved(replica)
+    with server.client(primary) as client:
+        client.pipeline([("SET", "integer:0", 1), ("SET", "integer:0", 0)])
+    before = link.info(primary, "stats")
+    there = "" if replica.runner.target.name == cell.runner.target.name else replica.runner.target.name
+    host, port = primary.endpoint
+    follow = ["--slaveof", str(host), str(port)]
+    again = start_guest(target=there, options=[*OPTIONS, *follow], files={"dump.rdb": content})
+    link.await_in_step(again, primary)
+    assert_equal(primary, again, cell, family)
+    after = link.info(primary, "stats")
+    assert int(after["sync_partial_ok"]) > int(before["sync_partial_ok"]), "its file's place in the stream was no use"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_a_primary_evicts_its_replica_forgets(
+    companion: str, role: str, cell: CellSpec, start_guest: StartGuest
+) -> None:
+    # The backlog is memory too, and grows with what is written.
+    primary, replica = pair(start_guest, cell, companion, role, "--repl-backlog-size", "16kb")
+    link.join(replica, primary)
+    with server.client(primary) as client:
+        client.command("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+        # What it has of its own differs by machine: so much more is there for keys.
+        used = int(link.info(primary, "memory")["used_memory"])
+        client.command("CONFIG", "SET", "maxmemory", used + 1_000_000)
+        for number in range(KEYS):
+            client.command("SET", f"key:{number}", dataset.noise(1000))
+        client.command("CONFIG", "SET", "maxmemory", 0)
+    link.await_in_step(replica, primary)
+    evicted = int(link.info(primary, "stats")["evicted_keys"])
+    ours, theirs = server.snapshot(primary), server.snapshot(replica)
+    assert differences(ours, theirs) == []
+    assert 0 < evicted < KEYS
+    assert len(ours) == KEYS - evicted
 
 
 @pytest.mark.parametrize("role", ROLES)
