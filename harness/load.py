@@ -100,6 +100,10 @@ class Catalog:
                 _refer("kernel", target.emulator.machine, self.kernels, where)
         return found
 
+    def select_targets(self, patterns: Sequence[str]) -> list[str]:
+        """Names of the targets that any name, glob or group selects, in catalog order. Raises as `select` does."""
+        return select("target", patterns, self.targets, target_groups(self.targets))
+
     @cached_property
     def toolchains(self) -> dict[str, Toolchain]:
         """toolchains/*.toml."""

@@ -122,6 +122,11 @@ class Duration(click.ParamType[float]):
         return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
 
 
+def time(told: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
+    """`--time`: how long what has no end of its own goes on, as each command explains it."""
+    return click.option("--time", "limit_seconds", type=Duration(), default=None, help=told)
+
+
 _RUN_OPTIONS = [
     target,
     server,

@@ -8,7 +8,7 @@ import msgspec
 
 from harness import codec
 from harness.errors import UsageError
-from harness.load import select, target_groups
+from harness.load import select
 from harness.model import Cell, Noun
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def make_plan(
 
     Raises UsageError and NothingSelectedError as harness.load.select does.
     """
-    chosen_targets = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    chosen_targets = catalog.select_targets(targets)
     unasked = [name for name, suite in catalog.suites.items() if TIERS[suite.tier] <= TIERS[tier]]
     chosen = select("suite", suites or unasked, catalog.suites)
     chosen_suites = ["canary", *(name for name in chosen if name != "canary")]

@@ -42,13 +42,7 @@ UNLIMITED_SECONDS = 7 * 86400.0
 @click.command()
 @options.run_options
 @options.policy
-@click.option(
-    "--time",
-    "limit_seconds",
-    type=options.Duration(),
-    default=None,
-    help="Tier thorough: how long a suite without an end, `fuzz`, goes on for each target: 90s, 10m, 2h.",
-)
+@options.time("Tier thorough: how long a suite without an end, `fuzz`, goes on for each target: 90s, 10m, 2h.")
 def check(tier: str, limit_seconds: float | None, **options: Any) -> ExitCode:
     """Build, run and judge: the main job."""
     if limit_seconds is not None and tier != "thorough":
@@ -68,13 +62,7 @@ def audit(policy: str, **options: Any) -> ExitCode:
 @click.command()
 @options.fuzz_options
 @options.policy
-@click.option(
-    "--time",
-    "limit_seconds",
-    type=options.Duration(),
-    default=None,
-    help="How long to fuzz each target: 90s, 10m, 2h.  [default: 10m, or no limit with --count]",
-)
+@options.time("How long to fuzz each target: 90s, 10m, 2h.  [default: 10m, or no limit with --count]")
 @click.option("--count", "limit_count", type=click.IntRange(1), default=None, help="How many streams to try at most.")
 def fuzz(limit_seconds: float | None, limit_count: int | None, **options: Any) -> ExitCode:
     """Send random streams of commands for as long as you like: a check of the suite `fuzz` that learns as it goes."""

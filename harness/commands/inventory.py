@@ -17,7 +17,7 @@ from harness.commands import output
 from harness.console import Progress
 from harness.errors import ExitCode
 from harness.fetch import Fetcher
-from harness.load import Catalog, read_toml, select, target_groups
+from harness.load import Catalog, read_toml
 from harness.options import may_install
 from harness.plan import make_plan
 from harness.store import Store
@@ -34,7 +34,7 @@ from harness.store import Store
 def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool, for_tests: bool) -> ExitCode:
     """Tell what this machine lacks for the selected targets, and the command that mends it."""
     catalog = Catalog()
-    chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    chosen = catalog.select_targets(targets)
     diagnosis = doctoring.diagnose(catalog, chosen, emulator=emulator, for_tests=for_tests)
     if as_json:
         output.print_json(diagnosis)
@@ -123,7 +123,7 @@ def build(
 ) -> ExitCode:
     """Build the emulators and the server for the selected targets."""
     catalog, progress, store = Catalog(), Progress(), Store.default()
-    chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    chosen = catalog.select_targets(targets)
     trees.known_server(catalog, server)
     doctoring.mend(doctoring.diagnose(catalog, chosen, emulator=emulator), progress, install=may_install(install))
     fetcher = Fetcher(store, progress, offline=offline)

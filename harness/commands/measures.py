@@ -20,7 +20,7 @@ from harness.commands import output
 from harness.console import Progress
 from harness.errors import ExitCode
 from harness.fetch import Fetcher
-from harness.load import Catalog, select, target_groups
+from harness.load import Catalog
 from harness.options import may_install
 from harness.store import Store
 
@@ -41,7 +41,7 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     fetcher = Fetcher(store, progress)
     emulators = emulating.Emulators(store, fetcher, progress)
     trees = [trees.open_server(catalog, fetcher, name) for name in (server, benchmarking.MISALIGNED_SERVER)]
-    names = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    names = catalog.select_targets(targets)
     chosen = [catalog.targets[name] for name in names if catalog.targets[name].emulator.kind == "user"]
     programs = emulators.prepare([target.emulator for target in chosen])
     builder = Builder(store, progress)
@@ -87,7 +87,7 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
 def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool) -> ExitCode:
     """Compare the user tier with real kernels: every access, offset and mode. Exit 1: a difference nobody explains."""
     catalog, progress, store = Catalog(), Progress(), Store.default()
-    chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    chosen = catalog.select_targets(targets)
     needed = doctoring.diagnose(
         catalog, [*chosen, *(alignment.userland(catalog.targets[name]) for name in chosen)], emulator="pinned"
     )
@@ -133,7 +133,7 @@ def tax(
 ) -> ExitCode:
     """Measure what a kernel's fixup of a misaligned access costs, and what servers pay of it, in instructions."""
     catalog, progress, store = Catalog(), Progress(), Store.default()
-    chosen = select("target", targets, catalog.targets, target_groups(catalog.targets))
+    chosen = catalog.select_targets(targets)
     for name in chosen:
         prepare.machine_target(catalog, name)
     for name in servers:

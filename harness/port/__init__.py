@@ -28,7 +28,6 @@ from harness.emulator import Emulators
 from harness.errors import UsageError
 from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
-from harness.load import select, target_groups
 from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.port.document import FILE, Hint, PortReport, Region, Step, TargetPort
 from harness.port.items import Death
@@ -53,9 +52,7 @@ _SOURCE = {".c", ".h", ".cc", ".cpp", ".hpp", ".inc"}
 
 def portable_targets(catalog: Catalog, names: Sequence[str]) -> list[Target]:
     """The targets that one can port to. Raises UsageError for machines of the kernel tier, and for this one."""
-    chosen = [
-        catalog.targets[name] for name in select("target", names, catalog.targets, target_groups(catalog.targets))
-    ]
+    chosen = [catalog.targets[name] for name in catalog.select_targets(names)]
     for target in chosen:
         if target.emulator.kind != "user":
             remedy = f"--target {target.userland}" if target.userland else "--target sparc64"
