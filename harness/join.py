@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.errors import UsageError
-from harness.judge import CellVerdict, by_severity
+from harness.judge import CellVerdict, by_severity, overall
 from harness.model import Verdict
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
     remarks = [f"the runs had seeds {', '.join(seeds)}"] if len(seeds) > 1 else []
     return msgspec.structs.replace(
         first,
-        verdict=Verdict.merge([Verdict[cell.verdict] for cell in cells]).name,
+        verdict=overall(cells).name,
         run=", ".join(one.run for one in judgements),
         cells=cells,
         findings=_findings(judgements),

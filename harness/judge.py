@@ -17,6 +17,8 @@ from harness.store import key_of
 from harness.transcript import Chunk, load
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pathlib import Path
 
     from harness.events import CellRecord, Event, RunRecord
@@ -195,6 +197,13 @@ def _judge_cell(record: CellRecord, recorded: list[Event], seen: list[Sighting],
 
 
 _ORDER = ["alignment", "out-of-bounds", "sigsegv", "sigill", "crash", "exit", "hang", "wrong-result", "build"]
+
+
+def overall(cells: Sequence[CellVerdict]) -> Verdict:
+    """The worst; where suites were asked for and all of them skip, nothing was said, whatever the canaries did."""
+    verdict = Verdict.merge([Verdict[cell.verdict] for cell in cells])
+    suites = {cell.verdict for cell in cells if cell.suite != "canary"}
+    return Verdict.UNKNOWN if suites == {Verdict.SKIP.name} else verdict
 
 
 def by_severity(findings: list[Finding]) -> list[Finding]:

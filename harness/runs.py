@@ -12,7 +12,7 @@ import msgspec
 
 from harness import events, excerpt, inherited, known
 from harness.errors import ExitCode, UsageError
-from harness.judge import CellVerdict, Judgement, judge, kernel_counters
+from harness.judge import CellVerdict, Judgement, judge, kernel_counters, overall
 from harness.model import Finding, Verdict
 from harness.source import folder_in_repository
 
@@ -33,7 +33,7 @@ def conclude(
     today = datetime.datetime.now(tz=datetime.UTC).date()
     marked = [_with_known(finding, listed, old, run.server, today) for finding in findings]
     judged = [_excuse(cell, marked) for cell in cells]
-    verdict = _verdict(judged)
+    verdict = overall(judged)
     judgement = Judgement(
         schema=1,
         verdict=verdict.name,
@@ -70,13 +70,6 @@ def _place(server: str) -> str:
     tree = Path(server)
     # A release's name is no path, and its source is in nobody's repository.
     return folder_in_repository(tree, Path.cwd()) if tree.is_absolute() else ""
-
-
-def _verdict(cells: list[CellVerdict]) -> Verdict:
-    """The worst; where suites were asked for and all of them skip, nothing was said, whatever the canaries did."""
-    verdict = Verdict.merge([Verdict[cell.verdict] for cell in cells])
-    suites = {cell.verdict for cell in cells if cell.suite != "canary"}
-    return Verdict.UNKNOWN if suites == {Verdict.SKIP.name} else verdict
 
 
 def _with_known(

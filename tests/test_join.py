@@ -55,6 +55,13 @@ def test_a_planned_cell_that_no_run_has_makes_a_pass_unknown() -> None:
     assert join([CLEAN], planned=planned[:1]).verdict == "PASS"
 
 
+def test_runs_whose_suites_all_skip_say_nothing_joined_as_alone() -> None:
+    cells = [cell("armv7", "canary", "PASS"), cell("armv7", "selftests", "SKIP", "it has none")]
+    silent = msgspec.structs.replace(CLEAN, verdict="UNKNOWN", cells=cells)
+    assert join([silent]).verdict == "UNKNOWN"
+    assert join([silent, CLEAN]).verdict == "PASS"
+
+
 def test_the_worst_of_a_cell_that_two_runs_have_counts() -> None:
     bad = msgspec.structs.replace(CLEAN, verdict="UNKNOWN", cells=[cell("armv7", "canary", "UNKNOWN", "silent")])
     for runs in ([CLEAN, bad], [bad, CLEAN]):
