@@ -18,7 +18,6 @@ from harness.transcript import Chunk, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
     from pathlib import Path
 
     from harness.events import CellRecord, Event, RunRecord
