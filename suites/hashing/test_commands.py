@@ -112,5 +112,6 @@ def test_options_and_subcommands_are_known_in_any_case(both: Both) -> None:
     both.ask([["RPUSH", "l", "a", "b"], ["ZADD", "z", 2, "m"]])
     replies = both.ask(moved_on(requests))[1::2]
     zrange = [b"m", b"2", b"n", b"3"]
-    assert replies[:-1] == [b"OK", b"embstr", [b"a"], 1, zrange, 1]
+    assert replies[1] in {b"embstr", b"raw"}, "embstr came with Redis 3.0"
+    assert [replies[0], *replies[2:-1]] == [b"OK", [b"a"], 1, zrange, 1]
     assert replies[-1][1:] == [b"16"]  # type: ignore[index]
