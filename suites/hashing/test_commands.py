@@ -107,7 +107,7 @@ def test_options_and_subcommands_are_known_in_any_case(both: Both) -> None:
         ["zAdD", "z", "3", "n"],
         ["zRaNgE", "z", 0, -1, "wItHsCoReS"],
         ["bItOp", "nOt", "t", "k"],
-        ["cOnFiG", "gEt", "DaTaBaSeS"],
+        ["cOnFiG", "gEt", "databases"],
     ]
     both.ask([["RPUSH", "l", "a", "b"], ["ZADD", "z", 2, "m"]])
     replies = both.ask(moved_on(requests))[1::2]
