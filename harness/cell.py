@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -12,6 +13,9 @@ from harness.emulator import Runner  # noqa: TC001 - msgspec reads the annotatio
 from harness.machine_guest import PreparedMachine  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.model import Build, Noun
 from harness.units import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Tier = Literal["quick", "full", "thorough", "kernel"]
 
@@ -58,12 +62,19 @@ class CellSpec(Noun, frozen=True):
     """Of the kernel tier: the emulated computer."""
     coverage: bool = False
     """Whether the guest tells which edges of its code it takes, where its emulator can."""
+    tests: list[str] = msgspec.field(default_factory=list)
+    """Parts of names, or globs: only the tests that one of them fits are run; none: all."""
     limit_seconds: float | None = None
     """How long a suite that can go on for ever should; None: as long as its tier says."""
     limit_count: int | None = None
     """How many examples such a suite should try; None: as many as its tier says."""
     corpus: Path | None = None
     """Where such a suite keeps what it learns, and finds it again; None: nowhere."""
+
+
+def fits(test: str, wanted: Sequence[str]) -> bool:
+    """Whether a test is wanted: one of the words stands in its name, or fits it as a glob. No words want all."""
+    return not wanted or any(word in test or fnmatch.fnmatchcase(test, word) for word in wanted)
 
 
 def write_cell(path: Path, cell: CellSpec) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.console import Progress
+    from harness.events import ProblemKind
     from harness.judge import Judgement
     from harness.load import Catalog
     from harness.model import SourceTree, Suite
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}
 """Deadline of a cell, by tier: a target that faults for ever is ended, not waited for."""
+NO_TESTS_COLLECTED = 5
+"""pytest.ExitCode's; importing pytest for it would cost every command some time."""
 MARGIN_SECONDS = 300.0
 """What a cell that was given a time may take beyond it: a failure found at the end is still made small."""
 
@@ -127,6 +130,8 @@ class Check:
             peers=peers,
             units=_units_of(self.catalog.suites[suite], prepared, peers),
             module=prepared.module,
+            # Without its canary a machine proves nothing, whatever is looked for.
+            tests=self.request.tests if needs_server else [],
             limit_seconds=self.request.limit_seconds,
             limit_count=self.request.limit_count,
             corpus=self.store.path("corpus", f"{tree.name}-{target}") if self.request.learns else None,
@@ -134,6 +139,8 @@ class Check:
         if spec.units is not None and (why := why_none(spec.units)):
             return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="absent")
         record = self._run_spec(spec)
+        if record.problem_kind == "absent":
+            return record
         if spec.units is not None and spec.units.broken and not record.problem:
             record = msgspec.structs.replace(record, problem=_broken(spec.units), problem_kind="units")
         can_audit = prepared.target.emulator.kind == "user" and not alignment.is_audit(self.request.policy)
@@ -159,6 +166,9 @@ class Check:
             else None,
         )
         problem = cell_problem(result, folder)
+        kind: ProblemKind = "deadline" if result.expired else "crash" if problem else ""
+        if spec.tests and result.code == NO_TESTS_COLLECTED:
+            problem, kind = f"none of its tests fits --test {' '.join(spec.tests)}", "absent"
         what = " (audit)" if folder.name == events.AUDIT else ""
         self.progress.say(f"{target}/{spec.suite}{what}: {_last_line(result.text)}")
         return CellRecord(
@@ -166,7 +176,7 @@ class Check:
             suite=spec.suite,
             seconds=round(result.seconds, 2),
             problem=problem,
-            problem_kind="deadline" if result.expired else "crash" if problem else "",
+            problem_kind=kind,
         )
 
     def _tell(self, cell: str, progress: Path) -> None:
@@ -202,6 +212,7 @@ class Check:
             stages=self.progress.stages,
             cells=records,
             allocator=self.request.allocator,
+            tests=self.request.tests,
         )
 
 

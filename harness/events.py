@@ -24,6 +24,9 @@ from harness import codec
 from harness.errors import UsageError
 from harness.model import AccessClass, Again, Allocator, Difference, Noun, Program, Target
 
+ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
+"""absent: there is nothing of what the suite should run, in the server or among what was asked for; no fault."""
+
 
 class CellRecord(Noun, frozen=True):
     """How a cell's process ended."""
@@ -33,8 +36,7 @@ class CellRecord(Noun, frozen=True):
     seconds: float
     problem: str = ""
     """Why it has no results of its own: a build that failed, a deadline, a missing tool."""
-    problem_kind: Literal["", "build", "deadline", "crash", "units", "absent"] = ""
-    """absent: the server has nothing of what the suite runs, and that is no fault."""
+    problem_kind: ProblemKind = ""
     audit: str = ""
     """`done` if an audit of the same cell followed, because misaligned accesses ended guests; or why it failed."""
 
@@ -60,6 +62,8 @@ class RunRecord(Noun, frozen=True):
     stages: dict[str, float]
     cells: list[CellRecord]
     allocator: Allocator = "libc"
+    tests: list[str] = msgspec.field(default_factory=list)
+    """What the names of its tests were to have in them; none: all tests were run."""
     load: tuple[float, float] = (0.0, 0.0)
     """The machine's load average over one minute, before the cells ran and after."""
 

@@ -106,6 +106,13 @@ allocator = click.option(
     help="What gives the server its memory; guard: pages nobody may touch, least alignment.",
 )
 install = click.option("--install/--no-install", default=None, help="Install missing packages (the default for root).")
+test = click.option(
+    "--test",
+    "tests",
+    multiple=True,
+    metavar="NAME",
+    help="Only tests with this in their names, or that a glob fits; repeat for more.",
+)
 fail_fast = click.option("--fail-fast", is_flag=True, help="End each cell with its first failed test.")
 
 

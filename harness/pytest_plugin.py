@@ -13,7 +13,7 @@ import pytest
 
 from harness import detector_canary, events, unit_run, units
 from harness.canary import cases
-from harness.cell import CellSpec, read_cell
+from harness.cell import CellSpec, fits, read_cell
 from harness.cell_run import CellRun
 from harness.difference import DifferenceError
 from harness.errors import InfrastructureError
@@ -71,6 +71,21 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return None
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the cell's suite only what was asked for."""
+    run = config.stash.get(_CELL, None)
+    if run is None:
+        return
+    left_out = [item for item in items if not fits(_name(item), run.cell.tests)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if fits(_name(item), run.cell.tests)]
+
+
+def _name(item: pytest.Item) -> str:
+    """A test's name as reports have it: `bitops/test_bitops.py::test_count`."""
+    return item.nodeid.removeprefix("suites/")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Bracket every test with evidence."""
@@ -80,7 +95,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     item.stash[_REPORTS] = []
     started = time.monotonic()
     try:
-        run.begin(item.nodeid.removeprefix("suites/"))
+        run.begin(_name(item))
         result = yield
         reports = item.stash[_REPORTS]
         outcome: events.Outcome = (

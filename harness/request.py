@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it converts
 
+import msgspec
+
 from harness.cell import Tier  # noqa: TC001 - the same
 from harness.emulator import Flavour  # noqa: TC001 - the same
 from harness.model import Allocator, Noun
@@ -28,6 +30,8 @@ class Request(Noun, frozen=True):
     allocator: Allocator = "libc"
     fail_fast: bool = False
     """A cell ends with its first failed test, and no audit follows."""
+    tests: list[str] = msgspec.field(default_factory=list)
+    """Parts of names, or globs: of the suites only the tests that one of them fits; none: all."""
     limit_seconds: float | None = None
     """How long suites that can go on for ever should; None: as long as the tier says."""
     limit_count: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from harness.source import folder_in_repository
 
 if TYPE_CHECKING:
     from harness.console import Progress
+    from harness.events import RunRecord
 
 
 def conclude(
@@ -45,8 +47,15 @@ def conclude(
         cells=judged,
         findings=marked,
         remarks=[
+            *_part(run),
             *known.remarks(
-                listed, [finding.id for finding in marked], run.server, run.targets, today, suites=run.suites
+                listed,
+                [finding.id for finding in marked],
+                run.server,
+                run.targets,
+                today,
+                suites=run.suites,
+                part=bool(run.tests),
             ),
             *(inherited.remarks(old, marked) if old else []),
         ],
@@ -58,6 +67,11 @@ def conclude(
         place=_place(run.server),
     )
     return judgement, exit_code(judgement)
+
+
+def _part(run: RunRecord) -> list[str]:
+    words = " ".join(shlex.quote(word) for word in run.tests)
+    return [f"only a part was run, the tests that fit: --test {words}"] if words else []
 
 
 def exit_code(judgement: Judgement) -> ExitCode:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from harness import alignment, events, process
-from harness.cell import CellSpec, write_cell
+from harness.cell import CellSpec, fits, write_cell
 from harness.check import cell_problem, pytest_command
 from harness.emulator import Runner
 from harness.errors import ExitCode
@@ -74,6 +74,22 @@ def test_a_machine_that_does_not_start_ends_the_cell_with_its_own_words(suite: s
     recorded = events.read_events(tmp_path / "events.jsonl")
     assert [one for one in recorded if isinstance(one, events.TestEvent)] == []
     assert not re.search("failed|INTERNALERROR", result.text), result.text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "test", "fit"),
+    [
+        ([], "bitops/test_bitops.py::test_count", True),
+        (["count"], "bitops/test_bitops.py::test_count", True),
+        (["bitops/*count"], "bitops/test_bitops.py::test_count", True),
+        (["count*"], "bitops/test_bitops.py::test_count", False),
+        (["pos", "count"], "bitops/test_bitops.py::test_count", True),
+        (["Count"], "bitops/test_bitops.py::test_count", False),
+        (["test_name[GET]"], "hashing/test_commands.py::test_name[GET]", True),
+    ],
+)
+def test_a_test_is_wanted_by_a_part_of_its_name_or_a_glob(wanted: list[str], test: str, *, fit: bool) -> None:
+    assert fits(test, wanted) == fit
 
 
 def test_a_process_that_ends_without_a_word_is_told_by_its_last_line(tmp_path: Path) -> None:

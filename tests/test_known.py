@@ -69,6 +69,11 @@ def test_an_entry_of_one_suite_is_not_missed_by_a_run_without_it() -> None:
     assert len(remarks(of_suite, [], "redis-3.2.6", ["armv5"], TODAY, suites=["canary", "protocol"])) == 1
 
 
+def test_an_entry_is_not_missed_where_only_a_part_of_the_tests_was_run() -> None:
+    assert remarks(listed(), [], "redis-3.2.6", ["armv5"], TODAY, part=True) == []
+    assert "expired" in remarks(listed(days=-1), [], "redis-3.2.6", ["armv5"], TODAY, part=True)[0]
+
+
 def test_the_projects_own_list_is_valid() -> None:
     assert isinstance(load_known(), KnownList)
 

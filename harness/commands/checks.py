@@ -42,6 +42,7 @@ UNLIMITED_SECONDS = 7 * 86400.0
 @click.command()
 @options.run_options
 @options.policy
+@options.test
 @options.time("Tier thorough: how long a suite without an end, `fuzz`, goes on for each target: 90s, 10m, 2h.")
 def check(tier: str, limit_seconds: float | None, **options: Any) -> ExitCode:
     """Build, run and judge: the main job."""
@@ -54,6 +55,7 @@ def check(tier: str, limit_seconds: float | None, **options: Any) -> ExitCode:
 @click.command()
 @options.run_options
 @options.policy
+@options.test
 def audit(policy: str, **options: Any) -> ExitCode:
     """List every misaligned site that the suites reach, with its count: accesses are reported, and succeed."""
     return _make_run(policy=alignment.audit_name(policy), **options)

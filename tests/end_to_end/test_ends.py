@@ -9,13 +9,43 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.errors import ExitCode
-from tests.end_to_end.plumb_runs import GONE_SECONDS, RUN_SECONDS, emulated_guest, processes_of, running, wait_for
+from tests.end_to_end.plumb_runs import (
+    GONE_SECONDS,
+    RUN_SECONDS,
+    document,
+    emulated_guest,
+    processes_of,
+    run,
+    running,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.end_to_end
 CHECK = ("check", "--target", "armv5", "--suite", "bitops", "--seed", "1", "--json", "--run")
+
+
+def test_a_part_of_the_tests_is_told_from_the_whole(tmp_path: Path) -> None:
+    """By a part of a name, by a glob, in Python and in Tcl; a suite that has none of them is left out."""
+    words = ["--target", "native", "--suite", "bitops", "--suite", "protocol", "--suite", "sds"]
+    finished = run("check", *words, "--test", "bitpos", "--test", "*::framing-1.1", "--json", "--run", tmp_path / "run")
+    read = document(finished)
+    assert (finished.returncode, read["verdict"]) == (ExitCode.PASS, "PASS")
+    (part,) = read["remarks"]
+    assert part == "only a part was run, the tests that fit: --test bitpos '*::framing-1.1'"
+    cells = {cell["suite"]: cell for cell in read["cells"]}
+    assert cells["canary"]["passed"] > 5
+    assert 0 < cells["bitops"]["passed"] < 20
+    assert (cells["protocol"]["verdict"], cells["protocol"]["passed"]) == ("PASS", 1)
+    assert (cells["sds"]["verdict"], cells["sds"]["reason"]) == (
+        "SKIP",
+        "none of its tests fits --test bitpos *::framing-1.1",
+    )
+    assert (
+        run("check", *words, "--test", "no such test", "--run", tmp_path / "none").returncode == ExitCode.INCONCLUSIVE
+    )
 
 
 @pytest.mark.parametrize(
