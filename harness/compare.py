@@ -50,6 +50,8 @@ class Excuse(Noun, frozen=True):
     ends: bool
     """Whether what is stored differs from then on, so that nothing after it can be compared."""
     reason: str
+    asked: str = ""
+    """A regular expression that is to be found in one of the command's words; empty: whatever was asked."""
 
 
 class DifferenceList(Noun, frozen=True):
@@ -125,14 +127,15 @@ def _rounded(reply: Reply, digits: int) -> Reply:
         return reply
 
 
-def excused(name: str, guest: Reply, native: Reply, target: Target) -> Excuse | None:
+def excused(asked: Command, guest: Reply, native: Reply, target: Target) -> Excuse | None:
     """Why two comparable replies may differ; None if they may not."""
     return next(
         (
             one
             for one in known().excuses
             if one.width_bits == target.width_bits
-            and (name in one.commands or "*" in one.commands)
+            and (asked.name in one.commands or "*" in one.commands)
+            and any(re.search(one.asked.encode(), word) for word in asked.words)
             and re.fullmatch(one.guest.encode(), _text(guest), re.DOTALL)
             and re.fullmatch(one.native.encode(), _text(native), re.DOTALL)
         ),
@@ -161,7 +164,7 @@ def first_difference(
             left, right = comparable(asked.name, mine), comparable(asked.name, other)
             if left == right:
                 continue
-            excuse = excused(asked.name, left, right, target)
+            excuse = excused(asked, left, right, target)
             if excuse is None:
                 return _difference(index, asked, left, right)
             if excuse.ends:

@@ -9,6 +9,7 @@ import pytest
 from hiredis import ReplyError
 
 from harness import compare
+from harness.stream import command as harness_command
 from harness.stream import from_text
 from tests import fakes
 
@@ -92,6 +93,23 @@ def test_a_narrow_target_may_encode_otherwise_and_the_comparison_goes_on() -> No
     assert found is not None
     assert found.name == "GET"
     assert differs(text, [b"int", b"1"], [b"raw", b"1"], narrow=True) is not None
+
+
+@pytest.mark.parametrize(
+    ("command", "length", "narrow", "same"),
+    [
+        ("RESTORE", 1 << 32, True, True),
+        ("RESTORE", (1 << 32) - 1, True, False),
+        ("RESTORE", 1 << 32, False, False),
+        ("RESTOREX", 1 << 32, True, False),
+    ],
+)
+def test_an_excuse_may_depend_on_what_was_asked(command: str, length: int, *, narrow: bool, same: bool) -> None:
+    payload = b"\0\x81" + length.to_bytes(8) + b"abc"
+    stream = (harness_command(command, "k", 0, payload),)
+    refused = ReplyError("ERR Bad data format")
+    found = compare.first_difference(stream, [b"OK"], [refused], NARROW if narrow else WIDE)
+    assert (found is None) == same
 
 
 def test_everything_that_is_excused_has_a_reason() -> None:

@@ -9,6 +9,7 @@ import hiredis
 import pytest
 
 from suites.both import differing
+from suites.fuzz.corrupt import sealed
 from suites.width import requests
 
 if TYPE_CHECKING:
@@ -96,6 +97,22 @@ def test_an_absolute_time_of_restore_is_kept_to_the_millisecond(both: Both, cell
         payload = client.command("DUMP", "k")
         client.command("RESTORE", "k", expires, payload, "REPLACE", "ABSTTL")  # type: ignore[arg-type]
         assert client.command("PEXPIRETIME", "k") == expires
+
+
+@pytest.mark.parametrize("length", [(1 << 32) - 1, (1 << 32) - 16, (1 << 62) + 3], ids=["all-ones", "sum", "cut"])
+@pytest.mark.parametrize("before", [b"\0", b"\1\1"], ids=["string", "list"])
+def test_a_payload_with_a_string_longer_than_it_is_refused(
+    both: Both, cell: CellSpec, before: bytes, length: int
+) -> None:
+    """It ends behind three bytes. With a header's size added, or cut, such a length is a small one in 32 bits."""
+    if cell.version < (6, 2):
+        pytest.skip("before 6.2 a payload with the right checksum is believed")
+    both.ask([("SET", "k", "v")])
+    (payload,) = both.ask([("DUMP", "k")])
+    assert isinstance(payload, bytes)
+    told = b"\x80" + length.to_bytes(4) if length < 1 << 32 else b"\x81" + length.to_bytes(8)
+    longer = sealed(before + told + b"abc" + payload[-10:])
+    both.expect([("RESTORE", "k", 0, longer, "REPLACE")], [b"error: ERR Bad data format"], "a string too long")
 
 
 def test_a_stream_keeps_what_a_limit_beyond_32_bits_lets_it_keep(both: Both, cell: CellSpec) -> None:

@@ -50,7 +50,8 @@ def marked_and_placed(folder: Path, finding: dict[str, Any]) -> None:
 
 def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_shows_it_again(tmp_path: Path) -> None:
     """Word-wise BITOP and BITPOS on a string behind an odd header."""
-    code, read = check(tmp_path, "--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6")
+    words = ("--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6")
+    code, read = check(tmp_path, *words, "--test", "bitop_not", "--test", "bitpos_finds")
     assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
     found = [f for f in alignment(read) if "bitop" in f["function"].lower() or f["function"] == "redisBitpos"]
     assert found, [finding["id"] for finding in read["findings"]]
@@ -64,7 +65,8 @@ def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_shows_it_again(
 
 
 def test_valkey_9_1_2_misaligns_in_murmur32_of_lua_on_sparc64(tmp_path: Path) -> None:
-    code, read = check(tmp_path, "--target", "sparc64", "--suite", "bitops", "--server", "valkey-9.1.2")
+    words = ("--target", "sparc64", "--suite", "bitops", "--server", "valkey-9.1.2")
+    code, read = check(tmp_path, *words, "--test", "bitpos_finds")
     assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
     assert [
         (finding["function"], finding["file"], finding["line"], finding["origin"]) for finding in alignment(read)
@@ -83,7 +85,8 @@ def test_redis_7_0_15_passes_on_armv5_and_sparc64(tmp_path: Path) -> None:
 
 def test_an_emulator_that_repairs_what_it_should_trap_makes_the_run_unknown(tmp_path: Path) -> None:
     sabotaged = [sys.executable, "-c", FIXUP_FOR_SIGNAL]
-    code, read = check(tmp_path, "--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6", program=sabotaged)
+    words = ("--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6", "--test", "bitop_not")
+    code, read = check(tmp_path, *words, program=sabotaged)
     assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
     assert {"UNKNOWN"} == {cell["verdict"] for cell in read["cells"]}
     assert any("done where signal is prescribed" in cell["reason"] for cell in read["cells"]), read["cells"]
