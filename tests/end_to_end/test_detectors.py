@@ -56,7 +56,10 @@ def test_what_the_sanitizer_reports_is_replayed_and_is_gone_where_it_was_mended(
 
 
 def test_redis_7_0_15_is_silent_in_bitops_under_the_address_sanitizer_and_valgrind(tmp_path: Path) -> None:
-    code, read = check(tmp_path / "run", "--target", "native-asan", "--target", "native-valgrind")
+    # Of every command some: what a release is clean of, a run of all tests shows, and not this one.
+    tests = ("moved_the", "every_header", "range_at", "numbers_are", "wraps", "uniform", "setbit")
+    words = ("--target", "native-asan", "--target", "native-valgrind")
+    code, read = check(tmp_path / "run", *words, *(f"--test={name}" for name in tests))
     assert (code, read["verdict"], sorted(by_id(read))) == (ExitCode.PASS, "PASS", [])
     assert {"PASS"} == {cell["verdict"] for cell in read["cells"]}
 

@@ -95,7 +95,8 @@ def test_an_emulator_that_repairs_what_it_should_trap_makes_the_run_unknown(tmp_
 def test_hash_functions_of_redis_3_2_6_are_misaligned_by_plain_keys_and_elements(tmp_path: Path) -> None:
     """MurmurHash2, and HyperLogLog's MurmurHash64A, which big-endian machines compute by bytes."""
     words = ("--target", "armv5", "--target", "sparc64", "--suite", "hashing", "--server", "redis-3.2.6")
-    finished = run("audit", *words, "--seed", 1, "--json", "--run", tmp_path / "run")
+    part = ("--test", "stored_at_any_offset", "--test", "counts_once")
+    finished = run("audit", *words, *part, "--seed", 1, "--json", "--run", tmp_path / "run")
     found = {finding["function"]: finding for finding in alignment(document(finished))}
     assert found["dictGenHashFunction"]["targets"] == ["armv5", "sparc64"]
     assert (found["MurmurHash64A"]["targets"], found["MurmurHash64A"]["file"]) == (["armv5"], "src/hyperloglog.c")

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 PLANTED = "alignment-redisPopcount-load"
-BITOPS = ("--suite", "bitops")
+UNITS = ("--suite", "units")
+"""The quickest that sees what is planted."""
 
 
 def git(folder: Path, *words: str) -> None:
@@ -69,7 +70,7 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     clean = source.read_text("utf-8")
 
     source.write_bytes((tmp_path / "bug.c").read_bytes())
-    code, read, told = premerge(checkout, tmp_path / "planted", *BITOPS)
+    code, read, told = premerge(checkout, tmp_path / "planted", *UNITS)
     assert code == ExitCode.FINDINGS, told
     (finding,) = [one for one in read["findings"] if one["id"] == PLANTED]
     assert (finding["known"], finding["file"], finding["targets"]) == ("", "src/bitops.c", ["armv5"])
@@ -78,20 +79,20 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
 
     commit(checkout)
     edit(source, "/* Bit operations.", "/* Changed. Bit operations.")
-    code, read, told = premerge(checkout, tmp_path / "inherited", *BITOPS)
+    code, read, told = premerge(checkout, tmp_path / "inherited", *UNITS)
     assert code == ExitCode.PASS, told
     (finding,) = [one for one in read["findings"] if one["id"] == PLANTED]
     assert finding["known"] == f"also in BASE {read['base'].split()[0]}"
     assert {cell["verdict"] for cell in read["cells"]} == {"PASS", "XFAIL"}
 
     edit(source, "/* Changed. Bit operations.", "/* Changed again. Bit operations.")
-    head = "void setbitCommand(client *c) {"
-    edit(source, head, head + " (void)*(volatile int *)((char *)c + 1);")
-    code, read, told = premerge(checkout, tmp_path / "another", *BITOPS)
+    head = "long redisBitpos(void *s, unsigned long count, int bit) {"
+    edit(source, head, head + " (void)*(volatile int *)((char *)s + 1);")
+    code, read, told = premerge(checkout, tmp_path / "another", *UNITS)
     assert code == ExitCode.FINDINGS, told
     assert "what BASE shows is in the cache" in told
     blamed = {one["function"] for one in read["findings"] if not one["known"]}
-    assert blamed == {"setbitCommand"}, read["findings"]
+    assert blamed == {"redisBitpos"}, read["findings"]
     assert PLANTED in {one["id"] for one in read["findings"] if one["known"]}
 
     source.write_text(clean, "utf-8")

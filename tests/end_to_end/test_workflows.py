@@ -44,7 +44,7 @@ def repository(top: Path, *, broken: bool) -> Path:
 
 
 def run_check(github: GitHub, **inputs: str | bool) -> dict[str, str]:
-    asked = {"plumbline": "owner/plumbline", "server": FOLDER, "suites": "bitops", "code-scanning": True, **inputs}
+    asked = {"plumbline": "owner/plumbline", "server": FOLDER, "suites": "units", "code-scanning": True, **inputs}
     return github.workflow(WORKFLOWS / "check.yml", asked)
 
 
