@@ -1,4 +1,4 @@
-"""The state of one cell while its tests run: its guest and oracle, servers of single tests, and the evidence so far.
+"""The state of one cell while its tests run: its guest and oracle, and the evidence so far.
 
 It writes evidence and judges nothing. harness.pytest_plugin tells it when tests begin and end.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -16,19 +17,17 @@ import pytest
 from harness import events, unit_run
 from harness.canary import emulated, on_machine
 from harness.errors import ExitCode, InfrastructureError
-from harness.guest import LOG_LINES, PANIC, StartError
-from harness.machine_guest import CANARY, Host, guest_of
-from harness.transcript import save, unanswered
+from harness.guest import StartError
+from harness.machine_guest import CANARY, Host
+from harness.own_guests import StartGuest, keep_transcript, new_guest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from harness.canary import Perform
     from harness.cell import CellSpec
     from harness.difference import DifferenceError
-    from harness.emulator import Runner
     from harness.guest import Guest
-    from harness.model import Build
     from harness.unit_run import UnitRun
 
 
@@ -41,8 +40,9 @@ class CellRun:
         self._guest: Guest | None = None
         self._oracle: Guest | None = None
         self._host = Host(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
-        self._own: list[Guest] = []
-        self._started = 0
+        self._numbers = count(1)
+        self.start_guest = StartGuest(cell, self._host, self._numbers)
+        """Starts servers for the present test alone."""
         self._scratched = 0
         self._failure: StartError | None = None
         self.test = ""
@@ -67,12 +67,11 @@ class CellRun:
         if self._failure is not None:
             raise self._failure
         self.retire()
-        assert self.cell.build is not None
-        self._started += 1
+        folder = self.cell.folder / f"guest-{next(self._numbers)}"
         if self._host is not None and self.counters_before is None:
             self._host.machine()
             self.counters_before = self._host.counters()
-        guest = self._new(self.cell.build, self.cell.runner, self.cell.folder / f"guest-{self._started}")
+        guest = new_guest(self.cell, self._host, folder)
         self._guest, self.faults_before, self.log_before = guest, 0, 0
         try:
             guest.__enter__()
@@ -86,63 +85,19 @@ class CellRun:
     def oracle(self) -> Guest:
         """The native build of the same source, started once and again if it died."""
         if self._oracle is None or not self._oracle.alive():
-            native = self.cell.peers["native"]
-            self._oracle = self._new(native.build, native.runner, self.cell.folder / "oracle").__enter__()
+            folder = self.cell.folder / "oracle"
+            self._oracle = new_guest(self.cell, self._host, folder, target="native").__enter__()
         return self._oracle
-
-    def start(
-        self,
-        *,
-        target: str = "",
-        options: Sequence[str] = (),
-        files: Mapping[str, bytes] | None = None,
-        may_refuse: bool = False,
-    ) -> Guest:
-        """One more server, for this test alone; another target's if one is named. It is ended with the test.
-
-        Raises StartError; if it `may_refuse`, then exiting by itself, without a signal, is no finding.
-        """
-        self._started += 1
-        folder = self.cell.folder / events.PEERS / target if target else self.cell.folder
-        assert self.cell.build is not None
-        build, runner = self.cell.build, self.cell.runner
-        if target:
-            build, runner = self.cell.peers[target].build, self.cell.peers[target].runner
-        guest = self._new(build, runner, folder / f"guest-{self._started}", options=options, files=files)
-        # It may change or remove what it was given: the evidence is a copy.
-        _put(guest.folder / events.INPUTS, files or {})
-        self._own.append(guest)
-        try:
-            return guest.__enter__()
-        except StartError as error:
-            if may_refuse and guest.end == "exit":
-                guest.end, guest.detail = "stopped", f"refused: {error.detail}"
-            else:
-                guest.end, guest.detail = error.end, error.detail
-            raise
-
-    def dismiss(self) -> None:
-        """Put the servers that the present example started away without a trace: how they ended was their right.
-
-        Those whose emulator or detector has something to tell are kept, unless they stopped themselves by a panic.
-        """
-        for guest in list(self._own):
-            guest.__exit__()
-            told = guest.faults() or guest.reports(0)
-            if not told or PANIC in guest.log_tail(LOG_LINES):
-                shutil.rmtree(guest.folder, ignore_errors=True)
-                self._own.remove(guest)
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Guest]:
         """A guest beside the evidence: how it ends is no observation, because what is asked of it was seen to fail."""
-        assert self.cell.build is not None
         self._scratched += 1
         # A crash report takes a second under emulation, and is not read.
         quick = ["--crash-log-enabled", "no"] if self.cell.version >= (6, 2) else []
         folder = self.cell.folder / f"scratch-{self._scratched}"
         try:
-            with self._new(self.cell.build, self.cell.runner, folder, options=quick) as guest:
+            with new_guest(self.cell, self._host, folder, options=quick) as guest:
                 yield guest
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -170,27 +125,6 @@ class CellRun:
         assert native.selftests is not None
         return unit_run.run_emulated(native.selftests, native.runner, name, self.cell.folder / f"native-unit-{name}")
 
-    def _new(
-        self,
-        build: Build,
-        runner: Runner,
-        folder: Path,
-        *,
-        options: Sequence[str] = (),
-        files: Mapping[str, bytes] | None = None,
-    ) -> Guest:
-        return guest_of(
-            build,
-            runner,
-            folder,
-            host=self._host,
-            sockets=self.cell.sockets,
-            version=self.cell.version,
-            options=options,
-            files=files,
-            coverage=self.cell.coverage,
-        )
-
     def begin(self, name: str) -> None:
         """A test starts."""
         self.test = self._whole_test = name
@@ -217,7 +151,7 @@ class CellRun:
         """
         guest = self._guest
         reported = guest is not None and (guest.faults() > self.faults_before or guest.reports(self.log_before))
-        if message or reported or self._own:
+        if message or reported or self.start_guest.any():
             self.test = f"{self._whole_test}[{label}]"
             self.finish("failed" if message else "passed", message, seconds, asked=asked)
             self.examples_failed |= bool(message)
@@ -225,9 +159,7 @@ class CellRun:
 
     def finish(self, outcome: events.Outcome, message: str, seconds: float, *, asked: str = "") -> None:
         """A test has ended: write what it left behind, and how the guest is."""
-        for own in self._own:
-            self._finish_own(own, outcome)
-        self._own.clear()
+        self.start_guest.finish(self.test, outcome)
         if self.unit:
             record = unit_run.event_of(
                 self.cell.folder,
@@ -278,33 +210,6 @@ class CellRun:
     def _counters(self) -> events.Counters | None:
         return self._host.counters() if self._host is not None else None
 
-    def _finish_own(self, guest: Guest, outcome: events.Outcome) -> None:
-        """End a server that was started for one test, and record how it was."""
-        if guest.started() and guest.died_of_fault(0):
-            guest.settle()
-        ended_by_itself = guest.started() and not guest.alive()
-        commands = guest.commands() if guest.started() else 0
-        guest.__exit__()
-        requests: list[str] = []
-        transcript = ""
-        if guest.recorder is not None and (outcome == "failed" or ended_by_itself or guest.faults()):
-            chunks = guest.recorder.chunks()
-            requests, transcript = unanswered(chunks), "transcript-0.jsonl"
-            save(guest.folder / transcript, chunks)
-        event = events.GuestEvent(
-            name=guest.name,
-            end=guest.end or "stopped",
-            detail=guest.detail,
-            test=self.test,
-            target=guest.runner.target.name if guest.folder.parent != self.cell.folder else "",
-            own=True,
-            commands=commands,
-            unanswered=tuple(requests),
-            transcript=transcript,
-            options=tuple(guest.options),
-        )
-        events.append(self.events, event)
-
     def _explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
         """Let a crash finish, end a hang, and keep the transcript."""
         fatal = guest.died_of_fault(self.faults_before)
@@ -312,16 +217,10 @@ class CellRun:
             guest.settle()
         if guest.alive() and (fatal or "TimeoutError" in message or "timed out" in message):
             guest.hung()
-        requests: list[str] = []
-        transcript = ""
-        if guest.recorder is not None:
-            chunks = guest.recorder.chunks()
-            requests = unanswered(chunks)
-            transcript = f"transcript-{len(list(guest.folder.glob('transcript-*')))}.jsonl"
-            save(guest.folder / transcript, chunks)
+        kept = keep_transcript(guest)
         if not guest.alive():
             self.retire()
-        return requests, transcript
+        return kept
 
     def retire(self) -> None:
         """Put the present guest away, and record how it ended."""
@@ -350,9 +249,3 @@ class CellRun:
             self._oracle.__exit__()
         if self._host is not None:
             self._host.close()
-
-
-def _put(folder: Path, files: Mapping[str, bytes]) -> None:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)

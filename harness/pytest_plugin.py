@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,10 +21,11 @@ from harness.guest import StartError
 from harness.tclsuite import TclFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator
 
     from harness.canary import Perform
     from harness.guest import Guest
+    from harness.own_guests import StartGuest
     from harness.unit_run import UnitRun
 
 _CELL = pytest.StashKey["CellRun"]()
@@ -159,25 +160,10 @@ def guest(request: pytest.FixtureRequest) -> Guest:
         pytest.fail(f"{error}", pytrace=False)
 
 
-class StartGuest(Protocol):
-    """What the fixture `start_guest` gives: CellRun.start."""
-
-    def __call__(
-        self,
-        *,
-        target: str = "",
-        options: Sequence[str] = (),
-        files: Mapping[str, bytes] | None = None,
-        may_refuse: bool = False,
-    ) -> Guest:
-        """Start it; raises StartError."""
-        ...
-
-
 @pytest.fixture
 def start_guest(request: pytest.FixtureRequest) -> StartGuest:
     """Starts more servers for one test, with files and options of its own, on this target or another of the run."""
-    return _cell_run(request).start
+    return _cell_run(request).start_guest
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from harness.guest import Guest
-    from harness.pytest_plugin import StartGuest
+    from harness.own_guests import StartGuest
 
 SLOTS = 16384
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.cell import CellSpec
-    from harness.pytest_plugin import StartGuest
+    from harness.own_guests import StartGuest
     from suites.cluster.nodes import Node
 
 HALF = nodes.SLOTS // 2

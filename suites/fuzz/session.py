@@ -123,15 +123,15 @@ class Session:
         """Start a guest with files: it may refuse, or take them as the native build does, but not die of a signal."""
         self.run.begin_example()
         started = time.monotonic()
-        ours = taken(lambda: self.run.start(files=files, options=options, may_refuse=True))
-        theirs = taken(lambda: self.run.start(target="native", files=files, options=options, may_refuse=True))
+        ours = taken(lambda: self.run.start_guest(files=files, options=options, may_refuse=True))
+        theirs = taken(lambda: self.run.start_guest(target="native", files=files, options=options, may_refuse=True))
         name = next(iter(files))
         message = (
             "" if ours == theirs and not ours.startswith(DIED) else f"{name}: guest {ours:.200}, native {theirs:.200}"
         )
         self._count(message, message)
         if not message:
-            self.run.dismiss()
+            self.run.start_guest.dismiss()
         self.run.end_example(name, message, time.monotonic() - started)
 
     def conclude(self) -> None:

@@ -13,7 +13,7 @@ from suites.persistence import rdb
 if TYPE_CHECKING:
     from harness.cell import CellSpec
     from harness.guest import Guest
-    from harness.pytest_plugin import StartGuest
+    from harness.own_guests import StartGuest
 
 VALUES = [
     (0, 0, 0.0, b""),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from harness.cell import CellSpec
     from harness.guest import Guest
-    from harness.pytest_plugin import StartGuest
+    from harness.own_guests import StartGuest
 
 
 class Written(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from harness.cell import CellSpec
     from harness.guest import Guest
-    from harness.pytest_plugin import StartGuest
+    from harness.own_guests import StartGuest
     from suites.keyspace.values import Entry
     from suites.persistence.conftest import Written
 

@@ -14,7 +14,7 @@ from suites.replication import link
 if TYPE_CHECKING:
     from harness.cell import CellSpec
     from harness.guest import Guest
-    from harness.pytest_plugin import StartGuest
+    from harness.own_guests import StartGuest
 
 OPTIONS = [*server.OPTIONS, "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "4mb"]
 ROLES = ["primary", "replica"]

@@ -13,7 +13,7 @@ from suites.replication.ports import free_pair
 if TYPE_CHECKING:
     from harness.cell import CellSpec
     from harness.guest import Guest
-    from harness.pytest_plugin import StartGuest
+    from harness.own_guests import StartGuest
 
 SILENCE_MILLISECONDS = 600_000
 DOWN_MILLISECONDS = 3_000

@@ -1,0 +1,149 @@
+"""Servers that one test starts for itself, on its cell's target or another of the run, and the evidence they leave.
+
+How a guest of a cell is made is told here as well: harness.cell_run makes those that tests share in the same way.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from harness import events
+from harness.guest import LOG_LINES, PANIC, StartError
+from harness.machine_guest import guest_of
+from harness.transcript import save, unanswered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.cell import CellSpec
+    from harness.guest import Guest
+    from harness.machine_guest import Host
+
+
+def new_guest(
+    cell: CellSpec,
+    host: Host | None,
+    folder: Path,
+    *,
+    target: str = "",
+    options: Sequence[str] = (),
+    files: Mapping[str, bytes] | None = None,
+) -> Guest:
+    """A guest of the cell's server, not started: on its target, or on another of its peers. `host` is its machine."""
+    here = cell.peers[target] if target else cell
+    assert here.build is not None
+    return guest_of(
+        here.build,
+        here.runner,
+        folder,
+        host=host,
+        sockets=cell.sockets,
+        version=cell.version,
+        options=options,
+        files=files,
+        coverage=cell.coverage,
+    )
+
+
+class StartGuest:
+    """What the fixture `start_guest` gives: starts servers for the present test alone, and ends them with it."""
+
+    def __init__(self, cell: CellSpec, host: Host | None, numbers: Iterator[int]) -> None:
+        self._cell = cell
+        self._host = host
+        self._numbers = numbers
+        """Every guest of the cell has one of its own."""
+        self._running: list[Guest] = []
+
+    def __call__(
+        self,
+        *,
+        target: str = "",
+        options: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+        may_refuse: bool = False,
+    ) -> Guest:
+        """One more server; another target's if one is named. `files` lie in its folder when it starts.
+
+        Raises StartError; if it `may_refuse`, then exiting by itself, without a signal, is no finding.
+        """
+        home = self._cell.folder / events.PEERS / target if target else self._cell.folder
+        folder = home / f"guest-{next(self._numbers)}"
+        guest = new_guest(self._cell, self._host, folder, target=target, options=options, files=files)
+        # It may change or remove what it was given: the evidence is a copy.
+        _put(guest.folder / events.INPUTS, files or {})
+        self._running.append(guest)
+        try:
+            return guest.__enter__()
+        except StartError as error:
+            if may_refuse and guest.end == "exit":
+                guest.end, guest.detail = "stopped", f"refused: {error.detail}"
+            else:
+                guest.end, guest.detail = error.end, error.detail
+            raise
+
+    def any(self) -> bool:
+        """Whether the present test, or example, has servers that were not dismissed."""
+        return bool(self._running)
+
+    def dismiss(self) -> None:
+        """Put the servers that the present example started away without a trace: how they ended was their right.
+
+        Those whose emulator or detector has something to tell are kept, unless they stopped themselves by a panic.
+        """
+        for guest in list(self._running):
+            guest.__exit__()
+            told = guest.faults() or guest.reports(0)
+            if not told or PANIC in guest.log_tail(LOG_LINES):
+                shutil.rmtree(guest.folder, ignore_errors=True)
+                self._running.remove(guest)
+
+    def finish(self, test: str, outcome: events.Outcome) -> None:
+        """End the servers of a test, or an example, that has ended, and record how each of them was."""
+        for guest in self._running:
+            events.append(self._cell.folder / "events.jsonl", self._ended(guest, test, outcome))
+        self._running.clear()
+
+    def _ended(self, guest: Guest, test: str, outcome: events.Outcome) -> events.GuestEvent:
+        if guest.started() and guest.died_of_fault(0):
+            guest.settle()
+        ended_by_itself = guest.started() and not guest.alive()
+        commands = guest.commands() if guest.started() else 0
+        guest.__exit__()
+        requests: list[str] = []
+        transcript = ""
+        if outcome == "failed" or ended_by_itself or guest.faults():
+            requests, transcript = keep_transcript(guest)
+        return events.GuestEvent(
+            name=guest.name,
+            end=guest.end or "stopped",
+            detail=guest.detail,
+            test=test,
+            target=guest.runner.target.name if guest.folder.parent != self._cell.folder else "",
+            own=True,
+            commands=commands,
+            unanswered=tuple(requests),
+            transcript=transcript,
+            options=tuple(guest.options),
+        )
+
+
+def keep_transcript(guest: Guest) -> tuple[list[str], str]:
+    """Save what a guest was sent since its recorder began: the requests without an answer, and the file's name.
+
+    Both are empty where nothing is recorded.
+    """
+    if guest.recorder is None:
+        return [], ""
+    chunks = guest.recorder.chunks()
+    name = f"transcript-{len(list(guest.folder.glob('transcript-*')))}.jsonl"
+    save(guest.folder / name, chunks)
+    return unanswered(chunks), name
+
+
+def _put(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
