@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from harness import process, toolchain
-from harness.errors import InfrastructureError, UsageError
+from harness import toolchain
+from harness.artifact import compiled
+from harness.errors import UsageError
 from harness.load import ROOT
-from harness.store import key_of, sha256_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from harness.store import Store
 
 SOURCE = ROOT / "toolchains" / "allocator" / "guard.c"
-COMPILE_SECONDS = 120
 FLAGS: dict[Allocator, list[str]] = {"guard": [], "guard-natural": ["-DNATURAL"]}
 """The adversaries, and what makes each of the one source."""
 
@@ -49,21 +48,19 @@ def preloaded(store: Store, target: Target, tools: Toolchain, allocator: Allocat
     """
     if allocator not in FLAGS:
         return None
-    compiler = toolchain.tool(tools, "gcc")
     strict = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-fno-builtin-malloc"]
     # The target's own flags, at a level of its own: a server's level says nothing about its allocator.
     flags = [*toolchain.compiler_flags(target, "O2"), *strict, "-shared", "-fPIC", "-pthread", *FLAGS[allocator]]
-
-    def compile_into(into: Path) -> None:
-        command = [compiler, str(SOURCE), *flags, "-o", str(into / f"{allocator}.so")]
-        result = process.run(command, deadline_seconds=COMPILE_SECONDS)
-        if result.code != 0:
-            raise InfrastructureError(
-                f"the allocator does not compile for {target.name}", where=str(SOURCE), because=result.text.strip()
-            )
-
-    key = key_of([sha256_of(SOURCE), toolchain.version(compiler), *flags])
-    return store.folder("allocators", f"{target.name}-{key}", compile_into) / f"{allocator}.so"
+    return compiled(
+        store,
+        tools,
+        title=f"the allocator for {target.name}",
+        kind="allocators",
+        owner=target.name,
+        file=f"{allocator}.so",
+        flags=flags,
+        sources=[SOURCE],
+    )
 
 
 def jemalloc_settings(target: Target, tools: Toolchain) -> dict[str, str]:

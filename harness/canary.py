@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, events, process, symbols, toolchain
+from harness import alignment, events, process, symbols
+from harness.artifact import compiled
 from harness.errors import InfrastructureError
 from harness.load import ROOT, read_toml
 from harness.model import Noun, PlannedAccess
-from harness.store import Store, key_of, sha256_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from harness.emulator import Runner
     from harness.machine import Machine
     from harness.model import Target, Toolchain
+    from harness.store import Store
 
 FOLDER = ROOT / "suites" / "canary"
 DRIVER = FOLDER / "driver.c"
@@ -117,22 +118,17 @@ def compile_canary(store: Store, target: Target, tools: Toolchain, driver: Path 
 
     Raises InfrastructureError when it does not compile.
     """
-    compiler = toolchain.tool(tools, "gcc")
-    flags = [*target.compiler_flags, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-std=gnu11"]
-    text = source(table(target), driver)
-
-    def compile_into(into: Path) -> None:
-        (into / "canary.c").write_text(text, "utf-8")
-        process.run_successfully(
-            [compiler, "canary.c", *flags, "-o", "canary"],
-            problem=f"the canary does not compile for {target.name}",
-            where=str(FOLDER / "accesses" / f"{target.isa}.toml"),
-            deadline_seconds=120,
-            folder=into,
-        )
-
-    key = key_of([text, sha256_of(driver), toolchain.version(compiler), *flags])
-    return store.folder("canaries", f"{target.name}-{key}", compile_into) / "canary"
+    return compiled(
+        store,
+        tools,
+        title=f"the canary for {target.name}",
+        kind="canaries",
+        owner=target.name,
+        file="canary",
+        flags=[*target.compiler_flags, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-std=gnu11"],
+        generated={"canary.c": source(table(target), driver)},
+        where=FOLDER / "accesses" / f"{target.isa}.toml",
+    )
 
 
 class Reported(Noun, frozen=True):

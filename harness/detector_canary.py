@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness import process, toolchain
-from harness.detector import PRELUDES, reports, write_prelude
+from harness.artifact import compiled
+from harness.detector import PRELUDE_FILE, PRELUDES, reports
 from harness.load import ROOT
-from harness.store import Store, key_of, sha256_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.emulator import Runner
     from harness.model import Detector, Target, Toolchain
+    from harness.store import Store
 
 SOURCE = ROOT / "suites" / "canary" / "detector.c"
 RUN_SECONDS = 5.0
@@ -58,22 +59,20 @@ def compile_detector_canary(store: Store, target: Target, tools: Toolchain) -> P
     """
     if not target.emulator.detector:
         return None
-    compiler = toolchain.tool(tools, "gcc")
+    prelude = PRELUDES[target.emulator.detector]
     # Some of valkey-9.1.2's files are compiled with hidden symbols: what the detector's library asks for must not be.
     hidden = "-fvisibility=hidden"
-    flags = [*toolchain.compiler_flags(target, "O1"), hidden, "-Wall", "-Werror", "-std=gnu11"]
-
-    def compile_into(into: Path) -> None:
-        first = write_prelude(target.emulator.detector, into)
-        process.run_successfully(
-            [compiler, str(SOURCE), *first, *flags, "-o", str(into / "detector")],
-            problem=f"the detector's canary does not compile for {target.name}",
-            where=str(SOURCE),
-            deadline_seconds=120,
-        )
-
-    key = key_of([sha256_of(SOURCE), PRELUDES[target.emulator.detector], toolchain.version(compiler), *flags])
-    return store.folder("canaries", f"{target.name}-detector-{key}", compile_into) / "detector"
+    return compiled(
+        store,
+        tools,
+        title=f"the detector's canary for {target.name}",
+        kind="canaries",
+        owner=f"{target.name}-detector",
+        file="detector",
+        flags=[*toolchain.compiler_flags(target, "O1"), hidden, "-Wall", "-Werror", "-std=gnu11"],
+        sources=[SOURCE],
+        generated={PRELUDE_FILE: prelude} if prelude else {},
+    )
 
 
 def outcome(program: Path, runner: Runner, case: str) -> str:

@@ -15,7 +15,8 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
-from harness import process, toolchain
+from harness import toolchain
+from harness.artifact import compiled
 from harness.errors import InfrastructureError
 from harness.load import ROOT
 from harness.model import Noun
@@ -45,23 +46,17 @@ class Initramfs(Noun, frozen=True):
 
 def compile_init(store: Store, tools: Toolchain) -> Path:
     """The guest's process 1 for a toolchain's machines. Raises InfrastructureError when it does not compile."""
-    compiler = toolchain.tool(tools, "gcc")
-    sources = sorted(INIT_FOLDER.glob("*.c"))
-
-    def compile_into(into: Path) -> None:
-        command = [compiler, *INIT_FLAGS, *[str(path) for path in sources], "-o", "init"]
-        process.run_successfully(
-            command,
-            problem=f"the guest's init does not compile with {compiler}",
-            where=str(INIT_FOLDER),
-            remedy="plumb doctor",
-            deadline_seconds=120,
-            folder=into,
-        )
-
-    contents = [sha256_of(path) for path in sorted(INIT_FOLDER.iterdir())]
-    key = key_of([*contents, toolchain.version(compiler), *INIT_FLAGS])
-    return store.folder("inits", f"{tools.name}-{key}", compile_into) / "init"
+    return compiled(
+        store,
+        tools,
+        title=f"the guest's init for {tools.name}",
+        kind="inits",
+        owner=tools.name,
+        file="init",
+        flags=INIT_FLAGS,
+        sources=sorted(INIT_FOLDER.glob("*.c")),
+        headers=sorted(INIT_FOLDER.glob("*.h")),
+    )
 
 
 def with_libraries(programs: Mapping[str, Path], tools: Toolchain) -> dict[str, Path]:

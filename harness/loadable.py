@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import process, toolchain
-from harness.errors import InfrastructureError
+from harness import toolchain
+from harness.artifact import compiled
 from harness.load import ROOT
-from harness.store import key_of, sha256_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 SOURCE = ROOT / "suites" / "modules" / "plumbline.c"
 SINCE = (6,)
 """The release whose API it needs: auxiliary data, and long doubles."""
-COMPILE_SECONDS = 120
 
 
 def build_module(store: Store, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
@@ -29,19 +27,15 @@ def build_module(store: Store, tree: SourceTree, target: Target, tools: Toolchai
     header = tree.path / "src" / "redismodule.h"
     if tree.version < SINCE or not header.is_file():
         return None
-    compiler = toolchain.tool(tools, "gcc")
     strict = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    flags = [*toolchain.compiler_flags(target, "O2"), *strict]
-
-    def compile_into(into: Path) -> None:
-        command = [compiler, str(SOURCE), *flags, f"-I{header.parent}", "-o", str(into / "plumbline.so")]
-        result = process.run(command, deadline_seconds=COMPILE_SECONDS)
-        if result.code != 0:
-            raise InfrastructureError(
-                f"the module of the suite `modules` does not compile for {target.name}",
-                where=str(SOURCE),
-                because=result.text.strip()[-500:],
-            )
-
-    key = key_of([sha256_of(SOURCE), sha256_of(header), toolchain.version(compiler), *flags])
-    return store.folder("modules", f"{tree.name}-{target.name}-{key}", compile_into) / "plumbline.so"
+    return compiled(
+        store,
+        tools,
+        title=f"the module of the suite `modules` for {target.name}",
+        kind="modules",
+        owner=f"{tree.name}-{target.name}",
+        file="plumbline.so",
+        flags=[*toolchain.compiler_flags(target, "O2"), *strict],
+        sources=[SOURCE],
+        headers=[header],
+    )

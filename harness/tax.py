@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import alignment, canary, process, toolchain
+from harness import alignment, canary
+from harness.artifact import compiled
 from harness.build import Builder
 from harness.emulator import Emulators
 from harness.errors import InfrastructureError
@@ -22,7 +23,6 @@ from harness.model import Noun
 from harness.prepare import machine_target, prepare_machine
 from harness.price import AccessCost, ServerTax, Tax, access_cost, repaired, taxed
 from harness.resp import Client
-from harness.store import key_of, sha256_of
 from harness.trees import open_server
 
 if TYPE_CHECKING:
@@ -155,20 +155,16 @@ class Taxation:
 
 def compile_load(store: Store, target: Target, tools: Toolchain) -> Path:
     """The program that sends requests from inside the guest. Raises InfrastructureError when it does not compile."""
-    compiler, source = toolchain.tool(tools, "gcc"), FOLDER / "load.c"
-    flags = [*target.compiler_flags, "-O1", "-Wall", "-Wextra", "-Werror", "-std=gnu11"]
-
-    def compile_into(into: Path) -> None:
-        process.run_successfully(
-            [compiler, source, *flags, "-o", "load"],
-            problem=f"the load program does not compile for {target.name}",
-            where=str(source),
-            deadline_seconds=120,
-            folder=into,
-        )
-
-    key = key_of([sha256_of(source), toolchain.version(compiler), *flags])
-    return store.folder("loads", f"{target.name}-{key}", compile_into) / "load"
+    return compiled(
+        store,
+        tools,
+        title=f"the load program for {target.name}",
+        kind="loads",
+        owner=target.name,
+        file="load",
+        flags=[*target.compiler_flags, "-O1", "-Wall", "-Wextra", "-Werror", "-std=gnu11"],
+        sources=[FOLDER / "load.c"],
+    )
 
 
 def misalignment(target: Target, policy: Policy, access: PlannedAccess) -> tuple[int, Repairer] | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from harness.model import Detector
 
-__all__ = ["ENVIRONMENTS", "PREFIXES", "PRELUDES", "Report", "own_frames", "reports", "write_prelude"]
+__all__ = ["ENVIRONMENTS", "PREFIXES", "PRELUDES", "PRELUDE_FILE", "Report", "own_frames", "reports", "write_prelude"]
 
 ENVIRONMENTS: dict[Detector, dict[str, str]] = {
     "": {},
@@ -47,6 +47,7 @@ const char *__ubsan_default_options(void) { return "print_stacktrace=1:halt_on_e
     "valgrind": "",
 }
 """C text that precedes every file compiled for a target."""
+PRELUDE_FILE = "detector.h"
 
 PREFIXES: dict[Detector, list[str]] = {
     "": [],
@@ -75,7 +76,7 @@ def write_prelude(detector: Detector, folder: Path) -> list[str]:
     """Write a detector's prelude, if it has one, into a folder; returns the flags that have compilers read it first."""
     if not PRELUDES[detector]:
         return []
-    path = folder / "detector.h"
+    path = folder / PRELUDE_FILE
     path.write_text(PRELUDES[detector], "utf-8")
     return ["-include", str(path)]
 

@@ -1,0 +1,64 @@
+"""Programs and shared objects of our own: one command compiles each for a target, and the store keeps what it gave.
+
+Servers are harness.build's; what is linked with a server's objects is harness.units'.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness import process, toolchain
+from harness.store import key_of, sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from harness.model import Toolchain
+    from harness.store import Store
+
+COMPILE_SECONDS = 120
+
+
+def compiled(
+    store: Store,
+    tools: Toolchain,
+    *,
+    title: str,
+    kind: str,
+    owner: str,
+    file: str,
+    flags: Sequence[str],
+    sources: Sequence[Path] = (),
+    headers: Sequence[Path] = (),
+    generated: Mapping[str, str] | None = None,
+    where: Path | None = None,
+) -> Path:
+    """The file that the compiler made, from the store if it is there.
+
+    It is kept as the store's `kind`, under the name of its `owner`: a target, say. `generated` are more files by name:
+    C is compiled, and headers are read before all else. Whatever is in any of these files makes it another one.
+
+    Raises InfrastructureError when it does not compile, which says `title` and `where`: else it is the first source.
+    """
+    compiler = toolchain.tool(tools, "gcc")
+    written = generated or {}
+    inputs = [*map(str, sources), *(name for name in written if name.endswith(".c"))]
+    first = [word for name in written if name.endswith(".h") for word in ("-include", name)]
+    folders = [f"-I{header.parent}" for header in headers]
+
+    def compile_into(into: Path) -> None:
+        for name, text in written.items():
+            (into / name).write_text(text, "utf-8")
+        process.run_successfully(
+            [compiler, *inputs, *first, *flags, *folders, "-o", file],
+            problem=f"{title} does not compile",
+            where=str(where or sources[0]),
+            remedy="plumb doctor",
+            deadline_seconds=COMPILE_SECONDS,
+            folder=into,
+        )
+
+    contents = [*(sha256_of(path) for path in (*sources, *headers)), *written.values()]
+    key = key_of([*contents, toolchain.version(compiler), *flags])
+    return store.folder(kind, f"{owner}-{key}", compile_into) / file
