@@ -7,6 +7,7 @@ import re
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,11 @@ class Check:
         self.store = store
         self.fetcher = Fetcher(store, progress, offline=request.offline)
 
+    @cached_property
+    def tree(self) -> SourceTree:
+        """The server's, opened when it is first asked for. Raises UsageError for what is no server."""
+        return open_server(self.catalog, self.fetcher, self.request.server)
+
     def run(self) -> tuple[Judgement, ExitCode]:
         """Everything, from plan to judgement. Raises PlumblineError for what is not the server's fault."""
         plan = make_plan(
@@ -71,7 +77,7 @@ class Check:
             refuse_nonsense(self.request.allocator, self.catalog.targets[name])
         diagnosis = doctor.diagnose(self.catalog, plan.targets, emulator=self.request.emulator)
         doctor.mend(diagnosis, self.progress, install=self.request.install)
-        tree = open_server(self.catalog, self.fetcher, self.request.server)
+        tree = self.tree
         preparation = Preparation(self.catalog, self.store, self.progress, self.fetcher, self.request, plan)
         prepared = preparation.targets(tree)
         peers = preparation.peers(tree, prepared)

@@ -26,13 +26,11 @@ from harness.build import Builder, BuildFailedError
 from harness.check import Check
 from harness.emulator import Emulators
 from harness.errors import UsageError
-from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
 from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.port.document import FILE, Hint, PortReport, Region, Step, TargetPort
 from harness.port.items import Death
 from harness.report.finding import is_in_tree
-from harness.trees import open_server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +62,9 @@ def portable_targets(catalog: Catalog, names: Sequence[str]) -> list[Target]:
 def make_report(catalog: Catalog, store: Store, progress: Progress, request: Request) -> tuple[PortReport, Judgement]:
     """Everything, and the run's own judgement. `request` has AUDITED_POLICY. Raises PlumblineError as a check does."""
     targets = portable_targets(catalog, request.targets)
-    judgement, _ = Check(catalog, store, progress, request).run()
-    porter = _Porter(catalog, store, progress, request, judgement.findings)
+    check = Check(catalog, store, progress, request)
+    judgement, _ = check.run()
+    porter = _Porter(check, judgement.findings)
     looked = [porter.look_at(target) for target in targets]
     ports, deaths = [port for port, _ in looked], [death for _, death in looked if death]
     ordered = items.in_order(
@@ -94,16 +93,13 @@ def make_report(catalog: Catalog, store: Store, progress: Progress, request: Req
 class _Porter:
     """Looks at a tree on one target after the other, once the suites have run."""
 
-    def __init__(
-        self, catalog: Catalog, store: Store, progress: Progress, request: Request, findings: Sequence[Finding]
-    ) -> None:
-        self.catalog = catalog
-        self.request = request
+    def __init__(self, check: Check, findings: Sequence[Finding]) -> None:
+        self.catalog = check.catalog
+        self.request = check.request
         self.findings = findings
-        fetcher = Fetcher(store, progress, offline=request.offline)
-        self.tree = open_server(catalog, fetcher, request.server)
-        self.builder = Builder(store, progress)
-        self.emulators = Emulators(store, fetcher, progress)
+        self.tree = check.tree
+        self.builder = Builder(check.store, check.progress)
+        self.emulators = Emulators(check.store, check.fetcher, check.progress)
         self.files = _readable(self.tree)
 
     def look_at(self, target: Target) -> tuple[TargetPort, Death | None]:
