@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.errors import UsageError
-from harness.model import Access, AccessClass
+from harness.finding import Access
+from harness.model import AccessClass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.model import Fate, PlannedAccess, Policy, Target
+    from harness.finding import Fate
+    from harness.model import PlannedAccess, Policy, Target
 
 Outcome = Literal["done", "signal", "rotated", "truncated"]
 """done: the right bytes were moved. signal: SIGBUS, BUS_ADRALN (but see `signal_of`), and nothing was moved. rotated:

@@ -22,7 +22,8 @@ import msgspec
 
 from harness import codec
 from harness.errors import UsageError
-from harness.model import AccessClass, Again, Allocator, Difference, Noun, Program, Target
+from harness.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.model import AccessClass, Allocator, Noun, Program, Target
 
 ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 """absent: there is nothing of what the suite should run, in the server or among what was asked for; no fault."""

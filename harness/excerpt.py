@@ -17,7 +17,7 @@ from harness.model import Noun
 
 if TYPE_CHECKING:
     from harness.events import Fault, RunRecord
-    from harness.model import Finding, Witness
+    from harness.finding import Finding, Witness
 
 FILE = "excerpts.json"
 SOURCE_LINES = 5

@@ -12,7 +12,8 @@ import msgspec
 from harness import codec
 from harness.checkout import Base  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.errors import UsageError
-from harness.model import Finding, Noun, Verdict
+from harness.finding import Finding, Verdict
+from harness.model import Noun
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.errors import UsageError
+from harness.finding import Verdict
 from harness.judge import CellVerdict, by_severity, overall
-from harness.model import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from harness.finding import Finding
     from harness.judge import Judgement
-    from harness.model import Cell, Finding
+    from harness.model import Cell
 
 
 def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Judgement:

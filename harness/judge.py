@@ -11,7 +11,8 @@ import msgspec
 
 from harness import alignment, codec, events, kernel_report
 from harness.events import Counters
-from harness.model import Again, Allocator, Difference, Finding, Noun, Program, Verdict, Witness
+from harness.finding import Again, Difference, Finding, Verdict, Witness
+from harness.model import Allocator, Noun, Program
 from harness.sighting import Sighting, cell_sightings, killed_from_outside
 from harness.store import key_of
 from harness.transcript import Chunk, load

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.console import Progress
+    from harness.finding import Finding
     from harness.load import Catalog
-    from harness.model import Finding
     from harness.mutation import Mutation
     from harness.store import Store
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Literal
 
 from harness.errors import UsageError
 from harness.load import ROOT, read_toml
-from harness.model import Allocator, Finding, Noun
+from harness.model import Allocator, Noun
 from harness.source import copy_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from harness.finding import Finding
 
 FOLDER = ROOT / "harness" / "mutations"
 

@@ -14,8 +14,9 @@ from harness import check, inherited, report, runs, source, toolchain
 from harness.checkout import Base, Checkout
 from harness.choice import Change, choose, read_unseen
 from harness.errors import UsageError
+from harness.finding import Verdict
 from harness.load import ROOT
-from harness.model import Noun, Verdict
+from harness.model import Noun
 from harness.plan import make_plan
 from harness.store import key_of
 

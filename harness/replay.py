@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from harness.console import Progress
     from harness.detector import Report
     from harness.emulator import Runner
+    from harness.finding import Again, Frame
     from harness.load import Catalog
-    from harness.model import Again, Frame, SourceTree
+    from harness.model import SourceTree
     from harness.resp import Reply
     from harness.store import Store
     from harness.stream import Stream

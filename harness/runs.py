@@ -13,8 +13,8 @@ import msgspec
 
 from harness import events, excerpt, inherited, known
 from harness.errors import ExitCode, UsageError
+from harness.finding import Finding, Verdict
 from harness.judge import CellVerdict, Judgement, judge, kernel_counters, overall
-from harness.model import Finding, Verdict
 from harness.source import folder_in_repository
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.events import CellRecord, Event, Fault, GuestEvent, RunRecord, TestEvent
-    from harness.model import AccessClass, Again, Detector, Difference, Fate, Frame, Program
+    from harness.finding import Again, Difference, Fate, Frame
+    from harness.model import AccessClass, Detector, Program
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +56,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     wrong_line: str = ""
     """What it wrote that is wrong."""
     kernel: str = ""
-    """What a real kernel said of it: see harness.model.Witness."""
+    """What a real kernel said of it: see harness.finding.Witness."""
     started_with: StartedWith | None = None
     """None where the guest was started as always."""
     difference: Difference | None = None

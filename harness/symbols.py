@@ -18,7 +18,8 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from harness import process, unwind
-from harness.model import Access, AccessClass, Frame
+from harness.finding import Access, Frame
+from harness.model import AccessClass
 
 if TYPE_CHECKING:
     from harness.events import Fault, MapRecord

@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from harness.difference import DifferenceError, excerpt, parted
-from harness.model import Difference
+from harness.finding import Difference
 from harness.resp import Client
 from harness.stream import command, line_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.finding import Finding, Frame, Witness
 from harness.judge import CellVerdict, Judgement
-from harness.model import Finding, Frame, Witness
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from harness.alignment import CLASSES, applies, audited, fate, forbidden, policy_for, prescribed, signal_of
 from harness.errors import UsageError
+from harness.finding import Access
 from harness.load import Catalog
-from harness.model import Access
 
 if TYPE_CHECKING:
     from harness.model import AccessClass, Direction

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from harness import codec, events
 from harness.difference import DifferenceError, described, excerpt, parted
+from harness.finding import Again, Difference
 from harness.judge import Reproducer, judge
-from harness.model import Again, Difference
 from harness.mutation import Expected, Mutation, caught
 from harness.report import github, junit, markdown, page, sarif, terminal
 from suites.both import differing

@@ -18,7 +18,7 @@ from tests import fakes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import Finding
+    from harness.finding import Finding
 
 SOURCE = "".join(f"line {number}\n" for number in range(1, 201))
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from harness import codec, events
 from harness.errors import ExitCode, UsageError
+from harness.finding import Finding, Verdict
 from harness.judge import Judgement, Reproducer, judge
-from harness.model import Finding, Verdict
 from harness.runs import conclude
 from tests import fakes
 from tests.fakes import StoredRun, fault

@@ -8,8 +8,8 @@ import pytest
 
 from harness import mutate
 from harness.errors import UsageError
+from harness.finding import Finding, Witness
 from harness.load import ROOT, Catalog
-from harness.model import Finding, Witness
 from harness.mutation import Edit, Expected, Mutation, caught, mutations, plant
 from tests import fakes
 

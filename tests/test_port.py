@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from harness import codec
+from harness.finding import Access, Finding
 from harness.load import ROOT, Catalog
-from harness.model import Access, Finding
 from harness.port import attempt, conditionals, diagnostics, items, makefiles, markdown, page, xmemalign
 from harness.port.document import (
     BLOCKERS,

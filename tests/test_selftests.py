@@ -10,9 +10,10 @@ from harness import events, process, selftests, unit_run, units
 from harness.cell import CellSpec, Peer, write_cell
 from harness.check import pytest_command
 from harness.emulator import Runner
+from harness.finding import Frame, Verdict
 from harness.judge import judge
 from harness.load import ROOT, Catalog
-from harness.model import Build, Frame, Verdict
+from harness.model import Build
 from harness.runs import conclude
 from harness.sighting import asserting_frames
 from harness.source import open_tree

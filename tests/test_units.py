@@ -17,7 +17,7 @@ from harness.check import pytest_command
 from harness.emulator import Runner
 from harness.judge import Reproducer, judge
 from harness.load import ROOT, Catalog
-from harness.model import Finding, SourceTree
+from harness.model import SourceTree
 from harness.source import open_tree
 from harness.store import Store
 from suites.units import expectations
@@ -26,6 +26,8 @@ from tests.fakes import StoredRun, fault
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from harness.finding import Finding
 
 
 # The table and the drivers

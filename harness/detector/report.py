@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from harness.model import Detector, Frame, Noun
+from harness.finding import Frame
+from harness.model import Detector, Noun
 from harness.symbols import place_in_object, place_in_tree
 
 

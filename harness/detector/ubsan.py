@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from harness.detector.report import Report, own_frames, without_addresses
 from harness.detector.stack import sanitizer_stack
-from harness.model import Frame
+from harness.finding import Frame
 from harness.symbols import place_in_tree
 
 if TYPE_CHECKING:

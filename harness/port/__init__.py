@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.console import Progress
+    from harness.finding import Access, Finding
     from harness.judge import Judgement
     from harness.load import Catalog
-    from harness.model import Access, Build, Finding, SourceTree, Target
+    from harness.model import Build, SourceTree, Target
     from harness.port.attempt import Attempt
     from harness.request import Request
     from harness.store import Store

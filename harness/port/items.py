@@ -14,8 +14,8 @@ from harness.port.document import BLOCKERS, Item, Rank
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.finding import Finding, Witness
     from harness.judge import CellVerdict
-    from harness.model import Finding, Witness
     from harness.port.document import PortReport, Step, TargetPort
 
 RANKS: tuple[Rank, ...] = typing.get_args(Rank)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.alignment import Outcome
-    from harness.model import Access, Policy, Target
+    from harness.finding import Access
+    from harness.model import Policy, Target
 
 FAMILY = "solaris-"
 DEFAULTS = {32: f"{FAMILY}8i", 64: f"{FAMILY}8s"}

@@ -16,8 +16,8 @@ from harness.report.visible import visible
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.finding import Finding
     from harness.judge import Judgement
-    from harness.model import Finding
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 

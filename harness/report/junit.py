@@ -10,8 +10,8 @@ from harness.report.finding import in_cell
 from harness.report.visible import visible
 
 if TYPE_CHECKING:
+    from harness.finding import Finding
     from harness.judge import CellVerdict, Judgement
-    from harness.model import Finding
 
 _CHILDREN = {"FAIL": "failure", "UNKNOWN": "error", "XFAIL": "skipped", "SKIP": "skipped"}
 """Verdict -> how a CI system hears it. UNKNOWN is an error: nothing was shown about the server."""

@@ -12,8 +12,8 @@ from harness.report.visible import one_line
 from harness.report.worklist import counters_text, sites
 
 if TYPE_CHECKING:
+    from harness.finding import Finding, Witness
     from harness.judge import CellVerdict, Judgement
-    from harness.model import Finding, Witness
 
 MOST_BYTES = 900_000
 """GitHub refuses a job summary of more than 1 MiB whole; what is beyond is left out, and told."""

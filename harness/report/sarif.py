@@ -21,8 +21,8 @@ from harness.report.finding import frame_in_tree, is_in_tree, level_of
 from harness.report.visible import one_line, visible
 
 if TYPE_CHECKING:
+    from harness.finding import Difference, Finding, Frame, Witness
     from harness.judge import CellVerdict, Judgement
-    from harness.model import Difference, Finding, Frame, Witness
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "SRCROOT"

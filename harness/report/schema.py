@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from harness.events import Counters
+from harness.finding import Difference, Finding, Frame, Witness
 from harness.judge import CellVerdict, Judgement
-from harness.model import Difference, Finding, Frame, Witness
 
 VERSION = 1
 """What `schema` in the document says. Within a version fields are added, never renamed, removed or retyped."""

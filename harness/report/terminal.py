@@ -9,7 +9,7 @@ from rich.table import Table
 
 from harness import alignment
 from harness.difference import described
-from harness.model import Verdict
+from harness.finding import Verdict
 from harness.report.finding import place_of, seen_by
 from harness.report.visible import one_line
 from harness.report.worklist import FATES, counters_text, sites
@@ -17,8 +17,8 @@ from harness.report.worklist import FATES, counters_text, sites
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from harness.finding import Finding
     from harness.judge import CellVerdict, Judgement
-    from harness.model import Finding
 
 _COLOURS = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "XFAIL": "cyan", "SKIP": "dim"}
 SHOWN_FRAMES = 12

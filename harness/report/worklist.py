@@ -8,7 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from harness.events import Counters
-    from harness.model import Fate, Finding, Witness
+    from harness.finding import Fate, Finding, Witness
 
 FATES: dict[Fate, str] = {
     "kill": "kills even with the kernel's fixup on",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from harness.difference import DifferenceError
-from harness.model import Difference
+from harness.finding import Difference
 from suites.keyspace import server
 from suites.replication.link import await_that, info
 from suites.replication.ports import free_pair

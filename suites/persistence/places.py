@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from harness.difference import DifferenceError, excerpt, parted
-from harness.model import Again, Difference
+from harness.finding import Again, Difference
 from harness.stream import command, line_of
 from suites.keyspace import dataset, server
 from suites.keyspace.values import Key, Stream, differences

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.events import Fault
-    from harness.model import Build, Frame
+    from harness.finding import Frame
+    from harness.model import Build
 
 pytestmark = pytest.mark.end_to_end
 

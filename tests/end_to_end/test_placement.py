@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.events import Fault
-    from harness.model import Frame
+    from harness.finding import Frame
 
 pytestmark = pytest.mark.end_to_end
 
