@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import codec, events, symbols, unwind
+from harness import codec, disassembly, events, unwind
 from harness.model import Noun
 
 if TYPE_CHECKING:
@@ -125,10 +125,10 @@ def _listing(folder: Path, run: RunRecord, witness: Witness) -> Listing | None:
     if fault is None or place is None:
         return None
     path, address = place[0].path, place[1]
-    kind = symbols.dialect(fault, run.machines[witness.target].emulator.qemu)
+    kind = disassembly.dialect(fault, run.machines[witness.target].emulator.qemu)
     start, end = _extent(Path(path), address, kind)
     code = unwind.read_code(path, start, end - start)
-    starts = symbols.instruction_addresses(code, start, kind)
+    starts = disassembly.instruction_addresses(code, start, kind)
     if address not in starts:
         return None
     middle = starts.index(address)
@@ -137,7 +137,7 @@ def _listing(folder: Path, run: RunRecord, witness: Witness) -> Listing | None:
     instructions = []
     for one in shown:
         own = code[one - start : ends[starts.index(one)] - start]
-        instructions.append(Instruction(address=one, code=own.hex(), text=symbols.instruction_text(own, one, kind)))
+        instructions.append(Instruction(address=one, code=own.hex(), text=disassembly.instruction_text(own, one, kind)))
     return Listing(binary=Path(path).name, address=address, instructions=instructions)
 
 

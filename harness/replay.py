@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, codec, compare, events, prepare, selftests, symbols, transcript, trees, unit_run
+from harness import (
+    alignment,
+    codec,
+    compare,
+    disassembly,
+    events,
+    prepare,
+    selftests,
+    symbols,
+    transcript,
+    trees,
+    unit_run,
+)
 from harness.build import Builder, BuildFailedError
 from harness.detector import own_frames, reports
 from harness.difference import described
@@ -105,8 +117,8 @@ def _describe(faults: list[events.Fault], table: symbols.Symbols, machine: str) 
         functions |= {frames[0].function, own_frames(frames)[0][0].function}
         functions |= {frame.function for frame in asserting_frames(frames)[:1]}
         what = signal.Signals(fault.signal).name if fault.signal else "access"
-        access = symbols.access_of(fault, machine) if events.is_misaligned(fault) else ""
-        lines.append(f"{what}: {symbols.disassemble(fault, machine)}  {access}".rstrip())
+        access = disassembly.access_of(fault, machine) if events.is_misaligned(fault) else ""
+        lines.append(f"{what}: {disassembly.disassemble(fault, machine)}  {access}".rstrip())
         lines += _stack(frames)
     return functions, lines
 

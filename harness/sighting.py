@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import alignment, allocator, events, kernel_report, symbols
+from harness import alignment, allocator, disassembly, events, kernel_report, symbols
 from harness.detector import Report, own_frames, reports
 from harness.load import Catalog
 from harness.transcript import load, requests
@@ -211,7 +211,7 @@ def _from_fault(
     machine = target.emulator.qemu
     table = symbols.Symbols(run.triples[record.target], run.binaries[record.target])
     frames = table.backtrace(fault, machine)
-    instruction = symbols.disassemble(fault, machine)
+    instruction = disassembly.disassemble(fault, machine)
     name = signal.Signals(fault.signal).name if fault.signal else "access"
     misaligned = events.is_misaligned(fault)
     # A handler runs in the thread that faulted; meanwhile other threads go on, and may reach a fault of their own.
@@ -220,7 +220,7 @@ def _from_fault(
     kind = "alignment" if misaligned else "out-of-bounds" if beyond else name.lower()
     if in_handler:
         kind = f"crash-handler-{name.lower()}"
-    access = symbols.access_of(fault, machine) if misaligned else None
+    access = disassembly.access_of(fault, machine) if misaligned else None
     through = ""
     if beyond:
         frames, through = own_frames(frames)
@@ -228,7 +228,7 @@ def _from_fault(
     if asserted:
         frames, kind, instruction = asserted, "assertion", ""
     function = frames[0].function
-    direction = access.direction if access else symbols.direction_of(instruction) if beyond else ""
+    direction = access.direction if access else disassembly.direction_of(instruction) if beyond else ""
     title = f"misaligned {direction} in {function}" if misaligned else f"{name} in {function}"
     if beyond:
         what = f"{direction or 'access'} outside a block in {function}"

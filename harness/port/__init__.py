@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import alignment, codec, events, source, symbols
+from harness import alignment, codec, disassembly, events, source, symbols
 from harness.build import Builder, BuildFailedError
 from harness.check import Check
 from harness.emulator import Emulators
@@ -237,7 +237,7 @@ def _accesses(run: Path, target: Target) -> dict[str, list[Access]] | None:
                 if not is_in_tree(frame):
                     # There it is another C library.
                     continue
-                access = symbols.access_of(fault, machine)
+                access = disassembly.access_of(fault, machine)
                 here = found.setdefault(f"{frame.file}:{frame.line}", [])
                 if access not in here:
                     here.append(access)

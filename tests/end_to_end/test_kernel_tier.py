@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import alignment, canary, events, kernel_report, symbols
+from harness import alignment, canary, disassembly, events, kernel_report
 from harness.errors import ExitCode
 from harness.load import Catalog
 from harness.store import Store
@@ -82,8 +82,8 @@ def test_what_an_instruction_tells_of_its_access_is_what_the_emulator_recorded(n
     records = [fault for fault in events.read_faults(log) if fault.event == "access"]
     assert len(records) > 8
     for record in records:
-        text = symbols.disassemble(record, emulated.target.emulator.qemu)
-        told = symbols.classify(text, emulated.target.emulator.qemu)
+        text = disassembly.disassemble(record, emulated.target.emulator.qemu)
+        told = disassembly.classify(text, emulated.target.emulator.qemu)
         assert told[:2] == (record.access, record.access_class), text
         # A pair of registers may be one access of QEMU's; what is demanded of it is the same.
         assert told[2] in {record.access_bytes, 4}, text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from harness import events, process, symbols, toolchain
+from harness import disassembly, events, process, symbols, toolchain
 from harness.load import ROOT, Catalog
 from tests.end_to_end import machines
 
@@ -114,8 +114,8 @@ def test_a_fault_is_placed(target: str, style: str, where: str, programs: Any, t
 
     assert label(program, f"site_{where}") == link_address(fault, program), "not the exact instruction"
     machine = Catalog().targets[target].emulator.qemu
-    instruction = symbols.disassemble(fault, machine)
-    access = symbols.access_of(fault)
+    instruction = disassembly.disassemble(fault, machine)
+    access = disassembly.access_of(fault)
     direction = "store" if DIES_AT[target] == "cs" else "load"
     assert (DIES_AT[target], direction, 1) == (instruction.partition(" ")[0], access.direction, access.modulo)
 
