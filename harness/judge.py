@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import re
-import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, codec, events, kernel_report
+from harness import events, kernel_report
 from harness.events import Counters
-from harness.finding import Again, Difference, Finding, Verdict, Witness
-from harness.model import Allocator, Noun, Program
+from harness.finding import Finding, Verdict, Witness
+from harness.model import Allocator, Noun
+from harness.reproducer import best_of, write_reproducer
 from harness.sighting import Sighting, cell_sightings, killed_from_outside
-from harness.store import key_of
-from harness.transcript import Chunk, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,36 +56,6 @@ class Judgement(Noun, frozen=True):
     """The revision whose findings are known here, as its own (`plumb premerge`); empty where none was looked at."""
     place: str = ""
     """The folder of the server's tree in its repository: where annotations and code scanning find its files."""
-
-
-class Reproducer(Noun, frozen=True):
-    """RUN/reproducers/ID.json: what `plumb replay` needs to show a finding again."""
-
-    finding: str
-    kind: str
-    function: str
-    server: str
-    target: str
-    policy: str
-    optimisation: str
-    emulator: str
-    chunks: list[Chunk]
-    detector: str = "signal"
-    """What saw it, and must see it again."""
-    unit: str = ""
-    """The unit to run; empty for a server and its requests."""
-    program: Program = "units"
-    """Whose unit it is."""
-    wrong_line: str = ""
-    """What the unit must write again."""
-    allocator: Allocator = "libc"
-    files: dict[str, str] = msgspec.field(default_factory=dict)
-    """Name -> content in base 64: what lies in the guest's folder when it starts."""
-    options: tuple[str, ...] = ()
-    """What it is started with beyond the usual."""
-    difference: Difference | None = None
-    again: Again | None = None
-    """Instead of `chunks`: what a server is asked, and which bytes must come of it."""
 
 
 def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict], dict[str, Counters]]:
@@ -241,9 +207,8 @@ def _joined(sightings: list[Sighting]) -> list[Sighting]:
 
 
 def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
-    best = min(group, key=_reproducer_rank)
+    best = best_of(group)
     place = best.frames[0] if best.frames else None
-    reproducer = _write_reproducer(folder, run, best)
     sites: dict[tuple[str, ...], list[Sighting]] = {}
     for one in group:
         top = one.frames[0] if one.frames else None
@@ -262,7 +227,7 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         origin=place.origin if place else "unknown",
         targets=list(dict.fromkeys(sighting.target for sighting in group)),
         command=best.command,
-        replay=reproducer,
+        replay=write_reproducer(folder, run, best),
         known="",
         witnesses=witnesses,
         occurrences=sum(one.count for one in group),
@@ -290,59 +255,3 @@ def _witness(site: list[Sighting]) -> Witness:
         kernel=first.kernel,
         difference=first.difference,
     )
-
-
-def _reproducer_rank(sighting: Sighting) -> tuple[bool, bool, int]:
-    """The shortest transcript makes the best reproducer, a signal a better one than a report; none at all is last."""
-    path = sighting.transcript
-    if sighting.again is not None:
-        return False, False, 0
-    quiet = sighting.detector != "signal"
-    return (False, quiet, path.stat().st_size) if path is not None and path.is_file() else (True, quiet, 0)
-
-
-def _policy_of(run: RunRecord, one: Sighting) -> str:
-    """Under which policy it was seen: a run's own, or its audit's."""
-    if one.detector == "audit" and not alignment.is_audit(run.policy):
-        return alignment.audit_name(run.policy)
-    return run.policy
-
-
-def _file_name(identity: str) -> str:
-    """An identity as a file's name: C++ functions have slashes in theirs, parametrised tests can be very long."""
-    plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", identity)
-    return plain if plain == identity and len(plain) <= 120 else f"{plain[:100]}-{key_of([identity])[:8]}"
-
-
-def _write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
-    chunks = load(best.transcript) if best.transcript and best.transcript.is_file() else []
-    started = best.started_with
-    files = sorted(path for path in started.inputs.rglob("*") if path.is_file()) if started else []
-    reproducer = Reproducer(
-        finding=best.identity,
-        kind=best.kind,
-        function=best.frames[0].function if best.frames else "",
-        server=run.server,
-        target=best.again.target if best.again else best.target,
-        policy=_policy_of(run, best),
-        optimisation=run.optimisation,
-        emulator=run.emulator,
-        chunks=chunks,
-        detector=best.detector,
-        unit=best.unit,
-        program=best.program,
-        wrong_line=best.wrong_line,
-        allocator=run.allocator,
-        files={
-            str(path.relative_to(started.inputs)): base64.b64encode(path.read_bytes()).decode()
-            for path in files
-            if started
-        },
-        options=started.options if started else (),
-        difference=best.difference,
-        again=best.again,
-    )
-    path = folder / "reproducers" / f"{_file_name(best.identity)}.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(codec.encode(reproducer))
-    return f"plumb replay {shlex.quote(str(path))}"

@@ -10,11 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from harness import (
     alignment,
-    codec,
     compare,
     disassembly,
     events,
@@ -29,13 +26,13 @@ from harness.build import Builder, BuildFailedError
 from harness.detector import own_frames, reports
 from harness.difference import described
 from harness.emulator import Emulators, native_runner
-from harness.errors import ExitCode, PlumblineError, UsageError
+from harness.errors import ExitCode, PlumblineError
 from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
-from harness.judge import Reproducer
 from harness.load import select
 from harness.machine_guest import SERVER, Host, guest_of
 from harness.model import Noun
+from harness.reproducer import Reproducer
 from harness.resp import Client
 from harness.selftests import build_program
 from harness.sighting import asserting_frames
@@ -89,19 +86,6 @@ def bisecting(shown: Callable[[], ExitCode]) -> int:
         told, code = "interrupted", STOP_BISECTING
     print(told, file=sys.stderr)  # noqa: T201 - what git shows between its commits
     return code
-
-
-def read_reproducer(name: str) -> Reproducer:
-    """Read RUN/reproducers/ID.json. Raises UsageError when there is none."""
-    path = Path(name)
-    if not path.is_file():
-        raise UsageError(
-            "no such reproducer", where=name, remedy="the report's `replay` line names it: RUN/reproducers/ID.json"
-        )
-    try:
-        return codec.decode(path.read_bytes(), Reproducer)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise UsageError("not a reproducer", where=name, because=str(error)) from error
 
 
 def _stack(frames: list[Frame]) -> list[str]:

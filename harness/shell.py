@@ -29,9 +29,9 @@ from harness.transcript import Recorder
 if TYPE_CHECKING:
     from harness.console import Progress
     from harness.emulator import Runner
-    from harness.judge import Reproducer
     from harness.load import Catalog
     from harness.model import Build, SourceTree, Target
+    from harness.reproducer import Reproducer
     from harness.store import Store
 
 STUB_SECONDS = 20.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,11 +12,13 @@ from rich.console import Console
 from harness import events, process
 from harness.console import Progress
 from harness.model import Detector, EmulatorSpec, Endianness, SourceTree, Target, Toolchain
+from harness.reproducer import Reproducer, read_reproducer
 from harness.transcript import Chunk, save
 
 if TYPE_CHECKING:
     import pytest
 
+    from harness.finding import Finding
     from harness.model import AccessClass
 
 DATA = Path(__file__).parent / "data"
@@ -366,3 +369,8 @@ def chunk(direction: Literal["request", "reply"], content: bytes, *, connection:
     import base64
 
     return Chunk(connection=connection, direction=direction, data=base64.b64encode(content).decode())
+
+
+def reproducer(finding: Finding) -> Reproducer:
+    """The one that a finding's own command names."""
+    return read_reproducer(shlex.split(finding.replay)[-1])

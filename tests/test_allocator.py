@@ -13,8 +13,9 @@ from harness import allocator, codec
 from harness.build import Builder
 from harness.emulator import Runner
 from harness.errors import UsageError
-from harness.judge import Reproducer, judge
+from harness.judge import judge
 from harness.load import Catalog
+from harness.reproducer import Reproducer
 from harness.source import open_tree
 from harness.store import Store
 from tests import fakes

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 from rich.console import Console
 
-from harness import codec, events
+from harness import events
 from harness.difference import DifferenceError, described, excerpt, parted
 from harness.finding import Again, Difference
-from harness.judge import Reproducer, judge
+from harness.judge import judge
 from harness.mutation import Expected, Mutation, caught
 from harness.report import github, junit, markdown, page, sarif, terminal
 from suites.both import differing
@@ -25,13 +25,14 @@ from suites.keyspace.values import Key
 from suites.persistence import places, rdb
 from suites.persistence.conftest import golden_files
 from suites.units.models import crc64
-from tests import judgements
+from tests import fakes, judgements
 from tests.fakes import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from harness.finding import Finding
     from suites.persistence.rdb import Place
 
 VERSION = (7, 0, 15)
@@ -169,7 +170,7 @@ DIFFERENCE = Difference(
 AGAIN = Again(target="sparc64", requests=("ZADD z 1 a", "SAVE"), wrong="3ff000", file="dump.rdb", guest="guest-2")
 
 
-def judged(tmp_path: Path) -> tuple[Any, Reproducer]:
+def judged(tmp_path: Path) -> Finding:
     stored = StoredRun(tmp_path / "run", targets=("sparc64",), suites=("canary", "persistence"))
     stored.canary("sparc64")
     given = stored.cell("sparc64", "persistence") / "guest-2" / events.INPUTS / "dump.rdb"
@@ -179,14 +180,13 @@ def judged(tmp_path: Path) -> tuple[Any, Reproducer]:
         name="test_x", outcome="failed", seconds=1, message="1 keys differ", difference=DIFFERENCE, again=AGAIN
     )
     events.append(stored.cell("sparc64", "persistence") / "events.jsonl", event)
-    findings, _, _ = judge(stored.finish())
-    (finding,) = findings
-    (path,) = (stored.folder / "reproducers").glob("*.json")
-    return finding, codec.decode(path.read_bytes(), Reproducer)
+    (finding,) = judge(stored.finish())[0]
+    return finding
 
 
 def test_a_difference_is_in_its_finding_and_its_reproducer(tmp_path: Path) -> None:
-    finding, reproducer = judged(tmp_path)
+    finding = judged(tmp_path)
+    reproducer = fakes.reproducer(finding)
     assert finding.difference == finding.witnesses[0].difference == DIFFERENCE
     assert finding.command == "ZADD z 1 a; SAVE"
     assert (reproducer.again, reproducer.difference, reproducer.target) == (AGAIN, DIFFERENCE, "sparc64")
@@ -194,7 +194,7 @@ def test_a_difference_is_in_its_finding_and_its_reproducer(tmp_path: Path) -> No
 
 
 def test_what_a_mutation_must_show_can_be_a_record(tmp_path: Path) -> None:
-    finding, _ = judged(tmp_path)
+    finding = judged(tmp_path)
 
     def shown(record: str) -> bool:
         expected = Expected(targets=["sparc64"], suites=["persistence"], finding="wrong-*", record=record)
@@ -224,7 +224,7 @@ FORMATS: dict[str, Callable[[Any, Path], str]] = {
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_tells_which_bytes_differ(name: str, tmp_path: Path) -> None:
-    finding, _ = judged(tmp_path)
+    finding = judged(tmp_path)
     cells = [judgements.cell("sparc64", "persistence", "FAIL", "1 finding")]
     whole = msgspec.structs.replace(judgements.judgement(), findings=[finding], cells=cells)
     text = FORMATS[name](whole, judgements.run_folder(tmp_path / "page"))
@@ -233,7 +233,7 @@ def test_every_format_tells_which_bytes_differ(name: str, tmp_path: Path) -> Non
 
 
 def test_sarif_has_the_fields_for_programs(tmp_path: Path) -> None:
-    finding, _ = judged(tmp_path)
+    finding = judged(tmp_path)
     whole = msgspec.structs.replace(judgements.judgement(), findings=[finding])
     (result,) = json.loads(sarif.render(whole))["runs"][0]["results"]
     assert result["properties"]["difference"]["offset"] == 77

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from harness import codec, events
 from harness.errors import ExitCode, UsageError
 from harness.finding import Finding, Verdict
-from harness.judge import Judgement, Reproducer, judge
+from harness.judge import Judgement, judge
 from harness.runs import conclude
 from tests import fakes
-from tests.fakes import StoredRun, fault
+from tests.fakes import StoredRun, fault, reproducer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -392,16 +392,10 @@ def test_a_function_name_of_cplusplus_is_judged(run: StoredRun) -> None:
 # Reproducers.
 
 
-def reproducer(stored: StoredRun, finding: Finding) -> Reproducer:
-    (path,) = (stored.folder / "reproducers").glob("*.json")
-    assert str(path) in finding.replay
-    return codec.decode(path.read_bytes(), Reproducer)
-
-
 def test_a_reproducer_holds_the_requests_and_all_that_a_replay_needs(run: StoredRun) -> None:
     a_fault(run)
     (finding,) = judged(run)[0]
-    kept = reproducer(run, finding)
+    kept = reproducer(finding)
     assert (
         kept.kind,
         kept.function,
@@ -430,7 +424,7 @@ def test_a_sighting_with_requests_is_preferred_to_one_without(run: StoredRun) ->
         transcript=BITOP,
     )
     (finding,) = judged(run)[0]
-    assert [chunk.content for chunk in reproducer(run, finding).chunks] == [BITOP]
+    assert [chunk.content for chunk in reproducer(finding).chunks] == [BITOP]
 
 
 def test_of_several_transcripts_the_shortest_is_the_reproducer(run: StoredRun) -> None:
@@ -448,7 +442,7 @@ def test_of_several_transcripts_the_shortest_is_the_reproducer(run: StoredRun) -
             transcript=requests,
         )
     (finding,) = judged(run)[0]
-    assert [chunk.content for chunk in reproducer(run, finding).chunks] == [BITOP]
+    assert [chunk.content for chunk in reproducer(finding).chunks] == [BITOP]
 
 
 # Judging again, and the known list.
@@ -602,7 +596,7 @@ def test_each_example_that_ends_its_server_is_seen_and_the_shortest_is_the_repro
         run.guest("armv5", "bitops", guest, end="signal", detail="killed by SIGABRT", test=name)
     findings, _ = judged(run)
     assert [(found.kind, found.occurrences) for found in findings] == [("crash", 2)]
-    assert b"".join(chunk.content for chunk in the_reproducer(run).chunks) == b"*1\r\n$4\r\nSADD\r\n"
+    assert b"".join(chunk.content for chunk in reproducer(findings[0]).chunks) == b"*1\r\n$4\r\nSADD\r\n"
 
 
 def test_what_a_server_was_started_with_is_in_its_reproducer(run: StoredRun) -> None:
@@ -618,12 +612,7 @@ def test_what_a_server_was_started_with_is_in_its_reproducer(run: StoredRun) -> 
         end="signal",
         options=("--sanitize-dump-payload", "yes"),
     )
-    judged(run)
-    reproducer = the_reproducer(run)
-    assert {name: base64.b64decode(text) for name, text in reproducer.files.items()} == {"dump.rdb": b"REDIS\xff"}
-    assert reproducer.options == ("--sanitize-dump-payload", "yes")
-
-
-def the_reproducer(stored: StoredRun) -> Reproducer:
-    (path,) = (stored.folder / "reproducers").glob("*.json")
-    return codec.decode(path.read_bytes(), Reproducer)
+    (finding,) = judged(run)[0]
+    kept = reproducer(finding)
+    assert {name: base64.b64decode(text) for name, text in kept.files.items()} == {"dump.rdb": b"REDIS\xff"}
+    assert kept.options == ("--sanitize-dump-payload", "yes")

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import codec, events, process, unit_run, units
+from harness import events, process, unit_run, units
 from harness.build import Builder
 from harness.cell import CellSpec, write_cell
 from harness.check import pytest_command
 from harness.emulator import Runner
-from harness.judge import Reproducer, judge
+from harness.judge import judge
 from harness.load import ROOT, Catalog
 from harness.model import SourceTree
 from harness.source import open_tree
 from harness.store import Store
 from suites.units import expectations
 from tests import fakes
-from tests.fakes import StoredRun, fault
+from tests.fakes import StoredRun, fault, reproducer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -322,17 +322,13 @@ def judged(stored: StoredRun) -> tuple[list[Finding], str, str]:
     return findings, cell.verdict, cell.reason
 
 
-def reproducer(stored: StoredRun, finding: Finding) -> Reproducer:
-    return codec.decode((stored.folder / "reproducers" / f"{finding.id}.json").read_bytes(), Reproducer)
-
-
 def test_a_fault_in_a_unit_is_a_finding_that_names_it_and_is_replayed_by_it(run: StoredRun) -> None:
     run.fault("armv5", "units", "guest-unit-crc16", fault(pc=run.place("armv5", "crc16", "src/crc16.c", 82)))
     run.test("armv5", "units", "test_unit", outcome="failed", guest="guest-unit-crc16", faults=(0, 1), unit="crc16")
     (finding,), verdict, _ = judged(run)
     assert (finding.id, finding.file, finding.line) == ("alignment-crc16-load", "src/crc16.c", 82)
     assert (finding.command, verdict) == ("(unit crc16)", "FAIL")
-    assert (reproducer(run, finding).unit, reproducer(run, finding).wrong_line) == ("crc16", "")
+    assert (reproducer(finding).unit, reproducer(finding).wrong_line) == ("crc16", "")
 
 
 def test_a_units_fault_and_the_servers_at_the_same_place_are_one_finding(run: StoredRun) -> None:
@@ -344,7 +340,7 @@ def test_a_units_fault_and_the_servers_at_the_same_place_are_one_finding(run: St
     (finding,), _, _ = judged(run)
     assert {witness.suite for witness in finding.witnesses} == {"bitops", "units"}
     # Requests show more than a unit does.
-    assert reproducer(run, finding).unit == ""
+    assert reproducer(finding).unit == ""
 
 
 def test_a_wrong_line_is_a_finding_whose_reproducer_has_the_line(run: StoredRun) -> None:
@@ -361,7 +357,7 @@ def test_a_wrong_line_is_a_finding_whose_reproducer_has_the_line(run: StoredRun)
     (finding,), verdict, _ = judged(run)
     assert (finding.kind, verdict) == ("wrong-result", "FAIL")
     assert "at offset 5 it is 17" in finding.title
-    assert reproducer(run, finding).wrong_line == "length 3: 17"
+    assert reproducer(finding).wrong_line == "length 3: 17"
 
 
 def test_units_that_do_not_compile_make_the_cell_unknown_whatever_the_others_gave(run: StoredRun) -> None:

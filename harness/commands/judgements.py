@@ -19,6 +19,7 @@ from harness.load import DEFAULT_SERVER, Catalog
 from harness.options import may_install
 from harness.plan import read_plan
 from harness.report.schema import schema as findings_schema
+from harness.reproducer import read_reproducer
 from harness.store import Store
 
 
@@ -56,7 +57,7 @@ def _replay(reproducer: str, server: str, target: str, *, offline: bool, as_json
     elif target:
         raise UsageError("a reproducer says itself for which target it is", where="--target")
     else:
-        read = replaying.read_reproducer(reproducer)
+        read = read_reproducer(reproducer)
     seen = replaying.replay(Catalog(), Store.default(), Progress(), read, server=server, offline=offline)
     if as_json:
         output.print_json({"finding": read.finding, "reproduced": seen.reproduced, "text": seen.text})
@@ -99,7 +100,7 @@ def shell(target: str, reproducer: str, install: bool | None, **options: Any) ->
     if reproducer.endswith(".stream"):
         read = replaying.from_stream(Path(reproducer), target=target, server=session.server or DEFAULT_SERVER)
     elif reproducer:
-        read = replaying.read_reproducer(reproducer)
+        read = read_reproducer(reproducer)
     shelling.open_shell(catalog, Store.default(), Progress(), session, read)
     return ExitCode.PASS
 
