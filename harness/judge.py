@@ -8,16 +8,17 @@ import msgspec
 
 from harness import events, kernel_report
 from harness.events import Counters
+from harness.evidence import cell_sightings, killed_from_outside
 from harness.finding import Finding, Verdict, Witness
 from harness.model import Allocator, Noun
 from harness.reproducer import best_of, write_reproducer
-from harness.sighting import Sighting, cell_sightings, killed_from_outside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from harness.events import CellRecord, Event, RunRecord
+    from harness.sighting import Sighting
 
 
 class CellVerdict(Noun, frozen=True):

@@ -1,0 +1,73 @@
+"""Which request of a client did it: by the test's transcript, and by the commands whose functions are on the stack.
+
+Where nobody can know, it says how many there are to choose from.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from harness.transcript import load, requests
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.detector import Report
+    from harness.events import Fault, TestEvent
+    from harness.finding import Frame
+
+
+def of_fault(fault: Fault, guest: Path, test: TestEvent | None, frames: list[Frame]) -> str:
+    """What a guest was asked when an instruction faulted, or misaligned; empty where no test claims it."""
+    if test is None:
+        return ""
+    return _asked(guest, test, frames) if fault.event == "access" else unanswered(test, frames)
+
+
+def of_report(report: Report, guest: Path, test: TestEvent | None, tests: list[TestEvent]) -> str:
+    """What a guest was asked when its detector reported an error; or at what time between the tests it did."""
+    return _asked(guest, test, report.frames) if test else _outside_tests(report, guest, tests)
+
+
+def _asked(guest: Path, test: TestEvent, frames: list[Frame]) -> str:
+    """Which of the test's requests it may have been. All may have been answered: a report stops nobody."""
+    if test.blocked or not test.transcript:
+        return unanswered(test, frames)
+    candidates = _on_stack(_requests(guest / test.transcript), frames)
+    more = f"  (one of {len(candidates)} that the test sent)" if len(candidates) > 1 else ""
+    return candidates[0] + more if candidates else ""
+
+
+@cache
+def _requests(transcript: Path) -> tuple[str, ...]:
+    return tuple(requests(load(transcript))) if transcript.is_file() else ()
+
+
+def _outside_tests(report: Report, guest: Path, tests: list[TestEvent]) -> str:
+    here = [test for test in tests if test.guest == guest.name]
+    if report.offset < min((test.log_from for test in here), default=report.offset + 1):
+        return "(while starting)"
+    return "(while stopping)" if report.offset >= max(test.log_to for test in here) else "(between tests)"
+
+
+def unanswered(test: TestEvent, frames: list[Frame]) -> str:
+    """Which of a test's unanswered requests did it: one whose command is on the stack, else the first.
+
+    Both families call the function that serves BITPOS `bitposCommand`, and so on.
+    """
+    if test.blocked:
+        return "(while starting)"
+    if test.unit:
+        return f"({'self-test' if test.program == 'selftests' else 'unit'} {test.unit})"
+    if test.asked:
+        return test.asked
+    candidates = _on_stack(test.unanswered, frames) or list(test.unanswered)
+    more = f"  (one of {len(candidates)} in a pipeline)" if len(candidates) > 1 else ""
+    return candidates[0] + more if candidates else ""
+
+
+def _on_stack(lines: Sequence[str], frames: list[Frame]) -> list[str]:
+    functions = {frame.function.lower() for frame in frames}
+    return [line for line in lines if f"{line.partition(' ')[0].lower()}command" in functions]
