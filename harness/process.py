@@ -10,7 +10,6 @@ import contextlib
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ import termios
 import threading
 import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from harness.errors import InfrastructureError
 
@@ -118,6 +117,12 @@ class StoppedError(Exception):
 _STOPPED = threading.Event()
 
 
+def refuse_after_stop() -> None:
+    """Raise StoppedError after `stop`: nothing is started, and how it ended who was killed by it says nothing."""
+    if _STOPPED.is_set():
+        raise StoppedError
+
+
 def stop() -> None:
     """Kill every group of ours that still lives, and start nothing any more: for the way out, from any thread."""
     _STOPPED.set()
@@ -156,12 +161,11 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a process in its own group, both outputs into one place. The caller must end it with `kill_group`.
 
-    `questions` is what it reads: nothing, unless it is talked to (`Dialogue`).
+    `questions` is what it reads: nothing, unless it is talked to (harness.dialogue).
 
     Raises InfrastructureError when the program cannot be started at all, StoppedError after `stop`.
     """
-    if _STOPPED.is_set():
-        raise StoppedError
+    refuse_after_stop()
     words = [str(word) for word in command]
     _KEEPER.ready()
     try:
@@ -192,8 +196,7 @@ def attend(command: Sequence[str | Path], *, environment: Mapping[str, str]) -> 
     It stays in our process group, which is the terminal's, so that Ctrl-C and Ctrl-Z reach it; here Ctrl-C does nothing
     meanwhile. Raises InfrastructureError when it cannot be started, StoppedError after `stop`.
     """
-    if _STOPPED.is_set():
-        raise StoppedError
+    refuse_after_stop()
     words = [str(word) for word in command]
     _KEEPER.ready()
     with _terminal_kept(), _without_interrupts():
@@ -297,9 +300,7 @@ def run(
             expired = not _wait(process, deadline_seconds, watch)
         finally:
             kill_group(process)
-        if _STOPPED.is_set():
-            # It was killed on the way out: how it ended says nothing.
-            raise StoppedError
+        refuse_after_stop()
         stream.seek(offset)
         output = stream.read()
     return Result(words, process.returncode, output, expired=expired, seconds=time.monotonic() - started)
@@ -340,70 +341,6 @@ def _wait(process: subprocess.Popen[bytes], deadline_seconds: float, watch: Call
         else:
             return True
     return False
-
-
-class Answer(NamedTuple):
-    """What a process said to one question."""
-
-    text: str
-    """All it printed since the question; bytes that are no UTF-8 are escaped."""
-    end: Literal["complete", "expired", "ended"]
-    """complete: it printed the last line; expired: the deadline passed before; ended: it closed its output before."""
-
-
-class Dialogue:
-    """A process that answers one line after another, each with a deadline; for programs whose start costs too much.
-
-    Whoever opens it closes it. After an answer that is not complete it is of no more use: close it, and open another.
-    """
-
-    def __init__(self, command: Sequence[str | Path]) -> None:
-        self._socket, theirs = socket.socketpair()
-        self._process: subprocess.Popen[bytes] | None = None
-        try:
-            self._process = start(command, output=theirs.fileno(), questions=theirs.fileno())
-        except BaseException:
-            self._socket.close()
-            raise
-        finally:
-            theirs.close()
-
-    def ask(self, line: str, *, last: str, deadline_seconds: float) -> Answer:
-        """Send a line; what is printed until the line `last`, which is left out."""
-        until = time.monotonic() + deadline_seconds
-        mark = f"\n{last}\n".encode()
-        said = b"\n"
-        end: Literal["complete", "expired", "ended"] = "ended"
-        with contextlib.suppress(OSError):
-            self._socket.settimeout(deadline_seconds)
-            self._socket.sendall(line.encode() + b"\n")
-        while not said.endswith(mark):
-            self._socket.settimeout(max(0.001, until - time.monotonic()))
-            try:
-                content = self._socket.recv(READ_BYTES)
-            except TimeoutError:
-                end = "expired"
-                break
-            except OSError:
-                break
-            if not content:
-                break
-            said += content
-        if said.endswith(mark):
-            said, end = said[: -len(mark) + 1], "complete"
-        if _STOPPED.is_set():
-            raise StoppedError
-        return Answer(said[1:].decode("utf-8", "backslashreplace"), end)
-
-    def close(self) -> None:
-        """End the process, whatever it does. Harmless a second time."""
-        self._socket.close()
-        process, self._process = self._process, None
-        if process is not None:
-            kill_group(process)
-
-
-READ_BYTES = 65536
 
 
 @contextlib.contextmanager

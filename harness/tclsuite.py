@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import process
+from harness.dialogue import Dialogue
 from harness.errors import InfrastructureError
 from harness.load import ROOT
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.cell import CellSpec
+    from harness.dialogue import Answer
     from harness.guest import Guest
 
 RUNNER = ROOT / "suites" / "protocol" / "runner.tcl"
@@ -37,13 +39,13 @@ class Interpreter:
 
     def __init__(self, file: Path, *, seed: int, tier: str) -> None:
         self._command = ["tclsh", str(RUNNER), "--serve", "--seed", str(seed), "--tier", tier, str(file)]
-        self._dialogue: process.Dialogue | None = None
+        self._dialogue: Dialogue | None = None
 
-    def run(self, name: str, guest: Guest) -> process.Answer:
+    def run(self, name: str, guest: Guest) -> Answer:
         """Run one test against a guest; what tcltest printed."""
         host, port = guest.endpoint
         if self._dialogue is None:
-            self._dialogue = process.Dialogue(self._command)
+            self._dialogue = Dialogue(self._command)
         answer = self._dialogue.ask(
             f"{host}:{port} {guest.deadline_seconds:.0f} {name}",
             last=f"over: {name}",

@@ -9,45 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import psutil  # type: ignore[import-untyped]
 import pytest
 
 from harness import process
 from harness.errors import InfrastructureError
 from harness.load import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-WAIT_SECONDS = 10.0
-SLEEP = "86399"
-"""Seconds that nothing else on a machine sleeps, so that a survivor is ours."""
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    """True as soon as the condition holds; False when it did not before the deadline."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return condition()
-
-
-def lives(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def pids_in(path: Path, count: int) -> list[int]:
-    assert eventually(lambda: path.is_file() and len(path.read_text("utf-8").split()) == count), (
-        f"{path} does not list {count} processes"
-    )
-    return [int(word) for word in path.read_text("utf-8").split()]
+from tests.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
 
 
 def test_output_of_both_streams_is_returned_with_the_exit_status() -> None:
@@ -331,43 +299,3 @@ def test_waiting_for_a_processor_is_told_from_running_and_from_sleeping() -> Non
         for one in (*loops, sleeper):
             process.kill_group(one)
     assert process.waited_seconds(loops[0].pid) == 0
-
-
-COUNTS = 'while read -r word; do echo "heard $word"; echo "over: $word"; done'
-
-
-def test_a_dialogue_answers_one_line_after_another() -> None:
-    dialogue = process.Dialogue(["sh", "-c", COUNTS])
-    try:
-        answers = [dialogue.ask(word, last=f"over: {word}", deadline_seconds=10) for word in ("one", "two")]
-    finally:
-        dialogue.close()
-    assert answers == [("heard one\n", "complete"), ("heard two\n", "complete")]
-
-
-def test_a_dialogue_ends_at_its_deadline_with_what_was_said() -> None:
-    dialogue = process.Dialogue(["sh", "-c", f"echo said; sleep {SLEEP}"])
-    try:
-        answer = dialogue.ask("x", last="over: x", deadline_seconds=0.5)
-    finally:
-        dialogue.close()
-    assert answer == ("said\n", "expired")
-
-
-def test_a_dialogue_whose_program_ends_says_so() -> None:
-    dialogue = process.Dialogue(["sh", "-c", "read -r word; echo last words; exit 1"])
-    try:
-        first = dialogue.ask("x", last="over: x", deadline_seconds=10)
-        second = dialogue.ask("y", last="over: y", deadline_seconds=10)
-    finally:
-        dialogue.close()
-    assert (first, second) == (("last words\n", "ended"), ("", "ended"))
-
-
-def test_a_closed_dialogue_leaves_nothing_behind(tmp_path: Path) -> None:
-    note = tmp_path / "pids"
-    dialogue = process.Dialogue(["sh", "-c", f"sleep {SLEEP} & echo $! $$ > {note}; wait"])
-    pids = pids_in(note, 2)
-    dialogue.close()
-    dialogue.close()
-    assert eventually(lambda: not any(lives(pid) for pid in pids))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from harness.dialogue import Answer
+
 PASSED = "runner.tcl:\tTotal\t41\tPassed\t1\tSkipped\t40\tFailed\t0\n"
 FAILED = """
 
@@ -136,7 +138,7 @@ class Endpoint:
 
 
 @pytest.fixture
-def planted(tmp_path: Path) -> Iterator[Callable[[str], process.Answer]]:
+def planted(tmp_path: Path) -> Iterator[Callable[[str], Answer]]:
     """Runs planted tests, by number, in one interpreter."""
     file = tmp_path / "planted.testsuite"
     file.write_text(SUITE, "utf-8")
@@ -148,7 +150,7 @@ def planted(tmp_path: Path) -> Iterator[Callable[[str], process.Answer]]:
 
 
 def test_tests_of_one_file_run_in_one_interpreter_and_share_no_variables(
-    planted: Callable[[str], process.Answer],
+    planted: Callable[[str], Answer],
 ) -> None:
     for number in ("1", "2", "5"):
         answer = planted(number)
@@ -156,13 +158,13 @@ def test_tests_of_one_file_run_in_one_interpreter_and_share_no_variables(
         verdict(answer.text, expired=False)
 
 
-def test_a_failed_test_fails_alone(planted: Callable[[str], process.Answer]) -> None:
+def test_a_failed_test_fails_alone(planted: Callable[[str], Answer]) -> None:
     with pytest.raises(TclFailedError, match=r"planted-1\.3 a test that fails FAILED"):
         verdict(planted("3").text, expired=False)
     verdict(planted("1").text, expired=False)
 
 
-def test_an_interpreter_that_ends_has_no_verdict_and_is_replaced(planted: Callable[[str], process.Answer]) -> None:
+def test_an_interpreter_that_ends_has_no_verdict_and_is_replaced(planted: Callable[[str], Answer]) -> None:
     answer = planted("4")
     assert answer.end == "ended"
     with pytest.raises(TclFailedError, match="no summary"):
@@ -171,7 +173,7 @@ def test_an_interpreter_that_ends_has_no_verdict_and_is_replaced(planted: Callab
 
 
 def test_an_endpoint_that_answers_nobody_any_more_is_told_from_one_that_owes_a_reply(
-    planted: Callable[[str], process.Answer],
+    planted: Callable[[str], Answer],
 ) -> None:
     with pytest.raises(TclFailedError, match="the endpoint has timed out on a PING"):
         verdict(planted("6").text, expired=False)

@@ -1,0 +1,43 @@
+"""Who is still there: processes that a test looks for after it had them ended."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import psutil  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+WAIT_SECONDS = 10.0
+
+
+SLEEP = "86399"
+"""Seconds that nothing else on a machine sleeps, so that a survivor is ours."""
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    """True as soon as the condition holds; False when it did not before the deadline."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+def lives(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def pids_in(path: Path, count: int) -> list[int]:
+    assert eventually(lambda: path.is_file() and len(path.read_text("utf-8").split()) == count), (
+        f"{path} does not list {count} processes"
+    )
+    return [int(word) for word in path.read_text("utf-8").split()]
