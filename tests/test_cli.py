@@ -157,7 +157,7 @@ def test_a_wrong_request_is_exit_4_and_says_what_to_type(plumb: Plumb, words: tu
 
 
 @pytest.mark.usefixtures("complete")
-@pytest.mark.parametrize("command", ["check", "build", "plan"])
+@pytest.mark.parametrize("command", ["check", "build", "plan", "bench"])
 def test_an_unknown_server_is_exit_4(plumb: Plumb, command: str) -> None:
     code, out, err = plumb(command, *TARGET, "--server", "redis-7.0.51")
     assert (code, out) == (ExitCode.USAGE, "")

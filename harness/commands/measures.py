@@ -40,13 +40,13 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     catalog, progress, store = Catalog(), Progress(), Store.default()
     fetcher = Fetcher(store, progress)
     emulators = emulating.Emulators(store, fetcher, progress)
-    trees = [trees.open_server(catalog, fetcher, name) for name in (server, benchmarking.MISALIGNED_SERVER)]
+    measured = [trees.open_server(catalog, fetcher, name) for name in (server, benchmarking.MISALIGNED_SERVER)]
     names = catalog.select_targets(targets)
     chosen = [catalog.targets[name] for name in names if catalog.targets[name].emulator.kind == "user"]
     programs = emulators.prepare([target.emulator for target in chosen])
     builder = Builder(store, progress)
     # Compilers would be most of the noise: everything is built before anything is measured.
-    builds = {t.name: [builder.build(tree, t, catalog.toolchain_of(t), "O2") for tree in trees] for t in chosen}
+    builds = {t.name: [builder.build(tree, t, catalog.toolchain_of(t), "O2") for tree in measured] for t in chosen}
     load_before = benchmarking.load()
     throughput: list[benchmarking.Ratio] = []
     memory: list[benchmarking.Memory] = []
@@ -58,12 +58,12 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
             return emulators.runner(target, catalog.toolchain_of(target), chosen_policy, programs)
 
         asked, misaligned = builds[target.name]
-        ratios, taken = benchmarking.measure(asked, runner_for, trees[0], progress, rounds=rounds)
+        ratios, taken = benchmarking.measure(asked, runner_for, measured[0], progress, rounds=rounds)
         throughput += ratios
         memory += taken
-        reports.append(benchmarking.measure_reports(misaligned, runner_for, trees[1], progress, rounds=rounds))
+        reports.append(benchmarking.measure_reports(misaligned, runner_for, measured[1], progress, rounds=rounds))
     costs = benchmarking.Costs(
-        server=trees[0].name,
+        server=measured[0].name,
         rounds=rounds,
         processors=os.cpu_count() or 1,
         load_before=load_before,
