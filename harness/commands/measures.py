@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness import agree as agreeing
-from harness import alignment, options, prepare, trees
+from harness import alignment, options, overhead, prepare, trees
 from harness import bench as benchmarking
 from harness import doctor as doctoring
 from harness import emulator as emulating
@@ -48,9 +48,9 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     # Compilers would be most of the noise: everything is built before anything is measured.
     builds = {t.name: [builder.build(tree, t, catalog.toolchain_of(t), "O2") for tree in measured] for t in chosen}
     load_before = benchmarking.load()
-    throughput: list[benchmarking.Ratio] = []
-    memory: list[benchmarking.Memory] = []
-    reports: list[benchmarking.ReportPrice] = []
+    throughput: list[overhead.Ratio] = []
+    memory: list[overhead.Memory] = []
+    reports: list[overhead.ReportPrice] = []
     for target in chosen:
 
         def runner_for(policy: str, target: Target = target) -> emulating.Runner:
@@ -62,7 +62,7 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
         throughput += ratios
         memory += taken
         reports.append(benchmarking.measure_reports(misaligned, runner_for, measured[1], progress, rounds=rounds))
-    costs = benchmarking.Costs(
+    costs = overhead.Costs(
         server=measured[0].name,
         rounds=rounds,
         processors=os.cpu_count() or 1,
@@ -75,7 +75,7 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     if as_json:
         output.print_json(costs)
     else:
-        click.echo(benchmarking.text_of(costs))
+        click.echo(overhead.text_of(costs))
     return ExitCode.PASS
 
 

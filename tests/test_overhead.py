@@ -6,8 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.bench import AUDITED, COVERED, ENFORCED, GOALS, MEMORY_GOAL_MIB, Costs, Memory, price_of, ratio_of, text_of
 from harness.load import ROOT
+from harness.overhead import (
+    AUDITED,
+    COVERED,
+    ENFORCED,
+    GOALS,
+    MEMORY_GOAL_MIB,
+    Costs,
+    Memory,
+    price_of,
+    ratio_of,
+    text_of,
+)
 
 rates = st.lists(st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)), min_size=1, max_size=9)
 
