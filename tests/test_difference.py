@@ -22,7 +22,7 @@ from harness.report import github, junit, markdown, page, sarif, terminal
 from suites.both import differing
 from suites.keyspace import dataset
 from suites.keyspace.values import Key
-from suites.persistence import places, rdb
+from suites.persistence import places, rdb, records
 from suites.persistence.conftest import golden_files
 from suites.units.models import crc64
 from tests import fakes, judgements
@@ -74,7 +74,7 @@ def test_the_golden_file_has_no_difference() -> None:
 @pytest.mark.parametrize(
     ("key", "part", "record", "function"),
     [
-        (b"expires:1", rdb.EXPIRY, "time of expiry of string 'expires:1' of database 0", "rdbSaveMillisecondTime"),
+        (b"expires:1", records.EXPIRY, "time of expiry of string 'expires:1' of database 0", "rdbSaveMillisecondTime"),
         (
             b"integer:-129",
             "integer of 2 bytes",
@@ -105,7 +105,7 @@ def test_bytes_in_the_wrong_order_are_told_with_offset_record_and_function(
 def test_a_score_with_its_bytes_turned_is_told_as_a_double() -> None:
     key = next(key for key, kind in FOUND.types.items() if kind == 5)
     told = the_error(swapped(key, "double")).difference
-    assert told.record == f"double in {rdb.record_of(5, key)}"
+    assert told.record == f"double in {records.record_of(5, key)}"
     assert told.function == "rdbSaveBinaryDoubleValue"
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from suites.keyspace import dataset
 from suites.keyspace.values import Entry, Fields, Foreign, Key, Members, Scores, Sequence, Text, differences, score
-from suites.persistence import rdb
+from suites.persistence import rdb, records
 from suites.persistence.conftest import golden_files
 from suites.persistence.cursor import Cursor, RdbError
 from suites.units.models import crc64
@@ -82,18 +82,18 @@ def test_a_file_has_databases_times_and_values() -> None:
 
 def test_an_intset_is_little_endian_and_in_order() -> None:
     good = struct.pack("<IIhh", 2, 2, -1, 1)
-    assert rdb.value_of(11, Cursor(text(good))) == Members(frozenset({b"-1", b"1"}))
+    assert records.value_of(11, Cursor(text(good))) == Members(frozenset({b"-1", b"1"}))
     for bad in (struct.pack(">IIhh", 2, 2, -1, 1), struct.pack("<IIhh", 2, 2, 1, -1), good[:-1]):
         with pytest.raises(RdbError, match="intset"):
-            rdb.value_of(11, Cursor(text(bad)))
+            records.value_of(11, Cursor(text(bad)))
 
 
 def test_hash_fields_expire_as_both_families_write_it() -> None:
     redis = struct.pack("<q", 1000) + b"\x02\x06" + text(b"a") + text(b"1") + b"\x00" + text(b"b") + text(b"2")
     valkey = b"\x02" + text(b"a") + text(b"1") + struct.pack("<q", 1005) + text(b"b") + text(b"2") + NEVER
     expected = Fields({b"a": b"1", b"b": b"2"}, {b"a": 1005})
-    assert rdb.value_of(24, Cursor(redis)) == expected
-    assert rdb.value_of(22, Cursor(valkey)) == expected
+    assert records.value_of(24, Cursor(redis)) == expected
+    assert records.value_of(22, Cursor(valkey)) == expected
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_what_modules_saved_is_read_item_by_item() -> None:
 
 
 def test_a_double_is_rounded_as_single_precision_rounds_it() -> None:
-    assert [rdb.single(value) for value in (0.5, 1e300, -1e300, 3.4028234663852886e38)] == [
+    assert [records.single(value) for value in (0.5, 1e300, -1e300, 3.4028234663852886e38)] == [
         0.5,
         float("inf"),
         -float("inf"),

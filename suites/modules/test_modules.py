@@ -8,7 +8,7 @@ import pytest
 
 from suites.keyspace import server
 from suites.keyspace.values import Foreign, Key
-from suites.persistence import rdb
+from suites.persistence import rdb, records
 
 if TYPE_CHECKING:
     from harness.cell import CellSpec
@@ -55,7 +55,7 @@ def told(guest: Guest) -> tuple[list[object], object]:
 def _expected() -> tuple[list[object], object]:
     values: list[object] = []
     for whole, natural, real, text in VALUES:
-        exact, small = b"%.17g" % real, b"%.9g" % rdb.single(real)
+        exact, small = b"%.17g" % real, b"%.9g" % records.single(real)
         values.append([whole, b"%d" % natural, exact, small, exact, text])
     return values, [NOTED, NOTE]
 
@@ -101,7 +101,7 @@ def test_an_independent_reader_passes_over_what_a_module_saved_and_finds_its_num
         assert (value.module, value.encoding) == ("plumbline", 3)
         # A signed integer is saved as the unsigned one of the same 64 bits.
         assert value.items[:2] == (whole % (1 << 64), natural)
-        assert value.items[2:4] == (real, rdb.single(real))
+        assert value.items[2:4] == (real, records.single(real))
         assert value.items[5] == text
     # Before the keys and behind them, each with the number that says which.
     assert found.modules == [

@@ -9,7 +9,7 @@ from harness.finding import Again, Difference
 from harness.stream import command, line_of
 from suites.keyspace import dataset, server
 from suites.keyspace.values import Key, Stream, differences
-from suites.persistence import rdb
+from suites.persistence import rdb, records
 from suites.persistence.cursor import Part, RdbError
 from suites.persistence.streams import IDENTIFIER
 
@@ -25,7 +25,7 @@ SHOWN = 5
 _AROUND_BYTES = 24
 """So many bytes on either side of a wrong one must come again when it is shown again."""
 WRITERS = {
-    rdb.EXPIRY: "rdbSaveMillisecondTime",
+    records.EXPIRY: "rdbSaveMillisecondTime",
     "time": "rdbSaveMillisecondTime",
     "double": "rdbSaveBinaryDoubleValue",
     "length or number": "rdbSaveLen",
@@ -84,7 +84,7 @@ def _record(found: Rdb, key: Key, right: bytes | None, content: bytes) -> Partin
 
 def _bytes_of(content: bytes, found: Rdb, key: Key, kind: int | None) -> bytes | None:
     """A key's record, if it is of that type (None: of any), whose items lie in an order of their own."""
-    ordered = key in found.types and found.types[key] in rdb.ORDERED_TYPES
+    ordered = key in found.types and found.types[key] in records.ORDERED_TYPES
     if not ordered or kind not in {None, found.types[key]}:
         return None
     place = found.places[key]
@@ -93,13 +93,13 @@ def _bytes_of(content: bytes, found: Rdb, key: Key, kind: int | None) -> bytes |
 
 def _first(wrong: list[Key], found: Rdb) -> Key:
     """The key to tell: one whose bytes can be compared, if any."""
-    ranked = sorted(wrong, key=lambda key: (found.types.get(key) not in rdb.ORDERED_TYPES, key.database, key.name))
+    ranked = sorted(wrong, key=lambda key: (found.types.get(key) not in records.ORDERED_TYPES, key.database, key.name))
     return ranked[0]
 
 
 def _name(key: Key, found: Rdb, expected: Entry | None) -> str:
     if key in found.types:
-        return rdb.record_of(found.types[key], key)
+        return records.record_of(found.types[key], key)
     return (
         f"{type(expected.value).__name__.lower() if expected else 'key'} {key.name[:60]!r} of database {key.database}"
     )
@@ -120,7 +120,7 @@ def _fail(
         message,
         Difference(
             where=where,
-            record=rdb.in_record(at.what, record) if record else at.what,
+            record=records.in_record(at.what, record) if record else at.what,
             writer=writer,
             reader=reader,
             offset=at.offset,
@@ -192,11 +192,11 @@ def check_dump(payload: bytes, other: bytes, key: Key, *, writer: str, version: 
         message = str(error)
     if value == due:
         return stored
-    comparable = payload[0] == other[0] and payload[0] in rdb.ORDERED_TYPES
+    comparable = payload[0] == other[0] and payload[0] in records.ORDERED_TYPES
     at = _parting(Bytes(payload, parts), 0, len(payload), other if comparable else payload)
     again = Again(target=writer, requests=_making(version, family, key, then=("DUMP", key.name)), wrong=at.window.hex())
     where = f"reply to DUMP {key.name[:60].decode('latin-1')!r}"
-    _fail(f"{where}: {message}", at, rdb.record_of(payload[0], key), where, writer, READER, again)
+    _fail(f"{where}: {message}", at, records.record_of(payload[0], key), where, writer, READER, again)
 
 
 def check_same(content: bytes, other: bytes, *, writer: str, other_writer: str) -> None:
@@ -210,7 +210,7 @@ def check_same(content: bytes, other: bytes, *, writer: str, other_writer: str) 
         value = ours.entries[key].value
         # Groups tell when an entry was delivered.
         by_the_clock = isinstance(value, Stream) and value.groups
-        if ours.types[key] in rdb.COMPACT_TYPES and raw != theirs.raw.get(key) and not by_the_clock:
+        if ours.types[key] in records.COMPACT_TYPES and raw != theirs.raw.get(key) and not by_the_clock:
             wrong.append(key)
     if not wrong:
         return
@@ -219,7 +219,7 @@ def check_same(content: bytes, other: bytes, *, writer: str, other_writer: str) 
     right = other[other_place.start : other_place.end] if other_place else b""
     at = _parting(Bytes(content, ours.parts), place.start, place.end, right)
     named = f"{len(wrong)} values are not the same bytes: {', '.join(str(one) for one in wrong[:SHOWN])}"
-    _fail(named, at, rdb.record_of(ours.types[key], key), FILE, writer, other_writer, None)
+    _fail(named, at, records.record_of(ours.types[key], key), FILE, writer, other_writer, None)
 
 
 def check_loaded(
@@ -269,8 +269,8 @@ def check_copies(expected: dict[Key, Entry], copied: dict[Key, Entry], primary: 
     record = f"key {key.name[:60].decode('latin-1')!r} of database {key.database}"
     at = Parting(-1, "", "", "", b"")
     if right is not None and payload is not None:
-        record = rdb.record_of(right[0], key)
-        if right[0] == payload[0] and right[0] in rdb.ORDERED_TYPES:
+        record = records.record_of(right[0], key)
+        if right[0] == payload[0] and right[0] in records.ORDERED_TYPES:
             at = _parting(Bytes(right, rdb.read_dump_in_parts(right)[2]), 0, len(right), payload)
             at = at._replace(expected=at.actual, actual=at.expected)
     names = [guest.runner.target.name for guest in (primary, replica)]

@@ -8,21 +8,19 @@ that nothing is left over. It raises RdbError with the offset.
 from __future__ import annotations
 
 import contextlib
-import math
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from suites.keyspace.values import Entry, Fields, Foreign, Key, Members, Scores, Sequence, Text, score
-from suites.persistence import streams
+from suites.keyspace.values import Entry, Key
 from suites.persistence.cursor import Cursor, Part, RdbError
-from suites.units.encodings import listpack, ziplist, zipmap
+from suites.persistence.records import EXPIRY, auxiliary_of_a_module, in_record, record_of, value_of
 from suites.units.models import crc64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from suites.keyspace.values import Value
+    from suites.keyspace.values import Foreign, Value
 
 CHECKSUM_SINCE = 5
 """The RDB version that first ended with a checksum."""
@@ -31,7 +29,7 @@ _MODULE_AUX = 247
 _SELECT, _RESIZE, _AUX, _FREQUENCY, _IDLE, _FUNCTION, _END = 254, 251, 250, 249, 248, 245, 255
 _HINTS = {_FREQUENCY, _IDLE}
 _OF_THE_KEY = {_EXPIRES_SECONDS, _EXPIRES_MILLISECONDS, *_HINTS}
-EXPIRY, CHECKSUM = "time of expiry", "checksum"
+CHECKSUM = "checksum"
 
 
 class Place(NamedTuple):
@@ -142,7 +140,7 @@ _BESIDE: dict[int, Callable[[Cursor, Rdb], object]] = {
     _RESIZE: lambda cursor, _: (cursor.length(), cursor.length()),
     _AUX: _auxiliary,
     _FUNCTION: lambda cursor, found: found.functions.append(cursor.text("library of functions")),
-    _MODULE_AUX: lambda cursor, found: found.modules.append(_auxiliary_of_a_module(cursor)),
+    _MODULE_AUX: lambda cursor, found: found.modules.append(auxiliary_of_a_module(cursor)),
 }
 """What a file has beside its keys."""
 
@@ -166,201 +164,3 @@ def read_dump_in_parts(payload: bytes) -> tuple[int, Value, list[Part]]:
     with _refusing(cursor):
         _checksum(payload[:-8], stored)
     return int.from_bytes(version, "little"), value, cursor.parts
-
-
-def value_of(kind: int, cursor: Cursor) -> Value:
-    """The value that follows its type and its key's name."""
-    if kind not in _READERS:
-        raise RdbError(f"at {cursor.at}: no type has the number {kind}")
-    return _READERS[kind](cursor)
-
-
-def _texts(cursor: Cursor, per_item: int = 1) -> list[bytes]:
-    return [cursor.text() for _ in range(cursor.length() * per_item)]
-
-
-def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
-    found = dict(zip(flat[::2], flat[1::2], strict=True))
-    if len(found) * 2 != len(flat):
-        raise RdbError("a field or member comes twice")
-    return found
-
-
-def _members(items: list[bytes]) -> Members:
-    if len(set(items)) != len(items):
-        raise RdbError("a member comes twice")
-    return Members(frozenset(items))
-
-
-def _old_scores(cursor: Cursor) -> Scores:
-    return Scores({cursor.text(): score(cursor.old_double()) for _ in range(cursor.length())})
-
-
-def _scores(cursor: Cursor) -> Scores:
-    return Scores({cursor.text(): score(cursor.double()) for _ in range(cursor.length())})
-
-
-def _packed_scores(flat: list[bytes]) -> Scores:
-    return Scores({member: score(float(text)) for member, text in _pairs(flat).items()})
-
-
-def _intset(cursor: Cursor) -> Members:
-    blob = cursor.text("intset")
-    width, count = struct.unpack_from("<II", blob)
-    if width not in {2, 4, 8} or len(blob) != 8 + width * count:
-        raise RdbError(f"an intset of {len(blob)} bytes says {count} integers of {width} bytes")
-    values = [int.from_bytes(blob[at : at + width], "little", signed=True) for at in range(8, len(blob), width)]
-    if sorted(set(values)) != values:
-        raise RdbError(f"an intset is not in order: {values[:10]}")
-    return _members([b"%d" % value for value in values])
-
-
-def _quicklist(cursor: Cursor) -> Sequence:
-    return Sequence(tuple(item for _ in range(cursor.length()) for item in ziplist(cursor.text("ziplist"))))
-
-
-def _quicklist2(cursor: Cursor) -> Sequence:
-    items: list[bytes] = []
-    for _ in range(cursor.length()):
-        container = cursor.length()
-        if container not in {1, 2}:
-            raise RdbError(f"at {cursor.at}: no node has the container {container}")
-        node = cursor.text("string" if container == 1 else "listpack")
-        items += [node] if container == 1 else listpack(node)
-    return Sequence(tuple(items))
-
-
-def _hash_with_times(cursor: Cursor) -> Fields:
-    """Redis 7.4's: the earliest time, then each field with the distance from it, plus one; 0 is never."""
-    earliest = cursor.milliseconds()
-    fields, expiries = {}, {}
-    for _ in range(cursor.length()):
-        distance, name = cursor.length(), cursor.text()
-        fields[name] = cursor.text()
-        if distance:
-            expiries[name] = earliest + distance - 1
-    return Fields(fields, expiries)
-
-
-def _listpack_with_times(cursor: Cursor) -> Fields:
-    cursor.milliseconds()
-    flat = listpack(cursor.text("listpack"))
-    times = {name: int(text) for name, text in zip(flat[::3], flat[2::3], strict=True)}
-    fields = dict(zip(flat[::3], flat[1::3], strict=True))
-    return Fields(fields, {name: time for name, time in times.items() if time})
-
-
-def _hash2(cursor: Cursor) -> Fields:
-    """Valkey 9's: each field with its time, or -1."""
-    fields, expiries = {}, {}
-    for _ in range(cursor.length()):
-        name = cursor.text()
-        fields[name] = cursor.text()
-        time = cursor.milliseconds()
-        if time != -1:
-            expiries[name] = time
-    return Fields(fields, expiries)
-
-
-def single(value: float) -> float:
-    """A double, rounded to single precision."""
-    return (
-        float(struct.unpack("<f", struct.pack("<f", value))[0])
-        if abs(value) < _GREATEST_SINGLE
-        else math.copysign(math.inf, value)
-    )
-
-
-_GREATEST_SINGLE = 3.4028235677973366e38
-"""From here on a double is rounded to an infinity of single precision: 2^128 less half a unit of its last place."""
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-
-
-def _module_name(number: int) -> tuple[str, int]:
-    """A type's number: nine letters of six bits each, the first one uppermost, then ten bits of encoding version."""
-    name = "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
-    return name, number & 1023
-
-
-def _module_items(cursor: Cursor) -> tuple[int | float | bytes, ...]:
-    """Each item behind a number that says what it is, up to the number 0 (rdb.h, RDB_MODULE_OPCODE_*)."""
-    items: list[int | float | bytes] = []
-    while code := cursor.length():
-        if code in {1, 2}:
-            items.append(cursor.length())
-        elif code == 3:
-            items.append(cursor.single())
-        elif code == 4:
-            items.append(cursor.double())
-        elif code == 5:
-            items.append(cursor.text("module's text"))
-        else:
-            raise RdbError(f"at {cursor.at}: a module saves nothing with the number {code}")
-    return tuple(items)
-
-
-def _foreign(cursor: Cursor) -> Foreign:
-    name, encoding = _module_name(cursor.length())
-    return Foreign(name, encoding, _module_items(cursor))
-
-
-def _auxiliary_of_a_module(cursor: Cursor) -> Foreign:
-    """Its type's number, when it is to be read, its items."""
-    name, encoding = _module_name(cursor.length())
-    if cursor.length() != 2:
-        raise RdbError(f"at {cursor.at}: a whole number is due, which says when auxiliary data is to be read")
-    when = cursor.length()
-    return Foreign(name, encoding, _module_items(cursor), when)
-
-
-_READERS: dict[int, Callable[[Cursor], Value]] = {
-    0: lambda cursor: Text(cursor.text()),
-    1: lambda cursor: Sequence(tuple(_texts(cursor))),
-    2: lambda cursor: _members(_texts(cursor)),
-    3: _old_scores,
-    4: lambda cursor: Fields(_pairs(_texts(cursor, 2))),
-    5: _scores,
-    7: _foreign,
-    9: lambda cursor: Fields(zipmap(cursor.text("zipmap"))),
-    10: lambda cursor: Sequence(tuple(ziplist(cursor.text("ziplist")))),
-    11: _intset,
-    12: lambda cursor: _packed_scores(ziplist(cursor.text("ziplist"))),
-    13: lambda cursor: Fields(_pairs(ziplist(cursor.text("ziplist")))),
-    14: _quicklist,
-    15: lambda cursor: streams.read(cursor, 1),
-    16: lambda cursor: Fields(_pairs(listpack(cursor.text("listpack")))),
-    17: lambda cursor: _packed_scores(listpack(cursor.text("listpack"))),
-    18: _quicklist2,
-    19: lambda cursor: streams.read(cursor, 2),
-    20: lambda cursor: _members(listpack(cursor.text("listpack"))),
-    21: lambda cursor: streams.read(cursor, 3),
-    22: _hash2,
-    24: _hash_with_times,
-    25: _listpack_with_times,
-}
-COMPACT_TYPES = frozenset({0, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 25})
-"""Types that are written in one way only: the same commands give the same bytes on every machine."""
-ORDERED_TYPES = COMPACT_TYPES | {1, 3, 5}
-"""Types whose items come in an order of their own: not as a hash table has them, which is another one every time."""
-_TYPE_NAMES = {
-    "string": {0},
-    "list": {1, 10, 14, 18},
-    "set": {2, 11, 20},
-    "sorted set": {3, 5, 12, 17},
-    "hash": {4, 9, 13, 16, 22, 24, 25},
-    "stream": {15, 19, 21},
-    "module's value": {7},
-}
-
-
-def in_record(what: str, record: str) -> str:
-    """A part of a record, named."""
-    if not record or not what:
-        return what or record
-    return f"{what} {'of' if what == EXPIRY else 'in'} {record}"
-
-
-def record_of(kind: int, key: Key) -> str:
-    """A record, named: `sorted set 'z' of database 0`."""
-    what = next((name for name, kinds in _TYPE_NAMES.items() if kind in kinds), f"type {kind}")
-    return f"{what} {key.name[:60].decode('latin-1')!r} of database {key.database}"
