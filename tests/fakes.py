@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from rich.console import Console
 
@@ -16,11 +16,15 @@ from harness.reproducer import Reproducer, read_reproducer
 from harness.transcript import Chunk, save
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
     from harness.finding import Finding
     from harness.model import AccessClass
 
+Plumb: TypeAlias = "Callable[..., tuple[int, str, str]]"
+"""Runs a command line: exit code, standard output, standard error (the fixture `plumb`)."""
 DATA = Path(__file__).parent / "data"
 SIGBUS, SIGSEGV = 7, 11
 ADRALN = 1

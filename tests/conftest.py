@@ -1,0 +1,65 @@
+"""What tests of several files take: a command line, and the machine that it is typed on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import process, toolchain
+from harness.cli import main
+from harness.errors import InfrastructureError
+from tests import fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.fakes import Plumb
+
+
+@pytest.fixture
+def plumb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Plumb:
+    """Run a command line in an empty folder with an empty cache: (exit code, standard output, standard error)."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
+    # The test run keeps its own signal handlers.
+    monkeypatch.setattr(process, "stop_on_signals", lambda: None)
+
+    def no_network(*_: object) -> None:
+        raise InfrastructureError("the harness' own tests fetch nothing")
+
+    monkeypatch.setattr("harness.fetch.Fetcher._download", no_network)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, said.out, said.err
+
+    return run
+
+
+def dpkg(folder: Path, monkeypatch: pytest.MonkeyPatch, *, installed: bool) -> Iterator[None]:
+    """A dpkg-query that has every package, or none."""
+    status = "installed" if installed else "not-installed"
+    script = f'#!/bin/sh\nshift 3\nfor name; do echo "$name {status}"; done\n'
+    fakes.write(folder / "dpkg-query", script, mode=0o755)
+    fakes.put_on_path(folder, monkeypatch)
+    toolchain.missing_packages.cache_clear()
+    yield
+    toolchain.missing_packages.cache_clear()
+
+
+@pytest.fixture
+def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine that lacks no package."""
+    yield from dpkg(tmp_path / "dpkg", monkeypatch, installed=True)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine that has no package."""
+    yield from dpkg(tmp_path / "dpkg", monkeypatch, installed=False)

@@ -1,0 +1,87 @@
+"""The commands that tell what there is, and what this machine lacks: list, plan, doctor, clean."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.errors import ExitCode
+from harness.load import Catalog
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fakes import Plumb
+
+TARGET = ("--target", "armv5")
+
+
+@pytest.mark.usefixtures("bare")
+def test_doctor_prints_the_command_and_exits_7(plumb: Plumb) -> None:
+    code, out, _ = plumb("doctor", *TARGET)
+    assert code == ExitCode.INFRASTRUCTURE
+    assert out.startswith("missing: ")
+    assert "apt-get install --yes --no-install-recommends " in out
+
+
+@pytest.mark.usefixtures("bare")
+def test_doctor_asks_only_for_what_the_chosen_target_needs(plumb: Plumb) -> None:
+    assert "sparc64" not in plumb("doctor", *TARGET)[1]
+
+
+@pytest.mark.usefixtures("bare")
+def test_doctor_asks_for_a_browser_and_go_only_for_the_projects_own_tests_and_only_without_them(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "dpkg"))
+    assert "golang-go" not in plumb("doctor", *TARGET)[1]
+    assert "golang-go" in plumb("doctor", *TARGET, "--for-tests")[1]
+    fakes.write(tmp_path / "dpkg" / "go", "", mode=0o755)
+    assert "golang-go" not in plumb("doctor", *TARGET, "--for-tests")[1]
+    assert "chromium" not in plumb("doctor", *TARGET)[1]
+    assert "chromium-headless-shell" in plumb("doctor", *TARGET, "--for-tests")[1]
+    fakes.write(tmp_path / "dpkg" / "google-chrome", "", mode=0o755)
+    assert "chromium" not in plumb("doctor", *TARGET, "--for-tests")[1]
+
+
+@pytest.mark.usefixtures("complete")
+def test_doctor_with_nothing_missing_exits_0(plumb: Plumb) -> None:
+    assert plumb("doctor", *TARGET) == (0, "nothing is missing\n", "")
+
+
+@pytest.mark.parametrize("what", ["targets", "toolchains", "servers", "suites"])
+def test_list_names_everything_also_as_json(plumb: Plumb, what: str) -> None:
+    names = list(getattr(Catalog(), what))
+    code, out, err = plumb("list", what)
+    assert (0, "", names) == (code, err, [line.split(" ")[0] for line in out.splitlines()])
+    assert names == [noun["name"] for noun in json.loads(plumb("list", what, "--json")[1])]
+
+
+def test_plan_prints_a_cell_a_line_also_as_json(plumb: Plumb) -> None:
+    code, out, _ = plumb("plan", *TARGET, "--suite", "bitops")
+    assert (code, out) == (0, "armv5/redis-7.0.15/canary\narmv5/redis-7.0.15/bitops\n")
+    read = json.loads(plumb("plan", *TARGET, "--suite", "bitops", "--json")[1])
+    assert [cell["suite"] for cell in read["cells"]] == ["canary", "bitops"]
+
+
+def test_clean_shows_sizes_and_removes_only_when_told(plumb: Plumb, tmp_path: Path) -> None:
+    assert plumb("clean") == (0, "", "")
+    kept = fakes.write(tmp_path / "cache" / "builds" / "key" / "file", "x" * 10)
+    code, out, _ = plumb("clean")
+    assert (code, kept.is_file()) == (0, True)
+    sizes = json.loads(plumb("clean", "--json")[1])
+    assert sizes == [{"folder": str(tmp_path / "cache" / "builds"), "bytes": 10}]
+    assert str(tmp_path / "cache" / "builds") in out
+    plumb("clean", "--yes")
+    assert not kept.exists()
+
+
+def test_plan_as_json_has_jobs_and_caches_in_this_machines_store(plumb: Plumb, tmp_path: Path) -> None:
+    read = json.loads(plumb("plan", *TARGET, "--suite", "bitops", "--json")[1])
+    assert read["jobs"] == [{"name": "armv5", "targets": ["armv5"], "suites": ["bitops"]}]
+    paths = [path for cache in read["caches"].values() for path in cache["paths"]]
+    assert paths
+    assert all(path.startswith(str(tmp_path / "cache")) for path in paths)

@@ -1,0 +1,230 @@
+"""The commands that judge, report, join and replay what was run: exit codes, and one document on standard output."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import pytest
+
+from harness import codec, process
+from harness import replay as replaying
+from harness.build import BuildFailedError
+from harness.errors import ExitCode, InfrastructureError, UsageError
+from harness.load import ROOT
+from harness.replay import CannotTellError
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fakes import Plumb
+
+
+def test_a_reproducer_of_a_unit_has_nothing_to_send(plumb: Plumb, tmp_path: Path) -> None:
+    read = replaying.from_stream(fakes.write(tmp_path / "a.stream", "PING\n"), target="armv5", server="redis-7.0.15")
+    path = tmp_path / "unit.json"
+    path.write_bytes(codec.encode(msgspec.structs.replace(read, unit="sha1")))
+    code, _, err = plumb("shell", "armv5", "--run", path)
+    assert code == ExitCode.USAGE
+    assert "error: the reproducer has no requests (--run)\n  because: it is one of the unit sha1, which" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BuildFailedError("does not compile"), 125),
+        (CannotTellError("has no such unit"), 125),
+        (InfrastructureError("the disk is full"), 255),
+        (UsageError("not a source tree"), 255),
+        (ZeroDivisionError(), 255),
+        (KeyboardInterrupt(), 255),
+        (process.StoppedError(), 255),
+    ],
+)
+def test_a_bisection_skips_what_cannot_tell_and_stops_at_what_is_no_fault_of_the_tree(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("harness.replay.replay", fails)
+    stream = fakes.write(tmp_path / "a.stream", "PING\n")
+    assert plumb("replay", stream, "--target", "armv5", "--bisect")[:2] == (code, "")
+
+
+def test_a_bisection_stops_without_its_reproducer(plumb: Plumb) -> None:
+    code, _, err = plumb("replay", "absent.json", "--bisect")
+    assert code == 255
+    assert "no such reproducer" in err
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> fakes.StoredRun:
+    run = fakes.StoredRun(tmp_path / "run")
+    run.canary("armv5")
+    return run
+
+
+def test_judge_exits_0_for_pass(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop")
+    assert plumb("judge", stored.finish())[0] == ExitCode.PASS
+
+
+def test_judge_exits_1_for_findings_and_writes_the_report_anew(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
+    code, out, _ = plumb("judge", stored.finish())
+    assert code == ExitCode.FINDINGS
+    assert "wrong-result-test_bitop" in out
+    for name in ("findings.json", "findings.sarif", "junit.xml", "report.html", "summary.md"):
+        assert (stored.folder / name).is_file(), name
+
+
+def test_judge_exits_6_for_silence(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    assert plumb("judge", stored.finish())[0] == ExitCode.INCONCLUSIVE
+
+
+def test_judge_as_json_prints_one_document_the_same_as_the_file(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
+    code, out, err = plumb("judge", stored.finish(), "--json")
+    assert code == ExitCode.FINDINGS
+    assert json.loads((stored.folder / "findings.json").read_text("utf-8")) == json.loads(out)
+    assert "judging" in err
+
+
+def test_annotations_go_to_standard_error_and_leave_the_document_alone(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
+    code, out, err = plumb("judge", stored.finish(), "--json", "--annotations", "github")
+    assert code == ExitCode.FINDINGS
+    json.loads(out)
+    told = "test_bitop: 1 != 2 on armv5 (1×)%0Aplumb replay "
+    replay = f"{told}{stored.folder}/reproducers/wrong-result-test_bitop.json"
+    assert [line for line in err.splitlines() if line.startswith("::")] == [
+        f"::error title=wrong-result-test_bitop::{replay}"
+    ]
+
+
+def test_report_writes_every_file_anew_and_judges_nothing(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
+    plumb("judge", stored.finish())
+    before = (stored.folder / "findings.json").read_bytes()
+    files = ["findings.json", "summary.md", "junit.xml", "findings.sarif", "report.html"]
+    for name in files[1:]:
+        (stored.folder / name).unlink()
+    (stored.folder / "armv5" / "bitops" / "events.jsonl").unlink()
+    code, out, err = plumb("report", stored.folder)
+    assert (code, err, out.splitlines()) == (0, "", [str(stored.folder / name) for name in files])
+    assert before == (stored.folder / "findings.json").read_bytes()
+    assert "wrong-result-test_bitop" in (stored.folder / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("form", "start"),
+    [
+        ("json", "{"),
+        ("sarif", "{"),
+        ("junit", "<?xml"),
+        ("markdown", "# redis-3.2.6: "),
+        ("html", "<!doctype html>"),
+        ("github", "::error title=wrong-result-test_bitop::"),
+        ("throughput", "# Throughput of the suites\n"),
+    ],
+)
+def test_report_prints_one_document(plumb: Plumb, stored: fakes.StoredRun, form: str, start: str) -> None:
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
+    plumb("judge", stored.finish())
+    (stored.folder / "report.html").unlink()
+    code, out, err = plumb("report", stored.folder, "--format", form)
+    assert (code, err, out[: len(start)]) == (0, "", start)
+    assert not (stored.folder / "report.html").exists()
+
+
+def test_report_of_a_run_that_was_not_judged_says_how(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    code, out, err = plumb("report", stored.finish())
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert f"error: no judgement to report ({stored.folder})" in err
+    assert f"try: plumb judge {stored.folder}" in err
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema": 1}'])
+def test_report_of_a_damaged_judgement_is_exit_4(plumb: Plumb, stored: fakes.StoredRun, text: str) -> None:
+    fakes.write(stored.finish() / "findings.json", text)
+    code, _, err = plumb("report", stored.folder)
+    assert code == ExitCode.USAGE
+    assert "error: the judgement is damaged (" in err
+
+
+def test_annotations_name_files_from_the_repositorys_top(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tree in a folder of the checkout that CI works in."""
+    fakes.fake_symbols(tmp_path / "bin", monkeypatch)
+    run = fakes.StoredRun(tmp_path / "run", server=str(tmp_path / "here" / "vendor" / "redis"))
+    run.canary("armv5")
+    run.fault("armv5", "bitops", "guest-1", fakes.fault(pc=run.place("armv5", "bitopCommand")))
+    run.test("armv5", "bitops", "test_a", outcome="failed", guest="guest-1", faults=(0, 1))
+    plumb("judge", run.finish())
+    assert "::error file=vendor/redis/src/bitops.c,line=93," in plumb("report", run.folder, "--format", "github")[1]
+
+
+def test_schema_prints_the_published_one(plumb: Plumb) -> None:
+    code, out, _ = plumb("schema")
+    assert (code, out) == (0, (ROOT / "docs" / "schema" / "findings-1.json").read_text("utf-8"))
+
+
+def test_a_known_list_that_is_not_there_is_exit_4(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    code, _, err = plumb("judge", stored.finish(), "--known", "absent.toml")
+    assert code == ExitCode.USAGE, err
+    assert "absent.toml" in err
+
+
+def test_a_run_whose_record_is_damaged_is_exit_4_and_names_the_file(plumb: Plumb, stored: fakes.StoredRun) -> None:
+    fakes.write(stored.finish() / "run.json", "{")
+    code, _, err = plumb("judge", stored.folder)
+    assert code == ExitCode.USAGE, err
+    assert "run.json" in err
+
+
+@pytest.mark.parametrize("text", ["", "{}", "not JSON"])
+def test_a_file_that_is_no_reproducer_is_exit_4(plumb: Plumb, tmp_path: Path, text: str) -> None:
+    code, _, err = plumb("replay", fakes.write(tmp_path / "file.json", text))
+    assert code == ExitCode.USAGE
+    assert err.startswith("error: not a reproducer (")
+
+
+def judged(plumb: Plumb, folder: Path, target: str, outcome: Literal["passed", "failed"]) -> Path:
+    stored = fakes.StoredRun(folder, targets=(target,))
+    stored.canary(target)
+    stored.test(target, "bitops", "test_bitop", outcome=outcome, message="" if outcome == "passed" else "1 != 2")
+    plumb("judge", stored.finish())
+    return folder
+
+
+def test_join_exits_as_one_check_of_all_would_and_writes_what_ci_systems_read(plumb: Plumb, tmp_path: Path) -> None:
+    good = judged(plumb, tmp_path / "good", "armv5", "passed")
+    bad = judged(plumb, tmp_path / "bad", "sparc64", "failed")
+    into = tmp_path / "joined"
+    code, out, err = plumb("join", good, bad, "--into", into, "--json", "--annotations", "github")
+    assert (code, err.count("::error ")) == (ExitCode.FINDINGS, 1)
+    assert {cell["target"] for cell in json.loads(out)["cells"]} == {"armv5", "sparc64"}
+    assert sorted(path.name for path in into.iterdir()) == [
+        "findings.json",
+        "findings.sarif",
+        "junit.xml",
+        "summary.md",
+    ]
+    assert plumb("join", good)[0] == ExitCode.PASS
+    plan = fakes.write(tmp_path / "plan", plumb("plan", "--target", "armv[56]", "--suite", "bitops", "--json")[1])
+    code, out, _ = plumb("join", good, "--plan", plan)
+    assert code == ExitCode.INCONCLUSIVE
+    assert "no run has it" in out
+
+
+def test_report_prints_a_steps_outputs(plumb: Plumb, tmp_path: Path) -> None:
+    bad = judged(plumb, tmp_path / "bad", "sparc64", "failed")
+    assert plumb("report", bad, "--format", "outputs") == (
+        0,
+        f"verdict=FAIL\nfindings=1\nrun={bad}\nreport={bad}/report.html\n",
+        "",
+    )
