@@ -11,7 +11,9 @@ from rich.console import Console
 
 from harness import events, process
 from harness.console import Progress
-from harness.model import Detector, EmulatorSpec, Endianness, SourceTree, Target, Toolchain
+from harness.emulator import Runner
+from harness.load import Catalog
+from harness.model import Build, Detector, EmulatorSpec, Endianness, SourceTree, Target, Toolchain
 from harness.reproducer import Reproducer, read_reproducer
 from harness.transcript import Chunk, save
 
@@ -98,6 +100,24 @@ def target(
         isa="arm",
         demand={"half": 2, "word": 4, "vfp": 4},
         kernel="linux-arm-2",
+    )
+
+
+def unemulated(on: Target) -> Runner:
+    """Programs of a target run as they are: scripts will do."""
+    return Runner(target=on, policy=Catalog().policies["signal"], program=None, options=[], records_faults=False)
+
+
+def build(folder: Path, *, target: str = "armv5", binary: str = "redis-server") -> Build:
+    """A server's build in a folder, which need not hold anything."""
+    return Build(
+        key="key",
+        target=target,
+        server="redis-7.0.15",
+        optimisation="O2",
+        folder=folder,
+        server_binary=folder / binary,
+        command_line=[],
     )
 
 

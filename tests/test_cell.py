@@ -8,56 +8,35 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import alignment, events, process
-from harness.cell import CellSpec, fits, write_cell
+from harness import events, process
+from harness.cell import fits, write_cell
 from harness.check import cell_problem, pytest_command
-from harness.emulator import Runner
 from harness.errors import ExitCode
 from harness.guest import Guest
 from harness.initramfs import Initramfs
 from harness.kernel import Kernel
 from harness.load import Catalog
 from harness.machine_guest import PreparedMachine
-from harness.model import Build
+from tests import cells, fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.cell import CellSpec
+
 
 def cell_on_a_machine_without_emulator(folder: Path, suite: str) -> CellSpec:
     catalog = Catalog()
-    target = catalog.targets["armv5-kernel"]
     spec = catalog.kernels["versatile"]
     absent = msgspec.structs.replace(spec.machine, emulator="qemu-system-absent")
     kernel = Kernel(
         spec=msgspec.structs.replace(spec, machine=absent), key="", image=folder / "image", device_tree=None, seconds=0
     )
     archive = Initramfs(key="", archive=folder / "archive", places={})
-    return CellSpec(
-        suite=suite,
-        folder=folder,
-        shared=folder,
-        sockets=folder,
-        runner=Runner(
-            target=target,
-            policy=alignment.policy_for(catalog.policies, "signal", target),
-            program=None,
-            options=[],
-            records_faults=False,
-        ),
-        version=(7, 0, 15),
-        build=Build(
-            key="",
-            target="armv5",
-            server="redis-7.0.15",
-            optimisation="O2",
-            folder=folder,
-            server_binary=folder / "server",
-            command_line=[],
-        ),
+    return msgspec.structs.replace(
+        cells.spec_of(suite, folder, fakes.unemulated(catalog.targets["armv5-kernel"])),
+        build=fakes.build(folder),
         canary=folder / "canary",
-        seed=1,
-        tier="quick",
         machine=PreparedMachine(kernel=kernel, initramfs=archive, snapshot=None, mode=4),
     )
 

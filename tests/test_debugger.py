@@ -6,16 +6,14 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import debugger, symbols
 from harness.debugger import Interrupts, Relay
-from harness.emulator import Runner
 from harness.guest import Guest
-from harness.load import Catalog
-from harness.model import Build
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -86,19 +84,9 @@ def test_the_relay_passes_packets_both_ways_and_keeps_interrupts(
 
 def guest(folder: Path, *, preload: Path | None = None, options: tuple[str, ...] = ()) -> Guest:
     """One that is not started, in a folder's guest-1, of a binary without debug information."""
-    build = Build(
-        key="key",
-        target="armv5",
-        server="redis-7.0.15",
-        optimisation="O2",
-        folder=folder,
-        server_binary=fakes.write(folder / "redis-server", "no real binary\n"),
-        command_line=[],
-        preload=preload,
-    )
-    runner = Runner(
-        target=fakes.target(), policy=Catalog().policies["signal"], program=None, options=[], records_faults=False
-    )
+    fakes.write(folder / "redis-server", "no real binary\n")
+    build = msgspec.structs.replace(fakes.build(folder), preload=preload)
+    runner = fakes.unemulated(fakes.target())
     return Guest(build, runner, folder / "guest-1", sockets=folder, version=(6,), options=options)
 
 

@@ -6,24 +6,26 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import detector_canary
 from harness.detector import ENVIRONMENTS, PREFIXES, PRELUDES, Report, reports, write_prelude
-from harness.emulator import Emulators, Runner
+from harness.emulator import Emulators
 from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
 from harness.judge import judge
 from harness.load import Catalog
-from harness.model import Build, Detector
 from harness.store import Store
 from tests import fakes
 from tests.fakes import StoredRun, fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from harness.model import Detector
 
 LOGS = fakes.DATA / "detectors"
 DETECTORS: list[Detector] = ["ubsan", "asan", "valgrind"]
@@ -278,17 +280,9 @@ def test_a_native_program_runs_under_valgrind_and_sanitizers_are_told_to_go_on(t
 
 def test_a_guest_gets_its_detectors_options_beside_the_plain_environment(tmp_path: Path) -> None:
     program = fakes.write(tmp_path / "server", '#!/bin/sh\necho "$LC_ALL $ASAN_OPTIONS"; exit 7\n', mode=0o755)
-    runner = Runner(
-        target=Catalog().targets["native-asan"],
-        policy=Catalog().policies["signal"],
-        program=None,
-        options=[],
-        records_faults=False,
-        environment=ENVIRONMENTS["asan"],
-    )
-    build = Build(
-        key="k", target="t", server="s", optimisation="O2", folder=tmp_path, server_binary=program, command_line=[]
-    )
+    runner = fakes.unemulated(Catalog().targets["native-asan"])
+    runner = msgspec.structs.replace(runner, environment=ENVIRONMENTS["asan"])
+    build = fakes.build(tmp_path, binary=program.name)
     guest = Guest(build, runner, tmp_path / "guest-1", sockets=tmp_path, version=(7,))
     with pytest.raises(StartError, match="exit status 7"):
         guest.__enter__()
@@ -298,17 +292,8 @@ def test_a_guest_gets_its_detectors_options_beside_the_plain_environment(tmp_pat
 
 def test_a_guests_reports_are_those_from_an_offset_on(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(log("ubsan"))
-    runner = Runner(
-        target=Catalog().targets["native-ubsan"],
-        policy=Catalog().policies["signal"],
-        program=None,
-        options=[],
-        records_faults=False,
-    )
-    build = Build(
-        key="k", target="t", server="s", optimisation="O2", folder=tmp_path, server_binary=tmp_path, command_line=[]
-    )
-    guest = Guest(build, runner, tmp_path, sockets=tmp_path, version=(7,))
+    runner = fakes.unemulated(Catalog().targets["native-ubsan"])
+    guest = Guest(fakes.build(tmp_path), runner, tmp_path, sockets=tmp_path, version=(7,))
     last = stored("ubsan")[-1]
     assert identities(guest.reports(last.offset)) == [last.identity]
     assert guest.reports(guest.log_bytes()) == []

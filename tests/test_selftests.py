@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from harness import events, process, selftests, unit_run, units
-from harness.cell import CellSpec, Peer, write_cell
-from harness.check import pytest_command
-from harness.emulator import Runner
+from harness import events, selftests, unit_run, units
+from harness.cell import Peer
 from harness.finding import Frame, Verdict
 from harness.judge import judge
-from harness.load import ROOT, Catalog
-from harness.model import Build
+from harness.load import ROOT
 from harness.runs import conclude
 from harness.sighting import asserting_frames
 from harness.source import open_tree
 from harness.symbols import Symbols
-from tests import fakes
+from tests import cells, fakes
 from tests.fakes import StoredRun
 
 if TYPE_CHECKING:
@@ -187,7 +185,6 @@ NAMES = ("bad", "crc64", "dies", "good", "sha1test", "worse")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, events.TestEvent]:
     """Self-test -> what was recorded of it, in a cell whose target and native programs differ as above."""
     folder = tmp_path_factory.mktemp("cell")
-    policy = Catalog().policies["signal"]
 
     def made(name: str, text: str) -> units.Units:
         program = fakes.write(folder / name, text, mode=0o755)
@@ -195,36 +192,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, events.TestE
             program=program, absent={}, broken={}, kind="selftests", names=NAMES, arguments=("test", "{unit}")
         )
 
-    def runner(name: str) -> Runner:
-        return Runner(target=fakes.target(name), policy=policy, program=None, options=[], records_faults=False)
-
-    build = Build(
-        key="",
-        target="native",
-        server="redis-7.0.15",
-        optimisation="O2",
-        folder=folder,
-        server_binary=folder / "there",
-        command_line=[],
+    native = Peer(
+        runner=fakes.unemulated(fakes.target("native")),
+        build=fakes.build(folder, target="native", binary="there"),
+        selftests=made("there", THERE),
     )
-    spec = CellSpec(
-        suite="selftests",
-        folder=folder,
-        shared=folder,
-        sockets=folder,
-        runner=runner("armv5"),
-        version=(7, 0, 15),
-        build=None,
-        canary=None,
-        seed=1,
-        tier="full",
-        units=made("here", HERE),
-        peers={"native": Peer(runner=runner("native"), build=build, selftests=made("there", THERE))},
-    )
-    write_cell(folder / "cell.json", spec)
-    process.run(pytest_command("selftests", folder / "cell.json"), deadline_seconds=120, folder=ROOT)
-    tests = [event for event in events.read_events(folder / "events.jsonl") if isinstance(event, events.TestEvent)]
-    return {test.name.partition("[")[2].rstrip("]"): test for test in tests}
+    spec = cells.spec_of("selftests", folder, fakes.unemulated(fakes.target()))
+    spec = msgspec.structs.replace(spec, tier="full", units=made("here", HERE), peers={"native": native})
+    return cells.recorded(spec)[1]
 
 
 @pytest.mark.parametrize(

@@ -8,20 +8,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from harness import events, process, unit_run, units
+from harness import events, unit_run, units
 from harness.build import Builder
-from harness.cell import CellSpec, write_cell
-from harness.check import pytest_command
-from harness.emulator import Runner
 from harness.judge import judge
-from harness.load import ROOT, Catalog
 from harness.model import SourceTree
 from harness.source import open_tree
 from harness.store import Store
 from suites.units import expectations
-from tests import fakes
+from tests import cells, fakes
 from tests.fakes import StoredRun, fault, reproducer
 
 if TYPE_CHECKING:
@@ -246,25 +243,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, e
     """What pytest said of a cell with that program, and unit -> what was recorded."""
     folder = tmp_path_factory.mktemp("cell")
     program = fakes.write(folder / "units", PROGRAM, mode=0o755)
-    native = fakes.target("native")
-    policy = Catalog().policies["signal"]
-    spec = CellSpec(
-        suite="units",
-        folder=folder,
-        shared=folder,
-        sockets=folder,
-        runner=Runner(target=native, policy=policy, program=None, options=[], records_faults=False),
-        version=(7, 0, 15),
-        build=None,
-        canary=None,
-        seed=1,
-        tier="quick",
-        units=units.Units(program=program, absent={"murmurhash2": "not in 7.0"}, broken={"rax": "boom"}),
-    )
-    write_cell(folder / "cell.json", spec)
-    result = process.run(pytest_command("units", folder / "cell.json"), deadline_seconds=120, folder=ROOT)
-    tests = [event for event in events.read_events(folder / "events.jsonl") if isinstance(event, events.TestEvent)]
-    return result.text, {test.name.partition("[")[2].rstrip("]"): test for test in tests}
+    spec = cells.spec_of("units", folder, fakes.unemulated(fakes.target("native")))
+    absent, broken = {"murmurhash2": "not in 7.0"}, {"rax": "boom"}
+    mine = units.Units(program=program, absent=absent, broken=broken)
+    return cells.recorded(msgspec.structs.replace(spec, units=mine))
 
 
 def test_a_unit_whose_lines_are_right_passes_and_its_log_is_evidence(

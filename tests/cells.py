@@ -1,0 +1,40 @@
+"""Cells without a server to run: their specification, and what pytest records of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness import events, process
+from harness.cell import CellSpec, write_cell
+from harness.check import pytest_command
+from harness.load import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.emulator import Runner
+
+
+def spec_of(suite: str, folder: Path, runner: Runner) -> CellSpec:
+    """A cell of the quick tier with nothing but a target, all of it in one folder."""
+    return CellSpec(
+        suite=suite,
+        folder=folder,
+        shared=folder,
+        sockets=folder,
+        runner=runner,
+        version=(7, 0, 15),
+        build=None,
+        canary=None,
+        seed=1,
+        tier="quick",
+    )
+
+
+def recorded(spec: CellSpec) -> tuple[str, dict[str, events.TestEvent]]:
+    """Run a cell as `plumb check` does: what pytest said, and parameter of a test -> what was recorded of it."""
+    write_cell(spec.folder / "cell.json", spec)
+    result = process.run(pytest_command(spec.suite, spec.folder / "cell.json"), deadline_seconds=120, folder=ROOT)
+    found = events.read_events(spec.folder / "events.jsonl")
+    tests = [event for event in found if isinstance(event, events.TestEvent)]
+    return result.text, {test.name.partition("[")[2].rstrip("]"): test for test in tests}
