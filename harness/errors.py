@@ -3,11 +3,10 @@
 PlumblineError                       exit
 ├── UsageError                       4   the command line or a TOML file is wrong
 ├── NothingSelectedError             5   the selection is empty
-├── InfrastructureError              7   this machine lacks something: a tool, the network, disk space
-└── HarnessBugError                  3   Plumbline itself is wrong
+└── InfrastructureError              7   this machine lacks something: a tool, the network, disk space
 
-A fault of the server under test is never an error: it is evidence, judged into a finding
-(exit 1) or an UNKNOWN (exit 6).
+Any other exception is a bug of Plumbline's own (exit 3). A fault of the server under test is never an error: it is
+evidence, judged into a finding (exit 1) or an UNKNOWN (exit 6).
 """
 
 from __future__ import annotations
@@ -66,7 +65,3 @@ class InfrastructureError(PlumblineError):
     """The machine cannot do it as it is."""
 
     exit_code = ExitCode.INFRASTRUCTURE
-
-
-class HarnessBugError(PlumblineError):
-    """Something that cannot happen did."""

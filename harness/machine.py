@@ -73,7 +73,6 @@ class Machine:
         self.fault_log = folder / "faults.jsonl"
         self.fault_logs: dict[int, Path] = {}
         """A started program's number -> where its faults are recorded, if not in `fault_log`."""
-        self.boot_seconds = 0.0
         self._computer = Computer(
             kernel,
             initramfs,
@@ -90,7 +89,6 @@ class Machine:
 
     def __enter__(self) -> Self:
         """Start it, and wait until init answers. Raises InfrastructureError with the console's last lines."""
-        started = time.monotonic()
         try:
             self._computer.start()
             if self._computer.snapshot is None:
@@ -100,7 +98,6 @@ class Machine:
         except BaseException:
             self._computer.stop()
             raise
-        self.boot_seconds = time.monotonic() - started
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -32,7 +32,7 @@ from harness.guest import Guest, StartError
 from harness.load import select
 from harness.machine_guest import SERVER, Host, guest_of
 from harness.model import Noun
-from harness.reproducer import Reproducer
+from harness.reproducer import Reproducer, files_of
 from harness.resp import Client
 from harness.selftests import build_program
 from harness.sighting import asserting_frames
@@ -166,7 +166,7 @@ def replay(
                 sockets=place.parent,
                 version=tree.version,
                 options=reproducer.options,
-                files={name: base64.b64decode(content) for name, content in reproducer.files.items()},
+                files=files_of(reproducer),
             )
             seen = _run_server(guest, native, reproducer, stream)
     lines = [f"{tree.name} on {target.name}, -{build.optimisation}, policy {reproducer.policy}: {seen.end}"]
@@ -175,12 +175,15 @@ def replay(
     lines += told
     for report in seen.reports:
         lines += [f"{report.detector}: {report.access}", *_stack(report.frames)]
+    return Replay(reproduced=_is_the_same(reproducer, seen, functions), text="\n".join(lines))
+
+
+def _is_the_same(reproducer: Reproducer, seen: _Seen, functions: set[str]) -> bool:
+    """Whether what was seen is the finding: its report, a fault in its function, or what is wrong without either."""
     if reproducer.detector in {"ubsan", "asan", "valgrind"}:
         same = (reproducer.detector, reproducer.kind, reproducer.function)
-        reproduced = same in {(report.detector, report.kind, report.frames[0].function) for report in seen.reports}
-    else:
-        reproduced = reproducer.function in functions if reproducer.function else seen.wrong
-    return Replay(reproduced=reproduced, text="\n".join(lines))
+        return same in {(report.detector, report.kind, report.frames[0].function) for report in seen.reports}
+    return reproducer.function in functions if reproducer.function else seen.wrong
 
 
 class _Seen(Noun, frozen=True):

@@ -111,6 +111,11 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
     return f"plumb replay {shlex.quote(str(path))}"
 
 
+def files_of(reproducer: Reproducer) -> dict[str, bytes]:
+    """Name -> content of what lies in the guest's folder when it starts."""
+    return {name: base64.b64decode(content) for name, content in reproducer.files.items()}
+
+
 def _files_in(folder: Path) -> dict[str, str]:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): base64.b64encode(path.read_bytes()).decode() for path in paths}

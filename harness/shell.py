@@ -8,7 +8,6 @@ import shutil
 import signal
 import tempfile
 import time
-from base64 import b64decode
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from harness.fetch import Fetcher
 from harness.guest import Guest, answers_ping
 from harness.load import DEFAULT_SERVER, select
 from harness.model import Noun
+from harness.reproducer import files_of
 from harness.transcript import Recorder
 
 if TYPE_CHECKING:
@@ -125,7 +125,6 @@ def _guest(folder: Path, build: Build, runner: Runner, tree: SourceTree, reprodu
     """The server, not yet started: with the reproducer's files and words, and where it is emulated with the stub."""
     if runner.target.emulator.kind == "user":
         runner = msgspec.structs.replace(runner, options=[*runner.options, "-g", str(folder / STUB)])
-    files = reproducer.files if reproducer else {}
     guest = Guest(
         build,
         runner,
@@ -133,7 +132,7 @@ def _guest(folder: Path, build: Build, runner: Runner, tree: SourceTree, reprodu
         sockets=folder,
         version=tree.version,
         options=reproducer.options if reproducer else (),
-        files={name: b64decode(content) for name, content in files.items()},
+        files=files_of(reproducer) if reproducer else {},
     )
     guest.folder.mkdir()
     return guest

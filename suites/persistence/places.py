@@ -185,7 +185,7 @@ def check_dump(payload: bytes, other: bytes, key: Key, *, writer: str, version: 
     """
     due = dataset.expected(version, family)[key].value
     try:
-        stored, value, parts = rdb.read_dump_in_parts(payload)
+        stored, value, parts = rdb.read_dump(payload)
         message = f"it holds {value!r:.200}"
     except RdbError as error:
         stored, value, parts = 0, None, [Part(max(error.at, 0), len(payload), error.record)]
@@ -271,7 +271,7 @@ def check_copies(expected: dict[Key, Entry], copied: dict[Key, Entry], primary: 
     if right is not None and payload is not None:
         record = records.record_of(right[0], key)
         if right[0] == payload[0] and right[0] in records.ORDERED_TYPES:
-            at = _parting(Bytes(right, rdb.read_dump_in_parts(right)[2]), 0, len(right), payload)
+            at = _parting(Bytes(right, rdb.read_dump(right)[2]), 0, len(right), payload)
             at = at._replace(expected=at.actual, actual=at.expected)
     names = [guest.runner.target.name for guest in (primary, replica)]
     where = f"reply to DUMP {key.name[:60].decode('latin-1')!r}"

@@ -145,14 +145,8 @@ _BESIDE: dict[int, Callable[[Cursor, Rdb], object]] = {
 """What a file has beside its keys."""
 
 
-def read_dump(payload: bytes) -> tuple[int, Value]:
-    """What DUMP answers: the RDB version, and the value. Raises RdbError."""
-    version, value, _ = read_dump_in_parts(payload)
-    return version, value
-
-
-def read_dump_in_parts(payload: bytes) -> tuple[int, Value, list[Part]]:
-    """The same, and its pieces."""
+def read_dump(payload: bytes) -> tuple[int, Value, list[Part]]:
+    """What DUMP answers: the RDB version, the value, and the payload's pieces. Raises RdbError."""
     body, version, stored = payload[:-10], payload[-10:-8], payload[-8:]
     cursor = Cursor(body)
     with _refusing(cursor):
