@@ -84,7 +84,6 @@ def regions(files: Mapping[str, str], lines: Mapping[str, set[int]]) -> list[Reg
 
 def _regions_of(file: str, source: str, lines: set[int]) -> Iterator[Region]:
     skipped: list[tuple[int, int]] = []
-    found = []
     for branch, last in sorted(_branches(source), key=lambda pair: pair[0].first):
         if branch.is_guard or not any(not _REFUSAL.match(line) for _, line in branch.code):
             continue
@@ -95,7 +94,7 @@ def _regions_of(file: str, source: str, lines: set[int]) -> Iterator[Region]:
             skipped.append((branch.first, last))
         topic = topic_of(branch.asked)
         if topic:
-            region = Region(
+            yield Region(
                 topic=topic,
                 file=file,
                 first=branch.first + 1,
@@ -104,8 +103,6 @@ def _regions_of(file: str, source: str, lines: set[int]) -> Iterator[Region]:
                 compiled=compiled,
                 excerpt=" ".join(branch.code[0][1].split()),
             )
-            found.append(region)
-    yield from found
 
 
 def topic_of(conditions: Iterable[str]) -> Topic | None:
@@ -129,11 +126,7 @@ def _branches(source: str) -> Iterable[tuple[_Branch, int]]:
         directive = _DIRECTIVE.match(line)
         if directive is None:
             if line.strip():
-                if (
-                    opened
-                    and len(opened[-1].code) == 0
-                    and re.match(rf"\s*#\s*define\s+{_guarded(opened[-1])}\b", line)
-                ):
+                if opened and not opened[-1].code and _defines(line, _guarded(opened[-1])):
                     opened[-1].is_guard = True
                 for branch in opened:
                     branch.code.append((number, line))
@@ -156,9 +149,13 @@ def _branches(source: str) -> Iterable[tuple[_Branch, int]]:
 
 
 def _guarded(branch: _Branch) -> str:
-    """The name that a header's guard asks for; a pattern that matches nothing for other conditions."""
+    """The name that a header's guard asks for; empty for other conditions."""
     guard = re.fullmatch(r"!defined\(\s*(\w+)\s*\)", branch.asked[0]) if len(branch.asked) == 1 else None
-    return guard[1] if guard else "(?!)"
+    return guard[1] if guard else ""
+
+
+def _defines(line: str, name: str) -> bool:
+    return bool(name) and re.match(rf"\s*#\s*define\s+{name}\b", line) is not None
 
 
 def _logical_lines(source: str) -> Iterable[tuple[int, str]]:

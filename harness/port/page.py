@@ -18,7 +18,7 @@ from harness.port.sections import (
     region_groups,
     rows_of_solaris,
 )
-from harness.report.page import anchor_of, environment, hunks_of, link, rows_of
+from harness.report.page import anchor_of, environment, hunks_of, link, rows_of, stack_of
 
 if TYPE_CHECKING:
     from harness.judge import Judgement
@@ -51,10 +51,7 @@ def render(folder: Path, report: PortReport, judgement: Judgement) -> str:
             titles={port.target: port.title for port in report.targets},
             findings=findings,
             hunks={one.id: hunks_of(one, excerpts) for one in judgement.findings},
-            stacks={
-                one.id: next((witness for witness in one.witnesses if len(witness.backtrace) > 1), None)
-                for one in judgement.findings
-            },
+            stacks={one.id: stack_of(one) for one in judgement.findings},
             anchor_of=anchor_of,
             link=link,
             hint_groups=hint_groups(report),

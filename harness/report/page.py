@@ -169,7 +169,7 @@ def _shown(findings: list[Finding], excerpts: Excerpts) -> list[Shown]:
                     for witness in excerpt.chosen(finding)
                     if (listing := excerpts.listings.get(excerpt.place_key(witness)))
                 ],
-                stack=next((one for one in finding.witnesses if len(one.backtrace) > 1), None),
+                stack=stack_of(finding),
                 is_open=len(shown) < OPEN_FINDINGS,
             )
         )
@@ -179,6 +179,11 @@ def _shown(findings: list[Finding], excerpts: Excerpts) -> list[Shown]:
 def anchor_of(identity: str) -> str:
     """A finding's place in the page."""
     return "finding-" + re.sub(r"[^A-Za-z0-9_.-]+", "_", identity)
+
+
+def stack_of(finding: Finding) -> Witness | None:
+    """Whose stack is shown: the first witness that has one."""
+    return next((one for one in finding.witnesses if len(one.backtrace) > 1), None)
 
 
 def hunks_of(finding: Finding, excerpts: Excerpts) -> list[Hunk]:
