@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from harness import process, toolchain
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.fakes import Plumb
+
+# A busy machine is no fault of what is tested: an example's time by the clock says nothing.
+hypothesis.settings.register_profile("plumbline", deadline=None)
+hypothesis.settings.load_profile("plumbline")
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.resp import Reply
 
 seeds = st.integers(0, 1 << 32)
-few = settings(deadline=None, max_examples=40)
+few = settings(max_examples=40)
 
 
 @few

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import codec
@@ -28,7 +28,6 @@ def planned(targets: list[str], suites: list[str], *, tier: str = "quick") -> Pl
     targets=st.lists(st.sampled_from(sorted(CATALOG.targets)), min_size=1),
     suites=st.lists(st.sampled_from(sorted(CATALOG.suites)), min_size=1),
 )
-@settings(deadline=None)
 def test_every_cell_is_planned_once_and_each_target_starts_with_its_canary(
     targets: list[str], suites: list[str]
 ) -> None:
@@ -76,7 +75,6 @@ def test_a_suite_that_is_asked_for_runs_in_any_tier() -> None:
     suites=st.lists(st.sampled_from(sorted(CATALOG.suites)), min_size=1),
     tier=st.sampled_from(sorted(TIERS)),
 )
-@settings(deadline=None)
 def test_the_jobs_together_do_every_planned_cell_once_and_pairs_in_one_job(
     targets: list[str], suites: list[str], tier: str
 ) -> None:

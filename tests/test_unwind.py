@@ -51,7 +51,7 @@ def test_a_machine_without_rules_has_no_callers() -> None:
 
 @pytest.mark.parametrize("machine", list(CALLERS))
 @given(stack=st.binary(max_size=256), seed=st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_stack_ends(machine: str, stack: bytes, seed: int) -> None:
     import random
 
