@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from harness.load import ROOT
 from harness.plan import Plan, make_plan
 from harness.prepare import Preparation, Prepared
 from harness.runs import conclude
+from harness.schedule import side_by_side
 from harness.selftests import why_none, without_native_faults
 from harness.trees import open_server
 from harness.units import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from harness.events import ProblemKind
     from harness.judge import Judgement
     from harness.load import Catalog
-    from harness.model import SourceTree, Suite
+    from harness.model import Cell, SourceTree, Suite
     from harness.request import Request
     from harness.store import Store
 
@@ -84,7 +84,7 @@ class Check:
         self.request.run.mkdir(parents=True, exist_ok=True)
         before = os.getloadavg()[0]
         with (
-            self.progress.stage("suites", f"running {len(plan.cells)} cells, {self.request.jobs} targets at a time"),
+            self.progress.stage("suites", f"running {len(plan.cells)} cells, {self.request.jobs} at a time"),
             tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
         ):
             records = self._run_cells(plan, tree, prepared, peers, Path(sockets))
@@ -96,11 +96,14 @@ class Check:
     def _run_cells(
         self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], peers: dict[str, Peer], sockets: Path
     ) -> list[CellRecord]:
-        def run_target(name: str) -> list[CellRecord]:
-            return [self._run_cell(prepared[name], suite, tree, peers, sockets) for suite in plan.suites]
+        def run(cell: Cell) -> CellRecord:
+            return self._run_cell(prepared[cell.target], cell.suite, tree, peers, sockets)
 
-        with ThreadPoolExecutor(self.request.jobs) as pool:
-            return [record for records in pool.map(run_target, plan.targets) for record in records]
+        def waits(cell: Cell) -> bool:
+            # An emulated computer takes memory, and its processor's time, whatever its programs do.
+            return self.catalog.suites[cell.suite].waits and prepared[cell.target].machine is None
+
+        return side_by_side(plan.cells, run, waits=waits, jobs=self.request.jobs)
 
     def _run_cell(
         self,

@@ -258,6 +258,8 @@ class Suite(Noun, frozen=True):
     """Globs of the server's files: whoever changes one of these alone needs no suite but those that say so."""
     pairs: SuiteTier | Literal[""] = ""
     """The least tier in which its tests bring the run's targets together, so that of one target alone it says less."""
+    waits: bool = False
+    """Whether its tests mostly wait for servers: its cells run beside as many others as `--jobs` says."""
 
 
 class Cell(Noun, frozen=True):

@@ -147,7 +147,7 @@ _RUN_OPTIONS = [
         type=click.IntRange(1, 64),
         default=os.cpu_count() or 1,
         show_default="processors",
-        help="Targets at a time.",
+        help="Cells at a time; beside them run some of suites that mostly wait.",
     ),
     click.option(
         "--seed",

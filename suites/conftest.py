@@ -11,6 +11,7 @@ from harness.cell import read_cell
 from harness.resp import Client
 from suites.both import Both
 from suites.keyspace import kinds
+from suites.replication.ports import Ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,13 @@ def both(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[Both]:
         pair = Both(ours, theirs, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier)
         pair.ask([["FLUSHALL"]])
         yield pair
+
+
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    """Where servers of this test may listen."""
+    with Ports() as held:
+        yield held
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from harness.difference import DifferenceError
 from harness.finding import Difference
 from suites.keyspace import server
 from suites.replication.link import await_that, info
-from suites.replication.ports import free_pair
 from suites.units.models import crc16
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from harness.guest import Guest
     from harness.own_guests import StartGuest
+    from suites.replication.ports import Ports
 
 SLOTS = 16384
 
@@ -38,26 +38,31 @@ class Node:
 
     def state(self) -> dict[str, str]:
         """CLUSTER INFO."""
-        lines = _text(self.ask("CLUSTER", "INFO")).splitlines()
-        return dict(line.split(":", 1) for line in lines)
+        return self.look()[0]
 
     def view(self) -> dict[str, list[str]]:
         """CLUSTER NODES: identifier -> the words of its line."""
-        lines = _text(self.ask("CLUSTER", "NODES")).splitlines()
-        return {line.split()[0]: line.split() for line in lines}
+        return self.look()[1]
+
+    def look(self) -> tuple[dict[str, str], dict[str, list[str]]]:
+        """Both, of one moment."""
+        with server.client(self.guest) as client:
+            state, view = (client.command("CLUSTER", what) for what in ("INFO", "NODES"))
+        told = dict(line.split(":", 1) for line in _text(state).splitlines())
+        return told, {line.split()[0]: line.split() for line in _text(view).splitlines()}
 
 
 def _text(reply: Any) -> str:
     return bytes(reply).decode()
 
 
-def start(
-    start_guest: StartGuest, *, target: str = "", options: Sequence[str] = (), files: Mapping[str, bytes] | None = None
-) -> Node:
+def start(start_guest: StartGuest, ports: Ports, *, target: str = "", files: Mapping[str, bytes] | None = None) -> Node:
     """A node that knows nobody but whom its files tell. It listens on loopback only."""
-    port, _ = free_pair()
-    words = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-node-timeout", "15000"]
-    return Node(start_guest(target=target, options=[*words, *options], files=files), port)
+    port = ports.free()
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
+    # No other replica will come for the same stream, for which one would wait.
+    options += ["--cluster-node-timeout", "15000", "--repl-diskless-sync-delay", "0"]
+    return Node(start_guest(target=target, options=options, files=files), port)
 
 
 def slot_of(key: bytes) -> int:
@@ -93,13 +98,15 @@ def await_agreement(nodes: Sequence[Node]) -> None:
     """Wait until every node sees every other, all slots, and a healthy cluster. Raises TimeoutError."""
 
     def agreed() -> bool:
+        seen = set()
         for node in nodes:
-            state, view = node.state(), node.view()
+            state, view = node.look()
             if state["cluster_state"] != "ok" or len(view) != len(nodes):
                 return False
             if not all(_healthy(words) for words in view.values()):
                 return False
-        return len({_slots_as_seen(node) for node in nodes}) == 1
+            seen.add(_slots_as_seen(view))
+        return len(seen) == 1
 
     await_that(agreed, [node.guest for node in nodes], "the nodes to agree")
 
@@ -131,10 +138,10 @@ def _healthy(words: list[str]) -> bool:
     return "connected" in words and "handshake" not in words[2] and "fail" not in words[2]
 
 
-def _slots_as_seen(node: Node) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _slots_as_seen(view: Mapping[str, list[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Who has which slots, as a node sees it; what is migrating is only known to those concerned."""
     found = []
-    for identifier, words in sorted(node.view().items()):
+    for identifier, words in sorted(view.items()):
         found.append((identifier, tuple(word for word in words[8:] if not word.startswith("["))))
     return tuple(found)
 

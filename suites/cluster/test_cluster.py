@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.cell import CellSpec
-    from harness.own_guests import StartGuest
     from suites.cluster.nodes import Node
 
 HALF = nodes.SLOTS // 2
@@ -25,14 +24,14 @@ EPOCH = (1 << 40) + 3
 
 
 @pytest.fixture
-def pair(companion: str, cell: CellSpec, start_guest: StartGuest) -> Callable[[], list[Node]]:
+def pair(companion: str, cell: CellSpec, start_node: Callable[..., Node]) -> Callable[[], list[Node]]:
     """A node on the cell's target and one on the peer, joined: the first has the lower half of the slots."""
     if cell.version < (3,):
         pytest.skip("clusters came with 3.0")
 
     def made() -> list[Node]:
         elsewhere = "" if companion == cell.runner.target.name else companion
-        both = [nodes.start(start_guest), nodes.start(start_guest, target=elsewhere)]
+        both = [start_node(), start_node(target=elsewhere)]
         nodes.join(both)
         return both
 
@@ -134,12 +133,12 @@ def test_messages_cross_the_bus_byte_by_byte(pair: Callable[[], list[Node]], cel
 
 
 def test_epochs_of_more_than_32_bits_are_the_same_everywhere(
-    companion: str, cell: CellSpec, start_guest: StartGuest
+    companion: str, cell: CellSpec, start_node: Callable[..., Node]
 ) -> None:
     if cell.version < (3,):
         pytest.skip("clusters came with 3.0")
     elsewhere = "" if companion == cell.runner.target.name else companion
-    first, second = nodes.start(start_guest), nodes.start(start_guest, target=elsewhere)
+    first, second = start_node(), start_node(target=elsewhere)
     first.ask("CLUSTER", "SET-CONFIG-EPOCH", EPOCH)
     first.ask("CLUSTER", "ADDSLOTS", *range(HALF))
     second.ask("CLUSTER", "ADDSLOTS", *range(HALF, nodes.SLOTS))
@@ -157,12 +156,12 @@ def test_epochs_of_more_than_32_bits_are_the_same_everywhere(
 
 @pytest.mark.parametrize("role", ["primary", "replica"])
 def test_a_replica_takes_over_when_it_is_told_to(
-    companion: str, role: str, cell: CellSpec, start_guest: StartGuest
+    companion: str, role: str, cell: CellSpec, start_node: Callable[..., Node]
 ) -> None:
     if cell.version < (3,):
         pytest.skip("clusters came with 3.0")
     elsewhere = "" if companion == cell.runner.target.name else companion
-    own, other = nodes.start(start_guest), nodes.start(start_guest, target=elsewhere)
+    own, other = start_node(), start_node(target=elsewhere)
     primary, replica = (own, other) if role == "primary" else (other, own)
     primary.ask("CLUSTER", "ADDSLOTS", *range(nodes.SLOTS))
     primary.ask("CLUSTER", "MEET", "127.0.0.1", replica.port)
@@ -173,6 +172,9 @@ def test_a_replica_takes_over_when_it_is_told_to(
     await_that(lambda: primary.identifier in replica.view(), guests, "the replica to know its primary")
     replica.ask("CLUSTER", "REPLICATE", primary.identifier)
     await_that(lambda: nodes.link_state(replica) == "up", guests, "the replica's link")
+    # Whoever is told by a stranger that he wants to take over does not listen, and nobody asks twice.
+    known = "the primary to know its replica"
+    await_that(lambda: primary.view()[replica.identifier][3] == primary.identifier, guests, known)
     replica.ask("CLUSTER", "FAILOVER")
     await_that(lambda: "slave" in primary.view()[primary.identifier][2], guests, "the failover")
     nodes.await_agreement([own, other])
@@ -180,16 +182,18 @@ def test_a_replica_takes_over_when_it_is_told_to(
         assert replica.ask("GET", f"noise:{length}") == dataset.noise(length)
 
 
-def test_a_nodes_file_is_read_by_the_other_machine(companion: str, cell: CellSpec, start_guest: StartGuest) -> None:
+def test_a_nodes_file_is_read_by_the_other_machine(
+    companion: str, cell: CellSpec, start_node: Callable[..., Node]
+) -> None:
     """nodes.conf is text, and its numbers are the servers' own."""
     if cell.version < (3,):
         pytest.skip("clusters came with 3.0")
     elsewhere = "" if companion == cell.runner.target.name else companion
-    writer = nodes.start(start_guest, target=elsewhere)
+    writer = start_node(target=elsewhere)
     writer.ask("CLUSTER", "SET-CONFIG-EPOCH", EPOCH)
     writer.ask("CLUSTER", "ADDSLOTS", *range(0, nodes.SLOTS, 2))
     written = writer.guest.read("nodes.conf")
-    reader = nodes.start(start_guest, files={"nodes.conf": written})
+    reader = start_node(files={"nodes.conf": written})
     assert reader.identifier == writer.identifier
     mine = reader.view()[reader.identifier]
     assert mine[6] == str(EPOCH)

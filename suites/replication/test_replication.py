@@ -21,6 +21,7 @@ ROLES = ["primary", "replica"]
 """What the cell's own target is; the peer is the other."""
 KEYS = 2000
 """Of a thousand bytes: twice of what there is room for when a primary evicts."""
+BATCH = 100
 
 
 def pair(start_guest: StartGuest, cell: CellSpec, peer: str, role: str, *options: str) -> tuple[Guest, Guest]:
@@ -130,8 +131,9 @@ def test_what_a_primary_evicts_its_replica_forgets(
         # What it has of its own differs by machine: so much more is there for keys.
         used = int(link.info(primary, "memory")["used_memory"])
         client.command("CONFIG", "SET", "maxmemory", used + 1_000_000)
-        for number in range(KEYS):
-            client.command("SET", f"key:{number}", dataset.noise(1000))
+        content = dataset.noise(1000)
+        for first in range(0, KEYS, BATCH):
+            client.pipeline([("SET", f"key:{number}", content) for number in range(first, first + BATCH)])
         client.command("CONFIG", "SET", "maxmemory", 0)
     link.await_in_step(replica, primary)
     evicted = int(link.info(primary, "stats")["evicted_keys"])

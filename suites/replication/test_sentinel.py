@@ -8,12 +8,12 @@ import pytest
 
 from suites.keyspace import dataset, server
 from suites.replication import link
-from suites.replication.ports import free_pair
 
 if TYPE_CHECKING:
     from harness.cell import CellSpec
     from harness.guest import Guest
     from harness.own_guests import StartGuest
+    from suites.replication.ports import Ports
 
 SILENCE_MILLISECONDS = 600_000
 DOWN_MILLISECONDS = 3_000
@@ -25,23 +25,24 @@ sentinel failover-timeout watched 60000
 """
 
 
-def a_server(start_guest: StartGuest, target: str) -> tuple[Guest, int]:
+def a_server(start_guest: StartGuest, ports: Ports, target: str) -> tuple[Guest, int]:
     """One that listens on a port of loopback, as a sentinel needs it, and the port."""
-    port, _ = free_pair()
-    return start_guest(target=target, options=["--port", str(port), "--bind", "127.0.0.1"]), port
+    port = ports.free()
+    listening = ["--port", str(port), "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"]
+    return start_guest(target=target, options=listening), port
 
 
 @pytest.mark.parametrize("own", ["sentinel", "servers"])
 def test_a_sentinel_replaces_a_primary_that_is_silent(
-    companion: str, own: str, cell: CellSpec, start_guest: StartGuest
+    companion: str, own: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
 ) -> None:
     if cell.version < (5,):
         pytest.skip("SENTINEL REPLICAS came with 5.0")
     here = ""
     there = "" if companion == cell.runner.target.name else companion
     served, watching = (there, here) if own == "sentinel" else (here, there)
-    primary, port = a_server(start_guest, served)
-    replica, replica_port = a_server(start_guest, served)
+    primary, port = a_server(start_guest, ports, served)
+    replica, replica_port = a_server(start_guest, ports, served)
     with server.client(primary) as client:
         client.command("SET", "noise", dataset.noise(300))
     with server.client(replica) as client:

@@ -1,0 +1,79 @@
+"""Cells beside each other: what waits takes no place from what calculates."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.schedule import WAITING, side_by_side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECONDS = 10.0
+"""How long a meeting may take: nothing of it is needed where all who are due can come."""
+
+
+class Meeting:
+    """Counts who is there at once, and lets nobody go before as many have come as are due."""
+
+    def __init__(self, due: int) -> None:
+        self.most = 0
+        self._due = due
+        self._there = 0
+        self._changed = threading.Condition()
+
+    def attend(self) -> bool:
+        """Come, and wait for the others; whether they came."""
+        with self._changed:
+            self._there += 1
+            self.most = max(self.most, self._there)
+            self._changed.notify_all()
+            came = self._changed.wait_for(lambda: self.most >= self._due, SECONDS)
+            self._there -= 1
+            return came
+
+
+def is_waiting(name: str) -> bool:
+    """Whether a piece of work is one that waits."""
+    return name.startswith("waits")
+
+
+def test_as_many_calculate_as_there_are_jobs_and_others_wait_beside_them() -> None:
+    jobs = 2
+    calculating, waiting, everybody = Meeting(jobs), Meeting(WAITING * jobs), Meeting(jobs + WAITING * jobs)
+    work = [f"{kind} {number}" for number in range(8) for kind in ("waits", "calculates")]
+
+    def do(name: str) -> bool:
+        everybody.attend()
+        return (waiting if is_waiting(name) else calculating).attend()
+
+    assert all(side_by_side(work, do, waits=is_waiting, jobs=jobs))
+    assert (calculating.most, waiting.most) == (jobs, WAITING * jobs)
+
+
+@pytest.mark.parametrize("waits", [is_waiting, lambda _: False], ids=["some", "none"])
+def test_what_came_of_it_is_in_the_order_of_the_work(waits: Callable[[str], bool]) -> None:
+    work = [f"{kind} {number}" for number in range(5) for kind in ("calculates", "waits")]
+    assert side_by_side(work, str.upper, waits=waits, jobs=3) == [name.upper() for name in work]
+
+
+def test_after_a_failure_nothing_is_begun() -> None:
+    begun = []
+    failed = threading.Event()
+
+    def do(number: int) -> None:
+        begun.append(number)
+        if number == 0:
+            failed.set()
+            raise ValueError(number)
+        # So slowly that all of it would take longer than any test.
+        failed.wait(SECONDS)
+        time.sleep(0.01)
+
+    with pytest.raises(ValueError, match="0"):
+        side_by_side(range(1000), do, waits=lambda _: False, jobs=1)
+    assert len(begun) < len(range(1000))
