@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Literal
 
+import msgspec
+
 from harness.model import AccessClass, Noun
 
 
@@ -116,6 +118,8 @@ class Witness(Noun, frozen=True):
     """As a real kernel reported it: signal, si_code, si_addr, PC, its lines in the log; empty on the user tier."""
     difference: Difference | None = None
     """Where bytes differ: which ones."""
+    cells: list[str] = msgspec.field(default_factory=list)
+    """All that saw it there, `TARGET/SUITE`: a target's servers are peers in others' cells, too."""
 
 
 class Finding(Noun, frozen=True):

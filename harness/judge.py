@@ -255,4 +255,5 @@ def _witness(site: list[Sighting]) -> Witness:
         fate=first.fate,
         kernel=first.kernel,
         difference=first.difference,
+        cells=list(dict.fromkeys("/".join(one.evidence.split("/")[:2]) for one in site)),
     )

@@ -29,7 +29,9 @@ class KnownFinding(Noun, frozen=True):
     expires: datetime.date
     """The last day on which the entry counts."""
     suite: str = ""
-    """The only suite that can show it; a run without that suite is not told that it was not seen. Empty: any."""
+    """The only suite that may show it; a run without that suite is not told that it was not seen. Empty: any."""
+    seldom: bool = False
+    """Whether chance shows it: no run is told that it was not seen."""
 
 
 class KnownList(Noun, frozen=True):
@@ -44,14 +46,21 @@ def load_known(path: Path = DEFAULT) -> KnownList:
 
 
 def match(
-    known: KnownList, finding: str, server: str, targets: Sequence[str], today: datetime.date
+    known: KnownList,
+    finding: str,
+    server: str,
+    targets: Sequence[str],
+    today: datetime.date,
+    *,
+    suites: Sequence[str] = (),
 ) -> KnownFinding | None:
-    """The unexpired entry that covers a finding on all the targets that show it, or None."""
+    """The unexpired entry that covers a finding on all the targets, and in all the suites, that show it, or None."""
     for entry in known.findings:
         if (
             entry.expires >= today
             and fnmatch.fnmatch(finding, entry.id)
             and fnmatch.fnmatch(server, entry.server)
+            and (not entry.suite or {entry.suite} >= set(suites))
             and all(any(fnmatch.fnmatch(target, pattern) for pattern in entry.targets) for target in targets)
         ):
             return entry
@@ -80,7 +89,7 @@ def remarks(
         if concerned and entry.expires < today:
             said.append(f"known finding {entry.id} ({entry.server}) expired on {entry.expires}: {entry.reason}")
             continue
-        due = concerned and not part and entry.suite in {"", *suites}
+        due = concerned and not part and not entry.seldom and entry.suite in {"", *suites}
         if due and not any(fnmatch.fnmatch(name, entry.id) for name in found):
             said.append(f"known finding {entry.id} ({entry.server}) was not seen in this run")
     return said

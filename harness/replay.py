@@ -22,6 +22,7 @@ from harness import (
     trees,
     unit_run,
 )
+from harness.assertion import asserted
 from harness.build import Builder, BuildFailedError
 from harness.detector import own_frames, reports
 from harness.difference import described
@@ -172,6 +173,9 @@ def replay(
     lines = [f"{tree.name} on {target.name}, -{build.optimisation}, policy {reproducer.policy}: {seen.end}"]
     table = symbols.Symbols(tools.triple, str(build.server_binary))
     functions, told = _describe(seen.faults, table, target.emulator.qemu)
+    if seen.assertion is not None:
+        functions.add(seen.assertion.function)
+        told += ["assertion failed:", *_stack([seen.assertion])]
     lines += told
     for report in seen.reports:
         lines += [f"{report.detector}: {report.access}", *_stack(report.frames)]
@@ -193,6 +197,7 @@ class _Seen(Noun, frozen=True):
     """What counts where no function was seen: it died, or it wrote the wrong line again."""
     faults: list[events.Fault]
     reports: list[Report]
+    assertion: Frame | None
 
 
 def _run_server(guest: Guest, native: Guest | None, reproducer: Reproducer, stream: Stream) -> _Seen:
@@ -207,7 +212,7 @@ def _run_server(guest: Guest, native: Guest | None, reproducer: Reproducer, stre
             else:
                 with native:
                     difference = _compare(guest, native, stream)
-            if guest.died_of_fault(0):
+            if guest.died_of_fault(0) or asserted(guest.log.read_bytes()):
                 guest.settle()
             alive = guest.alive()
             end = "it answered every request and lives on" if alive else guest.detail
@@ -220,6 +225,7 @@ def _run_server(guest: Guest, native: Guest | None, reproducer: Reproducer, stre
         wrong=not alive or came or difference is not None,
         faults=events.read_faults(guest.fault_log),
         reports=guest.reports(0),
+        assertion=asserted(guest.log.read_bytes()),
     )
 
 
@@ -255,6 +261,7 @@ def _run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path,
         wrong=reproducer.wrong_line in lines if reproducer.wrong_line else not complete,
         faults=events.read_faults(place / "faults.jsonl"),
         reports=reports(ran.output, detector) if detector else [],
+        assertion=asserted(ran.output),
     )
 
 

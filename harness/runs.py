@@ -89,16 +89,16 @@ def _place(server: str) -> str:
 def _with_known(
     finding: Finding, listed: known.KnownList, old: inherited.Inherited | None, server: str, today: datetime.date
 ) -> Finding:
-    entry = known.match(listed, finding.id, server, finding.targets, today)
+    suites = [witness.suite for witness in finding.witnesses]
+    entry = known.match(listed, finding.id, server, finding.targets, today, suites=suites)
     reason = entry.reason if entry else inherited.reason(old, finding) if old else ""
     return msgspec.structs.replace(finding, known=reason)
 
 
 def _excuse(cell: CellVerdict, findings: list[Finding]) -> CellVerdict:
     """A cell whose every finding is known is an expected failure."""
-    # By where the evidence lies: a peer's fault is another target's witness in this cell.
-    folder = f"{cell.target}/{cell.suite}/"
-    here = [f for f in findings if any(w.evidence.startswith(folder) for w in f.witnesses)]
+    # A peer's fault is another target's witness in this cell.
+    here = [f for f in findings if any(f"{cell.target}/{cell.suite}" in w.cells for w in f.witnesses)]
     if cell.verdict == Verdict.FAIL.name and here and all(finding.known for finding in here):
         return msgspec.structs.replace(cell, verdict=Verdict.XFAIL.name, reason=f"known: {here[0].known}")
     return cell

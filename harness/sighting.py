@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness import alignment, allocator, disassembly, events, kernel_report, symbols, trigger
+from harness.assertion import asserted
 from harness.detector import own_frames
 from harness.load import Catalog
 
@@ -188,7 +189,7 @@ def from_report(
 def from_end(record: CellRecord, guest: Path, event: GuestEvent, test: TestEvent | None) -> Sighting:
     """A guest that did not end as it was told to, or never."""
     subject = "start" if event.end == "start-failed" or test is None else test.name
-    return _plain(
+    sighting = _plain(
         record,
         kind="hang" if event.end == "hang" else "crash" if event.end == "signal" else "exit",
         subject=subject,
@@ -199,6 +200,11 @@ def from_end(record: CellRecord, guest: Path, event: GuestEvent, test: TestEvent
         transcript=guest / test.transcript if test and test.transcript else None,
         started_with=_started_with(guest, test),
     )
+    place = asserted(_log(guest / "log")) if event.end == "signal" else None
+    if place is None:
+        return sighting
+    said = {"title": f"assertion failed in {place.function}", "identity": f"assertion-{place.function}"}
+    return msgspec.structs.replace(sighting, kind="assertion", frames=[place], **said)
 
 
 def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:

@@ -316,6 +316,21 @@ def test_a_crash_without_a_fault_record_is_a_finding(run: StoredRun) -> None:
     assert [(f.kind, f.title) for f in findings] == [("crash", "the server ended in test_bitop: killed by SIGABRT")]
 
 
+def test_an_assertion_of_the_c_library_is_a_finding_where_it_stands(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_bitop", outcome="failed", message="closed by the server", guest="guest-1")
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGABRT", test="test_bitop")
+    log = run.cell("armv5", "bitops") / "guest-1" / "log"
+    log.write_bytes(b"1:M # ready\nredis-server: sds.c:114: _sdsnewlen: Assertion `a + b > a' failed.\n1:M # crashed\n")
+    (finding,) = judged(run)[0]
+    assert (finding.id, finding.kind, finding.title) == (
+        "assertion-_sdsnewlen",
+        "assertion",
+        "assertion failed in _sdsnewlen",
+    )
+    assert (finding.function, finding.file, finding.line) == ("_sdsnewlen", "sds.c", 114)
+    assert the_reproducer(run).function == "_sdsnewlen"
+
+
 def test_a_hang_after_another_tests_fault_in_the_same_guest_is_not_swallowed(run: StoredRun) -> None:
     run.fault("armv5", "bitops", "guest-1", fault(pid=2, pc=run.place("armv5", "child")))
     run.test("armv5", "bitops", "test_bgsave", guest="guest-1", faults=(0, 1))
@@ -560,6 +575,15 @@ def test_a_known_fault_of_a_peer_excuses_the_cell_that_saw_it(tmp_path: Path) ->
     judgement, _ = concluded(tmp_path, stored, listed)
     verdicts = {f"{cell.target}/{cell.suite}": cell.verdict for cell in judgement.cells}
     assert (verdicts["armv5/bitops"], verdicts["sparc64/bitops"]) == ("XFAIL", "PASS")
+
+
+def test_a_known_fault_excuses_every_cell_that_saw_it(tmp_path: Path) -> None:
+    stored = two_machines(tmp_path)
+    pc = stored.place("sparc64", "rdbSaveLen")
+    for name in stored.targets:
+        stored.own_guest(name, "bitops", "sparc64", test="test_one", record=fault(pc=pc))
+    judgement, _ = concluded(tmp_path, stored, entry("alignment-rdbSaveLen-load").replace("armv5", "sparc64"))
+    assert [cell.verdict for cell in judgement.cells if cell.suite == "bitops"] == ["XFAIL", "XFAIL"]
 
 
 def test_a_tests_own_server_that_stops_is_no_finding_and_one_that_dies_without_a_fault_is(tmp_path: Path) -> None:

@@ -43,6 +43,17 @@ def test_an_entry_covers_a_finding_only_where_all_of_it_matches(
     assert matches == (match(listed(), finding, server, targets, TODAY) is not None)
 
 
+@pytest.mark.parametrize(
+    ("suites", "matches"),
+    [(["bitops"], True), (["bitops", "bitops"], True), (["bitops", "sds"], False), (["sds"], False)],
+)
+def test_an_entry_of_one_suite_covers_nothing_that_another_shows(suites: list[str], *, matches: bool) -> None:
+    (entry,) = listed().findings
+    known = KnownList(findings=[msgspec.structs.replace(entry, suite="bitops")])
+    found = match(known, "alignment-bitop-load", "redis-3.2.6", ["armv5"], TODAY, suites=suites)
+    assert matches == (found is not None)
+
+
 def test_several_patterns_cover_several_targets() -> None:
     known = listed(targets=("armv*", "sparc64"))
     assert match(known, "alignment-bitop-load", "redis-3.2.6", ["armv5", "sparc64"], TODAY) is not None
@@ -93,3 +104,9 @@ def test_a_list_that_is_not_valid_is_a_usage_error_that_names_the_key(tmp_path: 
     with pytest.raises(UsageError) as caught:
         load_known(fakes.write(tmp_path / "known.toml", text))
     assert told in str(caught.value)
+
+
+def test_what_chance_shows_is_not_missed() -> None:
+    (entry,) = listed().findings
+    known = KnownList(findings=[msgspec.structs.replace(entry, seldom=True)])
+    assert remarks(known, [], "redis-3.2.6", ["armv5"], TODAY) == []
