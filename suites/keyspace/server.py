@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hiredis
 
@@ -24,6 +24,8 @@ from suites.keyspace.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harness.guest import Guest
     from suites.keyspace.values import Value
 
@@ -60,17 +62,36 @@ def write(guest: Guest, family: str) -> None:
 
 def snapshot(guest: Guest) -> dict[Key, Entry]:
     """Every key of every database, by commands. Times of expiry are told where a command tells them whole (7.0)."""
-    found = {}
+    found: dict[Key, Entry] = {}
     with client(guest) as connection:
-        for database in range(16):
-            connection.command("SELECT", database)
-            names = _list(connection.command("KEYS", "*"))
-            kinds = connection.pipeline([("TYPE", name) for name in names])
-            for name, kind in zip(names, kinds, strict=True):
-                key = Key(database, bytes(name))
-                value = _READERS[_word(kind)](connection, key.name)
-                found[key] = Entry(value, _expires(connection, key.name, guest.version))
+        every = [request for database in range(16) for request in (("SELECT", database), ("KEYS", "*"))]
+        for database, names in enumerate(_replies(connection, every)[1::2]):
+            if names:
+                _replies(connection, [("SELECT", database)])
+                found |= _entries(connection, database, names, guest.version)
     return found
+
+
+def _entries(connection: Client, database: int, names: list[bytes], version: tuple[int, ...]) -> dict[Key, Entry]:
+    """Some keys of the present database: asked together, since every answer of its own is a way there and back."""
+    kinds = [_KINDS[_word(kind)] for kind in _replies(connection, [("TYPE", name) for name in names])]
+    told = _replies(connection, [(kind.command, name, *kind.rest) for kind, name in zip(kinds, names, strict=True)])
+    times: list[Any] = [-1] * len(names)
+    if version >= (7,):
+        times = _replies(connection, [("PEXPIRETIME", name) for name in names])
+    found = {}
+    for name, kind, reply, time_left in zip(names, kinds, told, times, strict=True):
+        found[Key(database, name)] = Entry(kind.read(connection, name, reply), None if time_left < 0 else time_left)
+    return found
+
+
+def _replies(connection: Client, requests: list[tuple[Any, ...]]) -> list[Any]:
+    """What a pipeline is answered; the first error reply is raised."""
+    replies = connection.pipeline(requests)
+    for reply in replies:
+        if isinstance(reply, hiredis.ReplyError):
+            raise reply
+    return replies
 
 
 def without_times(entries: dict[Key, Entry], version: tuple[int, ...]) -> dict[Key, Entry]:
@@ -118,14 +139,6 @@ def append_only_files(guest: Guest) -> dict[str, bytes]:
     return {manifest: content, **{name: guest.read(name) for name in names}}
 
 
-def _expires(connection: Client, name: bytes, version: tuple[int, ...]) -> int | None:
-    if version < (7,):
-        return None
-    told = connection.command("PEXPIRETIME", name)
-    assert isinstance(told, int)
-    return None if told < 0 else told
-
-
 def _list(reply: Any) -> list[Any]:
     assert isinstance(reply, list), f"a list is due, got {reply!r:.100}"
     return reply
@@ -135,42 +148,40 @@ def _word(reply: Any) -> str:
     return reply.decode() if isinstance(reply, bytes) else str(reply)
 
 
-def _text(connection: Client, name: bytes) -> Value:
-    return Text(connection.command("GET", name))  # type: ignore[arg-type]
+def _text(_connection: Client, _name: bytes, told: Any) -> Value:
+    return Text(told)
 
 
-def _sequence(connection: Client, name: bytes) -> Value:
-    return Sequence(tuple(_list(connection.command("LRANGE", name, 0, -1))))
+def _sequence(_connection: Client, _name: bytes, told: Any) -> Value:
+    return Sequence(tuple(_list(told)))
 
 
-def _members(connection: Client, name: bytes) -> Value:
-    return Members(frozenset(_list(connection.command("SMEMBERS", name))))
+def _members(_connection: Client, _name: bytes, told: Any) -> Value:
+    return Members(frozenset(_list(told)))
 
 
-def _scores(connection: Client, name: bytes) -> Value:
-    flat = _list(connection.command("ZRANGE", name, 0, -1, "WITHSCORES"))
+def _scores(_connection: Client, _name: bytes, told: Any) -> Value:
+    flat = _list(told)
     return Scores({member: score(float(text)) for member, text in zip(flat[::2], flat[1::2], strict=True)})
 
 
-def _fields(connection: Client, name: bytes) -> Value:
-    flat = _list(connection.command("HGETALL", name))
-    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+def _fields(connection: Client, name: bytes, told: Any) -> Value:
+    fields = _named(_list(told))
     if b":times:" not in name:
         return Fields(fields)
     times = _list(connection.command("HPEXPIRETIME", name, "FIELDS", len(fields), *fields))
     return Fields(fields, {field: time for field, time in zip(fields, times, strict=True) if time >= 0})
 
 
-def _stream(connection: Client, name: bytes) -> Value:
-    entries = _list(connection.command("XRANGE", name, "-", "+"))
-    told = _named(connection.command("XINFO", "STREAM", name))
+def _stream(connection: Client, name: bytes, told: Any) -> Value:
+    about = _named(connection.command("XINFO", "STREAM", name))
     groups = {}
     for one in _list(connection.command("XINFO", "GROUPS", name)):
         group = _named(one)
         groups[group[b"name"]] = Group(identifier(group[b"last-delivered-id"]), _pending(connection, name, group))
     return Stream(
-        entries=tuple((identifier(one), tuple(flat)) for one, flat in entries),
-        last=identifier(told[b"last-generated-id"]),
+        entries=tuple((identifier(one), tuple(flat)) for one, flat in _list(told)),
+        last=identifier(about[b"last-generated-id"]),
         groups=groups,
     )
 
@@ -186,11 +197,19 @@ def _named(flat: Any) -> dict[bytes, Any]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-_READERS = {
-    "string": _text,
-    "list": _sequence,
-    "set": _members,
-    "zset": _scores,
-    "hash": _fields,
-    "stream": _stream,
+class _Kind(NamedTuple):
+    """How a value of a kind is asked for: its name stands behind the command; and made of what is told."""
+
+    command: str
+    rest: tuple[Any, ...]
+    read: Callable[[Client, bytes, Any], Value]
+
+
+_KINDS = {
+    "string": _Kind("GET", (), _text),
+    "list": _Kind("LRANGE", (0, -1), _sequence),
+    "set": _Kind("SMEMBERS", (), _members),
+    "zset": _Kind("ZRANGE", (0, -1, "WITHSCORES"), _scores),
+    "hash": _Kind("HGETALL", (), _fields),
+    "stream": _Kind("XRANGE", ("-", "+"), _stream),
 }
