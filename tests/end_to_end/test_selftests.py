@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
+from harness import codec, mutation
 from harness.errors import ExitCode
 from harness.store import Store, key_of
 from tests.end_to_end.machines import release
@@ -20,26 +21,45 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 
-FUNCTION, SWAP = "void zipSaveInteger(", "        memrev16ifbe(p);\n"
-"""In ziplist.c: where a number of 16 bits is brought into the order of bytes that files have."""
+SWAP = mutation.Edit(
+    file="src/ziplist.c", after="void zipSaveInteger(", anchor="        memrev16ifbe(p);\n", replacement=""
+)
+"""Where a ziplist's number of 16 bits is brought into the order of bytes that files have."""
+INTSET_SWAP = mutation.Edit(
+    file="src/intset.c", anchor="        memrev16ifbe(((int16_t *)is->contents) + pos);\n", replacement=""
+)
+"""Where an intset's is."""
+LISTPACK_LOAD = mutation.Edit(
+    file="src/listpack.c",
+    anchor="negstart = (uint64_t)1 << 31;",
+    replacement="uval = *(const uint32_t *)(p + 1); negstart = (uint64_t)1 << 31;",
+)
+"""Where a listpack's number of 32 bits is put together of its bytes."""
 
 
-def planted_tree() -> Path:
-    """redis-7.0.15 whose ziplists keep small numbers in the machine's own order, and read them in the right one."""
-    source = release("redis-7.0.15")
-
-    def fill(into: Path) -> None:
-        shutil.copytree(source, into, dirs_exist_ok=True)
-        path = into / "src" / "ziplist.c"
-        before, name, after = path.read_text("utf-8").partition(FUNCTION)
-        assert SWAP in after
-        path.write_text(before + name + after.replace(SWAP, "", 1), "utf-8")
-
-    return Store.default().folder("test-trees", f"selftests-{key_of([FUNCTION, SWAP, source.name])}", fill)
+def planted_tree(server: str, *edits: mutation.Edit) -> Path:
+    """A release with edits of ours in it."""
+    source = release(server)
+    planted = mutation.Mutation(
+        name="selftests", title="", fault="byte-order", server=server, edits=list(edits), expected=[]
+    )
+    key = key_of([source.name, *(codec.encode(edit).decode() for edit in edits)])
+    # A tree by the release's name is compiled where the release is: what is not edited, the compiler's cache knows.
+    make = functools.partial(mutation.plant, planted, source)
+    return Store.default().folder("test-trees", f"selftests-{key}", lambda into: make(into / server)) / server
 
 
 def test_a_missing_byte_swap_fails_a_self_test_on_a_big_endian_target_alone_and_is_replayed(tmp_path: Path) -> None:
-    words = ("--suite", "selftests", "--target", "sparc64", "--target", "native", "--server", planted_tree())
+    words = (
+        "--suite",
+        "selftests",
+        "--target",
+        "sparc64",
+        "--target",
+        "native",
+        "--server",
+        planted_tree("redis-7.0.15", SWAP),
+    )
     finished = run("check", *words, "--json", "--run", tmp_path / "run")
     read = document(finished)
     assert (finished.returncode, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
