@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -50,28 +50,46 @@ def planted_tree(server: str, *edits: mutation.Edit) -> Path:
 
 
 def test_a_missing_byte_swap_fails_a_self_test_on_a_big_endian_target_alone_and_is_replayed(tmp_path: Path) -> None:
-    words = (
-        "--suite",
-        "selftests",
-        "--target",
-        "sparc64",
-        "--target",
-        "native",
-        "--server",
-        planted_tree("redis-7.0.15", SWAP),
-    )
-    finished = run("check", *words, "--json", "--run", tmp_path / "run")
-    read = document(finished)
-    assert (finished.returncode, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
-    cells = {cell["target"]: cell for cell in read["cells"] if cell["suite"] == "selftests"}
-    assert (cells["native"]["verdict"], cells["native"]["failed"]) == ("PASS", 0)
+    read = checked(planted_tree("redis-7.0.15", SWAP), tmp_path / "run")
     found = {finding["command"]: finding for finding in read["findings"]}
     # The other one is the self-test's own fault: docs/FOUND.md.
     assert set(found) == {"(self-test ziplist)", "(self-test intset)"}
     assert found["(self-test intset)"]["id"] == "assertion-checkConsistency"
-    replay = shlex.split(found["(self-test ziplist)"]["replay"])[1:]
+    shown_again(found["(self-test ziplist)"], "redis-7.0.15")
+
+
+def test_tests_in_googletest_find_a_missing_byte_swap_and_a_dereference_where_they_show(tmp_path: Path) -> None:
+    read = checked(planted_tree("valkey-9.1.2", INTSET_SWAP, LISTPACK_LOAD), tmp_path / "run")
+    passed = {cell["target"]: cell["passed"] for cell in read["cells"] if cell["suite"] == "selftests"}
+    assert min(passed.values()) > 250
+    found = {finding["id"]: finding for finding in read["findings"]}
+    place = found["alignment-lpGetWithSize-load"]
+    assert (place["function"], place["file"]) == ("lpGetWithSize", "src/listpack.c")
+    shown_again(place, "valkey-9.1.2")
+    layout = found[LAYOUT]
+    assert "test_intset.cpp:" in layout["title"]
+    shown_again(layout, "valkey-9.1.2")
+
+
+LAYOUT = "wrong-result-selftests_test_selftests.py_test_selftest_IntsetTest.TestIntsetRawByteLayout"
+
+
+def checked(tree: Path, folder: Path) -> dict[str, Any]:
+    """The document of a check of a planted tree: this machine passes, and sparc64 does not."""
+    words = ("--suite", "selftests", "--target", "sparc64", "--target", "native", "--tier", "full")
+    finished = run("check", *words, "--server", tree, "--json", "--run", folder)
+    read = document(finished)
+    assert (finished.returncode, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
+    cells = {cell["target"]: cell for cell in read["cells"] if cell["suite"] == "selftests"}
+    assert (cells["native"]["verdict"], cells["native"]["failed"]) == ("PASS", 0)
+    return read
+
+
+def shown_again(finding: dict[str, Any], release: str) -> None:
+    """A finding's command shows it again, and is silent on the release that has no edit."""
+    replay = shlex.split(finding["replay"])[1:]
     assert run(*replay, program=PLUMB).returncode == ExitCode.FINDINGS
-    mended = run(*replay, "--server", "redis-7.0.15", program=PLUMB)
+    mended = run(*replay, "--server", release, program=PLUMB)
     assert mended.returncode == ExitCode.PASS, mended.stdout
 
 
