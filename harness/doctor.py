@@ -7,7 +7,7 @@ import shlex
 import shutil
 from typing import TYPE_CHECKING
 
-from harness import process, toolchain
+from harness import googletest, process, toolchain
 from harness.emulator import QEMU_FOLDER, Qemu
 from harness.errors import InfrastructureError
 from harness.fetch import packages_for_sources
@@ -41,6 +41,8 @@ class Diagnosis(Noun, frozen=True):
     packages: list[str]
     command: str
     """What installs them; empty when nothing is missing."""
+    useful: tuple[str, ...] = ()
+    """What else is missing that no check needs: without them some servers' self-tests are skipped, with the reason."""
 
 
 def needed_packages(
@@ -57,6 +59,8 @@ def needed_packages(
         packages.add(GO_PACKAGE)
     for name in [*targets, "native"]:
         packages.update(catalog.toolchain_of(catalog.targets[name]).packages)
+    if for_tests:
+        packages.add(googletest.PACKAGE)
     if debugger and (set(targets) != {"native"} or shutil.which("gdb") is None):
         packages.add(DEBUGGER_PACKAGE)
     if any(catalog.targets[name].emulator.kind == "user" for name in targets):
@@ -76,10 +80,21 @@ def diagnose(
     if shutil.which("dpkg-query") is None:
         return Diagnosis(packages=[], command="")
     needed = needed_packages(catalog, targets, emulator=emulator, for_tests=for_tests, debugger=debugger)
-    missing = toolchain.missing_packages(tuple(needed))
+    missing = toolchain.missing_packages((*needed, googletest.PACKAGE))
+    useful = tuple(package for package in missing if package not in needed)
+    missing = [package for package in missing if package in needed]
+    return Diagnosis(packages=missing, command=_command(missing), useful=useful)
+
+
+def with_useful(diagnosis: Diagnosis) -> Diagnosis:
+    """The same, with what is useful as missing as the rest."""
+    packages = sorted([*diagnosis.packages, *diagnosis.useful])
+    return Diagnosis(packages=packages, command=_command(packages))
+
+
+def _command(packages: Sequence[str]) -> str:
     sudo = "" if os.geteuid() == 0 else "sudo "
-    command = f"{sudo}apt-get update && {sudo}{toolchain.install_command(missing)}" if missing else ""
-    return Diagnosis(packages=missing, command=command)
+    return f"{sudo}apt-get update && {sudo}{toolchain.install_command(packages)}" if packages else ""
 
 
 def mend(diagnosis: Diagnosis, progress: Progress, *, install: bool) -> None:

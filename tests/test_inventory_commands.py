@@ -47,6 +47,14 @@ def test_doctor_asks_for_a_browser_and_go_only_for_the_projects_own_tests_and_on
     assert "chromium" not in plumb("doctor", *TARGET, "--for-tests")[1]
 
 
+@pytest.mark.usefixtures("bare")
+def test_doctor_tells_what_one_servers_self_tests_could_use_and_no_check_asks_for_it(plumb: Plumb) -> None:
+    command, *others = plumb("doctor", *TARGET)[1].splitlines()[1:]
+    assert ("googletest" in command, others) == (False, ["for Valkey 9's self-tests (suite selftests): googletest"])
+    assert "googletest" in plumb("doctor", *TARGET, "--for-tests")[1].splitlines()[1]
+    assert "googletest" not in plumb("check", *TARGET, "--no-install", "--emulator", "distro")[2]
+
+
 @pytest.mark.usefixtures("complete")
 def test_doctor_with_nothing_missing_exits_0(plumb: Plumb) -> None:
     assert plumb("doctor", *TARGET) == (0, "nothing is missing\n", "")

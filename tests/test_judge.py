@@ -328,7 +328,7 @@ def test_an_assertion_of_the_c_library_is_a_finding_where_it_stands(run: StoredR
         "assertion failed in _sdsnewlen",
     )
     assert (finding.function, finding.file, finding.line) == ("_sdsnewlen", "sds.c", 114)
-    assert the_reproducer(run).function == "_sdsnewlen"
+    assert reproducer(finding).function == "_sdsnewlen"
 
 
 def test_a_hang_after_another_tests_fault_in_the_same_guest_is_not_swallowed(run: StoredRun) -> None:

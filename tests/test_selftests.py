@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import events, selftests, unit_run, units
+from harness import events, googletest, selftests, unit_run, units
 from harness.cell import Peer
 from harness.finding import Frame, Verdict
 from harness.judge import judge
-from harness.load import ROOT
+from harness.load import ROOT, Catalog
 from harness.runs import conclude
 from harness.sighting import asserting_frames
 from harness.source import open_tree
@@ -79,8 +79,49 @@ def test_a_tree_without_self_tests_that_can_be_built_says_why(tmp_path: Path) ->
         "redis 7.0.15 has no self-tests: neither REDIS_TEST in src/server.c, nor src/unit"
     )
     told = style(tmp_path / "b", "unit/main.cpp", "int main() {}\n", macro="VALKEY_VERSION")
-    assert isinstance(told, str)
-    assert "GoogleTest" in told
+    assert told == "valkey 7.0.15 has no self-tests: neither REDIS_TEST in src/server.c, nor src/unit"
+
+
+IN_GOOGLETEST = """
+TEST_F(SdsTest, TestGrow) {
+}
+TEST(SdsTest,
+     DISABLED_TestLong) {
+}
+TEST_P(SdsTest, TestLengths) {
+    // TEST_F(SdsTest, TestOld) was here.
+}
+TEST_F(SdsDeathTest, TestDies) {
+}
+TEST_F(SdsTest, DISABLED_TestGrowBenchmark) {
+}
+"""
+
+
+def test_valkey_9_has_the_tests_that_its_sources_define_but_for_those_that_tell_nothing_of_a_target(
+    tmp_path: Path,
+) -> None:
+    found = style(tmp_path, "unit/test_sds.cpp", IN_GOOGLETEST, macro="VALKEY_VERSION")
+    assert isinstance(found, selftests.Style)
+    assert (found.goal, found.googletest) == ("valkey-unit-gtests", True)
+    assert found.names == ("SdsTest.DISABLED_TestLong", "SdsTest.TestGrow", "SdsTest.TestLengths")
+    made = units.Units(program=None, absent={}, broken={}, arguments=found.arguments)
+    assert made.call("SdsTest.TestGrow")[-1] == "--gtest_filter=SdsTest.TestGrow:*/SdsTest.TestGrow/*"
+
+
+def test_without_googletest_or_a_compiler_for_the_target_the_reason_names_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = Catalog().toolchains["gcc-s390x-linux-gnu"]
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(googletest, "FOLDER", tmp_path / "googletest")
+    place = tmp_path / "googletest"
+    installed = "apt-get install --yes --no-install-recommends"
+    assert googletest.absence(tools) == f"GoogleTest is not in {place}: {installed} googletest"
+    fakes.write(place / "CMakeLists.txt", "")
+    assert googletest.absence(tools) == f"there is no compiler s390x-linux-gnu-g++: {installed} g++-s390x-linux-gnu"
+    fakes.write(tmp_path / "bin" / "s390x-linux-gnu-g++", "", mode=0o755)
+    assert googletest.absence(tools) == ""
 
 
 def test_what_does_not_compile_natively_either_is_absent_and_the_rest_stays_broken() -> None:
@@ -136,6 +177,16 @@ def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_run.Unit
         # Valkey 8's assertions print and return 1, which not every caller takes for a failure.
         (ran(b"[f - unit/t.c:43] Failed assertion: 1\n[ok] - t.c:f\n"), ["[f - unit/t.c:43] Failed assertion: 1"]),
         (ran(b"size=5 M/sec matches=0\n"), ["size=5 M/sec matches=0"]),
+        (
+            ran(
+                b"[==========] Running 1 test from 1 test suite.\n[ RUN      ] S.t\ntest_s.cpp:50: Failure\n"
+                b"Expected equality of these values:\n  a\n    Which is: 3\n[  FAILED  ] S.t (3 ms)\n"
+                b"[  FAILED  ] 1 test, listed below:\n",
+                1,
+            ),
+            ["test_s.cpp:50: Failure Expected equality of these values: a Which is: 3", "exit status 1"],
+        ),
+        (ran(b"[==========] Running 1 test from 1 test suite.\nstress test FAILED as it should\n"), []),
         (ran(b"", -7), ["killed by SIGBUS"]),
         (ran(b"", expired=True), ["it hung"]),
     ],
@@ -147,12 +198,35 @@ def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_run.Unit
         "a leak",
         "an assertion that nobody heeds",
         "a comparison",
+        "an expectation",
+        "words of a test that passes",
         "a signal",
         "a hang",
     ],
 )
 def test_a_self_test_complains_by_what_it_prints_and_how_it_ends(run: unit_run.UnitRun, said: list[str]) -> None:
     assert selftests.complaints(run) == said
+
+
+RUNNING = b"[==========] Running 1 test from 1 test suite.\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        (b"[==========] Running 0 tests from 0 test suites.\n", "it was not compiled for this machine"),
+        (
+            RUNNING + b"[ RUN      ] S.t\ntest_s.cpp:9: Skipped\nneeds jemalloc\n\n[  SKIPPED ] S.t (0 ms)\n",
+            "it skips itself: needs jemalloc",
+        ),
+        (RUNNING + b"[ RUN      ] S.t\n[  SKIPPED ] S.t (0 ms)\n", "it skips itself"),
+        (RUNNING + b"[ RUN      ] S.t\n[       OK ] S.t (0 ms)\n", ""),
+        (b"1 - grows: PASSED\n", ""),
+        (b"", ""),
+    ],
+)
+def test_a_test_that_was_called_and_not_run_says_why(output: bytes, why: str) -> None:
+    assert selftests.why_not_run(ran(output)) == why
 
 
 def test_lines_that_tell_of_time_are_not_compared() -> None:

@@ -39,7 +39,7 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
     if as_json:
         output.print_json(diagnosis)
     if install:
-        doctoring.mend(diagnosis, Progress(), install=True)
+        doctoring.mend(doctoring.with_useful(diagnosis), Progress(), install=True)
         return ExitCode.PASS
     if not as_json:
         click.echo(
@@ -47,6 +47,8 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
             if diagnosis.packages
             else "nothing is missing"
         )
+        if diagnosis.useful:
+            click.echo(f"for Valkey 9's self-tests (suite selftests): {' '.join(diagnosis.useful)}")
     return ExitCode.INFRASTRUCTURE if diagnosis.packages else ExitCode.PASS
 
 

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 def test_selftest(selftest: str, run_unit: Callable[[str], UnitRun], cell_run: CellRun) -> None:
     if selftest in selftests.LONG and cell_run.cell.tier != "thorough":
-        pytest.skip("it takes minutes under an emulator: tier thorough")
+        pytest.skip("it takes too long under an emulator: tier thorough")
     ran = run_unit(selftest)
+    if why := selftests.why_not_run(ran):
+        pytest.skip(why)
     complaints = selftests.complaints(ran)
     if complaints:
         excused = cell_run.cell.runner.target.name != "native" and set(complaints) <= set(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
-import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness import codec, mutation
 from harness.errors import ExitCode
 from harness.store import Store, key_of
 from tests.end_to_end.machines import release
@@ -20,38 +21,75 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 
-FUNCTION, SWAP = "void zipSaveInteger(", "        memrev16ifbe(p);\n"
-"""In ziplist.c: where a number of 16 bits is brought into the order of bytes that files have."""
+SWAP = mutation.Edit(
+    file="src/ziplist.c", after="void zipSaveInteger(", anchor="        memrev16ifbe(p);\n", replacement=""
+)
+"""Where a ziplist's number of 16 bits is brought into the order of bytes that files have."""
+INTSET_SWAP = mutation.Edit(
+    file="src/intset.c", anchor="        memrev16ifbe(((int16_t *)is->contents) + pos);\n", replacement=""
+)
+"""Where an intset's is."""
+LISTPACK_LOAD = mutation.Edit(
+    file="src/listpack.c",
+    anchor="negstart = (uint64_t)1 << 31;",
+    replacement="uval = *(const uint32_t *)(p + 1); negstart = (uint64_t)1 << 31;",
+)
+"""Where a listpack's number of 32 bits is put together of its bytes."""
 
 
-def planted_tree() -> Path:
-    """redis-7.0.15 whose ziplists keep small numbers in the machine's own order, and read them in the right one."""
-    source = release("redis-7.0.15")
-
-    def fill(into: Path) -> None:
-        shutil.copytree(source, into, dirs_exist_ok=True)
-        path = into / "src" / "ziplist.c"
-        before, name, after = path.read_text("utf-8").partition(FUNCTION)
-        assert SWAP in after
-        path.write_text(before + name + after.replace(SWAP, "", 1), "utf-8")
-
-    return Store.default().folder("test-trees", f"selftests-{key_of([FUNCTION, SWAP, source.name])}", fill)
+def planted_tree(server: str, *edits: mutation.Edit) -> Path:
+    """A release with edits of ours in it."""
+    source = release(server)
+    planted = mutation.Mutation(
+        name="selftests", title="", fault="byte-order", server=server, edits=list(edits), expected=[]
+    )
+    key = key_of([source.name, *(codec.encode(edit).decode() for edit in edits)])
+    # A tree by the release's name is compiled where the release is: what is not edited, the compiler's cache knows.
+    make = functools.partial(mutation.plant, planted, source)
+    return Store.default().folder("test-trees", f"selftests-{key}", lambda into: make(into / server)) / server
 
 
 def test_a_missing_byte_swap_fails_a_self_test_on_a_big_endian_target_alone_and_is_replayed(tmp_path: Path) -> None:
-    words = ("--suite", "selftests", "--target", "sparc64", "--target", "native", "--server", planted_tree())
-    finished = run("check", *words, "--json", "--run", tmp_path / "run")
-    read = document(finished)
-    assert (finished.returncode, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
-    cells = {cell["target"]: cell for cell in read["cells"] if cell["suite"] == "selftests"}
-    assert (cells["native"]["verdict"], cells["native"]["failed"]) == ("PASS", 0)
+    read = checked(planted_tree("redis-7.0.15", SWAP), tmp_path / "run")
     found = {finding["command"]: finding for finding in read["findings"]}
     # The other one is the self-test's own fault: docs/FOUND.md.
     assert set(found) == {"(self-test ziplist)", "(self-test intset)"}
     assert found["(self-test intset)"]["id"] == "assertion-checkConsistency"
-    replay = shlex.split(found["(self-test ziplist)"]["replay"])[1:]
+    shown_again(found["(self-test ziplist)"], "redis-7.0.15")
+
+
+def test_tests_in_googletest_find_a_missing_byte_swap_and_a_dereference_where_they_show(tmp_path: Path) -> None:
+    read = checked(planted_tree("valkey-9.1.2", INTSET_SWAP, LISTPACK_LOAD), tmp_path / "run")
+    passed = {cell["target"]: cell["passed"] for cell in read["cells"] if cell["suite"] == "selftests"}
+    assert min(passed.values()) > 250
+    found = {finding["id"]: finding for finding in read["findings"]}
+    place = found["alignment-lpGetWithSize-load"]
+    assert (place["function"], place["file"]) == ("lpGetWithSize", "src/listpack.c")
+    shown_again(place, "valkey-9.1.2")
+    layout = found[LAYOUT]
+    assert "test_intset.cpp:" in layout["title"]
+    shown_again(layout, "valkey-9.1.2")
+
+
+LAYOUT = "wrong-result-selftests_test_selftests.py_test_selftest_IntsetTest.TestIntsetRawByteLayout"
+
+
+def checked(tree: Path, folder: Path) -> dict[str, Any]:
+    """The document of a check of a planted tree: this machine passes, and sparc64 does not."""
+    words = ("--suite", "selftests", "--target", "sparc64", "--target", "native", "--tier", "full")
+    finished = run("check", *words, "--server", tree, "--json", "--run", folder)
+    read = document(finished)
+    assert (finished.returncode, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
+    cells = {cell["target"]: cell for cell in read["cells"] if cell["suite"] == "selftests"}
+    assert (cells["native"]["verdict"], cells["native"]["failed"]) == ("PASS", 0)
+    return read
+
+
+def shown_again(finding: dict[str, Any], release: str) -> None:
+    """A finding's command shows it again, and is silent on the release that has no edit."""
+    replay = shlex.split(finding["replay"])[1:]
     assert run(*replay, program=PLUMB).returncode == ExitCode.FINDINGS
-    mended = run(*replay, "--server", "redis-7.0.15", program=PLUMB)
+    mended = run(*replay, "--server", release, program=PLUMB)
     assert mended.returncode == ExitCode.PASS, mended.stdout
 
 

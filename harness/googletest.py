@@ -1,0 +1,115 @@
+"""GoogleTest, in which Valkey writes its self-tests since 9.1: the distribution's sources, compiled for a target.
+
+No target's sysroot has it, and Debian's package `googletest` has it as sources. It belongs to no toolchain: whoever
+checks another server needs none.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import toolchain
+from harness.store import sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness import process
+    from harness.build import Workshop
+    from harness.model import Toolchain
+
+FOLDER = Path("/usr/src/googletest")
+PACKAGE = "googletest"
+STANDARD = "-std=c++17"
+"""What Valkey's makefile compiles its tests with; every GoogleTest since 1.8 compiles as that."""
+
+TEST_FLAGS = ("-w", "-g1", "-Og")
+"""What the server's C++ is compiled with beyond the target's flags. Their makefile has -Og, too; and it makes errors of
+warnings that another compiler than theirs may have more of."""
+
+
+def absence(tools: Toolchain) -> str:
+    """Why tests in GoogleTest cannot be compiled by a toolchain, and what to install; empty when they can."""
+    if not (FOLDER / "CMakeLists.txt").is_file():
+        return f"GoogleTest is not in {FOLDER}: {toolchain.install_command([PACKAGE])}"
+    compiler = toolchain.tool(tools, "g++")
+    if shutil.which(compiler) is None:
+        packages = [package for package in tools.packages if package.startswith("g++")]
+        return f"there is no compiler {compiler}: {toolchain.install_command(packages)}"
+    return ""
+
+
+def identity() -> str:
+    """What tells one version of the sources from another; only where they are there."""
+    return sha256_of(FOLDER / "CMakeLists.txt")
+
+
+def compile_with(shop: Workshop) -> tuple[process.Result, Mapping[str, str]]:
+    """Compile it in a workshop: what the compiler said, and what the server's makefile is to be told of it."""
+    include = [f"-I{FOLDER / name / 'include'}" for name in ("googletest", "googlemock")]
+    inside = [f"-I{FOLDER / name}" for name in ("googletest", "googlemock")]
+    # Its own warnings and lines are nobody's matter here; without lines, ccache knows it again in another folder.
+    compiler = shop.wrapper("g++", ["-w", "-g0"], suffix="-googletest")
+    sources = [FOLDER / "googletest" / "src" / "gtest-all.cc", FOLDER / "googlemock" / "src" / "gmock-all.cc"]
+    objects = [source.with_suffix(".o").name for source in sources]
+    for source, made in zip(sources, objects, strict=True):
+        words: list[str | Path] = [compiler, STANDARD, *include, *inside, "-c", source, "-o", made]
+        result = shop.run(words, folder=shop.work)
+        if result.code != 0:
+            break
+    libraries = " ".join(str(shop.work / made) for made in objects)
+    return result, {"GTEST_CFLAGS": " ".join(include), "GTEST_LIBS": libraries}
+
+
+# What a source says
+
+
+def names_in(text: str) -> list[str]:
+    """The tests that a source defines, `SUITE.TEST`: those that can tell something of a target.
+
+    Benchmarks judge nothing, and one needs what another left. Tests that want a process to die like any death.
+    """
+    found = re.findall(r"^\s*TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\s*\)", text, re.MULTILINE)
+    names = [f"{suite}.{test}" for suite, test in found if not suite.endswith("DeathTest")]
+    return [name for name in names if not re.search(r"benchmark|performance", name, re.IGNORECASE)]
+
+
+ARGUMENTS = ("--seed", "1", "--gtest_also_run_disabled_tests", "--gtest_filter={unit}:*/{unit}/*")
+"""What calls one test: with numbers that are the same everywhere and another time, whether its authors let it run or
+not, and with each of its parameters."""
+
+# What a run says
+
+
+def spoke(lines: list[str]) -> bool:
+    """Whether these lines are of a program of GoogleTest."""
+    return any(line.startswith("[==========] ") for line in lines)
+
+
+def failures(lines: list[str]) -> list[str]:
+    """What did not hold, each in a line: the place, and what was expected there."""
+    found: list[str] = []
+    inside = False
+    for line in lines:
+        if re.search(r"^(\S+:\d+|unknown file): Failure$", line):
+            found.append(line)
+            inside = True
+        elif inside and line.strip() and not line.startswith("["):
+            found[-1] += f" {line.strip()}"
+        else:
+            inside = False
+    return found
+
+
+def why_not_run(lines: list[str]) -> str:
+    """Why a program did not run its test; empty when it did."""
+    if any(line.startswith("[==========] Running 0 tests ") for line in lines):
+        return "it was not compiled for this machine"
+    at = next((at for at, line in enumerate(lines) if line.startswith("[  SKIPPED ] ")), None)
+    if at is None:
+        return ""
+    said = [line.strip() for line in lines[:at] if line.strip()]
+    return f"it skips itself: {said[-1]}" if said and not said[-1].startswith("[") else "it skips itself"
