@@ -50,7 +50,8 @@ def planted_tree(server: str, *edits: mutation.Edit) -> Path:
 
 
 def test_a_missing_byte_swap_fails_a_self_test_on_a_big_endian_target_alone_and_is_replayed(tmp_path: Path) -> None:
-    read = checked(planted_tree("redis-7.0.15", SWAP), tmp_path / "run")
+    part = ("--test", "ziplist", "--test", "intset", "--test", "util")
+    read = checked(planted_tree("redis-7.0.15", SWAP), tmp_path / "run", *part)
     found = {finding["command"]: finding for finding in read["findings"]}
     # The other one is the self-test's own fault: docs/FOUND.md.
     assert set(found) == {"(self-test ziplist)", "(self-test intset)"}
@@ -59,9 +60,11 @@ def test_a_missing_byte_swap_fails_a_self_test_on_a_big_endian_target_alone_and_
 
 
 def test_tests_in_googletest_find_a_missing_byte_swap_and_a_dereference_where_they_show(tmp_path: Path) -> None:
-    read = checked(planted_tree("valkey-9.1.2", INTSET_SWAP, LISTPACK_LOAD), tmp_path / "run")
+    # Of its hundreds of tests those of the two files that are broken: all of them take minutes on sparc64.
+    part = ("--test", "IntsetTest.", "--test", "ListpackTest.")
+    read = checked(planted_tree("valkey-9.1.2", INTSET_SWAP, LISTPACK_LOAD), tmp_path / "run", *part)
     passed = {cell["target"]: cell["passed"] for cell in read["cells"] if cell["suite"] == "selftests"}
-    assert min(passed.values()) > 250
+    assert min(passed.values()) > 10
     found = {finding["id"]: finding for finding in read["findings"]}
     place = found["alignment-lpGetWithSize-load"]
     assert (place["function"], place["file"]) == ("lpGetWithSize", "src/listpack.c")
@@ -74,10 +77,10 @@ def test_tests_in_googletest_find_a_missing_byte_swap_and_a_dereference_where_th
 LAYOUT = "wrong-result-selftests_test_selftests.py_test_selftest_IntsetTest.TestIntsetRawByteLayout"
 
 
-def checked(tree: Path, folder: Path) -> dict[str, Any]:
+def checked(tree: Path, folder: Path, *part: str) -> dict[str, Any]:
     """The document of a check of a planted tree: this machine passes, and sparc64 does not."""
     words = ("--suite", "selftests", "--target", "sparc64", "--target", "native", "--tier", "full")
-    finished = run("check", *words, "--server", tree, "--json", "--run", folder)
+    finished = run("check", *words, *part, "--server", tree, "--json", "--run", folder)
     read = document(finished)
     assert (finished.returncode, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
     cells = {cell["target"]: cell for cell in read["cells"] if cell["suite"] == "selftests"}
