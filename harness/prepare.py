@@ -103,7 +103,8 @@ class Preparation:
             return found
         oracle_runner = native_runner(self.catalog)
         module = self._module(tree, native, self.catalog.toolchain_of(native))
-        selftests = self._programs(tree, native).get("selftests")
+        # The oracle of what else is run instead of a server is a model.
+        selftests = self._programs(tree, native, only="selftests").get("selftests")
         peer = Peer(runner=oracle_runner, build=oracle, module=module, selftests=selftests)
         return {native.name: peer, **found}
 
@@ -112,10 +113,10 @@ class Preparation:
         wanted = any(self.catalog.suites[name].needs_module for name in self.plan.suites)
         return build_module(self.store, tree, target, tools) if wanted else None
 
-    def _programs(self, tree: SourceTree, target: Target) -> dict[Program, Units]:
+    def _programs(self, tree: SourceTree, target: Target, *, only: Program | None = None) -> dict[Program, Units]:
         """What the plan's suites run instead of a server."""
         suites = (self.catalog.suites[name] for name in self.plan.suites)
-        kinds = dict.fromkeys(suite.program for suite in suites if suite.program)
+        kinds = dict.fromkeys(suite.program for suite in suites if suite.program and only in {None, suite.program})
         tools = self.catalog.toolchain_of(target)
         return {
             kind: build_program(kind, self.builder, tree, target, tools, self.request.optimisation) for kind in kinds
