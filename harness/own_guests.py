@@ -65,13 +65,16 @@ class StartGuest:
         files: Mapping[str, bytes] | None = None,
         may_refuse: bool = False,
     ) -> Guest:
-        """One more server; another target's if one is named. `files` lie in its folder when it starts.
+        """One more server; another target's if one is named, other than the cell's own.
+
+        `files` lie in its folder when it starts.
 
         Raises StartError; if it `may_refuse`, then exiting by itself, without a signal, is no finding.
         """
-        home = self._cell.folder / events.PEERS / target if target else self._cell.folder
+        peer = "" if target == self._cell.runner.target.name else target
+        home = self._cell.folder / events.PEERS / peer if peer else self._cell.folder
         folder = home / f"guest-{next(self._numbers)}"
-        guest = new_guest(self._cell, self._host, folder, target=target, options=options, files=files)
+        guest = new_guest(self._cell, self._host, folder, target=peer, options=options, files=files)
         # It may change or remove what it was given: the evidence is a copy.
         _put(guest.folder / events.INPUTS, files or {})
         self._running.append(guest)

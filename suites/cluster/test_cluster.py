@@ -24,14 +24,11 @@ EPOCH = (1 << 40) + 3
 
 
 @pytest.fixture
-def pair(companion: str, cell: CellSpec, start_node: Callable[..., Node]) -> Callable[[], list[Node]]:
+def pair(companion: str, start_node: Callable[..., Node]) -> Callable[[], list[Node]]:
     """A node on the cell's target and one on the peer, joined: the first has the lower half of the slots."""
-    if cell.version < (3,):
-        pytest.skip("clusters came with 3.0")
 
     def made() -> list[Node]:
-        elsewhere = "" if companion == cell.runner.target.name else companion
-        both = [start_node(), start_node(target=elsewhere)]
+        both = [start_node(), start_node(target=companion)]
         nodes.join(both)
         return both
 
@@ -132,13 +129,8 @@ def test_messages_cross_the_bus_byte_by_byte(pair: Callable[[], list[Node]], cel
                 assert client.receive() == [b"smessage", mine, b"sharded"]
 
 
-def test_epochs_of_more_than_32_bits_are_the_same_everywhere(
-    companion: str, cell: CellSpec, start_node: Callable[..., Node]
-) -> None:
-    if cell.version < (3,):
-        pytest.skip("clusters came with 3.0")
-    elsewhere = "" if companion == cell.runner.target.name else companion
-    first, second = start_node(), start_node(target=elsewhere)
+def test_epochs_of_more_than_32_bits_are_the_same_everywhere(companion: str, start_node: Callable[..., Node]) -> None:
+    first, second = start_node(), start_node(target=companion)
     first.ask("CLUSTER", "SET-CONFIG-EPOCH", EPOCH)
     first.ask("CLUSTER", "ADDSLOTS", *range(HALF))
     second.ask("CLUSTER", "ADDSLOTS", *range(HALF, nodes.SLOTS))
@@ -155,13 +147,8 @@ def test_epochs_of_more_than_32_bits_are_the_same_everywhere(
 
 
 @pytest.mark.parametrize("role", ["primary", "replica"])
-def test_a_replica_takes_over_when_it_is_told_to(
-    companion: str, role: str, cell: CellSpec, start_node: Callable[..., Node]
-) -> None:
-    if cell.version < (3,):
-        pytest.skip("clusters came with 3.0")
-    elsewhere = "" if companion == cell.runner.target.name else companion
-    own, other = start_node(), start_node(target=elsewhere)
+def test_a_replica_takes_over_when_it_is_told_to(companion: str, role: str, start_node: Callable[..., Node]) -> None:
+    own, other = start_node(), start_node(target=companion)
     primary, replica = (own, other) if role == "primary" else (other, own)
     primary.ask("CLUSTER", "ADDSLOTS", *range(nodes.SLOTS))
     primary.ask("CLUSTER", "MEET", "127.0.0.1", replica.port)
@@ -182,14 +169,9 @@ def test_a_replica_takes_over_when_it_is_told_to(
         assert replica.ask("GET", f"noise:{length}") == dataset.noise(length)
 
 
-def test_a_nodes_file_is_read_by_the_other_machine(
-    companion: str, cell: CellSpec, start_node: Callable[..., Node]
-) -> None:
+def test_a_nodes_file_is_read_by_the_other_machine(companion: str, start_node: Callable[..., Node]) -> None:
     """nodes.conf is text, and its numbers are the servers' own."""
-    if cell.version < (3,):
-        pytest.skip("clusters came with 3.0")
-    elsewhere = "" if companion == cell.runner.target.name else companion
-    writer = start_node(target=elsewhere)
+    writer = start_node(target=companion)
     writer.ask("CLUSTER", "SET-CONFIG-EPOCH", EPOCH)
     writer.ask("CLUSTER", "ADDSLOTS", *range(0, nodes.SLOTS, 2))
     written = writer.guest.read("nodes.conf")

@@ -29,12 +29,11 @@ NOTED = 1 << 40
 
 def start(start_guest: StartGuest, cell: CellSpec, target: str, **more: object) -> Guest:
     """A server with the module. Skips where the release is too old for it."""
-    own = target == cell.runner.target.name
-    module = cell.module if own else cell.peers[target].module
+    module = cell.module if target == cell.runner.target.name else cell.peers[target].module
     if module is None:
         pytest.skip("the module needs the API of 6.0")
     options = [*server.OPTIONS, "--loadmodule", str(module)]
-    return start_guest(target="" if own else target, options=options, **more)  # type: ignore[arg-type]
+    return start_guest(target=target, options=options, **more)  # type: ignore[arg-type]
 
 
 def fill(guest: Guest) -> None:

@@ -43,9 +43,8 @@ def written(cell: CellSpec, start_guest: StartGuest, family: str) -> Callable[[s
         path = cell.shared / f"persistence-{target}"
         with FileLock(path.with_suffix(".lock")):
             if not path.is_file():
-                elsewhere = "" if target == cell.runner.target.name else target
                 options = [*server.OPTIONS, "--appendonly", "yes"]
-                files = _write(start_guest(target=elsewhere, options=options), family)
+                files = _write(start_guest(target=target, options=options), family)
                 unfinished = path.with_suffix(".part")
                 unfinished.write_bytes(msgspec.msgpack.encode(files))
                 unfinished.rename(path)

@@ -28,7 +28,7 @@ def pair(start_guest: StartGuest, cell: CellSpec, peer: str, role: str, *options
     """Primary and replica."""
     everything = [*OPTIONS, *options] if cell.version >= (2, 8, 18) else [*server.OPTIONS, *options]
     own = start_guest(options=everything)
-    other = start_guest(target="" if peer == cell.runner.target.name else peer, options=everything)
+    other = start_guest(target=peer, options=everything)
     return (own, other) if role == "primary" else (other, own)
 
 
@@ -109,7 +109,7 @@ def test_a_replica_that_comes_back_from_its_file_goes_on_where_it_was(
     with server.client(primary) as client:
         client.pipeline([("SET", "integer:0", 1), ("SET", "integer:0", 0)])
     before = link.info(primary, "stats")
-    there = "" if replica.runner.target.name == cell.runner.target.name else replica.runner.target.name
+    there = replica.runner.target.name
     host, port = primary.endpoint
     follow = ["--slaveof", str(host), str(port)]
     again = start_guest(target=there, options=[*OPTIONS, *follow], files={"dump.rdb": content})

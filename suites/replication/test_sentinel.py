@@ -40,9 +40,7 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
 ) -> None:
     if cell.version < (5,):
         pytest.skip("SENTINEL REPLICAS came with 5.0")
-    here = ""
-    there = "" if companion == cell.runner.target.name else companion
-    served, watching = (there, here) if own == "sentinel" else (here, there)
+    served, watching = (companion, "") if own == "sentinel" else ("", companion)
     primary, port = a_server(start_guest, ports, served)
     replica, replica_port = a_server(start_guest, ports, served)
     with server.client(primary) as client:
