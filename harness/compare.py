@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from harness.load import ROOT, read_toml
 from harness.model import Noun
@@ -42,7 +42,6 @@ class Excuse(Noun, frozen=True):
 
     commands: list[str]
     """Names; `*` for every command."""
-    width_bits: int
     guest: str
     """What the guest may say instead: a regular expression for the whole reply."""
     native: str
@@ -50,6 +49,8 @@ class Excuse(Noun, frozen=True):
     ends: bool
     """Whether what is stored differs from then on, so that nothing after it can be compared."""
     reason: str
+    width_bits: Literal[32, 64, "any"] = "any"
+    """Of the targets that it is about."""
     asked: str = ""
     """A regular expression that is to be found in one of the command's words; empty: whatever was asked."""
 
@@ -133,7 +134,7 @@ def excused(asked: Command, guest: Reply, native: Reply, target: Target) -> Excu
         (
             one
             for one in known().excuses
-            if one.width_bits == target.width_bits
+            if one.width_bits in {target.width_bits, "any"}
             and (asked.name in one.commands or "*" in one.commands)
             and any(re.search(one.asked.encode(), word) for word in asked.words)
             and re.fullmatch(one.guest.encode(), _text(guest), re.DOTALL)

@@ -75,11 +75,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of the cell's suite only what was asked for."""
     run = config.stash.get(_CELL, None)
-    if run is None:
+    if run is None or not run.cell.tests:
         return
-    left_out = [item for item in items if not fits(_name(item), run.cell.tests)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if fits(_name(item), run.cell.tests)]
+    wanted = [item for item in items if fits(_name(item), run.cell.tests)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+    items[:] = wanted
 
 
 def _name(item: pytest.Item) -> str:

@@ -9,8 +9,7 @@ import pytest
 from hiredis import ReplyError
 
 from harness import compare
-from harness.stream import command as harness_command
-from harness.stream import from_text
+from harness.stream import command, from_text
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def test_a_narrow_target_may_encode_otherwise_and_the_comparison_goes_on() -> No
 
 
 @pytest.mark.parametrize(
-    ("command", "length", "narrow", "same"),
+    ("name", "length", "narrow", "same"),
     [
         ("RESTORE", 1 << 32, True, True),
         ("RESTORE", (1 << 32) - 1, True, False),
@@ -104,12 +103,18 @@ def test_a_narrow_target_may_encode_otherwise_and_the_comparison_goes_on() -> No
         ("RESTOREX", 1 << 32, True, False),
     ],
 )
-def test_an_excuse_may_depend_on_what_was_asked(command: str, length: int, *, narrow: bool, same: bool) -> None:
+def test_an_excuse_may_depend_on_what_was_asked(name: str, length: int, *, narrow: bool, same: bool) -> None:
     payload = b"\0\x81" + length.to_bytes(8) + b"abc"
-    stream = (harness_command(command, "k", 0, payload),)
+    stream = (command(name, "k", 0, payload),)
     refused = ReplyError("ERR Bad data format")
     found = compare.first_difference(stream, [b"OK"], [refused], NARROW if narrow else WIDE)
     assert (found is None) == same
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_an_excuse_may_be_for_targets_of_any_width(*, narrow: bool) -> None:
+    assert differs("INCRBYFLOAT k 0.1", [b"0.10000000000000001"], [b"0.1"], narrow=narrow) is None
+    assert differs("INCRBYFLOAT k 0.1", [b"0.2"], [b"0.1"], narrow=narrow) is not None
 
 
 def test_everything_that_is_excused_has_a_reason() -> None:
