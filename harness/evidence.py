@@ -109,7 +109,7 @@ class _Evidence:
                 same = (test for test in here if test.guest == event.name)
                 owner = self._alone(folder) or next(same, next(iter(here), None))
                 where = msgspec.structs.replace(self._record, target=event.target or self._record.target)
-                found.append(from_end(where, folder, event, owner))
+                found.append(from_end(self._run, where, folder, event, owner))
                 self._explained.add((event.test, _ALL if event.own or owner is None else owner.guest))
         return found
 

@@ -22,7 +22,7 @@ from harness import (
     trees,
     unit_run,
 )
-from harness.assertion import asserted
+from harness.assertion import asserted, asserting_frames
 from harness.build import Builder, BuildFailedError
 from harness.detector import own_frames, reports
 from harness.difference import described
@@ -36,7 +36,6 @@ from harness.model import Noun
 from harness.reproducer import Reproducer, files_of
 from harness.resp import Client
 from harness.selftests import build_program
-from harness.sighting import asserting_frames
 from harness.stream import from_text, from_wire, read_stream, wire
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def _describe(faults: list[events.Fault], table: symbols.Symbols, machine: str) 
     for fault in faults:
         frames = table.backtrace(fault, machine)
         functions |= {frames[0].function, own_frames(frames)[0][0].function}
-        functions |= {frame.function for frame in asserting_frames(frames)[:1]}
+        functions |= {frame.function for frame in asserting_frames(frames, dies_there=False)[:1]}
         what = signal.Signals(fault.signal).name if fault.signal else "access"
         access = disassembly.access_of(fault, machine) if events.is_misaligned(fault) else ""
         lines.append(f"{what}: {disassembly.disassemble(fault, machine)}  {access}".rstrip())
@@ -174,8 +173,9 @@ def replay(
     table = symbols.Symbols(tools.triple, str(build.server_binary))
     functions, told = _describe(seen.faults, table, target.emulator.qemu)
     if seen.assertion is not None:
-        functions.add(seen.assertion.function)
-        told += ["assertion failed:", *_stack([seen.assertion])]
+        asserting = table.placed(seen.assertion)
+        functions.add(asserting.function)
+        told += ["assertion failed:", *_stack([asserting])]
     lines += told
     for report in seen.reports:
         lines += [f"{report.detector}: {report.access}", *_stack(report.frames)]

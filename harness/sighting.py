@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness import alignment, allocator, disassembly, events, kernel_report, symbols, trigger
-from harness.assertion import asserted
+from harness.assertion import UNKNOWN, asserted, asserting_frames
 from harness.detector import own_frames
 from harness.load import Catalog
 
@@ -93,9 +93,9 @@ def from_fault(
     through = ""
     if beyond:
         frames, through = own_frames(frames)
-    asserted = asserting_frames(frames) if test is not None and test.program == "selftests" else []
-    if asserted:
-        frames, instruction = asserted, ""
+    of_assertion = asserting_frames(frames, dies_there=test is None or test.program != "selftests")
+    if of_assertion:
+        frames, instruction = of_assertion, ""
         kind = "assertion"
     elif any(earlier.tid == fault.tid and earlier.handled for earlier in before):
         # A handler runs in the thread that faulted; meanwhile other threads go on, and may reach a fault of their own.
@@ -146,19 +146,6 @@ def _log(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
-def asserting_frames(frames: list[Frame]) -> list[Frame]:
-    """The stack from the function on that asserted what does not hold; none where no assertion did it.
-
-    A self-test's assertion dies in the server's log, which is not set up yet: that is not the place to look at.
-    """
-    names = [frame.function for frame in frames]
-    at = next((names.index(name) for name in _ASSERTIONS if name in names), len(names))
-    return frames[at + 1 :]
-
-
-_ASSERTIONS = ("_serverAssert", "_redisAssert")
-
-
 def from_report(
     record: CellRecord, guest: Path, report: Report, test: TestEvent | None, tests: list[TestEvent]
 ) -> Sighting:
@@ -186,7 +173,7 @@ def from_report(
     )
 
 
-def from_end(record: CellRecord, guest: Path, event: GuestEvent, test: TestEvent | None) -> Sighting:
+def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent, test: TestEvent | None) -> Sighting:
     """A guest that did not end as it was told to, or never."""
     subject = "start" if event.end == "start-failed" or test is None else test.name
     sighting = _plain(
@@ -200,11 +187,18 @@ def from_end(record: CellRecord, guest: Path, event: GuestEvent, test: TestEvent
         transcript=guest / test.transcript if test and test.transcript else None,
         started_with=_started_with(guest, test),
     )
-    place = asserted(_log(guest / "log")) if event.end == "signal" else None
-    if place is None:
+    told = asserted(_log(guest / "log")) if event.end == "signal" else None
+    if told is None:
         return sighting
-    said = {"title": f"assertion failed in {place.function}", "identity": f"assertion-{place.function}"}
-    return msgspec.structs.replace(sighting, kind="assertion", frames=[place], **said)
+    place = symbols.Symbols(run.triples[record.target], run.binaries[record.target]).placed(told)
+    subject = place.file if place.function == UNKNOWN else place.function
+    return msgspec.structs.replace(
+        sighting,
+        kind="assertion",
+        title=_title("assertion", "", subject, "", ""),
+        frames=[place],
+        identity=f"assertion-{_as_name(subject)}",
+    )
 
 
 def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
@@ -269,8 +263,13 @@ def _plain(
         detector=detector,
         transcript=transcript,
         started_with=started_with,
-        identity=f"{kind}-{re.sub(r'[^A-Za-z0-9_.]+', '_', subject).strip('_')}",
+        identity=f"{kind}-{_as_name(subject).strip('_')}",
         unit=test.unit if test else "",
         program=test.program if test else "units",
         wrong_line=test.wrong_line if test else "",
     )
+
+
+def _as_name(text: str) -> str:
+    """What may be part of an identity, which becomes a file's name."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", text)

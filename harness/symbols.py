@@ -18,6 +18,8 @@ from harness import process, unwind
 from harness.finding import Frame
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from harness.events import Fault, MapRecord
 
 
@@ -52,6 +54,21 @@ class Symbols:
                 )
             )
         return frames
+
+    def placed(self, told: Frame) -> Frame:
+        """A place of the server that was told by file and line, with its function and whose code it is.
+
+        A file is often named without its folder; what is in the server's own code is meant, if that leaves one.
+        Unchanged where the debug information does not know the file, or several functions can be meant.
+        """
+        frames = [
+            Frame(function=function, file=path, line=told.line, origin=origin, pc=0)
+            for function, file in sorted(_functions_around(self.server_binary, told.file, told.line))
+            for path, origin in [place_in_tree(file)]
+            if told.function in {"??", function}
+        ]
+        found = [frame for frame in frames if frame.origin == "server"] or frames
+        return found[0] if len(found) == 1 else told
 
     def backtrace(self, fault: Fault, machine: str) -> list[Frame]:
         """The whole stack of a fault, innermost first."""
@@ -130,6 +147,48 @@ def _addr2line(triple: str, path: str, address: int) -> list[tuple[str, str, int
         file, _, line = place.split(" (discriminator")[0].rpartition(":")
         found.append((function, file, int(line) if line.isdigit() else 0))
     return found or unknown
+
+
+@cache
+def _functions_around(path: str, file: str, line: int) -> set[tuple[str, str]]:
+    """Functions that are the last to begin before a line of a source file so named, with the file's whole path."""
+    try:
+        with Path(path).open("rb") as stream:
+            elf = ELFFile(stream)
+            if not elf.has_dwarf_info():
+                return set()
+            dwarf = elf.get_dwarf_info()
+            functions = [one for unit in dwarf.iter_CUs() for one in _functions_of(dwarf, unit, file)]
+    except (OSError, ELFError):
+        return set()
+    before = [(whole, begin, name) for whole, begin, name in functions if begin <= line]
+    last = {whole: max(begin for of, begin, _ in before if of == whole) for whole, _, _ in before}
+    return {(name, whole) for whole, begin, name in before if begin == last[whole]}
+
+
+def _functions_of(dwarf: Any, unit: Any, file: str) -> Iterator[tuple[str, int, str]]:
+    """The functions that a compilation unit has from a file so named: whole path, first line, name (DWARF 5, 3.3)."""
+    program = dwarf.line_program_for_CU(unit)
+    if program is None:
+        return
+    # Until version 5 files and folders are counted from 1; folder 0 is the unit's own (6.2.4).
+    first = 0 if program["version"] >= 5 else 1
+    top = unit.get_top_DIE()
+    own = _text(top, "DW_AT_comp_dir")
+    folders = [own] * first + [one.decode() for one in program["include_directory"]]
+    wanted = {}
+    for number, entry in enumerate(program["file_entry"], first):
+        whole = _collapse(str(Path(own) / folders[entry.dir_index] / entry.name.decode()))
+        if whole.endswith(f"/{file.removeprefix('./')}"):
+            wanted[number] = whole
+    for die in top.iter_children() if wanted else []:
+        place = die.attributes.get("DW_AT_decl_file")
+        if die.tag == "DW_TAG_subprogram" and place is not None and place.value in wanted:
+            yield wanted[place.value], die.attributes["DW_AT_decl_line"].value, _text(die, "DW_AT_name")
+
+
+def _text(die: Any, attribute: str) -> str:
+    return die.attributes[attribute].value.decode("utf-8", "replace") if attribute in die.attributes else ""
 
 
 @cache

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import codec, events
+from harness.assertion import asserted
 from harness.errors import ExitCode, UsageError
 from harness.finding import Finding, Verdict
 from harness.judge import Judgement, judge
@@ -316,19 +317,42 @@ def test_a_crash_without_a_fault_record_is_a_finding(run: StoredRun) -> None:
     assert [(f.kind, f.title) for f in findings] == [("crash", "the server ended in test_bitop: killed by SIGABRT")]
 
 
-def test_an_assertion_of_the_c_library_is_a_finding_where_it_stands(run: StoredRun) -> None:
+@pytest.mark.parametrize(
+    ("said", "function", "file", "line"),
+    [
+        (b"redis-server: sds.c:114: _sdsnewlen: Assertion `a + b > a' failed.", "_sdsnewlen", "sds.c", 114),
+        (b"9:M 21 Nov 2026 19:00:00.000 # ==> sds.c:100 'a \xff' is not true", "??", "sds.c", 100),
+        (b"9:M 21 Nov 2026 19:00:00.000 # Guru Meditation: no #9 left #rdb.c:7", "??", "rdb.c", 7),
+        (b"1:M # ==> a.c:1 'x' is not true\n1:M # ==> b.c:2 'y' is not true", "??", "b.c", 2),
+    ],
+    ids=["the C library's", "the server's own", "a panic", "the last counts"],
+)
+def test_an_assertion_in_a_log_is_a_finding_where_it_stands(
+    run: StoredRun, said: bytes, function: str, file: str, line: int
+) -> None:
     run.test("armv5", "bitops", "test_bitop", outcome="failed", message="closed by the server", guest="guest-1")
     run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGABRT", test="test_bitop")
     log = run.cell("armv5", "bitops") / "guest-1" / "log"
-    log.write_bytes(b"1:M # ready\nredis-server: sds.c:114: _sdsnewlen: Assertion `a + b > a' failed.\n1:M # crashed\n")
+    log.write_bytes(b"1:M # ready\n" + said + b"\n1:M # crashed\n")
     (finding,) = judged(run)[0]
-    assert (finding.id, finding.kind, finding.title) == (
-        "assertion-_sdsnewlen",
-        "assertion",
-        "assertion failed in _sdsnewlen",
-    )
-    assert (finding.function, finding.file, finding.line) == ("_sdsnewlen", "sds.c", 114)
-    assert reproducer(finding).function == "_sdsnewlen"
+    # No debug information here: tests/end_to_end/test_placement.py has it tell the function.
+    subject = file if function == "??" else function
+    assert (finding.id, finding.kind) == (f"assertion-{subject}", "assertion")
+    assert finding.title == f"assertion failed in {subject}"
+    assert (finding.function, finding.file, finding.line) == (function, file, line)
+    assert reproducer(finding).function == function
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"1:M # ==> sds.c:100 'a' is not true, and so on",
+        b"1:M # it is not true\n1:M # ==> a b:1 'x' is not true",
+        b"1:M # Guru Meditation",
+    ],
+)
+def test_what_only_looks_like_an_assertion_is_none(said: bytes) -> None:
+    assert asserted(said) is None
 
 
 def test_a_hang_after_another_tests_fault_in_the_same_guest_is_not_swallowed(run: StoredRun) -> None:

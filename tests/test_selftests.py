@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from harness import events, googletest, selftests, unit_run, units
+from harness.assertion import asserting_frames
 from harness.cell import Peer
 from harness.finding import Frame, Verdict
 from harness.judge import judge
 from harness.load import ROOT, Catalog
 from harness.runs import conclude
-from harness.sighting import asserting_frames
 from harness.source import open_tree
 from harness.symbols import Symbols
 from tests import cells, fakes
@@ -333,8 +333,12 @@ def test_an_assertion_of_a_self_test_is_placed_where_it_asserts_and_not_where_it
         return Frame(function=function, file="src/intset.c", line=384, origin="server", pc=0)
 
     stack = [frame(name) for name in ("serverLogRaw", "_serverAssert", "checkConsistency", "intsetTest", "main")]
-    assert [one.function for one in asserting_frames(stack)] == ["checkConsistency", "intsetTest", "main"]
-    assert asserting_frames(stack[2:]) == []
+    own = asserting_frames(stack, dies_there=False)
+    assert [one.function for one in own] == ["checkConsistency", "intsetTest", "main"]
+    assert asserting_frames(stack[2:], dies_there=False) == []
+    assert asserting_frames(stack, dies_there=True) == [], "a fault of the report that follows is one of its own"
+    with_client = [frame("_serverAssert"), frame("_serverAssertWithInfo"), *stack[2:]]
+    assert asserting_frames(with_client, dies_there=True) == stack[2:]
     fakes.fake_symbols(tmp_path / "bin", monkeypatch)
     monkeypatch.setattr(Symbols, "backtrace", lambda *_: stack)
     found = {}

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
 from harness import disassembly, events, process, symbols, toolchain
+from harness.finding import Frame
 from harness.load import ROOT, Catalog
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.events import Fault
-    from harness.finding import Frame
 
 pytestmark = pytest.mark.end_to_end
 
@@ -35,6 +34,7 @@ CALLERS = {
 """Who called `caller_WHERE`, as far as the program's own stack reaches."""
 STYLES = {"as-servers-are-built": [], "fixed-and-without-frame-pointer": ["-no-pie", "-fomit-frame-pointer"]}
 """The second has addresses that the linker knows, and on SPARC leaf routines that keep their caller's window."""
+OLD_DEBUG_INFORMATION = {"dwarf-4": ["-gdwarf-4"]}
 DIES_AT = {
     "aarch64": "ldar",
     "alpha": "ldl",
@@ -70,7 +70,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Any:
         found = catalog.targets[target]
         compiler = toolchain.tool(catalog.toolchain_of(found), "gcc")
         made: Path = folder / f"place-{target}-{style}"
-        flags = [*toolchain.compiler_flags(found, "O2"), "-Wall", "-Werror", "-pthread", *STYLES[style]]
+        flags = [*toolchain.compiler_flags(found, "O2"), "-Wall", "-Werror", "-pthread"]
+        flags += (STYLES | OLD_DEBUG_INFORMATION)[style]
         result = process.run([compiler, str(folder / "place.c"), *flags, "-o", str(made)], deadline_seconds=120)
         assert result.code == 0, result.text
         return made
@@ -148,3 +149,23 @@ def assert_callers(frames: list[Frame], target: str, where: str) -> None:
         assert [frame.function for frame in beyond] == ["??"], "the trampoline that QEMU gives is in no file"
     else:
         assert {"libc"} == {frame.origin for frame in beyond}
+
+
+@pytest.mark.parametrize("style", ["as-servers-are-built", *OLD_DEBUG_INFORMATION])
+@pytest.mark.parametrize("target", machines.TESTED)
+def test_a_line_that_was_told_has_its_function(target: str, style: str, programs: Any) -> None:
+    """Assertions tell file and line. What was included four times is in four functions: that is not guessed."""
+    program = programs(target, style)
+    table = symbols.Symbols("", str(program))
+
+    def place(file: str, text: str, function: str = "??") -> tuple[str, str, str]:
+        told = Frame(function=function, file=file, line=line_of(Path(file).name, text), origin="unknown", pc=0)
+        found = table.placed(told)
+        assert found.line == told.line
+        return found.function, found.file, found.origin
+
+    assert place("place.c", "    caller_thread(") == ("thread_body", "src/place.c", "server")
+    assert place("src/place.c", "    caller_child(") == ("in_child", "src/place.c", "server")
+    leaf = "    NAMED(leaf, WHERE)(address)"
+    assert place("levels.h", leaf) == ("??", "levels.h", "unknown")
+    assert place("levels.h", leaf, "caller_handler") == ("caller_handler", "src/levels.h", "server")
