@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import datetime  # noqa: TC003 - msgspec reads the annotations when it decodes
 import fnmatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from harness.load import ROOT, read_toml
-from harness.model import Noun
+from harness.model import Endianness, Noun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from harness.model import Target
 
 DEFAULT = ROOT / "ci" / "known.toml"
 
@@ -23,11 +27,15 @@ class KnownFinding(Noun, frozen=True):
     """The finding's id; globs allowed."""
     server: str
     """Server name; globs allowed."""
-    targets: list[str]
-    """Target names; globs allowed."""
     reason: str
     expires: datetime.date
     """The last day on which the entry counts."""
+    targets: list[str] = msgspec.field(default_factory=lambda: ["*"])
+    """Target names; globs allowed. None: all."""
+    width_bits: Literal[32, 64] | None = None
+    """Only those of them with words so long. None: any."""
+    endianness: Endianness | None = None
+    """Only those of them with this order of bytes, `little` or `big`. None: either."""
     suite: str = ""
     """The only suite that may show it; a run without that suite is not told that it was not seen. Empty: any."""
     seldom: bool = False
@@ -40,9 +48,28 @@ class KnownList(Noun, frozen=True):
     findings: list[KnownFinding]
 
 
-def load_known(path: Path = DEFAULT) -> KnownList:
-    """Read a known-findings file; raises UsageError when it is not valid."""
-    return read_toml(path, KnownList)
+def load_known(path: Path, machines: Mapping[str, Target]) -> KnownList:
+    """Read a known-findings file; its entries' targets are those of the machines, by name, that are meant.
+
+    Raises UsageError when it is not valid.
+    """
+    read = read_toml(path, KnownList)
+    return KnownList(
+        findings=[
+            msgspec.structs.replace(
+                entry, targets=[name for name, machine in machines.items() if _means(entry, name, machine)]
+            )
+            for entry in read.findings
+        ]
+    )
+
+
+def _means(entry: KnownFinding, name: str, machine: Target) -> bool:
+    return (
+        any(fnmatch.fnmatch(name, pattern) for pattern in entry.targets)
+        and entry.width_bits in {None, machine.width_bits}
+        and entry.endianness in {None, machine.endianness}
+    )
 
 
 def match(
@@ -61,7 +88,7 @@ def match(
             and fnmatch.fnmatch(finding, entry.id)
             and fnmatch.fnmatch(server, entry.server)
             and (not entry.suite or {entry.suite} >= set(suites))
-            and all(any(fnmatch.fnmatch(target, pattern) for pattern in entry.targets) for target in targets)
+            and set(targets) <= set(entry.targets)
         ):
             return entry
     return None
@@ -83,9 +110,7 @@ def remarks(
     """
     said = []
     for entry in known.findings:
-        concerned = fnmatch.fnmatch(server, entry.server) and any(
-            fnmatch.fnmatch(target, pattern) for target in targets for pattern in entry.targets
-        )
+        concerned = fnmatch.fnmatch(server, entry.server) and not set(entry.targets).isdisjoint(targets)
         if concerned and entry.expires < today:
             said.append(f"known finding {entry.id} ({entry.server}) expired on {entry.expires}: {entry.reason}")
             continue

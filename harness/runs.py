@@ -30,7 +30,7 @@ def conclude(
         findings, cells, counters = judge(folder)
         run = events.read_run(folder)
         excerpt.collect(folder, run, findings, tree)
-    listed = known.load_known(known_file)
+    listed = known.load_known(known_file, run.machines)
     old = inherited.read(folder)
     today = datetime.datetime.now(tz=datetime.UTC).date()
     marked = [_with_known(finding, listed, old, run.server, today) for finding in findings]

@@ -9,17 +9,20 @@ import msgspec
 import pytest
 
 from harness.errors import UsageError
-from harness.known import KnownFinding, KnownList, load_known, match, remarks
+from harness.known import DEFAULT, KnownFinding, KnownList, load_known, match, remarks
+from harness.load import Catalog
 from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 TODAY = datetime.date(2026, 11, 21)
+ARM = ("armv5", "armv6", "armv7")
+ENTRY = 'id = "a"\nserver = "b"\nreason = "c"\nexpires = 2027-01-01\n'
 
 
 def listed(
-    *, name: str = "alignment-bitop*", server: str = "redis-3.*", targets: tuple[str, ...] = ("armv*",), days: int = 0
+    *, name: str = "alignment-bitop*", server: str = "redis-3.*", targets: tuple[str, ...] = ARM, days: int = 0
 ) -> KnownList:
     found = KnownFinding(
         id=name, server=server, targets=list(targets), reason="why", expires=TODAY + datetime.timedelta(days=days)
@@ -54,9 +57,23 @@ def test_an_entry_of_one_suite_covers_nothing_that_another_shows(suites: list[st
     assert matches == (found is not None)
 
 
-def test_several_patterns_cover_several_targets() -> None:
-    known = listed(targets=("armv*", "sparc64"))
-    assert match(known, "alignment-bitop-load", "redis-3.2.6", ["armv5", "sparc64"], TODAY) is not None
+@pytest.mark.parametrize(
+    ("narrowed", "meant"),
+    [
+        ("", ["aarch64", "armv5", "sparc32plus", "sparc64"]),
+        ("targets = ['*64', 'armv*']", ["aarch64", "armv5", "sparc64"]),
+        ("width_bits = 32", ["armv5", "sparc32plus"]),
+        ("endianness = 'big'", ["sparc32plus", "sparc64"]),
+        ("targets = ['sparc*']\nwidth_bits = 64\nendianness = 'big'", ["sparc64"]),
+        ("targets = ['mips*']", []),
+    ],
+)
+def test_an_entry_is_for_targets_by_name_width_and_order_of_bytes(
+    tmp_path: Path, narrowed: str, meant: list[str]
+) -> None:
+    machines = {name: Catalog().targets[name] for name in ("aarch64", "armv5", "sparc32plus", "sparc64")}
+    path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}{narrowed}\n")
+    assert [entry.targets for entry in load_known(path, machines).findings] == [meant]
 
 
 @pytest.mark.parametrize(("days", "counts"), [(-1, False), (0, True), (1, True)])
@@ -86,7 +103,8 @@ def test_an_entry_is_not_missed_where_only_a_part_of_the_tests_was_run() -> None
 
 
 def test_the_projects_own_list_is_valid() -> None:
-    assert isinstance(load_known(), KnownList)
+    """And none of its entries is for machines that there are not."""
+    assert all(entry.targets for entry in load_known(DEFAULT, Catalog().targets).findings)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +112,8 @@ def test_the_projects_own_list_is_valid() -> None:
     [
         ("findigns = []\n", "'findings' is the nearest known key"),
         ('[[findings]]\nid = "a"\nserver = "b"\ntargets = []\nreason = "c"\n', "expires"),
+        (f"[[findings]]\n{ENTRY}width_bits = 16\n", "16"),
+        (f"[[findings]]\n{ENTRY}endianness = 'middle'\n", "middle"),
         (
             '[[findings]]\nid = "a"\nserver = "b"\ntargets = []\nreason = "c"\nexpires = "soon"\n',
             "expires",
@@ -102,7 +122,7 @@ def test_the_projects_own_list_is_valid() -> None:
 )
 def test_a_list_that_is_not_valid_is_a_usage_error_that_names_the_key(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(UsageError) as caught:
-        load_known(fakes.write(tmp_path / "known.toml", text))
+        load_known(fakes.write(tmp_path / "known.toml", text), {})
     assert told in str(caught.value)
 
 
