@@ -217,7 +217,8 @@ def _run_server(guest: Guest, native: Guest | None, reproducer: Reproducer, stre
             alive = guest.alive()
             end = "it answered every request and lives on" if alive else guest.detail
     except StartError as error:
-        alive, end = False, str(error)
+        # A file that it refuses is not taken for something else any more.
+        alive, end = reproducer.again is not None and guest.end == "exit", str(error)
     if came and reproducer.difference is not None:
         end = f"{end}\nagain: {described(reproducer.difference)}"
     return _Seen(

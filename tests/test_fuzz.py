@@ -230,3 +230,29 @@ def test_the_model_says_nothing_of_what_it_does_not_know() -> None:
     assert answers("SET k 9223372036854775807\nINCR k\n")[1] is UNTOLD
     assert answers("SET k 1\nDEL k\nGET k\n")[1:] == [UNTOLD, None]
     assert answers("SET k 1\nTYPE k\nGET k\n")[2] == b"1"
+
+
+COMMAND = [
+    [b"get", 2, [], 1, 1, 1],
+    [b"del", -2, [], 1, -1, 1],
+    [b"xgroup", -2, [], 0, 0, 0, [], [], [], [[b"xgroup|create", -5, [], 2, 2, 1]]],
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "lacking"),
+    [
+        (wire(from_text("GET k\nDEL k\nXGROUP CREATE k g 0")), False),
+        (b"REDIS0011\xfe\0\xff12345678" + wire(from_text("GET k")), False),
+        (wire(from_text("GET")), True),
+        (b"REDIS0011*\xfe\0\xff12345678" + wire(from_text("GET k\ndel")), True),
+        (wire(from_text("XGROUP CREATE k g")), True),
+        (wire(from_text("XGROUP")), True),
+        # The count is wrong: the command is whole, whatever follows.
+        (b"*1\r\n$3\r\nGET\r\n$1\r\nk\r\n" + wire(from_text("GET k")), True),
+        (b"*2\r\n$3\r\nGET\r\n", False),
+        (wire(from_text("UNKNOWN")), False),
+    ],
+)
+def test_commands_that_lack_words_are_seen_in_a_damaged_file(content: bytes, *, lacking: bool) -> None:
+    assert corrupt.lacks_words(content, corrupt.arities(COMMAND)) is lacking

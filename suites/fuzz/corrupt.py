@@ -5,13 +5,15 @@ A payload ends with two bytes of RDB version and eight of CRC-64, an RDB file wi
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from harness.stream import from_wire
 from suites.units.models import crc64
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 def sealed(content: bytes) -> bytes:
@@ -93,3 +95,32 @@ def damaged_protocol(wire: bytes, random: random.Random) -> bytes:
             for _ in range(random.randrange(1, 40))
         )
     return damaged(wire, random)
+
+
+_ARRAY = re.compile(rb"(?=\*\d+\r\n\$)")
+
+
+def arities(told: Sequence[list[object]]) -> dict[bytes, int]:
+    """How many words a command has at least, its name among them, by its name in capitals: of what COMMAND replies.
+
+    Since Redis 7 a container of commands has an entry of its own for each, named `CONTAINER|COMMAND`.
+    """
+    found: dict[bytes, int] = {}
+    for entry in told:
+        name, arity, *more = entry
+        assert isinstance(name, bytes)
+        assert isinstance(arity, int)
+        found[name.upper()] = abs(arity)
+        if len(more) > 7 and isinstance(more[7], list):
+            found |= arities(more[7])
+    return found
+
+
+def lacks_words(content: bytes, least: Mapping[bytes, int]) -> bool:
+    """Whether somewhere in an AOF a command begins, whole, that has fewer words than it must have."""
+    for part in _ARRAY.split(content):
+        for words in (one.words for one in from_wire(part)[:1]):
+            names = (words[0].upper(), b"|".join(words[:2]).upper())
+            if any(len(words) < least.get(name, 0) for name in names):
+                return True
+    return False

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness import process
+from harness.difference import DifferenceError, excerpt
+from harness.finding import Again, Difference
+from harness.guest import StartError
 from harness.model import Endianness
+from harness.stream import command, wire
 from suites.keyspace import dataset, server
 from suites.keyspace.values import Key, differences
 from suites.persistence import places, rdb
@@ -107,6 +112,32 @@ def test_an_append_only_file_of_a_peer_is_loaded_whole(
     expected = dataset.expected(cell.version, family)
     assert_same(server.without_times(expected, cell.version), server.snapshot(guest))
     assert_same(expected, rdb.read(server.saved(guest)).entries)
+
+
+def test_a_file_with_a_command_that_lacks_its_words_is_refused(own: str, start_guest: StartGuest) -> None:
+    """DEL looks at none of those that it lacks; what others find behind the end of their words is anybody's guess."""
+    options = [*server.OPTIONS, "--appendonly", "yes"]
+    value = b"written before"
+    whole = wire((command("SELECT", "0"), command("SET", "k", value)))
+    with server.client(start_guest(options=options, files={"appendonly.aof": whole})) as connection:
+        assert connection.command("GET", "k") == value
+    lacking = whole + wire((command("DEL"),))
+    with contextlib.suppress(StartError):
+        guest = start_guest(options=options, files={"appendonly.aof": lacking}, may_refuse=True)
+        with server.client(guest) as connection:
+            told = connection.command("GET", "k")
+        raise DifferenceError(
+            f"the file was taken, and GET k replies {told!r}",
+            Difference(
+                where="appendonly.aof",
+                offset=len(whole),
+                record="DEL without a key",
+                actual=excerpt(lacking, len(whole)),
+                writer="a test",
+                reader=own,
+            ),
+            Again(target=own, requests=("GET k",), wrong=value.hex(), guest=guest.name, options=tuple(options)),
+        )
 
 
 @pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.stem)

@@ -79,13 +79,15 @@ def test_time_that_is_left_is_told_whole(both: Both, milliseconds: int) -> None:
 def test_an_idle_time_and_a_frequency_that_were_restored_are_told_again(both: Both, cell: CellSpec) -> None:
     if cell.version < (5,):
         pytest.skip("RESTORE takes idle times since 5.0")
-    # Less than the 194 days after which the clock of 24 bits begins anew (redis.conf, maxmemory-samples).
+    # Less than the 194 days after which the clock of 24 bits begins anew (redis.conf, maxmemory-samples); before 7.0
+    # what was idle when it last began is taken to be idle for half of them.
     idle = 10_000_000
+    least = idle if cell.version >= (7,) else 1 << 23
     for client in (both.guest, both.oracle):
         client.command("SET", "k", "v")
         payload = client.command("DUMP", "k")
         client.command("RESTORE", "k", 0, payload, "REPLACE", "IDLETIME", idle)  # type: ignore[arg-type]
-        assert idle <= client.command("OBJECT", "IDLETIME", "k") <= idle + 60  # type: ignore[operator]
+        assert least <= client.command("OBJECT", "IDLETIME", "k") <= idle + 60  # type: ignore[operator]
 
 
 def test_an_absolute_time_of_restore_is_kept_to_the_millisecond(both: Both, cell: CellSpec) -> None:
