@@ -76,11 +76,11 @@ def test_valkey_9_1_2_misaligns_in_murmur32_of_lua_on_sparc64(tmp_path: Path) ->
     assert replayed(read["findings"][0]) == ExitCode.FINDINGS
 
 
-def test_redis_7_0_15_passes_on_armv5_and_sparc64(tmp_path: Path) -> None:
-    code, read = check(tmp_path, "--target", "armv5", "--target", "sparc64", "--suite", "bitops")
+def test_redis_7_0_15_passes_on_sparc64(tmp_path: Path) -> None:
+    """And on ARMv5: tests/end_to_end/test_documents.py."""
+    code, read = check(tmp_path, "--target", "sparc64", "--suite", "bitops")
     assert (code, read["verdict"], [finding["id"] for finding in read["findings"]]) == (ExitCode.PASS, "PASS", [])
-    assert {"PASS"} == {cell["verdict"] for cell in read["cells"]}
-    assert len(read["cells"]) == 4
+    assert ["PASS", "PASS"] == [cell["verdict"] for cell in read["cells"]]  # noqa: SIM300
 
 
 def test_an_emulator_that_repairs_what_it_should_trap_makes_the_run_unknown(tmp_path: Path) -> None:

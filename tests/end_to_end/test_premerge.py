@@ -96,9 +96,18 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     assert PLANTED in {one["id"] for one in read["findings"] if one["known"]}
 
     source.write_text(clean, "utf-8")
-    code, read, told = premerge(checkout, tmp_path / "mended")
+    code, read, told = premerge(checkout, tmp_path / "mended", *UNITS)
     assert (code, read["verdict"], read["findings"]) == (ExitCode.PASS, "PASS", []), told
-    assert {cell["suite"] for cell in read["cells"]} == {"canary", "bitops", "fuzz", "units"}
+
+
+def test_what_a_file_changes_is_run_by_the_suites_that_it_chooses(checkout: Path, tmp_path: Path) -> None:
+    edit(checkout / "src" / "bitops.c", "/* Bit operations.", "/* Changed. Bit operations.")
+    explained = run("premerge", "--server", checkout, "--target", "native", "--explain", "--json")
+    chosen = {"canary", *document(explained)["suites"]}
+    finished = run("premerge", "--server", checkout, "--target", "native", "--run", tmp_path / "chosen", "--json")
+    read = document(finished)
+    assert (finished.returncode, read["verdict"]) == (ExitCode.PASS, "PASS"), finished.stderr
+    assert {cell["suite"] for cell in read["cells"]} == chosen == {"canary", "bitops", "fuzz", "units"}
 
 
 def test_what_no_build_sees_is_not_run(checkout: Path) -> None:
