@@ -53,6 +53,9 @@ class Excuse(Noun, frozen=True):
     """Of the targets that it is about."""
     asked: str = ""
     """A regular expression that is to be found in one of the command's words; empty: whatever was asked."""
+    digits: int = 0
+    """Decimal digits in which both must agree nevertheless, of the largest among them and the command's last word, what
+    is added; 0: they need not be numbers."""
 
 
 class DifferenceList(Noun, frozen=True):
@@ -139,9 +142,19 @@ def excused(asked: Command, guest: Reply, native: Reply, target: Target) -> Excu
             and any(re.search(one.asked.encode(), word) for word in asked.words)
             and re.fullmatch(one.guest.encode(), _text(guest), re.DOTALL)
             and re.fullmatch(one.native.encode(), _text(native), re.DOTALL)
+            and (not one.digits or _close(_text(guest), _text(native), asked.words[-1], one.digits))
         ),
         None,
     )
+
+
+def _close(guest: bytes, native: bytes, added: bytes, digits: int) -> bool:
+    try:
+        ours, theirs, operand = float(guest), float(native), float(added)
+    except ValueError:
+        return False
+    # Where a sum is small and its operands are not, the digits that are wrong are theirs.
+    return bool(abs(ours - theirs) <= 10.0**-digits * max(abs(ours), abs(theirs), abs(operand)))
 
 
 def _text(reply: Reply) -> bytes:

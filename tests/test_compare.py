@@ -117,6 +117,23 @@ def test_an_excuse_may_be_for_targets_of_any_width(*, narrow: bool) -> None:
     assert differs("INCRBYFLOAT k 0.1", [b"0.2"], [b"0.1"], narrow=narrow) is not None
 
 
+@pytest.mark.parametrize(
+    ("guest", "native", "added", "same"),
+    [
+        # The longer may be either: more bits are nearer to what is meant, and shorter.
+        (b"13.365", b"13.36499999999999999", "259.62", True),
+        (b"13.3650000001", b"13.365", "259.62", False),
+        # What is left of a large number is as inexact as that was.
+        (b"0.3125", b"0.3", "-1000000000000000", True),
+        (b"0.3125", b"0.3", "-1000", False),
+        (b"error: ERR value is not a valid float", b"1", "1", False),
+    ],
+)
+def test_an_excuse_may_say_how_many_digits_are_right(guest: bytes, native: bytes, added: str, *, same: bool) -> None:
+    found = differs(f"HINCRBYFLOAT k f {added}", [guest], [native], narrow=False)
+    assert same == (found is None)
+
+
 def test_everything_that_is_excused_has_a_reason() -> None:
     listed = compare.known()
     assert all(
