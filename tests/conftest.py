@@ -11,6 +11,7 @@ from harness import process, toolchain
 from harness.cli import main
 from harness.errors import InfrastructureError
 from tests import fakes
+from tests.fakes import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,3 +69,17 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine that has no package."""
     yield from dpkg(tmp_path / "dpkg", monkeypatch, installed=False)
+
+
+@pytest.fixture
+def fake_symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A symbolizer that looks up what a stored run says of its addresses."""
+    fakes.fake_symbols(tmp_path / "bin", monkeypatch)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> StoredRun:
+    """A run of bitops on one target whose canaries behaved."""
+    stored = StoredRun(tmp_path / "run")
+    stored.canary("armv5")
+    return stored

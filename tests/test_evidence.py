@@ -1,0 +1,362 @@
+"""Stored evidence and the findings in it: one misbehaviour is one finding, with its place and its trigger."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import codec, events
+from harness.assertion import asserted
+from harness.errors import ExitCode
+from tests import fakes
+from tests.fakes import StoredRun, fault, reproducer
+from tests.stored import a_fault, concluded, entry, judged, two_machines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("fake_symbols")
+
+
+def test_a_misaligned_access_is_a_finding_with_its_place_and_its_trigger(tmp_path: Path, run: StoredRun) -> None:
+    a_fault(run)
+    judgement, code = concluded(tmp_path, run)
+    (finding,) = judgement.findings
+    assert (judgement.verdict, code) == ("FAIL", ExitCode.FINDINGS)
+    assert (
+        finding.kind,
+        finding.function,
+        finding.file,
+        finding.line,
+    ) == ("alignment", "bitopCommand", "src/bitops.c", 93)
+    assert (finding.instruction, finding.access) == ("ldr r1, [r3]", "load of 4 bytes at 1 mod 4")
+    assert (
+        finding.origin,
+        finding.targets,
+        finding.command,
+        finding.occurrences,
+    ) == ("server", ["armv5"], "BITOP AND c a b", 1)
+    assert finding.title == "misaligned load in bitopCommand"
+    assert "armv5/bitops/guest-1/faults.jsonl" == finding.witnesses[0].evidence  # noqa: SIM300
+
+
+def test_a_findings_identity_holds_no_address(tmp_path: Path) -> None:
+    identities = set()
+    for number, shift in enumerate((0, 3)):
+        stored = StoredRun(tmp_path / f"run{number}")
+        stored.canary("armv5")
+        for filler in range(shift):
+            stored.place("armv5", f"filler{filler}")
+        a_fault(stored)
+        identities.add(judged(stored)[0][0].id)
+    (identity,) = identities
+    assert identity == "alignment-bitopCommand-load"
+
+
+def test_the_same_function_on_two_targets_is_one_finding_with_two_witnesses(tmp_path: Path) -> None:
+    stored = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"))
+    for name in stored.targets:
+        stored.canary(name)
+        a_fault(stored, target=name)
+    (finding,) = judged(stored)[0]
+    assert (finding.targets, finding.occurrences) == (["armv5", "sparc64"], 2)
+    assert [witness.target for witness in finding.witnesses] == ["armv5", "sparc64"]
+
+
+def test_a_load_and_a_store_in_one_function_are_two_findings(run: StoredRun) -> None:
+    pc = run.place("armv5", "bitopCommand")
+    run.fault("armv5", "bitops", "guest-1", fault(pc=pc, access="load"))
+    run.fault("armv5", "bitops", "guest-2", fault(pc=pc, access="store"))
+    assert {"alignment-bitopCommand-load", "alignment-bitopCommand-store"} == {f.id for f in judged(run)[0]}
+
+
+def test_a_fault_during_a_passed_test_is_still_a_finding(run: StoredRun) -> None:
+    """A forked child (BGSAVE) dies while its parent answers."""
+    pc = run.place("armv5", "rdbSaveBackground", "src/rdb.c", 1)
+    run.fault("armv5", "bitops", "guest-1", fault(pid=101, pc=pc))
+    run.test("armv5", "bitops", "test_bgsave", guest="guest-1", faults=(0, 1), command="BGSAVE")
+    run.guest("armv5", "bitops", "guest-1", end="stopped")
+    findings, verdicts = judged(run)
+    assert [finding.id for finding in findings] == ["alignment-rdbSaveBackground-load"]
+    assert verdicts["armv5/bitops"] == "FAIL"
+
+
+def test_a_fault_that_no_test_claims_is_still_a_finding(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_bitop", guest="guest-1")
+    run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "serverCron")))
+    findings, verdicts = judged(run)
+    assert ([f.id for f in findings], verdicts["armv5/bitops"]) == (["alignment-serverCron-load"], "FAIL")
+
+
+def test_a_fault_of_no_known_place_is_a_finding_that_does_not_guess(run: StoredRun) -> None:
+    run.place("armv5", "other")
+    run.fault("armv5", "bitops", "guest-1", fault(pc=0xFFF0))
+    (finding,) = judged(run)[0]
+    assert (finding.function, finding.line) == ("??", 0)
+
+
+def test_a_segmentation_fault_after_a_handled_one_in_the_same_process_is_the_crash_handlers(run: StoredRun) -> None:
+    first, second = run.place("armv5", "bitopCommand"), run.place("armv5", "logStackTrace", "src/debug.c", 1)
+    run.fault("armv5", "bitops", "guest-1", fault(pc=first, handled=True))
+    run.fault("armv5", "bitops", "guest-1", fault(pc=second, number=fakes.SIGSEGV, code=1, access=""))
+    findings = judged(run)[0]
+    assert [f.id for f in findings] == ["alignment-bitopCommand-load", "crash-handler-sigsegv-logStackTrace"]
+    assert "while the crash handler ran" in findings[1].title
+
+
+def test_a_segmentation_fault_in_another_process_is_its_own(run: StoredRun) -> None:
+    first, second = run.place("armv5", "bitopCommand"), run.place("armv5", "child")
+    run.fault("armv5", "bitops", "guest-1", fault(pid=1, pc=first, handled=True))
+    run.fault("armv5", "bitops", "guest-1", fault(pid=2, pc=second, number=fakes.SIGSEGV, code=1, access=""))
+    assert {"alignment-bitopCommand-load", "sigsegv-child"} == {f.id for f in judged(run)[0]}
+
+
+def test_a_fault_of_another_thread_while_the_crash_handler_runs_is_its_own(run: StoredRun) -> None:
+    """Two I/O threads at one place: the second comes before the first one's handler has ended the server."""
+    place = run.place("armv5", "readQueryFromClient")
+    for tid in (101, 102):
+        run.fault("armv5", "bitops", "guest-1", fault(pid=100, tid=tid, pc=place, handled=True))
+    (finding,) = judged(run)[0]
+    assert (finding.id, finding.occurrences) == ("alignment-readQueryFromClient-load", 2)
+
+
+def test_a_bus_error_that_is_not_of_alignment_is_not_called_so(run: StoredRun) -> None:
+    run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "f"), code=2))
+    (finding,) = judged(run)[0]
+    assert (finding.kind, finding.title, finding.access) == ("sigbus", "SIGBUS in f", "")
+
+
+def test_a_server_that_does_not_compile_is_a_finding(run: StoredRun) -> None:
+    run.problem("armv5", "bitops", "redis-3.2.6 does not compile for armv5: x.c:3:5: error: boom", "build")
+    findings, verdicts = judged(run)
+    assert ([f.kind for f in findings], verdicts["armv5/bitops"]) == (["build"], "FAIL")
+    assert "x.c:3:5: error: boom" in findings[0].title
+
+
+def test_a_server_that_compiles_nowhere_is_one_finding(tmp_path: Path) -> None:
+    stored = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"), suites=("canary", "bitops", "protocol"))
+    for name in stored.targets:
+        stored.canary(name)
+        for suite in ("bitops", "protocol"):
+            stored.problem(name, suite, "does not compile: x.c:3:5: error: boom", "build")
+    (finding,) = judged(stored)[0]
+    assert finding.targets == ["armv5", "sparc64"]
+
+
+def test_a_wrong_reply_is_a_finding_named_after_its_test(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_bitop.py::test_and[3]", outcome="failed", message="BITOP AND: b'a' != b'b'\nmore")
+    (finding,) = judged(run)[0]
+    assert (finding.kind, finding.title) == ("wrong-result", "test_bitop.py::test_and[3]: BITOP AND: b'a' != b'b'")
+    assert "wrong-result-test_bitop.py_test_and_3" == finding.id  # noqa: SIM300
+
+
+def test_a_hang_is_a_finding_and_its_failed_test_is_no_second_one(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_bitop", outcome="failed", message="TimeoutError: timed out", guest="guest-1")
+    run.guest("armv5", "bitops", "guest-1", end="hang", detail="no reply within 75 s", test="test_bitop")
+    findings = judged(run)[0]
+    assert [(f.kind, f.title) for f in findings] == [("hang", "the server hung in test_bitop: no reply within 75 s")]
+
+
+def test_a_crash_without_a_fault_record_is_a_finding(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_bitop", outcome="failed", message="closed by the server", guest="guest-1")
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGABRT", test="test_bitop")
+    findings = judged(run)[0]
+    assert [(f.kind, f.title) for f in findings] == [("crash", "the server ended in test_bitop: killed by SIGABRT")]
+
+
+@pytest.mark.parametrize(
+    ("said", "function", "file", "line"),
+    [
+        (b"redis-server: sds.c:114: _sdsnewlen: Assertion `a + b > a' failed.", "_sdsnewlen", "sds.c", 114),
+        (b"9:M 21 Nov 2026 19:00:00.000 # ==> sds.c:100 'a \xff' is not true", "??", "sds.c", 100),
+        (b"9:M 21 Nov 2026 19:00:00.000 # Guru Meditation: no #9 left #rdb.c:7", "??", "rdb.c", 7),
+        (b"1:M # ==> a.c:1 'x' is not true\n1:M # ==> b.c:2 'y' is not true", "??", "b.c", 2),
+    ],
+    ids=["the C library's", "the server's own", "a panic", "the last counts"],
+)
+def test_an_assertion_in_a_log_is_a_finding_where_it_stands(
+    run: StoredRun, said: bytes, function: str, file: str, line: int
+) -> None:
+    run.test("armv5", "bitops", "test_bitop", outcome="failed", message="closed by the server", guest="guest-1")
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGABRT", test="test_bitop")
+    log = run.cell("armv5", "bitops") / "guest-1" / "log"
+    log.write_bytes(b"1:M # ready\n" + said + b"\n1:M # crashed\n")
+    (finding,) = judged(run)[0]
+    # No debug information here: tests/end_to_end/test_placement.py has it tell the function.
+    subject = file if function == "??" else function
+    assert (finding.id, finding.kind) == (f"assertion-{subject}", "assertion")
+    assert finding.title == f"assertion failed in {subject}"
+    assert (finding.function, finding.file, finding.line) == (function, file, line)
+    assert reproducer(finding).function == function
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"1:M # ==> sds.c:100 'a' is not true, and so on",
+        b"1:M # it is not true\n1:M # ==> a b:1 'x' is not true",
+        b"1:M # Guru Meditation",
+    ],
+)
+def test_what_only_looks_like_an_assertion_is_none(said: bytes) -> None:
+    assert asserted(said) is None
+
+
+def test_a_hang_after_another_tests_fault_in_the_same_guest_is_not_swallowed(run: StoredRun) -> None:
+    run.fault("armv5", "bitops", "guest-1", fault(pid=2, pc=run.place("armv5", "child")))
+    run.test("armv5", "bitops", "test_bgsave", guest="guest-1", faults=(0, 1))
+    run.test(
+        "armv5", "bitops", "test_b", outcome="failed", message="TimeoutError: timed out", guest="guest-1", faults=(1, 1)
+    )
+    run.guest("armv5", "bitops", "guest-1", end="hang", detail="no reply", test="test_b")
+    assert {"alignment", "hang"} == {finding.kind for finding in judged(run)[0]}
+
+
+@pytest.mark.parametrize("with_fault", [False, True], ids=["exit", "fault"])
+def test_a_server_that_cannot_start_is_one_finding_however_many_tests_failed(
+    run: StoredRun, *, with_fault: bool
+) -> None:
+    message = "Failed: the server did not start: killed by SIGBUS"
+    if with_fault:
+        run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "murmur32", "deps/lua/src/lstring.c", 87)))
+    run.test(
+        "armv5",
+        "bitops",
+        "test_0",
+        outcome="failed",
+        message=message,
+        guest="guest-1",
+        faults=(0, 1 if with_fault else 0),
+        blocked=True,
+    )
+    run.guest("armv5", "bitops", "guest-1", end="start-failed", detail="killed by SIGBUS")
+    for number in range(1, 30):
+        # Later tests are refused at once, and have no guest.
+        run.test("armv5", "bitops", f"test_{number}", outcome="failed", message=message, blocked=True)
+    findings, verdicts = judged(run)
+    assert 1 == len(findings), [finding.id for finding in findings]  # noqa: SIM300
+    assert findings[0].kind == ("alignment" if with_fault else "exit")
+    assert findings[0].command == "(while starting)"
+    assert verdicts["armv5/bitops"] == "FAIL"
+
+
+def test_findings_are_ordered_worst_first(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_wrong", outcome="failed", message="1 != 2")
+    run.guest("armv5", "bitops", "guest-3", end="hang", detail="no reply", test="test_hang")
+    a_fault(run)
+    assert [finding.kind for finding in judged(run)[0]] == ["alignment", "hang", "wrong-result"]
+
+
+@pytest.mark.parametrize("log", ["events.jsonl", "guest-1/faults.jsonl"])
+def test_a_last_line_that_was_cut_is_passed_over(run: StoredRun, log: str) -> None:
+    a_fault(run)
+    with (run.cell("armv5", "bitops") / log).open("ab") as stream:
+        stream.write(b'{"type":"test","name":"test_b')
+    assert [finding.id for finding in judged(run)[0]] == ["alignment-bitopCommand-load"]
+
+
+def test_a_path_with_an_octal_escape_in_a_fault_log_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "faults.jsonl"
+    record = codec.encode(fault(maps=[events.MapRecord(start=0, end=1, offset=0, path="/a@b")]))
+    log.write_bytes(record.replace(b"@", b"\\040") + b"\n")
+    assert "/a\\040b" == events.read_faults(log)[0].maps[0].path  # noqa: SIM300
+
+
+def test_a_test_with_a_very_long_name_is_judged(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_bitop[" + "x" * 400 + "]", outcome="failed", message="1 != 2")
+    assert [finding.kind for finding in judged(run)[0]] == ["wrong-result"]
+
+
+def test_a_function_name_of_cplusplus_is_judged(run: StoredRun) -> None:
+    run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "a::operator/(b)")))
+    assert [finding.function for finding in judged(run)[0]] == ["a::operator/(b)"]
+
+
+@pytest.mark.parametrize("where", ["armv5", "sparc64"])
+def test_a_fault_of_a_tests_own_server_is_that_tests_and_of_the_machine_where_it_ran(
+    tmp_path: Path, where: str
+) -> None:
+    stored = two_machines(tmp_path)
+    pc = stored.place(where, "rdbSaveLen")
+    stored.test("armv5", "bitops", "test_save", outcome="failed", message="ServerGoneError")
+    stored.own_guest("armv5", "bitops", where, test="test_save", end="signal", detail="SIGBUS", record=fault(pc=pc))
+    findings, verdicts = judged(stored)
+    assert [(found.function, found.targets, found.command) for found in findings] == [("rdbSaveLen", [where], "SAVE")]
+    witness = findings[0].witnesses[0]
+    inside = "guest-9" if where == "armv5" else "peers/sparc64/guest-9"
+    assert (witness.test, witness.evidence) == ("test_save", f"armv5/bitops/{inside}/faults.jsonl")
+    assert {"armv5/bitops": "FAIL", "sparc64/bitops": "PASS"}.items() <= verdicts.items()
+
+
+def test_a_known_fault_of_a_peer_excuses_the_cell_that_saw_it(tmp_path: Path) -> None:
+    stored = two_machines(tmp_path)
+    pc = stored.place("sparc64", "rdbSaveLen")
+    stored.own_guest("armv5", "bitops", "sparc64", test="test_one", record=fault(pc=pc))
+    listed = entry("alignment-rdbSaveLen-load").replace("armv5", "sparc64")
+    judgement, _ = concluded(tmp_path, stored, listed)
+    verdicts = {f"{cell.target}/{cell.suite}": cell.verdict for cell in judgement.cells}
+    assert (verdicts["armv5/bitops"], verdicts["sparc64/bitops"]) == ("XFAIL", "PASS")
+
+
+def test_a_known_fault_excuses_every_cell_that_saw_it(tmp_path: Path) -> None:
+    stored = two_machines(tmp_path)
+    pc = stored.place("sparc64", "rdbSaveLen")
+    for name in stored.targets:
+        stored.own_guest(name, "bitops", "sparc64", test="test_one", record=fault(pc=pc))
+    judgement, _ = concluded(tmp_path, stored, entry("alignment-rdbSaveLen-load").replace("armv5", "sparc64"))
+    assert [cell.verdict for cell in judgement.cells if cell.suite == "bitops"] == ["XFAIL", "XFAIL"]
+
+
+def test_a_tests_own_server_that_stops_is_no_finding_and_one_that_dies_without_a_fault_is(tmp_path: Path) -> None:
+    stored = two_machines(tmp_path)
+    stored.own_guest("armv5", "bitops", "sparc64", test="test_one")
+    assert judged(stored)[0] == []
+    stored.own_guest("armv5", "bitops", "sparc64", test="test_one", end="exit", detail="exit status 1")
+    assert [(found.kind, found.targets) for found in judged(stored)[0]] == [("exit", ["sparc64"])]
+
+
+def example(stored: StoredRun, guest: str, *, message: str, faults: tuple[int, int] = (0, 0)) -> None:
+    name = "test_streams[SADD]"
+    stored.test("armv5", "bitops", name, outcome="failed", message=message, guest=guest, faults=faults)
+
+
+def test_a_crash_of_one_example_does_not_explain_anothers_wrong_reply(run: StoredRun) -> None:
+    pc = run.place("armv5", "setTypeAdd")
+    run.fault("armv5", "bitops", "guest-1", fault(pc=pc))
+    example(run, "guest-1", message="ServerGoneError", faults=(0, 1))
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGBUS", test="test_streams[SADD]")
+    example(run, "guest-2", message="SADD k 1: guest 0, native 1")
+    findings, _ = judged(run)
+    assert [(found.kind, found.occurrences) for found in findings] == [("alignment", 1), ("wrong-result", 1)]
+
+
+def test_each_example_that_ends_its_server_is_seen_and_the_shortest_is_the_reproducer(run: StoredRun) -> None:
+    name = "test_streams[SADD-end]"
+    for guest, sent in (("guest-1", b"*1\r\n$4\r\nPING\r\n" * 9), ("guest-2", b"*1\r\n$4\r\nSADD\r\n")):
+        message = "closed by the server"
+        run.test("armv5", "bitops", name, outcome="failed", message=message, guest=guest, transcript=sent)
+        run.guest("armv5", "bitops", guest, end="signal", detail="killed by SIGABRT", test=name)
+    findings, _ = judged(run)
+    assert [(found.kind, found.occurrences) for found in findings] == [("crash", 2)]
+    assert b"".join(chunk.content for chunk in reproducer(findings[0]).chunks) == b"*1\r\n$4\r\nSADD\r\n"
+
+
+def test_what_a_server_was_started_with_is_in_its_reproducer(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_files[dump.rdb]", outcome="failed", message="dump.rdb: guest died")
+    place = run.cell("armv5", "bitops") / "guest-9" / events.INPUTS / "dump.rdb"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"REDIS\xff")
+    run.own_guest(
+        "armv5",
+        "bitops",
+        "armv5",
+        test="test_files[dump.rdb]",
+        end="signal",
+        options=("--sanitize-dump-payload", "yes"),
+    )
+    (finding,) = judged(run)[0]
+    kept = reproducer(finding)
+    assert {name: base64.b64decode(text) for name, text in kept.files.items()} == {"dump.rdb": b"REDIS\xff"}
+    assert kept.options == ("--sanitize-dump-payload", "yes")

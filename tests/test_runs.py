@@ -1,0 +1,58 @@
+"""What is concluded of a run: known findings are expected, for a time, where their entries say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.errors import ExitCode
+from tests.fakes import StoredRun
+from tests.stored import a_fault, concluded, entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("fake_symbols")
+
+
+def test_a_cell_whose_every_finding_is_known_is_an_expected_failure_and_the_run_passes(
+    tmp_path: Path, run: StoredRun
+) -> None:
+    a_fault(run)
+    judgement, code = concluded(tmp_path, run, entry("alignment-bitopCommand-*"))
+    assert [cell.verdict for cell in judgement.cells] == ["PASS", "XFAIL"]
+    assert (code, [finding.known for finding in judgement.findings]) == (ExitCode.PASS, ["issue 3273"])
+    assert "issue 3273" in judgement.cells[1].reason
+
+
+def test_one_unknown_finding_beside_a_known_one_still_fails(tmp_path: Path, run: StoredRun) -> None:
+    a_fault(run)
+    run.test("armv5", "bitops", "test_wrong", outcome="failed", message="1 != 2")
+    judgement, code = concluded(tmp_path, run, entry("alignment-*"))
+    assert (judgement.verdict, code) == ("FAIL", ExitCode.FINDINGS)
+
+
+def test_an_expired_entry_excuses_nothing_and_is_remarked(tmp_path: Path, run: StoredRun) -> None:
+    a_fault(run)
+    judgement, code = concluded(tmp_path, run, entry("alignment-*", days=-1))
+    assert (judgement.verdict, code) == ("FAIL", ExitCode.FINDINGS)
+    assert any("expired" in remark and "issue 3273" in remark for remark in judgement.remarks)
+
+
+def test_an_entry_counts_on_its_last_day(tmp_path: Path, run: StoredRun) -> None:
+    a_fault(run)
+    assert concluded(tmp_path, run, entry("alignment-*", days=0))[1] is ExitCode.PASS
+
+
+def test_the_known_list_excuses_no_unknown_cell(tmp_path: Path) -> None:
+    stored = StoredRun(tmp_path / "run")
+    stored.canary("armv5", outcome="failed", message="load-word@1: expected trap, got done")
+    a_fault(stored)
+    assert concluded(tmp_path, stored, entry("*"))[1] is ExitCode.INCONCLUSIVE
+
+
+def test_an_entry_that_matched_nothing_is_remarked(tmp_path: Path, run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_bitop")
+    judgement, _ = concluded(tmp_path, run, entry("alignment-gone-load"))
+    assert judgement.remarks == ["known finding alignment-gone-load (redis-3.2.6) was not seen in this run"]
