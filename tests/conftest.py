@@ -11,7 +11,7 @@ from harness import process, toolchain
 from harness.cli import main
 from harness.errors import InfrastructureError
 from tests import fakes
-from tests.fakes import StoredRun
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

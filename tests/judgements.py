@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.finding import Finding, Frame, Witness
 from harness.judge import CellVerdict, Judgement
-from tests import fakes
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,5 +79,5 @@ def judgement(
 
 def run_folder(tmp_path: Path) -> Path:
     """A run folder that has been made, and not been judged."""
-    stored = fakes.StoredRun(tmp_path / "run", targets=("armv5", "sparc64", "armv6"))
+    stored = StoredRun(tmp_path / "run", targets=("armv5", "sparc64", "armv6"))
     return stored.finish()

@@ -1,14 +1,18 @@
-"""Stored evidence, and what it is judged as: for the tests of judging, by subject."""
+"""Stored runs: evidence as `plumb check` leaves it, and what it is judged as."""
 
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
+import shlex
+from typing import TYPE_CHECKING, Literal
 
+from harness import events
 from harness.judge import judge
+from harness.reproducer import Reproducer, read_reproducer
 from harness.runs import conclude
+from harness.transcript import save
 from tests import fakes
-from tests.fakes import StoredRun, fault
+from tests.fakes import chunk, fault, target, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,8 +20,216 @@ if TYPE_CHECKING:
     from harness.errors import ExitCode
     from harness.finding import Finding
     from harness.judge import Judgement
+    from harness.model import Detector
 
 BITOP = b"*1\r\n$5\r\nBITOP\r\n"
+
+
+class StoredRun:
+    """Writes a run folder as `plumb check` would, evidence only."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        targets: tuple[str, ...] = ("armv5",),
+        suites: tuple[str, ...] = ("canary", "bitops"),
+        server: str = "redis-3.2.6",
+    ) -> None:
+        self.folder = folder
+        self.targets = targets
+        self.suites = suites
+        self.server = server
+        self.problems: dict[
+            tuple[str, str], tuple[str, Literal["", "build", "deadline", "crash", "units", "absent"]]
+        ] = {}
+        self.functions: dict[str, int] = {}
+        self.left_out: set[tuple[str, str]] = set()
+        self.detectors: dict[str, Detector] = {}
+        self.real_kernels: set[str] = set()
+
+    def binary(self, target: str) -> Path:
+        """Where the target's server binary is; it exists, and holds nothing."""
+        return self.folder.parent / f"{self.folder.name}-build" / target / "redis-server"
+
+    def canary(self, target: str, *, outcome: Literal["passed", "failed"] = "passed", message: str = "") -> None:
+        """One canary's result."""
+        self.test(target, "canary", f"canary/test_canary.py::{target}", outcome=outcome, message=message)
+
+    def test(
+        self,
+        target: str,
+        suite: str,
+        name: str,
+        *,
+        outcome: Literal["passed", "failed", "skipped"] = "passed",
+        message: str = "",
+        guest: str = "",
+        faults: tuple[int, int] = (0, 0),
+        log: tuple[int, int] = (0, 0),
+        command: str = "",
+        blocked: bool = False,
+        transcript: bytes = b"",
+        unit: str = "",
+        wrong_line: str = "",
+        counters: tuple[events.Counters, events.Counters] | None = None,
+    ) -> None:
+        """One test's result."""
+        kept = ""
+        if transcript:
+            folder = self.cell(target, suite) / guest
+            folder.mkdir(parents=True, exist_ok=True)
+            kept = f"transcript-{len(list(folder.glob('transcript-*')))}.jsonl"
+            save(folder / kept, [chunk("request", transcript)])
+        event = events.TestEvent(
+            name=name,
+            outcome=outcome,
+            seconds=0.1,
+            message=message,
+            guest=guest,
+            fault_from=faults[0],
+            fault_to=faults[1],
+            log_from=log[0],
+            log_to=log[1],
+            unanswered=(command,) if command else (),
+            blocked=blocked,
+            transcript=kept,
+            unit=unit,
+            wrong_line=wrong_line,
+            counters_before=counters[0] if counters else None,
+            counters_after=counters[1] if counters else None,
+        )
+        events.append(self.cell(target, suite) / "events.jsonl", event)
+
+    def guest(
+        self,
+        target: str,
+        suite: str,
+        name: str,
+        *,
+        end: Literal["stopped", "signal", "exit", "hang", "start-failed"],
+        detail: str = "",
+        test: str = "",
+    ) -> None:
+        """How a guest ended."""
+        (self.cell(target, suite) / name).mkdir(parents=True, exist_ok=True)
+        event = events.GuestEvent(name=name, end=end, detail=detail, test=test)
+        events.append(self.cell(target, suite) / "events.jsonl", event)
+
+    def own_guest(
+        self,
+        cell: str,
+        suite: str,
+        target: str,
+        *,
+        test: str,
+        end: Literal["stopped", "signal", "exit"] = "stopped",
+        detail: str = "",
+        record: events.Fault | None = None,
+        options: tuple[str, ...] = (),
+    ) -> None:
+        """A server that one test of a cell started, on the cell's own target or another, with at most one fault."""
+        peer = "" if target == cell else target
+        folder = f"{events.PEERS}/{peer}/guest-9" if peer else "guest-9"
+        (self.cell(cell, suite) / folder).mkdir(parents=True, exist_ok=True)
+        if record is not None:
+            self.fault(cell, suite, folder, record, binary_of=target)
+        event = events.GuestEvent(
+            name="guest-9",
+            end=end,
+            detail=detail,
+            test=test,
+            target=peer,
+            own=True,
+            unanswered=("SAVE",),
+            options=options,
+        )
+        events.append(self.cell(cell, suite) / "events.jsonl", event)
+
+    def place(self, target: str, function: str, file: str = "src/bitops.c", line: int = 93) -> int:
+        """Give a function an address in the target's binary; returns it."""
+        lines = self.binary(target).with_name("redis-server.lines")
+        known = lines.read_text("utf-8") if lines.is_file() else ""
+        # Every target has its own addresses, as real builds do.
+        address = 0x1000 + 0x100 * len(known.splitlines()) + 0x10000 * self.targets.index(target)
+        write(lines, f"{known}{address:#x} {function} /cache/work/1/tree/{file}:{line}\n")
+        write(self.binary(target), "no real binary\n")
+        return address
+
+    def fault(self, target: str, suite: str, guest: str, record: events.Fault, *, binary_of: str = "") -> None:
+        """One line of a guest's fault log, inside the target's binary."""
+        from harness import codec
+
+        maps = [events.MapRecord(start=0, end=0x100000, offset=0, path=str(self.binary(binary_of or target)))]
+        complete = codec.decode(codec.encode({**codec.decode(codec.encode(record), dict), "maps": maps}), events.Fault)
+        log = self.cell(target, suite) / guest / "faults.jsonl"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as stream:
+            stream.write(codec.encode(complete) + b"\n")
+
+    def log(self, target: str, suite: str, guest: str, text: bytes) -> tuple[int, int]:
+        """Add to a guest's log; returns where: [from, to)."""
+        path = self.cell(target, suite) / guest / "log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as stream:
+            start = stream.tell()
+            stream.write(text)
+        return start, start + len(text)
+
+    def cell(self, target: str, suite: str) -> Path:
+        """The cell's folder, there."""
+        folder = self.folder / target / suite
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def problem(
+        self, target: str, suite: str, text: str, kind: Literal["", "build", "deadline", "crash", "units", "absent"]
+    ) -> None:
+        """Why a cell has no results of its own."""
+        self.problems[target, suite] = (text, kind)
+
+    def finish(self) -> Path:
+        """Write run.json; the folder is ready to be judged."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        cells = []
+        for name in self.targets:
+            for suite in self.suites:
+                if (name, suite) not in self.left_out:
+                    text, kind = self.problems.get((name, suite), ("", ""))
+                    cells.append(
+                        events.CellRecord(target=name, suite=suite, seconds=1.5, problem=text, problem_kind=kind)
+                    )
+        events.write_run(
+            self.folder,
+            events.RunRecord(
+                server=self.server,
+                family="redis",
+                policy="signal",
+                optimisation="O2",
+                emulator="pinned",
+                seed=1,
+                targets=list(self.targets),
+                suites=list(self.suites),
+                binaries={name: str(self.binary(name)) for name in self.targets},
+                triples=dict.fromkeys(self.targets, "fake"),
+                machines={
+                    name: target(
+                        name,
+                        detector=self.detectors.get(name, ""),
+                        kind="system" if name in self.real_kernels else "user",
+                    )
+                    for name in self.targets
+                },
+                stages={"suites": 1.5},
+                cells=cells,
+            ),
+        )
+        return self.folder
+
+
+def reproducer(finding: Finding) -> Reproducer:
+    """The one that a finding's own command names."""
+    return read_reproducer(shlex.split(finding.replay)[-1])
 
 
 def judged(stored: StoredRun) -> tuple[list[Finding], dict[str, str]]:

@@ -19,6 +19,7 @@ from harness.reproducer import Reproducer
 from harness.source import open_tree
 from harness.store import Store
 from tests import fakes
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from harness.model import Allocator, Build
@@ -121,7 +122,7 @@ def test_without_the_adversarys_line_no_address_is_a_blocks() -> None:
 def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: int) -> Path:
     """A run in which a guest with the adversary dies of SIGSEGV in bitcountCommand."""
     fakes.fake_symbols(tmp_path / "symbols", monkeypatch)
-    run = fakes.StoredRun(tmp_path / "run")
+    run = StoredRun(tmp_path / "run")
     pc = run.place("armv5", "bitcountCommand")
     run.canary("armv5")
     run.log("armv5", "bitops", "guest-1", TOLD)

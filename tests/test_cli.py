@@ -15,6 +15,7 @@ from harness.cli import plumb as group
 from harness.errors import ExitCode, InfrastructureError
 from harness.load import Catalog
 from tests import fakes
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from harness.request import Request
@@ -128,7 +129,7 @@ def test_a_wrong_server_is_told_before_anything_is_installed(plumb: Plumb) -> No
 
 @pytest.mark.usefixtures("complete")
 def test_a_run_folder_that_holds_a_run_is_refused(plumb: Plumb, tmp_path: Path) -> None:
-    stored = fakes.StoredRun(tmp_path / "here" / "old")
+    stored = StoredRun(tmp_path / "here" / "old")
     stored.canary("armv5")
     before = (stored.finish() / "run.json").read_bytes()
     code, _, err = plumb("check", *TARGET, "--offline", "--run", "old")

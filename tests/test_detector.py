@@ -20,7 +20,8 @@ from harness.judge import judge
 from harness.load import Catalog
 from harness.store import Store
 from tests import fakes
-from tests.fakes import StoredRun, fault
+from tests.fakes import fault
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

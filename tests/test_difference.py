@@ -25,8 +25,8 @@ from suites.keyspace.values import Key
 from suites.persistence import places, rdb, records
 from suites.persistence.conftest import golden_files
 from suites.units.models import crc64
-from tests import fakes, judgements
-from tests.fakes import StoredRun
+from tests import judgements
+from tests.stored import StoredRun, reproducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,11 +186,11 @@ def judged(tmp_path: Path) -> Finding:
 
 def test_a_difference_is_in_its_finding_and_its_reproducer(tmp_path: Path) -> None:
     finding = judged(tmp_path)
-    reproducer = fakes.reproducer(finding)
+    kept = reproducer(finding)
     assert finding.difference == finding.witnesses[0].difference == DIFFERENCE
     assert finding.command == "ZADD z 1 a; SAVE"
-    assert (reproducer.again, reproducer.difference, reproducer.target) == (AGAIN, DIFFERENCE, "sparc64")
-    assert {name: base64.b64decode(text) for name, text in reproducer.files.items()} == {"dump.rdb": b"REDIS"}
+    assert (kept.again, kept.difference, kept.target) == (AGAIN, DIFFERENCE, "sparc64")
+    assert {name: base64.b64decode(text) for name, text in kept.files.items()} == {"dump.rdb": b"REDIS"}
 
 
 def test_what_a_mutation_must_show_can_be_a_record(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from harness import codec, events
 from harness.assertion import asserted
 from harness.errors import ExitCode
 from tests import fakes
-from tests.fakes import StoredRun, fault, reproducer
-from tests.stored import a_fault, concluded, entry, judged, two_machines
+from tests.fakes import fault
+from tests.stored import StoredRun, a_fault, concluded, entry, judged, reproducer, two_machines
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,6 +14,7 @@ from harness.load import Catalog
 from harness.store import Store
 from harness.trees import stored_tree
 from tests import fakes
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,10 +25,10 @@ SOURCE = "".join(f"line {number}\n" for number in range(1, 201))
 
 
 @pytest.fixture
-def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fakes.StoredRun:
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:
     """A run with one misaligned load at src/bitops.c:93."""
     fakes.fake_symbols(tmp_path / "bin", monkeypatch)
-    run = fakes.StoredRun(tmp_path / "run")
+    run = StoredRun(tmp_path / "run")
     run.canary("armv5")
     run.fault("armv5", "bitops", "guest-1", fakes.fault(pc=run.place("armv5", "bitopCommand")))
     run.test("armv5", "bitops", "test_a", outcome="failed", guest="guest-1", faults=(0, 1), command="BITOP NOT a b")
@@ -40,20 +41,18 @@ def tree(path: Path, source: str = SOURCE) -> Path:
     return path
 
 
-def taken(run: fakes.StoredRun, at: Path | None) -> excerpt.Excerpts:
+def taken(run: StoredRun, at: Path | None) -> excerpt.Excerpts:
     findings, *_ = judge(run.folder)
     excerpt.collect(run.folder, events.read_run(run.folder), findings, at)
     return excerpt.read(run.folder)
 
 
-def test_the_lines_around_a_finding_are_kept(stored: fakes.StoredRun, tmp_path: Path) -> None:
+def test_the_lines_around_a_finding_are_kept(stored: StoredRun, tmp_path: Path) -> None:
     around = range(93 - excerpt.SOURCE_LINES, 93 + excerpt.SOURCE_LINES + 1)
     assert taken(stored, tree(tmp_path / "tree")).sources == {"src/bitops.c": {n: f"line {n}" for n in around}}
 
 
-def test_what_was_compiled_is_shown_though_the_tree_has_changed_or_gone(
-    stored: fakes.StoredRun, tmp_path: Path
-) -> None:
+def test_what_was_compiled_is_shown_though_the_tree_has_changed_or_gone(stored: StoredRun, tmp_path: Path) -> None:
     first = taken(stored, tree(tmp_path / "tree"))
     assert taken(stored, tree(tmp_path / "changed", "changed\n" * 200)) == first
     shutil.rmtree(tmp_path / "tree")
@@ -61,7 +60,7 @@ def test_what_was_compiled_is_shown_though_the_tree_has_changed_or_gone(
 
 
 def test_a_path_that_leads_out_of_the_tree_is_not_read(
-    stored: fakes.StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stored: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Debug information is the compiler's word for what the tree said: `#line 93 "../secret"` is C."""
     fakes.write(tmp_path / "secret", SOURCE)
@@ -69,12 +68,12 @@ def test_a_path_that_leads_out_of_the_tree_is_not_read(
     assert taken(stored, tree(tmp_path / "tree")).sources == {}
 
 
-def test_a_line_beyond_the_files_end_is_no_error(stored: fakes.StoredRun, tmp_path: Path) -> None:
+def test_a_line_beyond_the_files_end_is_no_error(stored: StoredRun, tmp_path: Path) -> None:
     assert taken(stored, tree(tmp_path / "tree", "one\n")).sources == {}
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"schema": 1, "sources": 3}'])
-def test_damaged_excerpts_are_none(stored: fakes.StoredRun, text: str) -> None:
+def test_damaged_excerpts_are_none(stored: StoredRun, text: str) -> None:
     fakes.write(stored.folder / excerpt.FILE, text)
     assert excerpt.read(stored.folder) == excerpt.Excerpts()
 
@@ -88,7 +87,7 @@ def elf(path: Path, code: bytes, *, address: int) -> Path:
     return path
 
 
-def listing(run: fakes.StoredRun, code: bytes, offset: int, **fault: object) -> excerpt.Listing:
+def listing(run: StoredRun, code: bytes, offset: int, **fault: object) -> excerpt.Listing:
     """What is kept of an instruction that faulted, at so many bytes into some code."""
     binary = elf(run.binary("armv5"), code, address=0x10000)
     maps = [events.MapRecord(start=0x10000, end=0x11000, offset=0x1000, path=str(binary))]
@@ -107,7 +106,7 @@ def told(kept: excerpt.Listing) -> list[tuple[int, str]]:
 LDR, ADD, UNKNOWN = bytes.fromhex("001093e5"), bytes.fromhex("042081e0"), bytes.fromhex("ffffffff")
 
 
-def test_the_instructions_around_it_are_kept_and_unknown_ones_are_bytes(stored: fakes.StoredRun) -> None:
+def test_the_instructions_around_it_are_kept_and_unknown_ones_are_bytes(stored: StoredRun) -> None:
     kept = listing(stored, ADD + UNKNOWN + LDR + ADD, 8)
     assert (kept.address, kept.binary) == (0x10008, "redis-server")
     assert told(kept) == [
@@ -118,13 +117,13 @@ def test_the_instructions_around_it_are_kept_and_unknown_ones_are_bytes(stored: 
     ]
 
 
-def test_only_so_many_are_kept(stored: fakes.StoredRun) -> None:
+def test_only_so_many_are_kept(stored: StoredRun) -> None:
     kept = listing(stored, ADD * 100 + LDR + ADD * 100, 400)
     assert len(kept.instructions) == 2 * excerpt.INSTRUCTIONS + 1
     assert kept.instructions[excerpt.INSTRUCTIONS].text == "ldr r1, [r3]"
 
 
-def test_thumb_code_is_read_as_thumb(stored: fakes.StoredRun) -> None:
+def test_thumb_code_is_read_as_thumb(stored: StoredRun) -> None:
     registers = ["00000000"] * 25 + ["20000000"]
     code = bytes.fromhex("1968") + bytes.fromhex("d3f80420") + bytes.fromhex("0918")
     kept = listing(stored, code, 0, registers=registers, instruction="1968d3f8")
@@ -135,14 +134,14 @@ def test_thumb_code_is_read_as_thumb(stored: fakes.StoredRun) -> None:
 def test_without_the_cached_source_of_a_release_a_stored_run_has_no_tree(tmp_path: Path, server: str) -> None:
     """A path may hold another tree by now; an empty cache has none, and nothing is fetched to look at a run."""
     (tmp_path / "src").mkdir()
-    run = fakes.StoredRun(tmp_path / "run", server=str(tmp_path) if server.startswith("/") else server)
+    run = StoredRun(tmp_path / "run", server=str(tmp_path) if server.startswith("/") else server)
     assert stored_tree(Catalog(), Store(tmp_path / "cache"), run.finish(), fakes.quiet()) is None
 
 
-def findings_of(run: fakes.StoredRun) -> list[Finding]:
+def findings_of(run: StoredRun) -> list[Finding]:
     return judge(run.folder)[0]
 
 
-def test_an_instruction_is_chosen_once_a_target(stored: fakes.StoredRun) -> None:
+def test_an_instruction_is_chosen_once_a_target(stored: StoredRun) -> None:
     (finding,) = findings_of(stored)
     assert [witness.target for witness in excerpt.chosen(finding)] == ["armv5"]

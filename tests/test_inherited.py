@@ -10,6 +10,7 @@ from harness import inherited, runs
 from harness.checkout import Base
 from harness.errors import ExitCode, UsageError
 from tests import fakes
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,9 +22,9 @@ WRONG = "wrong-result-test_bitop"
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> fakes.StoredRun:
+def stored(tmp_path: Path) -> StoredRun:
     """A run in which a test fails on two targets."""
-    run = fakes.StoredRun(tmp_path / "run", targets=("armv5", "sparc64"))
+    run = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"))
     for target in run.targets:
         run.canary(target)
         run.test(target, "bitops", "test_bitop", outcome="failed", message="1 != 2")
@@ -31,7 +32,7 @@ def stored(tmp_path: Path) -> fakes.StoredRun:
 
 
 def concluded(
-    stored: fakes.StoredRun, findings: dict[str, list[str]], *, untold: dict[str, str] | None = None, known: str = ""
+    stored: StoredRun, findings: dict[str, list[str]], *, untold: dict[str, str] | None = None, known: str = ""
 ) -> tuple[Judgement, ExitCode]:
     folder = stored.finish()
     inherited.write(folder, inherited.Inherited(base=BASE, findings=findings, untold=untold or {}))
@@ -39,13 +40,13 @@ def concluded(
     return runs.conclude(folder, listed, fakes.quiet())
 
 
-def test_without_a_base_everything_is_blamed(stored: fakes.StoredRun, tmp_path: Path) -> None:
+def test_without_a_base_everything_is_blamed(stored: StoredRun, tmp_path: Path) -> None:
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
     judgement, code = runs.conclude(stored.finish(), listed, fakes.quiet())
     assert (code, judgement.base) == (ExitCode.FINDINGS, "")
 
 
-def test_what_the_base_shows_on_all_its_targets_is_known_and_passes(stored: fakes.StoredRun) -> None:
+def test_what_the_base_shows_on_all_its_targets_is_known_and_passes(stored: StoredRun) -> None:
     judgement, code = concluded(stored, {WRONG: ["armv5", "sparc64"]})
     assert code == ExitCode.PASS
     (finding,) = judgement.findings
@@ -54,24 +55,24 @@ def test_what_the_base_shows_on_all_its_targets_is_known_and_passes(stored: fake
     assert judgement.base.startswith("0123456789ab 'before'")
 
 
-def test_what_the_base_does_not_show_is_blamed(stored: fakes.StoredRun) -> None:
+def test_what_the_base_does_not_show_is_blamed(stored: StoredRun) -> None:
     judgement, code = concluded(stored, {"wrong-result-test_bitcount": ["armv5", "sparc64"]})
     assert (code, judgement.findings[0].known) == (ExitCode.FINDINGS, "")
 
 
-def test_what_comes_to_another_target_is_new_there_and_the_reader_is_told(stored: fakes.StoredRun) -> None:
+def test_what_comes_to_another_target_is_new_there_and_the_reader_is_told(stored: StoredRun) -> None:
     judgement, code = concluded(stored, {WRONG: ["armv5"]})
     assert (code, judgement.findings[0].known) == (ExitCode.FINDINGS, "")
     assert judgement.remarks == [f"{WRONG} is new on sparc64; BASE shows it on armv5"]
 
 
-def test_an_unknown_cell_stays_unknown_whatever_the_base_shows(stored: fakes.StoredRun) -> None:
+def test_an_unknown_cell_stays_unknown_whatever_the_base_shows(stored: StoredRun) -> None:
     stored.canary("sparc64", outcome="failed", message="it did not fault")
     judgement, code = concluded(stored, {WRONG: ["armv5", "sparc64"]})
     assert (code, judgement.verdict) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
 
 
-def test_a_base_that_could_not_be_judged_excuses_nothing_and_the_reader_is_told(stored: fakes.StoredRun) -> None:
+def test_a_base_that_could_not_be_judged_excuses_nothing_and_the_reader_is_told(stored: StoredRun) -> None:
     judgement, code = concluded(stored, {}, untold={"armv5/bitops": "its canaries did not behave"})
     assert code == ExitCode.FINDINGS
     assert "BASE could not be judged on armv5/bitops" in judgement.remarks[0]
@@ -79,7 +80,7 @@ def test_a_base_that_could_not_be_judged_excuses_nothing_and_the_reader_is_told(
 
 
 def test_the_known_list_goes_before_the_base_and_its_expired_and_unused_entries_are_told(
-    stored: fakes.StoredRun,
+    stored: StoredRun,
 ) -> None:
     entries = [(WRONG, "2999-01-01", "for now"), ("gone", "2999-01-01", "fixed"), ("old", "2001-01-01", "forgotten")]
     listed = "".join(
@@ -94,7 +95,7 @@ def test_the_known_list_goes_before_the_base_and_its_expired_and_unused_entries_
     ]
 
 
-def test_a_judgement_of_the_base_is_remembered_with_its_unknown_cells(stored: fakes.StoredRun, tmp_path: Path) -> None:
+def test_a_judgement_of_the_base_is_remembered_with_its_unknown_cells(stored: StoredRun, tmp_path: Path) -> None:
     stored.canary("sparc64", outcome="failed", message="it did not fault")
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
     judgement, _ = runs.conclude(stored.finish(), listed, fakes.quiet())
@@ -105,7 +106,7 @@ def test_a_judgement_of_the_base_is_remembered_with_its_unknown_cells(stored: fa
     assert inherited.read(tmp_path) == found
 
 
-def test_a_damaged_file_is_told(stored: fakes.StoredRun) -> None:
+def test_a_damaged_file_is_told(stored: StoredRun) -> None:
     fakes.write(stored.finish() / inherited.NAME, "{")
     with pytest.raises(UsageError, match="what the base shows is damaged"):
         inherited.read(stored.folder)

@@ -13,8 +13,7 @@ from harness import codec
 from harness.errors import ExitCode, UsageError
 from harness.finding import Verdict
 from harness.judge import judge
-from tests.fakes import StoredRun
-from tests.stored import a_fault, concluded, judged
+from tests.stored import StoredRun, a_fault, concluded, judged
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,6 +15,7 @@ from harness.errors import ExitCode, InfrastructureError, UsageError
 from harness.load import ROOT
 from harness.replay import CannotTellError
 from tests import fakes
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,18 +62,18 @@ def test_a_bisection_stops_without_its_reproducer(plumb: Plumb) -> None:
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> fakes.StoredRun:
-    run = fakes.StoredRun(tmp_path / "run")
+def stored(tmp_path: Path) -> StoredRun:
+    run = StoredRun(tmp_path / "run")
     run.canary("armv5")
     return run
 
 
-def test_judge_exits_0_for_pass(plumb: Plumb, stored: fakes.StoredRun) -> None:
+def test_judge_exits_0_for_pass(plumb: Plumb, stored: StoredRun) -> None:
     stored.test("armv5", "bitops", "test_bitop")
     assert plumb("judge", stored.finish())[0] == ExitCode.PASS
 
 
-def test_judge_exits_1_for_findings_and_writes_the_report_anew(plumb: Plumb, stored: fakes.StoredRun) -> None:
+def test_judge_exits_1_for_findings_and_writes_the_report_anew(plumb: Plumb, stored: StoredRun) -> None:
     stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
     code, out, _ = plumb("judge", stored.finish())
     assert code == ExitCode.FINDINGS
@@ -81,11 +82,11 @@ def test_judge_exits_1_for_findings_and_writes_the_report_anew(plumb: Plumb, sto
         assert (stored.folder / name).is_file(), name
 
 
-def test_judge_exits_6_for_silence(plumb: Plumb, stored: fakes.StoredRun) -> None:
+def test_judge_exits_6_for_silence(plumb: Plumb, stored: StoredRun) -> None:
     assert plumb("judge", stored.finish())[0] == ExitCode.INCONCLUSIVE
 
 
-def test_judge_as_json_prints_one_document_the_same_as_the_file(plumb: Plumb, stored: fakes.StoredRun) -> None:
+def test_judge_as_json_prints_one_document_the_same_as_the_file(plumb: Plumb, stored: StoredRun) -> None:
     stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
     code, out, err = plumb("judge", stored.finish(), "--json")
     assert code == ExitCode.FINDINGS
@@ -93,7 +94,7 @@ def test_judge_as_json_prints_one_document_the_same_as_the_file(plumb: Plumb, st
     assert "judging" in err
 
 
-def test_annotations_go_to_standard_error_and_leave_the_document_alone(plumb: Plumb, stored: fakes.StoredRun) -> None:
+def test_annotations_go_to_standard_error_and_leave_the_document_alone(plumb: Plumb, stored: StoredRun) -> None:
     stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
     code, out, err = plumb("judge", stored.finish(), "--json", "--annotations", "github")
     assert code == ExitCode.FINDINGS
@@ -105,7 +106,7 @@ def test_annotations_go_to_standard_error_and_leave_the_document_alone(plumb: Pl
     ]
 
 
-def test_report_writes_every_file_anew_and_judges_nothing(plumb: Plumb, stored: fakes.StoredRun) -> None:
+def test_report_writes_every_file_anew_and_judges_nothing(plumb: Plumb, stored: StoredRun) -> None:
     stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
     plumb("judge", stored.finish())
     before = (stored.folder / "findings.json").read_bytes()
@@ -131,7 +132,7 @@ def test_report_writes_every_file_anew_and_judges_nothing(plumb: Plumb, stored: 
         ("throughput", "# Throughput of the suites\n"),
     ],
 )
-def test_report_prints_one_document(plumb: Plumb, stored: fakes.StoredRun, form: str, start: str) -> None:
+def test_report_prints_one_document(plumb: Plumb, stored: StoredRun, form: str, start: str) -> None:
     stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
     plumb("judge", stored.finish())
     (stored.folder / "report.html").unlink()
@@ -140,7 +141,7 @@ def test_report_prints_one_document(plumb: Plumb, stored: fakes.StoredRun, form:
     assert not (stored.folder / "report.html").exists()
 
 
-def test_report_of_a_run_that_was_not_judged_says_how(plumb: Plumb, stored: fakes.StoredRun) -> None:
+def test_report_of_a_run_that_was_not_judged_says_how(plumb: Plumb, stored: StoredRun) -> None:
     code, out, err = plumb("report", stored.finish())
     assert (code, out) == (ExitCode.USAGE, "")
     assert f"error: no judgement to report ({stored.folder})" in err
@@ -148,7 +149,7 @@ def test_report_of_a_run_that_was_not_judged_says_how(plumb: Plumb, stored: fake
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"schema": 1}'])
-def test_report_of_a_damaged_judgement_is_exit_4(plumb: Plumb, stored: fakes.StoredRun, text: str) -> None:
+def test_report_of_a_damaged_judgement_is_exit_4(plumb: Plumb, stored: StoredRun, text: str) -> None:
     fakes.write(stored.finish() / "findings.json", text)
     code, _, err = plumb("report", stored.folder)
     assert code == ExitCode.USAGE
@@ -160,7 +161,7 @@ def test_annotations_name_files_from_the_repositorys_top(
 ) -> None:
     """A tree in a folder of the checkout that CI works in."""
     fakes.fake_symbols(tmp_path / "bin", monkeypatch)
-    run = fakes.StoredRun(tmp_path / "run", server=str(tmp_path / "here" / "vendor" / "redis"))
+    run = StoredRun(tmp_path / "run", server=str(tmp_path / "here" / "vendor" / "redis"))
     run.canary("armv5")
     run.fault("armv5", "bitops", "guest-1", fakes.fault(pc=run.place("armv5", "bitopCommand")))
     run.test("armv5", "bitops", "test_a", outcome="failed", guest="guest-1", faults=(0, 1))
@@ -173,13 +174,13 @@ def test_schema_prints_the_published_one(plumb: Plumb) -> None:
     assert (code, out) == (0, (ROOT / "docs" / "schema" / "findings-1.json").read_text("utf-8"))
 
 
-def test_a_known_list_that_is_not_there_is_exit_4(plumb: Plumb, stored: fakes.StoredRun) -> None:
+def test_a_known_list_that_is_not_there_is_exit_4(plumb: Plumb, stored: StoredRun) -> None:
     code, _, err = plumb("judge", stored.finish(), "--known", "absent.toml")
     assert code == ExitCode.USAGE, err
     assert "absent.toml" in err
 
 
-def test_a_run_whose_record_is_damaged_is_exit_4_and_names_the_file(plumb: Plumb, stored: fakes.StoredRun) -> None:
+def test_a_run_whose_record_is_damaged_is_exit_4_and_names_the_file(plumb: Plumb, stored: StoredRun) -> None:
     fakes.write(stored.finish() / "run.json", "{")
     code, _, err = plumb("judge", stored.folder)
     assert code == ExitCode.USAGE, err
@@ -194,7 +195,7 @@ def test_a_file_that_is_no_reproducer_is_exit_4(plumb: Plumb, tmp_path: Path, te
 
 
 def judged(plumb: Plumb, folder: Path, target: str, outcome: Literal["passed", "failed"]) -> Path:
-    stored = fakes.StoredRun(folder, targets=(target,))
+    stored = StoredRun(folder, targets=(target,))
     stored.canary(target)
     stored.test(target, "bitops", "test_bitop", outcome=outcome, message="" if outcome == "passed" else "1 != 2")
     plumb("judge", stored.finish())

@@ -16,7 +16,8 @@ from harness.kernel_report import counted, read_counters, told
 from harness.report import markdown, terminal
 from harness.runs import conclude
 from tests import fakes
-from tests.fakes import StoredRun, fault
+from tests.fakes import fault
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,6 +17,7 @@ from harness import codec, excerpt, report
 from harness.report import page
 from tests import fakes
 from tests.judgements import HOSTILE, judgement, run_folder
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,7 +152,7 @@ def test_history_tells_what_came_and_what_went(tmp_path: Path) -> None:
     """Runs beside this one, of the same server, policy and cells; damaged and foreign folders are passed over."""
     whole = judgement()
     for name, findings in (("20260101-000000", []), ("20260102-000000", whole.findings)):
-        older = fakes.StoredRun(tmp_path / name).finish()
+        older = StoredRun(tmp_path / name).finish()
         (older / "findings.json").write_bytes(codec.encode(msgspec.structs.replace(whole, findings=findings)))
     fakes.write(tmp_path / "20260103-000000" / "findings.json", "{")
     other = msgspec.structs.replace(whole.findings[0], id="other")

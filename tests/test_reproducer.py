@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes import StoredRun, fault, reproducer
-from tests.stored import BITOP, a_fault, judged
+from tests.fakes import fault
+from tests.stored import BITOP, StoredRun, a_fault, judged, reproducer
 
 pytestmark = pytest.mark.usefixtures("fake_symbols")
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.errors import ExitCode
-from tests.fakes import StoredRun
-from tests.stored import a_fault, concluded, entry
+from tests.stored import StoredRun, a_fault, concluded, entry
 
 if TYPE_CHECKING:
     from pathlib import Path

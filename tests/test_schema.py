@@ -14,6 +14,7 @@ from harness.report.schema import schema
 from harness.runs import conclude
 from tests import fakes
 from tests.judgements import judgement, run_folder
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ def test_a_written_document_is_valid(tmp_path: Path) -> None:
 
 def test_what_judging_a_run_gives_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.fake_symbols(tmp_path / "bin", monkeypatch)
-    stored = fakes.StoredRun(tmp_path / "run")
+    stored = StoredRun(tmp_path / "run")
     stored.canary("armv5")
     stored.fault("armv5", "bitops", "guest-1", fakes.fault(pc=stored.place("armv5", "bitopCommand")))
     stored.test("armv5", "bitops", "test_a", outcome="failed", guest="guest-1", faults=(0, 1), command="BITOP NOT a b")

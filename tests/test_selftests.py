@@ -17,7 +17,7 @@ from harness.runs import conclude
 from harness.source import open_tree
 from harness.symbols import Symbols
 from tests import cells, fakes
-from tests.fakes import StoredRun
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path

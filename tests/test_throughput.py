@@ -9,7 +9,7 @@ import msgspec
 from harness import events
 from harness.load import ROOT, Catalog
 from harness.report import throughput
-from tests.fakes import StoredRun
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,8 @@ from harness.source import open_tree
 from harness.store import Store
 from suites.units import expectations
 from tests import cells, fakes
-from tests.fakes import StoredRun, fault, reproducer
+from tests.fakes import fault
+from tests.stored import StoredRun, reproducer
 
 if TYPE_CHECKING:
     from pathlib import Path
