@@ -80,6 +80,15 @@ def test_it_tells_what_the_judgement_tells(tmp_path: Path) -> None:
         assert told in text, f"the page does not show: {told}"
 
 
+def test_what_a_run_was_compared_with_and_what_gave_it_memory_is_told_where_it_is_unusual(tmp_path: Path) -> None:
+    usual = Outline(written(tmp_path / "usual", judgement())).text()
+    assert "compared with base" not in usual
+    assert "allocator" not in usual
+    unusual = msgspec.structs.replace(judgement(), base="abc1234 (main)", allocator="guard")
+    told = Outline(written(tmp_path / "unusual", unusual)).texts
+    assert {("dt", "compared with base"), ("code", "abc1234 (main)"), ("dt", "allocator"), ("code", "guard")} <= {*told}
+
+
 def test_whatever_a_server_said_is_shown_and_not_obeyed(tmp_path: Path) -> None:
     hostile = HOSTILE + '"></td></table></details><img src=x onerror=alert(1)>{{ 7*7 }}</style>'
     calm, angry = (
