@@ -258,7 +258,7 @@ def _died_misaligned(folder: Path) -> bool:
 
 
 def pytest_command(suite: str, cell: Path) -> list[str | Path]:
-    """The command that runs one cell; a person may type it as well."""
+    """The command that runs one cell; a person may type it as well, while the run goes on."""
     options = ["-q", "--tb=short", "--no-header", "-p", "no:cacheprovider", "--import-mode=importlib"]
     # No suite uses other people's plugins, which are a quarter of what a short cell costs.
     options.append("--disable-plugin-autoload")

@@ -19,7 +19,9 @@ import hiredis
 from harness import events, process
 from harness.coverage import Edges
 from harness.detector import reports
+from harness.errors import InfrastructureError
 from harness.resp import Client
+from harness.store import disk_errors
 from harness.transcript import Recorder, connect
 
 if TYPE_CHECKING:
@@ -124,9 +126,18 @@ class Guest:
         return "127.0.0.1", self.recorder.port
 
     def __enter__(self) -> Self:
-        """Start, and wait until it answers PING. Raises StartError."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._socket_folder = Path(tempfile.mkdtemp(dir=self._sockets))
+        """Start, and wait until it answers PING. Raises StartError, or InfrastructureError for a machine's fault."""
+        with disk_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        if not self._sockets.is_dir():
+            raise InfrastructureError(
+                "the folder for sockets is gone",
+                where=str(self._sockets),
+                because="the run that made it has ended, or somebody tidied up",
+                remedy="plumb check, which makes another one",
+            )
+        with disk_errors(self._sockets):
+            self._socket_folder = Path(tempfile.mkdtemp(dir=self._sockets))
         try:
             self._start()
         except BaseException:
@@ -165,6 +176,8 @@ class Guest:
 
     def alive(self) -> bool:
         """True while it runs; when it has ended, `end` and `detail` say how."""
+        if not self.started():
+            return False
         code = self.poll()
         if code is None:
             return True

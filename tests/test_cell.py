@@ -55,6 +55,16 @@ def test_a_machine_that_does_not_start_ends_the_cell_with_its_own_words(suite: s
     assert not re.search("failed|INTERNALERROR", result.text), result.text
 
 
+def test_a_folder_for_sockets_that_is_gone_ends_the_cell_and_says_so(tmp_path: Path) -> None:
+    spec = cells.spec_of("bitops", tmp_path, fakes.unemulated(Catalog().targets["armv5"]))
+    spec = msgspec.structs.replace(spec, build=fakes.build(tmp_path), sockets=tmp_path / "gone")
+    write_cell(tmp_path / "cell.json", spec)
+    result = process.run(pytest_command("bitops", tmp_path / "cell.json"), deadline_seconds=60)
+    assert result.code == ExitCode.INFRASTRUCTURE, result.text
+    assert cell_problem(result, tmp_path).startswith(f"the folder for sockets is gone ({tmp_path / 'gone'})\n")
+    assert "INTERNALERROR" not in result.text
+
+
 @pytest.mark.parametrize(
     ("wanted", "test", "fit"),
     [
