@@ -115,6 +115,9 @@ class Check:
     ) -> CellRecord:
         target = prepared.target.name
         needs_server, guided = self.catalog.suites[suite].needs_server, self.catalog.suites[suite].guided
+        if tree.version < (since := self.catalog.suites[suite].since):
+            why = f"what it tests came with release {'.'.join(map(str, since))}"
+            return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="absent")
         if needs_server and prepared.build is None:
             return CellRecord(target=target, suite=suite, seconds=0, problem=prepared.problem, problem_kind="build")
         if needs_server and "native" not in peers:

@@ -15,18 +15,14 @@ if TYPE_CHECKING:
     from harness.store import Store
 
 SOURCE = ROOT / "suites" / "modules" / "plumbline.c"
-SINCE = (6,)
-"""The release whose API it needs: auxiliary data, and long doubles."""
 
 
-def build_module(store: Store, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
-    """The shared object; None for a server that is too old for it.
+def build_module(store: Store, tree: SourceTree, target: Target, tools: Toolchain) -> Path:
+    """The shared object.
 
     Raises InfrastructureError when it does not compile: it is ours, and the header is the server's.
     """
     header = tree.path / "src" / "redismodule.h"
-    if tree.version < SINCE or not header.is_file():
-        return None
     strict = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     return compiled(
         store,

@@ -260,6 +260,8 @@ class Suite(Noun, frozen=True):
     """The least tier in which its tests bring the run's targets together, so that of one target alone it says less."""
     waits: bool = False
     """Whether its tests mostly wait for servers: its cells run beside as many others as `--jobs` says."""
+    since: tuple[int, ...] = ()
+    """The first release that has what it tests; cells of an earlier one are skipped. Empty: every one has it."""
 
 
 class Cell(Noun, frozen=True):

@@ -110,7 +110,8 @@ class Preparation:
 
     def _module(self, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
         """The module that servers load, where a suite has one."""
-        wanted = any(self.catalog.suites[name].needs_module for name in self.plan.suites)
+        suites = [self.catalog.suites[name] for name in self.plan.suites]
+        wanted = any(suite.needs_module and tree.version >= suite.since for suite in suites)
         return build_module(self.store, tree, target, tools) if wanted else None
 
     def _programs(self, tree: SourceTree, target: Target, *, only: Program | None = None) -> dict[Program, Units]:

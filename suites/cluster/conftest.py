@@ -12,15 +12,12 @@ from suites.cluster import nodes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.cell import CellSpec
     from harness.own_guests import StartGuest
     from suites.cluster.nodes import Node
     from suites.replication.ports import Ports
 
 
 @pytest.fixture
-def start_node(cell: CellSpec, start_guest: StartGuest, ports: Ports) -> Callable[..., Node]:
+def start_node(start_guest: StartGuest, ports: Ports) -> Callable[..., Node]:
     """Starts a node for one test: suites.cluster.nodes.start."""
-    if cell.version < (3,):
-        pytest.skip("clusters came with 3.0")
     return functools.partial(nodes.start, start_guest, ports)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from suites.keyspace import server
 from suites.keyspace.values import Foreign, Key
 from suites.persistence import rdb, records
@@ -28,10 +26,9 @@ NOTED = 1 << 40
 
 
 def start(start_guest: StartGuest, cell: CellSpec, target: str, **more: object) -> Guest:
-    """A server with the module. Skips where the release is too old for it."""
+    """A server with the module."""
     module = cell.module if target == cell.runner.target.name else cell.peers[target].module
-    if module is None:
-        pytest.skip("the module needs the API of 6.0")
+    assert module is not None
     options = [*server.OPTIONS, "--loadmodule", str(module)]
     return start_guest(target=target, options=options, **more)  # type: ignore[arg-type]
 
