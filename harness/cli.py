@@ -48,7 +48,8 @@ def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
         return int(error.exit_code)
     except click.ClickException as error:
         click.echo(f"error: {error.format_message()}", err=True)
-        click.echo("  try: plumb --help", err=True)
+        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "plumb"
+        click.echo(f"  try: {where} --help", err=True)
         return int(ExitCode.USAGE)
     except (KeyboardInterrupt, click.Abort, process.StoppedError):
         click.echo("interrupted; everything of ours has been stopped", err=True)

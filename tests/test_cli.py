@@ -66,6 +66,8 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
         (("fetch", "--server", "redis-7.0.51"), "error: unknown server 'redis-7.0.51' (--server)\n  try: did you mean"),
         (("replay", "absent.json"), "error: no such reproducer (absent.json)\n  try: "),
         (("judge", "absent"), "error: not a run folder (absent)\n  because: "),
+        (("report", "--json"), "error: No such option '--json'.\n  try: plumb report --help"),
+        (("chekc",), "error: No such command 'chekc'. Did you mean 'check'?\n  try: plumb --help"),
         (("tax", "--target", "armv5"), "error: armv5 has no kernel of its own (--target)\n  try: --target kernel"),
         (("tax", "--server", "redis-7.0.51"), "error: unknown server 'redis-7.0.51' (--server)\n  try: did you mean"),
         (
