@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.console import Progress
     from harness.fetch import Fetcher
     from harness.load import Catalog
-    from harness.model import Build, Program, SourceTree, Target, Toolchain
+    from harness.model import Allocator, Build, Program, SourceTree, Target, Toolchain
     from harness.plan import Plan
     from harness.request import Request
     from harness.store import Store
@@ -119,8 +119,11 @@ class Preparation:
         suites = (self.catalog.suites[name] for name in self.plan.suites)
         kinds = dict.fromkeys(suite.program for suite in suites if suite.program and only in {None, suite.program})
         tools = self.catalog.toolchain_of(target)
+        # The oracle's memory is libc's, as its servers' is.
+        chosen: Allocator = "libc" if only else self.request.allocator
         return {
-            kind: build_program(kind, self.builder, tree, target, tools, self.request.optimisation) for kind in kinds
+            kind: build_program(kind, self.builder, tree, target, tools, self.request.optimisation, chosen)
+            for kind in kinds
         }
 
     def _machine(

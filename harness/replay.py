@@ -139,7 +139,8 @@ def replay(
     build = builder.build(tree, built_for, tools, reproducer.optimisation, reproducer.allocator)
     units = None
     if reproducer.unit:
-        units = build_program(reproducer.program, builder, tree, built_for, tools, reproducer.optimisation)
+        how = (reproducer.optimisation, reproducer.allocator)
+        units = build_program(reproducer.program, builder, tree, built_for, tools, *how)
     with (
         tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder,
         contextlib.ExitStack() as others,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import codec, googletest, toolchain
+from harness import allocator, codec, googletest, toolchain
 from harness.build import build_key
 from harness.model import Noun
 from harness.store import disk_errors, key_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.build import Builder, Workshop
-    from harness.model import Program, SourceTree, Target, Toolchain
+    from harness.model import Allocator, Program, SourceTree, Target, Toolchain
     from harness.unit_run import UnitRun
 
 RECIPE = "1"
@@ -93,11 +93,21 @@ def _names_in(text: str) -> list[str]:
 
 
 def build_program(
-    kind: Program, builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str
+    kind: Program,
+    builder: Builder,
+    tree: SourceTree,
+    target: Target,
+    tools: Toolchain,
+    optimisation: str,
+    chosen: Allocator = "libc",
 ) -> Units:
-    """The program that a suite runs instead of a server. Raises BuildFailedError, InfrastructureError."""
+    """The program that a suite runs instead of a server, linked with libc's allocator whatever is chosen.
+
+    Raises BuildFailedError, InfrastructureError.
+    """
     build = build_units if kind == "units" else build_selftests
-    return build(builder, tree, target, tools, optimisation)
+    units = build(builder, tree, target, tools, optimisation)
+    return msgspec.structs.replace(units, preload=allocator.preloaded(builder.store, target, tools, chosen))
 
 
 def build_selftests(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Units:
@@ -173,8 +183,8 @@ _PASSING = re.compile(r"^\d+(:\w)? |0x[0-9a-f]+")
 
 
 def lines(run: UnitRun) -> list[str]:
-    """What a self-test printed, without colours."""
-    return _COLOUR.sub("", run.output.decode("utf-8", "replace")).splitlines()
+    """What a self-test printed, without colours; and without what its allocator told."""
+    return _COLOUR.sub("", allocator.without_range(run.output).decode("utf-8", "replace")).splitlines()
 
 
 def printed(run: UnitRun) -> list[str]:

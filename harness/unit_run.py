@@ -52,7 +52,7 @@ def run_emulated(units: Units, runner: Runner, unit: str, folder: Path) -> UnitR
     assert units.program is not None
     folder.mkdir(parents=True)
     result = process.run(
-        runner.command(units.program, units.call(unit), folder / "faults.jsonl"),
+        runner.command(units.program, units.call(unit), folder / "faults.jsonl", preload=units.preload),
         deadline_seconds=RUN_SECONDS[units.kind] * max(1.0, runner.target.slowdown / 3),
         folder=folder,
         environment={**process.PLAIN_ENVIRONMENT, **runner.environment},

@@ -63,6 +63,8 @@ class Units(Noun, frozen=True):
     """What can be called, where the server's source says it; ours are in `table`."""
     arguments: tuple[str, ...] = ("{unit}",)
     """The words after the program's name that call a unit."""
+    preload: Path | None = None
+    """A shared object that the program is started with, as servers are (harness.model.Build)."""
 
     def call(self, unit: str) -> list[str]:
         """The words after the program's name that call this unit."""

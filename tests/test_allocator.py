@@ -115,6 +115,11 @@ def test_an_address_lies_where_blocks_are_or_not(address: int, inside: bool) -> 
     assert allocator.holds(TOLD, address) is inside
 
 
+def test_what_the_adversary_told_is_no_output_of_the_programs() -> None:
+    assert allocator.without_range(TOLD) == b"noise\n7747:C 21 Nov 2026 ready\n"
+    assert allocator.without_range(b"a\nb\n") == b"a\nb\n"
+
+
 def test_without_the_adversarys_line_no_address_is_a_blocks() -> None:
     assert not allocator.holds(b"7747:C ready\n", 0x50000000)
 

@@ -25,21 +25,30 @@ PLANTED = [
     ("intset.c", "static void _intsetSet(", "        memrev32ifbe(((int32_t*)is->contents)+pos);\n", ""),
 ]
 """File, after what, what is replaced, by what: each is silent on little-endian machines that allow misaligned loads."""
+OVERREAD = [
+    (
+        "intset.c",
+        "static uint8_t intsetSearch(",
+        "    int64_t cur = -1;\n",
+        "    int64_t cur = -1;\n    (void)*(volatile char *)(is->contents + intsetBlobLen(is) - sizeof(intset));\n",
+    )
+]
+"""The byte behind the last element."""
 
 
-def planted_tree() -> Path:
+def planted_tree(edits: list[tuple[str, str, str, str]]) -> Path:
     """redis-7.0.15 with what is planted."""
     source = release("redis-7.0.15")
 
     def fill(into: Path) -> None:
         shutil.copytree(source, into, dirs_exist_ok=True)
-        for file, after, old, new in PLANTED:
+        for file, after, old, new in edits:
             path = into / "src" / file
             text = path.read_text("utf-8")
             at = text.index(old, text.index(after))
             path.write_text(text[:at] + new + text[at + len(old) :], "utf-8")
 
-    return Store.default().folder("test-trees", f"units-{key_of([str(PLANTED), source.name])}", fill)
+    return Store.default().folder("test-trees", f"units-{key_of([str(edits), source.name])}", fill)
 
 
 def check(folder: Path, *words: object) -> tuple[int, dict[str, Any]]:
@@ -65,7 +74,7 @@ def test_redis_3_2_6_hashes_keys_and_counts_bits_misaligned(tmp_path: Path) -> N
 
 
 def test_a_planted_dereference_and_a_planted_byte_order_are_found_and_replayed(tmp_path: Path) -> None:
-    code, read = check(tmp_path / "run", "--target", "sparc64", "--server", planted_tree())
+    code, read = check(tmp_path / "run", "--target", "sparc64", "--server", planted_tree(PLANTED))
     assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
     found = {f["id"]: f for f in read["findings"]}
     assert set(found) == {"alignment-crcspeed64big-load", "wrong-result-units_test_units.py_test_unit_intset"}
@@ -75,6 +84,20 @@ def test_a_planted_dereference_and_a_planted_byte_order_are_found_and_replayed(t
         assert replayed(finding) == ExitCode.FINDINGS, finding["replay"]
         mended = run(*shlex.split(finding["replay"])[1:], "--server", "redis-7.0.15", program=PLUMB)
         assert mended.returncode == ExitCode.PASS, mended.stdout
+
+
+def test_a_read_beyond_a_block_is_found_with_guard_pages_and_hidden_by_libc(tmp_path: Path) -> None:
+    words = ("--target", "armv5", "--server", planted_tree(OVERREAD), "--test", "intset")
+    code, read = check(tmp_path / "guard", *words, "--allocator", "guard")
+    (finding,) = read["findings"]
+    assert (code, finding["id"], finding["command"]) == (
+        ExitCode.FINDINGS,
+        "out-of-bounds-intsetSearch-load",
+        "(unit intset)",
+    )
+    assert replayed(finding) == ExitCode.FINDINGS, finding["replay"]
+    code, read = check(tmp_path / "libc", *words)
+    assert (code, read["findings"]) == (ExitCode.PASS, [])
 
 
 def test_redis_7_0_15_passes_on_armv5_and_natively_and_skips_what_it_has_not(tmp_path: Path) -> None:
