@@ -39,7 +39,7 @@ class KnownFinding(Noun, frozen=True):
     suite: str = ""
     """The only suite that may show it; a run without that suite is not told that it was not seen. Empty: any."""
     seldom: bool = False
-    """Whether chance shows it: no run is told that it was not seen."""
+    """Whether chance shows it, or not every tier does: no run is told that it was not seen."""
 
 
 class KnownList(Noun, frozen=True):

@@ -114,8 +114,12 @@ def test_an_append_only_file_of_a_peer_is_loaded_whole(
     assert_same(expected, rdb.read(server.saved(guest)).entries)
 
 
-def test_a_file_with_a_command_that_lacks_its_words_is_refused(own: str, start_guest: StartGuest) -> None:
+def test_a_file_with_a_command_that_lacks_its_words_is_refused(
+    own: str, cell: CellSpec, start_guest: StartGuest
+) -> None:
     """DEL looks at none of those that it lacks; what others find behind the end of their words is anybody's guess."""
+    if cell.tier in {"quick", "kernel"}:
+        pytest.skip("every Redis takes it, on every machine (docs/FOUND.md): nothing to hold up a merge for")
     options = [*server.OPTIONS, "--appendonly", "yes"]
     value = b"written before"
     whole = wire((command("SELECT", "0"), command("SET", "k", value)))
