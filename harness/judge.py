@@ -154,13 +154,20 @@ def _judge_cell(record: CellRecord, recorded: list[Event], seen: list[Sighting],
     elif counts["failed"]:
         verdict, reason = Verdict.FAIL, f"{counts['failed']} tests failed"
     elif not counts["passed"]:
-        verdict, reason = Verdict.UNKNOWN, "no test recorded a result"
+        verdict, reason = Verdict.UNKNOWN, _silence(recorded)
     if not trusted:
         verdict = Verdict.UNKNOWN
         reason = "its canaries did not behave" + (f"; {reason}" if reason else "")
     return CellVerdict(
         target=record.target, suite=record.suite, verdict=verdict.name, seconds=record.seconds, reason=reason, **counts
     )
+
+
+def _silence(recorded: list[Event]) -> str:
+    """Why there is no result: nothing was recorded, or for which reasons tests were skipped."""
+    skipped = [event for event in recorded if isinstance(event, events.TestEvent) and event.outcome == "skipped"]
+    reasons = dict.fromkeys(event.message.removeprefix("Skipped: ") for event in skipped)
+    return f"every test was skipped: {'; '.join(reasons)}" if skipped else "no test recorded a result"
 
 
 _ORDER = ["alignment", "out-of-bounds", "sigsegv", "sigill", "crash", "exit", "hang", "wrong-result", "build"]

@@ -40,9 +40,13 @@ def test_a_run_without_cells_is_unknown(tmp_path: Path) -> None:
     assert (judgement.verdict, code) == ("UNKNOWN", ExitCode.INCONCLUSIVE)
 
 
-def test_tests_that_were_all_skipped_are_unknown(run: StoredRun) -> None:
-    run.test("armv5", "bitops", "test_bitop", outcome="skipped", message="needs 7.0")
-    assert judged(run)[1]["armv5/bitops"] == "UNKNOWN"
+def test_tests_that_were_all_skipped_are_unknown(tmp_path: Path, run: StoredRun) -> None:
+    for name in ("test_bitop", "test_bitpos"):
+        run.test("armv5", "bitops", name, outcome="skipped", message="Skipped: needs 7.0")
+    judgement, code = concluded(tmp_path, run)
+    (cell,) = [cell for cell in judgement.cells if cell.suite == "bitops"]
+    told = (cell.verdict, cell.reason, code)
+    assert told == ("UNKNOWN", "every test was skipped: needs 7.0", ExitCode.INCONCLUSIVE)
 
 
 def test_a_failed_canary_makes_every_cell_of_its_target_unknown_and_of_no_other(tmp_path: Path) -> None:
