@@ -148,6 +148,16 @@ def excused(asked: Command, guest: Reply, native: Reply, target: Target) -> Excu
     )
 
 
+ANY = ".*"
+"""An excuse for whatever is answered."""
+
+
+def uncompared(stream: Stream) -> list[str]:
+    """The names of a stream's commands to which two right servers may answer anything."""
+    free = {name for one in known().excuses if (one.guest, one.native) == (ANY, ANY) for name in one.commands}
+    return list(dict.fromkeys(one.name for one in stream if one.name in free))
+
+
 def _close(guest: bytes, native: bytes, added: bytes, digits: int) -> bool:
     try:
         ours, theirs, operand = float(guest), float(native), float(added)

@@ -222,8 +222,12 @@ def _run_server(guest: Guest, native: Guest | None, reproducer: Reproducer, stre
         alive, end = reproducer.again is not None and guest.end == "exit", str(error)
     if came and reproducer.difference is not None:
         end = f"{end}\nagain: {described(reproducer.difference)}"
+    if difference is not None:
+        end = f"{end}\ndiffers: {difference}"
+    elif native is not None and (names := compare.uncompared(stream)):
+        end = f"{end}\nnot compared, for two right servers answer differently: {', '.join(names)}"
     return _Seen(
-        end=end if difference is None else f"{end}\ndiffers: {difference}",
+        end=end,
         wrong=not alive or came or difference is not None,
         faults=events.read_faults(guest.fault_log),
         reports=guest.reports(0),

@@ -117,6 +117,16 @@ def test_an_excuse_may_be_for_targets_of_any_width(*, narrow: bool) -> None:
     assert differs("INCRBYFLOAT k 0.1", [b"0.2"], [b"0.1"], narrow=narrow) is not None
 
 
+def test_what_is_drawn_at_random_is_not_compared_and_what_follows_is() -> None:
+    text = "HRANDFIELD h 1\nGET k\n"
+    assert differs(text, [[b"a"], b"1"], [[b"b"], b"1"]) is None
+    found = differs(text, [[b"a"], b"1"], [[b"b"], b"2"])
+    assert found is not None
+    assert found.name == "GET"
+    assert differs("SPOP s\nSMEMBERS s\n", [b"a", [b"b"]], [b"b", [b"a"]]) is None
+    assert compare.uncompared(from_text("SPOP s\nGET k\nTIME\nSPOP s\n")) == ["SPOP", "TIME"]
+
+
 @pytest.mark.parametrize(
     ("guest", "native", "added", "same"),
     [
