@@ -209,8 +209,9 @@ def performed(program: Path, runner: Runner, fault_log: Path, triple: str) -> Pe
 
     Else nothing is recorded: to write a thousand signals down takes ten times as long as to raise them.
     """
-    outcomes = perform_all(emulated(program, runner, fault_log if runner.policy.report else None), runner.target)
-    return Performed(outcomes=outcomes, reports=_reports(program, fault_log, triple) if runner.policy.report else {})
+    log = fault_log if runner.policy.report else None
+    outcomes = perform_all(emulated(program, runner, log), runner.target)
+    return Performed(outcomes=outcomes, reports=_reports(program, log, triple) if log else {})
 
 
 def _reports(program: Path, log: Path, triple: str) -> dict[str, list[Reported]]:

@@ -88,7 +88,7 @@ class Check:
             tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
         ):
             records = self._run_cells(plan, tree, prepared, peers, Path(sockets))
-        record = self._record(plan, tree, prepared, records)
+        record = self._record(plan, tree, prepared, peers, records)
         record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
         events.write_run(self.request.run, record)
         return conclude(self.request.run, self.request.known, self.progress, tree=tree.path)
@@ -114,9 +114,10 @@ class Check:
         sockets: Path,
     ) -> CellRecord:
         target = prepared.target.name
-        needs_server, guided = self.catalog.suites[suite].needs_server, self.catalog.suites[suite].guided
-        if tree.version < (since := self.catalog.suites[suite].since):
-            why = f"what it tests came with release {'.'.join(map(str, since))}"
+        chosen = self.catalog.suites[suite]
+        needs_server, guided = chosen.needs_server, chosen.guided
+        if tree.version < chosen.since:
+            why = f"what it tests came with release {'.'.join(map(str, chosen.since))}"
             return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="absent")
         if needs_server and prepared.build is None:
             return CellRecord(target=target, suite=suite, seconds=0, problem=prepared.problem, problem_kind="build")
@@ -140,7 +141,7 @@ class Check:
             machine=prepared.machine,
             coverage=guided and self.request.tier == "thorough" and prepared.runner.reports_edges,
             peers=peers,
-            units=_units_of(self.catalog.suites[suite], prepared, peers),
+            units=_units_of(chosen, prepared, peers),
             module=prepared.module,
             # Without its canary a machine proves nothing, whatever is looked for.
             tests=self.request.tests if needs_server else [],
@@ -205,10 +206,17 @@ class Check:
         return msgspec.structs.replace(spec, runner=runner, peers=peers, folder=folder, corpus=None)
 
     def _record(
-        self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], records: list[CellRecord]
+        self,
+        plan: Plan,
+        tree: SourceTree,
+        prepared: dict[str, Prepared],
+        peers: dict[str, Peer],
+        records: list[CellRecord],
     ) -> RunRecord:
-        ready = list(prepared.values())
         native = self.catalog.targets["native"]
+        machines = {native.name: native, **{name: one.target for name, one in prepared.items()}}
+        # The oracle may end badly as well, and is no target as a rule.
+        builds = {name: one.build for name, one in peers.items()} | {name: one.build for name, one in prepared.items()}
         return RunRecord(
             server=self.request.server if self.request.server in self.catalog.servers else str(tree.path),
             family=tree.family,
@@ -218,9 +226,9 @@ class Check:
             seed=self.request.seed,
             targets=plan.targets,
             suites=plan.suites,
-            binaries={one.target.name: str(one.build.server_binary) for one in ready if one.build},
-            triples={one.target.name: self.catalog.toolchain_of(one.target).triple for one in ready},
-            machines={native.name: native, **{one.target.name: one.target for one in ready}},
+            binaries={name: str(build.server_binary) for name, build in builds.items() if build},
+            triples={name: self.catalog.toolchain_of(machine).triple for name, machine in machines.items()},
+            machines=machines,
             stages=self.progress.stages,
             cells=records,
             allocator=self.request.allocator,

@@ -81,6 +81,9 @@ def test_redis_7_0_15_passes_on_sparc64(tmp_path: Path) -> None:
     code, read = check(tmp_path, "--target", "sparc64", "--suite", "bitops")
     assert (code, read["verdict"], [finding["id"] for finding in read["findings"]]) == (ExitCode.PASS, "PASS", [])
     assert ["PASS", "PASS"] == [cell["verdict"] for cell in read["cells"]]  # noqa: SIM300
+    # What ends the oracle is placed as well, though it is no target of the run.
+    recorded = json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))
+    assert {"native", "sparc64"} == set(recorded["binaries"]) == set(recorded["triples"])
 
 
 def test_an_emulator_that_repairs_what_it_should_trap_makes_the_run_unknown(tmp_path: Path) -> None:
