@@ -10,7 +10,7 @@ import click
 
 from harness import process
 from harness.commands import COMMANDS
-from harness.errors import ExitCode, PlumblineError
+from harness.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,9 @@ def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, the shell gets the documented code
         if debug:
             traceback.print_exc()
+        if is_machine_fault(error):
+            click.echo(str(machine_fault(error)), err=True)
+            return int(ExitCode.INFRASTRUCTURE)
         click.echo(f"error: a bug in Plumbline: {type(error).__name__}: {error}", err=True)
         click.echo("  try: the same with --debug first: plumb --debug …", err=True)
         return int(ExitCode.HARNESS_BUG)

@@ -1,0 +1,63 @@
+"""Whose fault it is: what the operating system refuses is the machine's, whatever was asked of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.errors import ExitCode, InfrastructureError, is_machine_fault, machine_fault
+
+if TYPE_CHECKING:
+    from tests.fakes import Plumb
+
+
+@pytest.mark.parametrize("name", ["ENOSPC", "EDQUOT", "EROFS", "EACCES", "EMFILE", "ENFILE", "ENOMEM", "EIO", "EFBIG"])
+def test_what_the_machine_lacks_is_exit_7_and_says_where(
+    plumb: Plumb, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    number = getattr(errno, name)
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(number, "as C has it", "/a/file")
+
+    monkeypatch.setattr("harness.commands.inventory.make_plan", refused)
+    code, out, err = plumb("plan")
+    assert (code, out) == (ExitCode.INFRASTRUCTURE, ""), err
+    assert err.startswith(f"error: this machine refuses: {os.strerror(number)} (/a/file)\n")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
+def test_no_memory_and_no_thread_are_exit_7(plumb: Plumb, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("harness.commands.inventory.make_plan", refused)
+    code, _, err = plumb("plan")
+    assert (code, "fewer --jobs" in err) == (ExitCode.INFRASTRUCTURE, True), err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionResetError(errno.ECONNRESET, ""),
+        ConnectionRefusedError(errno.ECONNREFUSED, ""),
+        BrokenPipeError(errno.EPIPE, ""),
+        TimeoutError(errno.ETIMEDOUT, ""),
+        TimeoutError("timed out"),
+        BlockingIOError(errno.EAGAIN, ""),
+        FileNotFoundError(errno.ENOENT, ""),
+        RuntimeError("dictionary changed size during iteration"),
+        ValueError(),
+    ],
+)
+def test_what_a_server_does_that_ends_is_not_the_machines_fault(error: Exception) -> None:
+    assert not is_machine_fault(error)
+
+
+def test_an_error_that_says_whose_fault_it_is_stays_as_it_is() -> None:
+    error = InfrastructureError("no compiler", remedy="plumb doctor")
+    assert is_machine_fault(error)
+    assert machine_fault(error) is error
