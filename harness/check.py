@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, doctor, events, process
+from harness import alignment, canary, doctor, environment, events, process
 from harness.allocator import refuse_nonsense
 from harness.cell import CellSpec, Peer, write_cell
 from harness.detector_canary import compile_detector_canary
@@ -173,7 +173,7 @@ class Check:
             deadline_seconds=max(CELL_SECONDS[self.request.tier], (self.request.limit_seconds or 0) + MARGIN_SECONDS),
             log=folder / "pytest.log",
             folder=ROOT,
-            environment=process.environment_with(LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1"),
+            environment=environment.for_cell(),
             watch=(lambda: self._tell(f"{target}/{spec.suite}", folder / events.PROGRESS))
             if self.request.limit_seconds
             else None,
@@ -269,11 +269,26 @@ def _died_misaligned(folder: Path) -> bool:
 
 
 def pytest_command(suite: str, cell: Path) -> list[str | Path]:
-    """The command that runs one cell; a person may type it as well, while the run goes on."""
-    options = ["-q", "--tb=short", "--no-header", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    """The command that runs one cell; a person may type it as well, while the run goes on.
+
+    Python is isolated (-I): no PYTHON* variable, nothing of the user's site, no module of the folder at hand. What
+    configures pytest is named, so that no file above ours does.
+    """
+    options = [
+        "--config-file",
+        ROOT / "pyproject.toml",
+        "--rootdir",
+        ROOT,
+        "-q",
+        "--tb=short",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+        "--import-mode=importlib",
+    ]
     # No suite uses other people's plugins, which are a quarter of what a short cell costs.
     options.append("--disable-plugin-autoload")
-    return [sys.executable, "-m", "pytest", ROOT / "suites" / suite, "--plumb-cell", cell, *options]
+    return [sys.executable, "-I", "-B", "-m", "pytest", ROOT / "suites" / suite, "--plumb-cell", cell, *options]
 
 
 def cell_problem(result: process.Result, folder: Path) -> str:

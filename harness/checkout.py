@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from harness import process
+from harness import environment, process
 from harness.errors import InfrastructureError, UsageError
 from harness.model import Noun
 
@@ -129,8 +129,6 @@ class Checkout:
 
 
 def _environment(index: Path | None) -> dict[str, str]:
-    """The user's, for git asks it who owns a checkout; but in a hook it names the repository that the hook is for."""
-    plain = {name: value for name, value in process.environment_with(LC_ALL="C").items() if not name.startswith("GIT_")}
     own = {"GIT_INDEX_FILE": str(index)} if index else {}
     # Without locks an index is read and never refreshed.
-    return {**plain, **own, "GIT_OPTIONAL_LOCKS": "0"}
+    return environment.for_git(**own, GIT_OPTIONAL_LOCKS="0")

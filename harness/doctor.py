@@ -7,7 +7,7 @@ import shlex
 import shutil
 from typing import TYPE_CHECKING
 
-from harness import googletest, process, toolchain
+from harness import environment, googletest, process, toolchain
 from harness.emulator import QEMU_FOLDER, Qemu
 from harness.errors import InfrastructureError
 from harness.fetch import packages_for_sources
@@ -106,12 +106,12 @@ def mend(diagnosis: Diagnosis, progress: Progress, *, install: bool) -> None:
             f"{len(diagnosis.packages)} packages are missing: {' '.join(diagnosis.packages)}", remedy=diagnosis.command
         )
     prefix = [] if os.geteuid() == 0 else ["sudo"]
-    environment = process.environment_with(DEBIAN_FRONTEND="noninteractive", LC_ALL="C")
+    variables = environment.for_registry(DEBIAN_FRONTEND="noninteractive")
     install_line = shlex.split(toolchain.install_command(diagnosis.packages))
     with progress.stage("set-up", f"installing {len(diagnosis.packages)} packages"):
-        process.run([*prefix, "apt-get", "update"], deadline_seconds=INSTALL_SECONDS, environment=environment)
+        process.run([*prefix, "apt-get", "update"], deadline_seconds=INSTALL_SECONDS, environment=variables)
         for attempt in (1, 2):
-            result = process.run([*prefix, *install_line], deadline_seconds=INSTALL_SECONDS, environment=environment)
+            result = process.run([*prefix, *install_line], deadline_seconds=INSTALL_SECONDS, environment=variables)
             if result.code == 0:
                 break
             if attempt == 2:

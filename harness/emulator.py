@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import detector, process
+from harness import detector, environment, process
 from harness.errors import InfrastructureError
 from harness.load import ROOT, read_toml
 from harness.model import EmulatorSpec, Noun, Place, Policy, Target, Toolchain
@@ -133,7 +133,7 @@ class Emulators:
                     deadline_seconds=BUILD_SECONDS,
                     log=log,
                     folder=work / "source" if number == 0 else work / "build",
-                    environment=process.environment_with(LC_ALL="C"),
+                    environment=environment.for_registry(),
                     remedy="plumb doctor; or --emulator distro (weaker: its canaries will say so)",
                 )
             for name in names:

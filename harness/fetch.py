@@ -15,7 +15,7 @@ import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import process, source
+from harness import environment, process, source
 from harness.errors import InfrastructureError, PlumblineError
 from harness.store import Store, disk_errors, sha256_of
 
@@ -117,7 +117,7 @@ class Fetcher:
                     updated = process.run(
                         ["apt-get", *options, "-qq", "update"],
                         deadline_seconds=DOWNLOAD_SECONDS,
-                        environment=process.environment_with(LC_ALL="C"),
+                        environment=environment.for_registry(),
                     )
                     if updated.code != 0:
                         raise InfrastructureError(
@@ -127,7 +127,7 @@ class Fetcher:
                     command,
                     deadline_seconds=DOWNLOAD_SECONDS,
                     folder=into,
-                    environment=process.environment_with(LC_ALL="C"),
+                    environment=environment.for_registry(),
                 )
                 if (into / place.file).is_file():
                     return into / place.file
@@ -175,7 +175,7 @@ def _debian_archive() -> tuple[str, str]:
     result = process.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)|$(CODENAME)|$(COMPONENT)|$(SIGNED_BY)"],
         deadline_seconds=60,
-        environment=process.environment_with(LC_ALL="C"),
+        environment=environment.for_registry(),
     )
     for line in result.text.splitlines():
         fields = line.split("|")
@@ -199,7 +199,7 @@ def _pypi_index() -> str:
     configured = process.run(
         [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
         deadline_seconds=60,
-        environment=process.environment_with(),
+        environment=environment.for_registry(),
     )
     if configured.code == 0:
         return configured.text.strip()

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import process, toolchain
+from harness import environment, process, toolchain
 from harness.errors import UsageError
 from harness.load import ROOT, read_toml
 from harness.model import KernelSpec, Noun, Place
@@ -115,7 +115,7 @@ class Kernels:
                     deadline_seconds=BUILD_SECONDS,
                     log=log,
                     folder=work,
-                    environment=process.environment_with(LC_ALL="C", KCONFIG_ALLCONFIG=str(fragments), **_REPRODUCIBLE),
+                    environment=environment.for_build(KCONFIG_ALLCONFIG=str(fragments), **_REPRODUCIBLE),
                     remedy="plumb doctor --target TARGET names missing packages; then run again",
                 ).seconds
                 if targets == ["allnoconfig"]:

@@ -19,13 +19,14 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from harness.environment import PLAIN
 from harness.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-PLAIN_ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.environ.get("PATH", os.defpath)}
-"""What a server or compiler under test sees: results must not depend on the caller's locale (servers.md)."""
+PLAIN_ENVIRONMENT = PLAIN
+"""What a process sees that is told nothing else."""
 
 WATCH_SECONDS = 10.0
 
@@ -248,11 +249,6 @@ def waited_seconds(pid: int) -> float:
         with contextlib.suppress(OSError):
             delays.append(int(path.read_text().split()[1]) / 1e9)
     return max(delays)
-
-
-def environment_with(**extra: str) -> dict[str, str]:
-    """The caller's whole environment plus some; for clients of registries, which the user may have configured by it."""
-    return {**os.environ, **extra}
 
 
 class Result:

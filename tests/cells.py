@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import events, process
+from harness import environment, events, process
 from harness.cell import CellSpec, write_cell
 from harness.check import pytest_command
 from harness.load import ROOT
@@ -34,7 +34,12 @@ def spec_of(suite: str, folder: Path, runner: Runner) -> CellSpec:
 def recorded(spec: CellSpec) -> tuple[str, dict[str, events.TestEvent]]:
     """Run a cell as `plumb check` does: what pytest said, and parameter of a test -> what was recorded of it."""
     write_cell(spec.folder / "cell.json", spec)
-    result = process.run(pytest_command(spec.suite, spec.folder / "cell.json"), deadline_seconds=120, folder=ROOT)
+    result = process.run(
+        pytest_command(spec.suite, spec.folder / "cell.json"),
+        deadline_seconds=120,
+        folder=ROOT,
+        environment=environment.for_cell(),
+    )
     found = events.read_events(spec.folder / "events.jsonl")
     tests = [event for event in found if isinstance(event, events.TestEvent)]
     return result.text, {test.name.partition("[")[2].rstrip("]"): test for test in tests}
