@@ -274,21 +274,12 @@ def pytest_command(suite: str, cell: Path) -> list[str | Path]:
     Python is isolated (-I): no PYTHON* variable, nothing of the user's site, no module of the folder at hand. What
     configures pytest is named, so that no file above ours does.
     """
-    options = [
-        "--config-file",
-        ROOT / "pyproject.toml",
-        "--rootdir",
-        ROOT,
-        "-q",
-        "--tb=short",
-        "--no-header",
-        "-p",
-        "no:cacheprovider",
-        "--import-mode=importlib",
-    ]
+    configuration: list[str | Path] = ["--config-file", ROOT / "pyproject.toml", "--rootdir", ROOT]
+    options = ["-q", "--tb=short", "--no-header", "-p", "no:cacheprovider", "--import-mode=importlib"]
     # No suite uses other people's plugins, which are a quarter of what a short cell costs.
     options.append("--disable-plugin-autoload")
-    return [sys.executable, "-I", "-B", "-m", "pytest", ROOT / "suites" / suite, "--plumb-cell", cell, *options]
+    cell_words = [ROOT / "suites" / suite, "--plumb-cell", cell]
+    return [sys.executable, "-I", "-B", "-m", "pytest", *cell_words, *configuration, *options]
 
 
 def cell_problem(result: process.Result, folder: Path) -> str:
