@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 from typing import TYPE_CHECKING, Literal
 
 from harness import allocator, codec, detector, process, toolchain
+from harness.diagnostics import complaints, first_error
 from harness.errors import ExitCode, InfrastructureError, PlumblineError
 from harness.model import Build
 from harness.source import copy_tree
@@ -43,6 +43,12 @@ class BuildFailedError(PlumblineError):
     """The server's tree does not compile for the target. The check judges it; on its own it is a finding."""
 
     exit_code = ExitCode.FINDINGS
+
+    def __init__(self, what: str, *, where: str = "", because: str = "", log: str = "", output: str = "") -> None:
+        """`output`: the whole of what the makefile said."""
+        super().__init__(what, where=where, because=because, log=log)
+        self.complaints = complaints(output)
+        """What failed, in the form in which two machines' builds can be compared."""
 
 
 class Workshop:
@@ -123,6 +129,7 @@ class Workshop:
                 where=str(self.server.path),
                 because=first_error(result.text),
                 log=str(self.log),
+                output=result.text,
             )
         return result
 
@@ -190,6 +197,12 @@ class Builder:
             allocator=chosen,
             preload=allocator.preloaded(self.store, target, tools, chosen),
         )
+
+    def complaints(self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> frozenset[str]:
+        """All that fails of a tree that does not compile for a target: a build ends with its first error, this not."""
+        what = f"{tree.name} for {target.name} again, for all its errors,"
+        with self.workshop(tree, target, tools, optimisation, what=what) as shop:
+            return complaints(shop.make([shop.binary.name], go_on=True).text)
 
     @contextlib.contextmanager
     def workshop(
@@ -271,12 +284,3 @@ def _make_command(shop: Workshop, goals: Sequence[str], compiler: Path) -> list[
         # Quiet recipes hide the command that failed.
         "V=1",
     ]
-
-
-def first_error(output: str) -> str:
-    """The compiler's or linker's first error with its source line, or the last lines when none is recognised."""
-    lines = re.sub(r"\x1b\[[0-9;]*[mK]", "", output).splitlines()
-    for number, line in enumerate(lines):
-        if re.search(r"(:\d+:(\d+:)? (fatal )?error: |undefined reference to|: \*\*\* )", line):
-            return "\n".join(lines[number : number + 3])
-    return "\n".join(lines[-5:])

@@ -81,6 +81,8 @@ class Check:
         preparation = Preparation(self.catalog, self.store, self.progress, self.fetcher, self.request, plan)
         prepared = preparation.targets(tree)
         peers = preparation.peers(tree, prepared)
+        if "native" not in peers:
+            prepared = preparation.blamed(tree, prepared)
         self.request.run.mkdir(parents=True, exist_ok=True)
         before = os.getloadavg()[0]
         with (
@@ -120,7 +122,8 @@ class Check:
             why = f"what it tests came with release {'.'.join(map(str, chosen.since))}"
             return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="absent")
         if needs_server and prepared.build is None:
-            return CellRecord(target=target, suite=suite, seconds=0, problem=prepared.problem, problem_kind="build")
+            kind: ProblemKind = "crash" if prepared.blameless else "build"
+            return CellRecord(target=target, suite=suite, seconds=0, problem=prepared.problem, problem_kind=kind)
         if needs_server and "native" not in peers:
             why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"
             return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="crash")

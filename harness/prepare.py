@@ -41,6 +41,11 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     runner: Runner
     build: Build | None
     problem: str = ""
+    """Why there is no build."""
+    complaints: frozenset[str] = frozenset()
+    """What compilers and others said of it: harness.diagnostics.complaints."""
+    blameless: bool = False
+    """Whether the tree fails alike for this machine, so that the problem is none of the target's."""
     machine: PreparedMachine | None = None
     units: dict[Program, Units] = {}
     module: Path | None = None
@@ -77,7 +82,8 @@ class Preparation:
                 build = self.builder.build(tree, built_for, tools, self.request.optimisation, self.request.allocator)
             except BuildFailedError as error:
                 self.progress.say(str(error))
-                return Prepared(target=target, runner=runner, build=None, problem=f"{error.what}: {error.because}")
+                problem = f"{error.what}: {error.because}"
+                return Prepared(target=target, runner=runner, build=None, problem=problem, complaints=error.complaints)
             module = self._module(tree, built_for, tools)
             machine = self._machine(target, runner, build, units)
             return Prepared(target=target, runner=runner, build=build, machine=machine, units=units, module=module)
@@ -107,6 +113,23 @@ class Preparation:
         selftests = self._programs(tree, native, only="selftests").get("selftests")
         peer = Peer(runner=oracle_runner, build=oracle, module=module, selftests=selftests)
         return {native.name: peer, **found}
+
+    def blamed(self, tree: SourceTree, prepared: dict[str, Prepared]) -> dict[str, Prepared]:
+        """The same where the oracle does not compile: what fails for this machine as well is not a target's fault."""
+        failed = [one for one in prepared.values() if one.build is None]
+        if not failed:
+            return prepared
+        native = self.catalog.targets["native"]
+        tools = self.catalog.toolchain_of(native)
+        everywhere = self.builder.complaints(tree, native, tools, self.request.optimisation)
+        blameless = {
+            one.target.name: msgspec.structs.replace(
+                one, problem=f"it does not compile for this machine either: {one.problem}", blameless=True
+            )
+            for one in failed
+            if one.complaints <= everywhere
+        }
+        return prepared | blameless
 
     def _module(self, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
         """The module that servers load, where a suite has one."""

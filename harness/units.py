@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import codec, toolchain
-from harness.build import build_key, first_error
+from harness.build import build_key
+from harness.diagnostics import first_error
 from harness.load import ROOT, read_toml
 from harness.model import Noun, Program
 from harness.store import disk_errors, key_of, sha256_of

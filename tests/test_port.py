@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness import codec
+from harness import codec, diagnostics
 from harness.finding import Access, Finding
 from harness.load import ROOT, Catalog
-from harness.port import attempt, conditionals, diagnostics, items, makefiles, markdown, page, xmemalign
+from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.port.document import (
     BLOCKERS,
     Assumption,

@@ -5,7 +5,6 @@ and in which order to mend it.
 
 make_report      tries all: a build without our help, a run of the suites under the audit, a start without it
 attempt          the build as the tree's makefile has it, and what compiler, linker and preprocessor said
-diagnostics      their words, with places
 conditionals     code for other systems and machines, and whether it was compiled
 makefiles        what makefiles take for granted
 xmemalign        Solaris' policies, worked out from the audit

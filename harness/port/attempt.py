@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import allocator, process, toolchain
+from harness import allocator, diagnostics, process, toolchain
 from harness.build import Builder, BuildFailedError, Workshop
 from harness.errors import UsageError
-from harness.port import conditionals, diagnostics
+from harness.port import conditionals
 from harness.port.document import Step
 
 if TYPE_CHECKING:
+    from harness.diagnostics import Compilation, Diagnostic, Linking
     from harness.model import Build, SourceTree, Target, Toolchain
-    from harness.port.diagnostics import Compilation, Diagnostic, Linking
 
 WARNINGS = ["cast-align=strict", "address-of-packed-member"]
 """Asked for besides the makefile's own; -Wcast-align alone is silent for machines that take any address."""

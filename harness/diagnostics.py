@@ -1,6 +1,7 @@
 """What a compiler and a linker said in a make's output, with places in the tree; and which compilers it called. Pure.
 
-The output must name folders as make goes (`--print-directory`), block by block (`--output-sync=target`).
+For places the output must name folders as make goes (`--print-directory`), block by block (`--output-sync=target`);
+what failed first is found in any output.
 """
 
 from __future__ import annotations
@@ -22,6 +23,24 @@ _FLAG = re.compile(r" \[-W(?:error=)?([a-z0-9+=-]+?)=?\]$")
 _UNDEFINED = re.compile(r"undefined reference to [`'](\w+)'")
 _TWICE = re.compile(r"multiple definition of [`'](\w+)'")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
+
+_CONSEQUENCE = re.compile(
+    r"^\S*make(\[\d+\])?: (\*\*\* (\[|Waiting for unfinished|Deleting )|Leaving directory|Entering directory|Target )"
+    r"|collect2: error: ld returned"
+)
+"""What make, and the compiler that called the linker, say after the error itself."""
+_COMPLAINT = re.compile(
+    r"(^|[\s:])(fatal )?[Ee]rror: |internal compiler error"
+    r"|undefined reference to |multiple definition of |cannot find -l|relocation truncated to fit|\*\*\* "
+    r"|^(\S*[/-])?(ar|ranlib|ld(\.\w+)?|as|nm|objcopy|strip): (?!.*(warning: |: in function ))"
+)
+"""What compilers, assemblers, linkers, archivers, configure scripts and make itself say of what they cannot do."""
+_SHELL = re.compile(
+    r"not found$|: No such file or directory|: Permission denied|: cannot |[Ss]yntax error|\b\w+Error: "
+    r"|Segmentation fault|Bus error|Killed$|Aborted"
+)
+"""What a recipe's shell and scripts say. Much of it stands in good builds as well, so it counts before a failure."""
+EXCERPT_LINES = 3
 
 
 class Diagnostic(Noun, frozen=True):
@@ -106,3 +125,48 @@ def compilations(output: str, compilers: tuple[str, ...]) -> list[Compilation]:
         if "-c" in words:
             found.append(Compilation(folder=folder, words=words))
     return found
+
+
+def first_error(output: str) -> str:
+    """What failed first, with the two lines after it: a compiler's, a linker's, a shell's words before any of make's.
+
+    The last lines where nothing is recognised.
+    """
+    lines = _COLOUR.sub("", output).splitlines()
+    first = next((number for number, line in enumerate(lines) if _complains(line)), None)
+    if first is None:
+        first = _before_failure(lines)
+    if first is None:
+        said = [line for line in lines if line.strip() and not _CONSEQUENCE.search(line)] or lines
+        return "\n".join(said[-5:])
+    excerpt = [lines[first]]
+    for line in lines[first + 1 : first + EXCERPT_LINES]:
+        if _CONSEQUENCE.search(line):
+            break
+        excerpt.append(line)
+    return "\n".join(excerpt)
+
+
+def complaints(output: str) -> frozenset[str]:
+    """All that failed, in a form that two machines' builds have in common: without folders and names of tools."""
+    lines = _COLOUR.sub("", output).splitlines()
+    said = {_plain(line) for line in lines if _complains(line)}
+    shell = _before_failure(lines)
+    return frozenset(said or ({_plain(lines[shell])} if shell is not None else set()))
+
+
+def _complains(line: str) -> bool:
+    return bool(_COMPLAINT.search(line)) and not _CONSEQUENCE.search(line) and ": warning: " not in line
+
+
+def _before_failure(lines: list[str]) -> int | None:
+    """The number of the line by which a recipe's shell explains the first failure that make tells of."""
+    failed = next((number for number, line in enumerate(lines) if _CONSEQUENCE.search(line) and "***" in line), None)
+    before = range(len(lines) if failed is None else failed)
+    return next((number for number in reversed(before) if _SHELL.search(lines[number])), None)
+
+
+def _plain(line: str) -> str:
+    # `/usr/lib/gcc-cross/arm-linux-gnueabi/bin/ld: bitops.o: …` and `/usr/bin/ld: bitops.o: …` are one complaint.
+    short = re.sub(r"[^\s`'\"(]*/", "", line)
+    return re.sub(r"\b\w+(-\w+)*-linux-\w+-(?=\w)|\(\.text\S*\)", "", short).strip()

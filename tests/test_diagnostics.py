@@ -1,0 +1,91 @@
+"""What failed first in a make's output: a compiler's, a linker's, a shell's words before any of make's."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.diagnostics import complaints, first_error
+
+MAKES = "make[2]: *** [Makefile:9: lapi.o] Error 1\nmake[1]: *** Waiting for unfinished jobs....\n"
+"""What another job's failure has make say before the compiler's words are out."""
+
+
+@pytest.mark.parametrize(
+    ("said", "first"),
+    [
+        (
+            "gcc -c x.c\nx.c:3:5: error: boom\n    3 | boom\n      | ^~~~\n",
+            "x.c:3:5: error: boom\n    3 | boom\n      | ^~~~",
+        ),
+        ("z.h:5:10: fatal error: jemalloc.h: No such file or directory\n", "z.h:5:10: fatal error: jemalloc.h"),
+        ("gcc: error: unrecognized command-line option '-mfoo'\n", "gcc: error: unrecognized"),
+        (
+            "{standard input}: Assembler messages:\n{standard input}:7: Error: bad instruction `ldx'\n",
+            "{standard input}:7",
+        ),
+        (
+            "/usr/bin/ld: a.o: in function `f':\na.c:9: undefined reference to `g'\n",
+            "a.c:9: undefined reference to `g'",
+        ),
+        ("/usr/bin/ld: cannot find -latomic: No such file or directory\n", "/usr/bin/ld: cannot find -latomic"),
+        ("collect2: fatal error: ld terminated with signal 9\n", "collect2: fatal error"),
+        ("arm-linux-gnueabi-ar: lua.a: file format not recognized\n", "arm-linux-gnueabi-ar: lua.a"),
+        ("configure: error: cannot run C compiled programs\n", "configure: error: cannot run"),
+        ("sh: 1: ./mkreleasehdr.sh: not found\n", "sh: 1: ./mkreleasehdr.sh: not found"),
+        ("make[1]: armgcc: No such file or directory\n", "make[1]: armgcc: No such file"),
+        ("Traceback (most recent call last):\nModuleNotFoundError: No module named 'x'\n", "ModuleNotFoundError"),
+    ],
+)
+def test_the_first_error_is_that_of_who_failed_and_not_of_make(said: str, first: str) -> None:
+    end = "collect2: error: ld returned 1 exit status\nmake: *** [Makefile:4: redis-server] Error 1\n"
+    found = first_error(said + end)
+    assert found.startswith(first)
+    assert "***" not in found
+    assert "ld returned" not in found
+
+
+@pytest.mark.parametrize("line", ["x.c:3:5: error: boom", "/usr/bin/ld: cannot find -lm", "ar: x.a: bad value"])
+def test_what_make_says_of_another_job_first_is_passed_over(line: str) -> None:
+    assert first_error(f"{MAKES}{line}\nmake: *** [Makefile:1: all] Error 2\n") == line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Makefile:9: *** missing separator.  Stop.",
+        "make[1]: *** No rule to make target 'a.o', needed by 'redis-server'.  Stop.",
+    ],
+)
+def test_makes_own_error_is_one(line: str) -> None:
+    assert first_error(f"gcc -c x.c\n{line}\nmake: *** [Makefile:1: all] Error 2\n") == line
+
+
+def test_a_shells_words_in_a_good_recipe_are_not_taken_for_those_of_the_one_that_failed() -> None:
+    said = "cat: .make-prerequisites: No such file or directory\ngcc -c x.c\nsh: 1: tclsh: not found\n"
+    assert first_error(f"{said}make: *** [Makefile:1: all] Error 127\n") == "sh: 1: tclsh: not found"
+    assert first_error("cat: a: No such file or directory\nx.c:1:1: error: boom\n") == "x.c:1:1: error: boom"
+
+
+def test_a_warning_that_speaks_of_errors_is_none() -> None:
+    said = "x.c:1:1: warning: error: not so [-Wfoo]\nld: warning: x.o: missing .note\nx.c:2:1: error: boom\n"
+    assert first_error(said) == "x.c:2:1: error: boom"
+
+
+def test_of_what_nobody_understands_the_last_lines_are_told_without_makes() -> None:
+    assert first_error("one\ntwo\nmake: *** [Makefile:1: all] Error 1\n") == "one\ntwo"
+    assert first_error("make: *** [Makefile:1: all] Error 1\n") == "make: *** [Makefile:1: all] Error 1"
+
+
+def test_two_machines_complaints_are_alike_without_folders_and_tools() -> None:
+    cross = (
+        "/cache/work/a/tree/src/x.c:3:5: error: boom\narm-linux-gnueabi-gcc: error: no -mfoo\n"
+        "/usr/lib/gcc-cross/arm-linux-gnueabi/12/../bin/ld: x.o:(.text+0x14): undefined reference to `g'\n"
+    )
+    native = (
+        "/cache/work/b/tree/src/x.c:3:5: error: boom\ngcc: error: no -mfoo\n"
+        "/usr/bin/ld: x.o:(.text+0x9): undefined reference to `g'\ny.c:1:1: error: more\n"
+    )
+    assert complaints(cross) < complaints(native)
+    assert len(complaints(cross)) == 3
+    assert not complaints("x.c:3:5: error: of the target alone\n") <= complaints(native)
+    assert complaints("sh: 1: tclsh: not found\nmake: *** [Makefile:1: all] Error 127\n") == {"sh: 1: tclsh: not found"}
