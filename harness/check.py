@@ -281,8 +281,8 @@ def pytest_command(suite: str, cell: Path) -> list[str | Path]:
     options = ["-q", "--tb=short", "--no-header", "-p", "no:cacheprovider", "--import-mode=importlib"]
     # No suite uses other people's plugins, which are a quarter of what a short cell costs.
     options.append("--disable-plugin-autoload")
-    cell_words = [ROOT / "suites" / suite, "--plumb-cell", cell]
-    return [sys.executable, "-I", "-B", "-m", "pytest", *cell_words, *configuration, *options]
+    pytest: list[str | Path] = [sys.executable, "-I", "-B", "-m", "pytest"]
+    return [*pytest, ROOT / "suites" / suite, "--plumb-cell", cell, *configuration, *options]
 
 
 def cell_problem(result: process.Result, folder: Path) -> str:
