@@ -11,6 +11,8 @@ import click
 from harness import process
 from harness.commands import COMMANDS
 from harness.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
+from harness.harmless import harmless_streams
+from harness.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,9 +34,11 @@ def main(arguments: list[str] | None = None) -> None:
     """The console script."""
     process.stop_on_signals()
     words = sys.argv[1:] if arguments is None else arguments
-    sys.exit(
-        _guarded(lambda: plumb.main(args=words, prog_name="plumb", standalone_mode=False), debug="--debug" in words)
-    )
+    with harmless_streams():
+        code = _guarded(
+            lambda: plumb.main(args=words, prog_name="plumb", standalone_mode=False), debug="--debug" in words
+        )
+    sys.exit(code)
 
 
 def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
@@ -44,10 +48,10 @@ def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
     except PlumblineError as error:
         if debug:
             traceback.print_exc()
-        click.echo(str(error), err=True)
+        click.echo(visible(str(error)), err=True)
         return int(error.exit_code)
     except click.ClickException as error:
-        click.echo(f"error: {error.format_message()}", err=True)
+        click.echo(visible(f"error: {error.format_message()}"), err=True)
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "plumb"
         click.echo(f"  try: {where} --help", err=True)
         return int(ExitCode.USAGE)
@@ -58,9 +62,9 @@ def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
         if debug:
             traceback.print_exc()
         if is_machine_fault(error):
-            click.echo(str(machine_fault(error)), err=True)
+            click.echo(visible(str(machine_fault(error))), err=True)
             return int(ExitCode.INFRASTRUCTURE)
-        click.echo(f"error: a bug in Plumbline: {type(error).__name__}: {error}", err=True)
+        click.echo(visible(f"error: a bug in Plumbline: {type(error).__name__}: {error}"), err=True)
         click.echo("  try: the same with --debug first: plumb --debug …", err=True)
         return int(ExitCode.HARNESS_BUG)
 

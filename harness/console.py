@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
+from harness.visible import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,7 +30,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """One line, with the time since nothing in particular: the wall clock."""
-        self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {escape(text)}")
+        self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {escape(visible(text))}")
 
     @contextmanager
     def stage(self, name: str, what: str) -> Iterator[None]:

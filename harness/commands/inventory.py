@@ -17,6 +17,7 @@ from harness.commands import output
 from harness.console import Progress
 from harness.errors import ExitCode
 from harness.fetch import Fetcher
+from harness.harmless import write_commands
 from harness.load import Catalog, read_toml
 from harness.options import may_install
 from harness.plan import make_plan
@@ -169,5 +170,5 @@ def completion_(shell: str) -> ExitCode:
     """Print what makes a shell complete plumb's words: eval "$(plumb completion bash)"."""
     plumb = click.get_current_context().find_root().command
     assert isinstance(plumb, click.Group)
-    click.echo(completion.script(plumb, shell))
+    write_commands(f"{completion.script(plumb, shell)}\n", err=False)
     return ExitCode.PASS

@@ -134,7 +134,7 @@ def report(run: Path, form: str | None) -> ExitCode:
     """Write the report of a judged run anew, or print one of its documents. Nothing is judged: exit 0."""
     judgement = reporting.read(run)
     if form:
-        click.echo(reporting.render(run, judgement, form), nl=False)
+        output.print_document(reporting.render(run, judgement, form), form)
         return ExitCode.PASS
     for path in reporting.write(run, judgement):
         click.echo(path)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from harness import codec
 from harness import report as reporting
+from harness.harmless import in_json, in_markup, write_commands
 from harness.report import terminal
 
 if TYPE_CHECKING:
@@ -20,7 +21,20 @@ if TYPE_CHECKING:
 
 def print_json(value: Any) -> None:
     """The one document of a command's `--json`."""
-    click.echo(codec.pretty(value).decode(), nl=False)
+    click.echo(in_json(codec.pretty(value).decode()), nl=False)
+
+
+def print_document(text: str, form: str) -> None:
+    """One of a report's documents: as it is for whoever reads that format, and no command among it but our own."""
+    if form in COMMANDS:
+        write_commands(text, err=False)
+    else:
+        click.echo(_WITHOUT_COMMANDS.get(form, str)(text), nl=False)
+
+
+COMMANDS = ("github", "outputs")
+"""Formats that a runner is meant to obey."""
+_WITHOUT_COMMANDS = {"json": in_json, "sarif": in_json, "junit": in_markup, "html": in_markup}
 
 
 def show(judgement: Judgement, *, as_json: bool) -> None:
@@ -38,4 +52,4 @@ def annotate(folder: Path, judgement: Judgement, system: str | None) -> None:
     """On standard error, which CI systems read as well: standard output may be a document."""
     if system:
         told = reporting.render(folder, judgement, system)
-        click.echo(told, nl=False, err=True)
+        write_commands(told, err=True)

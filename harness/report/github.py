@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.difference import described
 from harness.report.finding import frame_in_tree, level_of
-from harness.report.visible import visible
+from harness.visible import one_line, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,8 @@ def outputs(folder: Path, judgement: Judgement) -> str:
     new = sum(not finding.known for finding in judgement.findings)
     # Joined runs have a summary and no page.
     report = next((folder / name for name in ("report.html", "summary.md") if (folder / name).is_file()), "")
-    return f"verdict={judgement.verdict}\nfindings={new}\nrun={folder}\nreport={report}\n"
+    told = {"verdict": judgement.verdict, "findings": new, "run": folder, "report": report}
+    return "".join(f"{name}={one_line(str(value))}\n" for name, value in told.items())
 
 
 def _finding(finding: Finding, prefix: str) -> str:
@@ -56,7 +57,9 @@ def _command(name: str, properties: dict[str, str], message: str) -> str:
 
 
 def _data(text: str) -> str:
-    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    # The older form is obeyed in the middle of a line, too.
+    plain = visible(text).replace("##[", r"##\[")
+    return plain.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

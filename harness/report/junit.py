@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 from harness.difference import described
 from harness.report.finding import in_cell
-from harness.report.visible import visible
+from harness.visible import visible
 
 if TYPE_CHECKING:
     from harness.finding import Finding

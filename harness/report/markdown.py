@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from harness.difference import described
 from harness.report.finding import frame_in_tree, level_of, place_of, seen_by
-from harness.report.visible import one_line
 from harness.report.worklist import counters_text, sites
+from harness.visible import one_line
 
 if TYPE_CHECKING:
     from harness.finding import Finding, Witness

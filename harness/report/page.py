@@ -21,8 +21,8 @@ from harness import alignment, excerpt
 from harness.report import chart
 from harness.report.finding import in_cell, level_of, place_of
 from harness.report.history import history
-from harness.report.visible import visible
 from harness.report.worklist import FATES, counters_text, named_counters, sites, targets_of
+from harness.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

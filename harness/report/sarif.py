@@ -18,7 +18,7 @@ import msgspec
 from harness import codec
 from harness.difference import described
 from harness.report.finding import frame_in_tree, is_in_tree, level_of
-from harness.report.visible import one_line, visible
+from harness.visible import one_line, visible
 
 if TYPE_CHECKING:
     from harness.finding import Difference, Finding, Frame, Witness

@@ -11,8 +11,8 @@ from harness import alignment
 from harness.difference import described
 from harness.finding import Verdict
 from harness.report.finding import place_of, seen_by
-from harness.report.visible import one_line
 from harness.report.worklist import FATES, counters_text, sites
+from harness.visible import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
