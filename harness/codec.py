@@ -1,13 +1,21 @@
-"""JSON of nouns, in one place: msgspec's, plus paths as text."""
+"""JSON of nouns, in one place: msgspec's, plus paths as text.
+
+Nothing else decodes into a struct (tests/test_codec.py): what msgspec needs to know of one it finds out when the struct
+is first decoded into, and while it does so, a thread that comes upon the same struct crashes the process
+(0.22.0; docs/upstream/msgspec-struct-info-race.md). Here one thread at a time finds out.
+"""
 
 from __future__ import annotations
 
+import functools
+import threading
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 _Decoded = TypeVar("_Decoded")
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def _from_path(value: Any) -> str:
@@ -34,9 +42,22 @@ def pretty(value: Any) -> bytes:
 
 def decode(text: bytes, kind: type[_Decoded]) -> _Decoded:
     """JSON as a noun; raises msgspec.ValidationError when it is not one."""
-    return msgspec.json.decode(text, type=kind, dec_hook=_to_path)
+    decoded: _Decoded = _decoder(kind).decode(text)
+    return decoded
 
 
 def convert(value: Any, kind: type[_Decoded]) -> _Decoded:
     """Plain dictionaries and lists as a noun; raises msgspec.ValidationError when they are not one."""
+    _decoder(kind)
     return msgspec.convert(value, kind, dec_hook=_to_path)
+
+
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """The decoder of a type. Once it is made, all that msgspec keeps of the type's structs is whole."""
+    with _ONE_AT_A_TIME:
+        return _make_decoder(kind)
+
+
+@functools.cache
+def _make_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, dec_hook=_to_path)

@@ -366,7 +366,7 @@ def test_the_place_where_it_dies_at_start_comes_first_and_once() -> None:
 
 def test_items_are_in_the_order_of_what_to_fix_first_and_targets_are_joined() -> None:
     def item(rank: str, target: str, title: str = "x") -> Item:
-        return msgspec.convert({"rank": rank, "title": title, "targets": [target]}, Item)
+        return codec.convert({"rank": rank, "title": title, "targets": [target]}, Item)
 
     ordered = items.in_order(
         [item("note", "a"), item("value", "a"), item("build", "a"), item("build", "b"), item("strict", "a")]
@@ -381,7 +381,7 @@ def test_items_are_in_the_order_of_what_to_fix_first_and_targets_are_joined() ->
 
 @pytest.mark.parametrize("rank", items.RANKS)
 def test_blockers_alone_fail(rank: str) -> None:
-    one = msgspec.convert({"rank": rank, "title": "x", "targets": ["a"]}, Item)
+    one = codec.convert({"rank": rank, "title": "x", "targets": ["a"]}, Item)
     cells = [cell for cell in judgement().cells if cell.verdict != "UNKNOWN"]
     assert items.verdict_of([one], cells) == ("FAIL" if rank in BLOCKERS else "PASS")
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from harness import codec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +29,7 @@ class _Judged(msgspec.Struct):
     policy: str = ""
     optimisation: str = ""
     findings: list[_Finding] = msgspec.field(default_factory=list)
-    cells: list[dict[str, object]] = msgspec.field(default_factory=list)
+    cells: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +57,7 @@ def history(folder: Path) -> list[Run]:
     for path in folder.resolve().parent.glob("*/findings.json"):
         record = path.with_name("run.json")
         try:
-            read.append((_when(record), path.parent, msgspec.json.decode(path.read_bytes(), type=_Judged)))
+            read.append((_when(record), path.parent, codec.decode(path.read_bytes(), _Judged)))
         except (OSError, ValueError, msgspec.DecodeError):
             continue
     read.sort(key=lambda one: (one[0], one[1].name))

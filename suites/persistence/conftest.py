@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from filelock import FileLock
 
+from harness import codec
 from harness.cell import read_cell
 from suites.keyspace import server
 
@@ -46,9 +47,9 @@ def written(cell: CellSpec, start_guest: StartGuest, family: str) -> Callable[[s
                 options = [*server.OPTIONS, "--appendonly", "yes"]
                 files = _write(start_guest(target=target, options=options), family)
                 unfinished = path.with_suffix(".part")
-                unfinished.write_bytes(msgspec.msgpack.encode(files))
+                unfinished.write_bytes(codec.encode(files))
                 unfinished.rename(path)
-        return msgspec.msgpack.decode(path.read_bytes(), type=Written)
+        return codec.decode(path.read_bytes(), Written)
 
     return by
 
