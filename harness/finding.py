@@ -95,6 +95,20 @@ class Again(Noun, frozen=True):
     options: tuple[str, ...] = ()
 
 
+class Occasion(Noun, frozen=True):
+    """One way in which a witness saw it. An entry of the known list has to fit every one of them."""
+
+    test: str
+    command: str
+    """What the client had asked for."""
+    title: str
+    """What was said of it there: a finding has the title of one occasion."""
+    said: str
+    """All that a failed test said; else empty."""
+    functions: tuple[str, ...]
+    """On the stack, innermost first; empty where nothing tells."""
+
+
 class Witness(Noun, frozen=True):
     """One target's evidence for a finding."""
 
@@ -120,6 +134,8 @@ class Witness(Noun, frozen=True):
     """Where bytes differ: which ones."""
     cells: list[str] = msgspec.field(default_factory=list)
     """All that saw it there, `TARGET/SUITE`: a target's servers are peers in others' cells, too."""
+    occasions: list[Occasion] = msgspec.field(default_factory=list)
+    """All ways in which it was seen there, each once."""
 
 
 class Finding(Noun, frozen=True):

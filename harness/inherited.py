@@ -1,10 +1,12 @@
 """What a base revision shows as well: RUN/inherited.json, beside the evidence. Findings of it are not blamed.
 
-A finding is inherited on the targets where the base shows it too: one that comes to another target is new there.
+A finding is inherited if the base shows it on the same targets, in the same suites, and says the same of it: what
+comes to another target, what another suite sees, and a server that does not start for another reason are new.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +25,17 @@ if TYPE_CHECKING:
 NAME = "inherited.json"
 
 
+class Way(Noun, frozen=True):
+    """A way in which a finding is seen, without what differs from run to run."""
+
+    target: str
+    suite: str
+    title: str
+    """What is said of it; numbers as `#`, files without their folders."""
+    test: str = ""
+    """The test, where the finding's identity alone says too little: many tests may end in one function's assertion."""
+
+
 class Inherited(Noun, frozen=True):
     """A base revision's findings and troubles, in the cells that were asked."""
 
@@ -31,6 +44,8 @@ class Inherited(Noun, frozen=True):
     """Identity -> the targets that show it."""
     untold: dict[str, str]
     """TARGET/SUITE -> why nothing can be said of the base there: what is found in such a cell counts as new."""
+    ways: dict[str, list[Way]] = msgspec.field(default_factory=dict)
+    """Identity -> how they are seen."""
 
 
 def of_judgement(base: Base, judgement: Judgement) -> Inherited:
@@ -43,7 +58,29 @@ def of_judgement(base: Base, judgement: Judgement) -> Inherited:
             for cell in judgement.cells
             if cell.verdict == Verdict.UNKNOWN.name
         },
+        ways={finding.id: _ways(finding) for finding in judgement.findings},
     )
+
+
+def _ways(finding: Finding) -> list[Way]:
+    """Each once. What an audit sees has the test that came first, which need not be the same; so has no test."""
+    told = [(witness, occasion) for witness in finding.witnesses for occasion in witness.occasions]
+    ways = (
+        Way(
+            target=witness.target,
+            suite=witness.suite,
+            title=_without_chance(occasion.title),
+            test=occasion.test.partition("[")[0] if finding.kind == "assertion" else "",
+        )
+        for witness, occasion in told
+    )
+    return list(dict.fromkeys(ways))
+
+
+def _without_chance(title: str) -> str:
+    """A title without what a log's line begins with, numbers, and the folders of files."""
+    plain = re.sub(r"\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ ", "", title)
+    return re.sub(r"0x[0-9a-f]+|\d+", "#", re.sub(r"/\S*/", "", plain))
 
 
 def write(folder: Path, inherited: Inherited) -> None:
@@ -63,9 +100,9 @@ def read(folder: Path) -> Inherited | None:
 
 
 def reason(inherited: Inherited, finding: Finding) -> str:
-    """Why a finding is none of the change's; empty for one that the base does not show on all its targets."""
-    old = inherited.findings.get(finding.id, [])
-    return f"also in BASE {inherited.base.commit[:12]}" if set(finding.targets) <= set(old) else ""
+    """Why a finding is none of the change's; empty for one that the base does not show in all of its ways."""
+    here, old = _ways(finding), inherited.ways.get(finding.id, [])
+    return f"also in BASE {inherited.base.commit[:12]}" if here and set(here) <= set(old) else ""
 
 
 def remarks(inherited: Inherited, findings: list[Finding]) -> list[str]:
@@ -76,6 +113,8 @@ def remarks(inherited: Inherited, findings: list[Finding]) -> list[str]:
         new = [target for target in finding.targets if target not in old]
         if old and new:
             said.append(f"{finding.id} is new on {', '.join(new)}; BASE shows it on {', '.join(old)}")
+        elif old and not reason(inherited, finding):
+            said.append(f"{finding.id} is in BASE as well, but it is not seen there in all the ways that it is here")
     for cell, why in inherited.untold.items():
         said.append(f"BASE could not be judged on {cell}, so that what is found there counts as new: {why}")
     return said

@@ -9,7 +9,7 @@ import msgspec
 from harness import events, kernel_report
 from harness.events import Counters
 from harness.evidence import cell_sightings, killed_from_outside
-from harness.finding import Finding, Verdict, Witness
+from harness.finding import Finding, Occasion, Verdict, Witness
 from harness.model import Allocator, Noun
 from harness.reproducer import best_of, write_reproducer
 
@@ -263,4 +263,10 @@ def _witness(site: list[Sighting]) -> Witness:
         kernel=first.kernel,
         difference=first.difference,
         cells=list(dict.fromkeys("/".join(one.evidence.split("/")[:2]) for one in site)),
+        occasions=list(dict.fromkeys(_occasion(one) for one in site)),
     )
+
+
+def _occasion(one: Sighting) -> Occasion:
+    functions = tuple(frame.function for frame in one.frames)
+    return Occasion(test=one.test, command=one.command, title=one.title, said=one.said, functions=functions)

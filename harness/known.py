@@ -1,4 +1,7 @@
-"""The known list: findings that are expected for now. Each has a reason and a last day; none is forgotten silently."""
+"""The known list: findings that are expected for now. Each has a reason and a last day; none is forgotten silently.
+
+A finding is known if each occasion on which any of its witnesses saw it fits an entry: where one does not, it is news.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from harness.finding import Finding, Occasion, Witness
     from harness.model import Target
 
 DEFAULT = ROOT / "ci" / "known.toml"
@@ -38,6 +42,14 @@ class KnownFinding(Noun, frozen=True):
     """Only those of them with this order of bytes, `little` or `big`. None: either."""
     suite: str = ""
     """The only suite that may show it; a run without that suite is not told that it was not seen. Empty: any."""
+    test: str = "*"
+    """The test that shows it; globs allowed, `?` for a bracket."""
+    command: str = "*"
+    """What the client had asked for; globs allowed."""
+    said: str = "*"
+    """All that a failed test said, for other findings the title that reports have; globs allowed."""
+    via: list[str] = msgspec.field(default_factory=list)
+    """Functions that are all on the stack, wherever; globs allowed."""
     seldom: bool = False
     """Whether chance shows it, or not every tier does: no run is told that it was not seen."""
 
@@ -72,31 +84,40 @@ def _means(entry: KnownFinding, name: str, machine: Target) -> bool:
     )
 
 
-def match(
-    known: KnownList,
-    finding: str,
-    server: str,
-    targets: Sequence[str],
-    today: datetime.date,
-    *,
-    suites: Sequence[str] = (),
-) -> KnownFinding | None:
-    """The unexpired entry that covers a finding on all the targets, and in all the suites, that show it, or None."""
-    for entry in known.findings:
-        if (
-            entry.expires >= today
-            and fnmatch.fnmatch(finding, entry.id)
-            and fnmatch.fnmatch(server, entry.server)
-            and (not entry.suite or {entry.suite} >= set(suites))
-            and set(targets) <= set(entry.targets)
-        ):
-            return entry
-    return None
+def match(known: KnownList, finding: Finding, server: str, today: datetime.date) -> list[KnownFinding]:
+    """The unexpired entries that cover a finding, each some of its occasions and together all; none if they do not."""
+    used: list[KnownFinding] = []
+    for witness in finding.witnesses:
+        for occasion in witness.occasions:
+            fitting = [
+                entry
+                for entry in known.findings
+                if entry.expires >= today and _fits(entry, finding.id, server, witness, occasion)
+            ]
+            if not fitting:
+                return []
+            used += fitting[:1]
+        if not witness.occasions:
+            return []
+    return [entry for number, entry in enumerate(used) if entry not in used[:number]]
+
+
+def _fits(entry: KnownFinding, identity: str, server: str, witness: Witness, occasion: Occasion) -> bool:
+    return (
+        fnmatch.fnmatchcase(identity, entry.id)
+        and fnmatch.fnmatchcase(server, entry.server)
+        and witness.target in entry.targets
+        and entry.suite in {"", witness.suite}
+        and fnmatch.fnmatchcase(occasion.test, entry.test)
+        and fnmatch.fnmatchcase(occasion.command, entry.command)
+        and fnmatch.fnmatchcase(occasion.said or occasion.title, entry.said)
+        and all(fnmatch.filter(occasion.functions, function) for function in entry.via)
+    )
 
 
 def remarks(
     known: KnownList,
-    found: Sequence[str],
+    found: Sequence[Finding],
     server: str,
     targets: Sequence[str],
     today: datetime.date,
@@ -110,11 +131,19 @@ def remarks(
     """
     said = []
     for entry in known.findings:
-        concerned = fnmatch.fnmatch(server, entry.server) and not set(entry.targets).isdisjoint(targets)
+        concerned = fnmatch.fnmatchcase(server, entry.server) and not set(entry.targets).isdisjoint(targets)
         if concerned and entry.expires < today:
             said.append(f"known finding {entry.id} ({entry.server}) expired on {entry.expires}: {entry.reason}")
             continue
         due = concerned and not part and not entry.seldom and entry.suite in {"", *suites}
-        if due and not any(fnmatch.fnmatch(name, entry.id) for name in found):
+        if due and not any(_seen(entry, finding, server) for finding in found):
             said.append(f"known finding {entry.id} ({entry.server}) was not seen in this run")
     return said
+
+
+def _seen(entry: KnownFinding, finding: Finding, server: str) -> bool:
+    return any(
+        _fits(entry, finding.id, server, witness, occasion)
+        for witness in finding.witnesses
+        for occasion in witness.occasions
+    )

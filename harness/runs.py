@@ -50,7 +50,7 @@ def conclude(
             *_part(run),
             *known.remarks(
                 listed,
-                [finding.id for finding in marked],
+                marked,
                 run.server,
                 run.targets,
                 today,
@@ -89,9 +89,10 @@ def _place(server: str) -> str:
 def _with_known(
     finding: Finding, listed: known.KnownList, old: inherited.Inherited | None, server: str, today: datetime.date
 ) -> Finding:
-    suites = [witness.suite for witness in finding.witnesses]
-    entry = known.match(listed, finding.id, server, finding.targets, today, suites=suites)
-    reason = entry.reason if entry else inherited.reason(old, finding) if old else ""
+    entries = known.match(listed, finding, server, today)
+    reason = "; ".join(dict.fromkeys(entry.reason for entry in entries))
+    if not reason and old:
+        reason = inherited.reason(old, finding)
     return msgspec.structs.replace(finding, known=reason)
 
 

@@ -60,6 +60,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """None where the guest was started as always."""
     difference: Difference | None = None
     again: Again | None = None
+    said: str = ""
+    """All that a failed test said; the title has its first line."""
 
 
 class StartedWith(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,6 +216,7 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
         transcript=cell / test.guest / test.transcript if test.guest and test.transcript else None,
         started_with=_started_with(cell / test.guest, test) if test.guest else None,
     )
+    sighting = msgspec.structs.replace(sighting, said=test.message)
     if test.again is None:
         return msgspec.structs.replace(sighting, difference=test.difference)
     given = StartedWith(inputs=cell / (test.again.guest or ".") / events.INPUTS, options=test.again.options)

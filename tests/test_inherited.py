@@ -32,10 +32,22 @@ def stored(tmp_path: Path) -> StoredRun:
 
 
 def concluded(
-    stored: StoredRun, findings: dict[str, list[str]], *, untold: dict[str, str] | None = None, known: str = ""
+    stored: StoredRun,
+    findings: dict[str, list[str]],
+    *,
+    untold: dict[str, str] | None = None,
+    known: str = "",
+    suite: str = "bitops",
+    title: str = "test_bitop: # != #",
 ) -> tuple[Judgement, ExitCode]:
+    """What a run comes to whose base showed this, in a suite, with a title."""
     folder = stored.finish()
-    inherited.write(folder, inherited.Inherited(base=BASE, findings=findings, untold=untold or {}))
+    ways = {
+        name: [inherited.Way(target=target, suite=suite, title=title) for target in targets]
+        for name, targets in findings.items()
+    }
+    old = inherited.Inherited(base=BASE, findings=findings, untold=untold or {}, ways=ways)
+    inherited.write(folder, old)
     listed = fakes.write(folder / "known.toml", known or "findings = []\n")
     return runs.conclude(folder, listed, fakes.quiet())
 
@@ -64,6 +76,45 @@ def test_what_comes_to_another_target_is_new_there_and_the_reader_is_told(stored
     judgement, code = concluded(stored, {WRONG: ["armv5"]})
     assert (code, judgement.findings[0].known) == (ExitCode.FINDINGS, "")
     assert judgement.remarks == [f"{WRONG} is new on sparc64; BASE shows it on armv5"]
+
+
+@pytest.mark.parametrize(
+    "way", [{"suite": "sds"}, {"title": "test_bitop: the connection was lost"}], ids=["suite", "title"]
+)
+def test_what_the_base_shows_elsewhere_or_otherwise_is_new(stored: StoredRun, way: dict[str, str]) -> None:
+    judgement, code = concluded(stored, {WRONG: ["armv5", "sparc64"]}, **way)  # type: ignore[arg-type]
+    assert (code, judgement.findings[0].known) == (ExitCode.FINDINGS, "")
+    assert judgement.remarks == [
+        f"{WRONG} is in BASE as well, but it is not seen there in all the ways that it is here"
+    ]
+
+
+def of_start(folder: Path, said: str) -> StoredRun:
+    """A run in which the server does not start, and says why."""
+    run = StoredRun(folder, targets=("armv5",))
+    run.canary("armv5")
+    run.guest("armv5", "bitops", "guest-1", end="start-failed", detail=f"exit status 1; {said}")
+    run.test("armv5", "bitops", "test_bitop", outcome="failed", blocked=True)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("said", "inherits"),
+    [
+        ("812:M 03 Feb 2027 10:11:12.345 # Can't load /cache/ef01/plumb.so: aborting", True),
+        ("812:M 03 Feb 2027 10:11:12.345 # Out of memory allocating 12 bytes", False),
+    ],
+)
+def test_a_server_that_does_not_start_is_the_bases_only_for_the_bases_reason(
+    tmp_path: Path, said: str, *, inherits: bool
+) -> None:
+    listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
+    base = of_start(tmp_path / "base", "71:M 22 Nov 2026 02:03:46.124 # Can't load /cache/abcd/plumb.so: aborting")
+    old, _ = runs.conclude(base.finish(), listed, fakes.quiet())
+    folder = of_start(tmp_path / "run", said).finish()
+    inherited.write(folder, inherited.of_judgement(BASE, old))
+    judgement, _ = runs.conclude(folder, listed, fakes.quiet())
+    assert [(one.id, bool(one.known)) for one in judgement.findings] == [("exit-start", inherits)]
 
 
 def test_an_unknown_cell_stays_unknown_whatever_the_base_shows(stored: StoredRun) -> None:
@@ -101,6 +152,10 @@ def test_a_judgement_of_the_base_is_remembered_with_its_unknown_cells(stored: St
     judgement, _ = runs.conclude(stored.finish(), listed, fakes.quiet())
     found = inherited.of_judgement(BASE, judgement)
     assert found.findings == {WRONG: ["armv5", "sparc64"]}
+    assert [(way.target, way.suite, way.title) for way in found.ways[WRONG]] == [
+        ("armv5", "bitops", "test_bitop: # != #"),
+        ("sparc64", "bitops", "test_bitop: # != #"),
+    ]
     assert set(found.untold) == {"sparc64/canary", "sparc64/bitops"}
     inherited.write(tmp_path, found)
     assert inherited.read(tmp_path) == found

@@ -13,7 +13,9 @@ from harness import codec
 from harness.errors import ExitCode, UsageError
 from harness.finding import Verdict
 from harness.judge import judge
-from tests.stored import StoredRun, a_fault, concluded, judged
+from harness.runs import conclude
+from tests import fakes
+from tests.stored import StoredRun, a_fault, concluded, entry, judged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,3 +141,26 @@ def test_the_order_of_targets_and_guests_does_not_change_what_is_found(tmp_path:
     assert [finding.id for finding in findings] == ["alignment-bitopCommand-load"]
     assert findings[0].targets == ["armv5", "sparc64", "aarch64"]
     assert {"PASS", "FAIL"} == set(verdicts.values())
+
+
+def test_every_occasion_of_a_witness_is_kept_and_the_known_list_has_to_fit_each(tmp_path: Path) -> None:
+    run = StoredRun(tmp_path / "run")
+    run.canary("armv5")
+    for number, command in enumerate(("RESTORE k 0 x", "RESTORE k 0 y", "SETRANGE k 1 x")):
+        run.log(
+            "armv5", "bitops", f"guest-{number}", b"redis-server: sds.c:114: _sdsnewlen: Assertion `a > b' failed.\n"
+        )
+        run.test("armv5", "bitops", f"test_{number}", outcome="failed", guest=f"guest-{number}", command=command)
+        run.guest("armv5", "bitops", f"guest-{number}", end="signal", detail="SIGABRT", test=f"test_{number}")
+    entries = "".join(
+        f"[[findings]]\n{entry('assertion-_sdsnewlen')}command = '{one}'\n" for one in ("RESTORE *", "S*")
+    )
+    for known, verdict in ((entries, "XFAIL"), (entries.partition("'S*'")[0] + "'GET *'\n", "FAIL")):
+        listed = fakes.write(tmp_path / "known.toml", known)
+        judgement, _ = conclude(run.finish(), listed, fakes.quiet())
+        (finding,) = judgement.findings
+        (witness,) = finding.witnesses
+        told = [(one.test, one.command) for one in witness.occasions]
+        assert told == [("test_0", "RESTORE k 0 x"), ("test_1", "RESTORE k 0 y"), ("test_2", "SETRANGE k 1 x")]
+        assert bool(finding.known) == (verdict == "XFAIL")
+        assert judgement.cells[-1].verdict == verdict

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from harness.errors import UsageError
+from harness.finding import Finding, Occasion, Witness
 from harness.known import DEFAULT, KnownFinding, KnownList, load_known, match, remarks
 from harness.load import Catalog
 from tests import fakes
@@ -30,6 +31,67 @@ def listed(
     return KnownList(findings=[found])
 
 
+TEST = "bitops/test_bitops.py::test_bitop"
+
+
+def witness(*occasions: Occasion, target: str = "armv5", suite: str = "bitops") -> Witness:
+    return Witness(
+        target=target,
+        suite=suite,
+        file="src/bitops.c",
+        line=93,
+        instruction="",
+        access="",
+        test=occasions[0].test if occasions else "",
+        evidence="",
+        backtrace=[],
+        occasions=list(occasions),
+    )
+
+
+def occasion(
+    *,
+    test: str = TEST,
+    command: str = "BITOP NOT a b",
+    title: str = "misaligned load in bitopCommand",
+    said: str = "",
+    functions: tuple[str, ...] = ("bitopCommand", "call", "main"),
+) -> Occasion:
+    return Occasion(test=test, command=command, title=title, said=said, functions=functions)
+
+
+def found(*witnesses: Witness, name: str = "alignment-bitopCommand-load") -> Finding:
+    """A finding with these witnesses, or one."""
+    witnesses = witnesses or (witness(occasion()),)
+    return Finding(
+        id=name,
+        kind="alignment",
+        title="",
+        function="bitopCommand",
+        file="src/bitops.c",
+        line=93,
+        instruction="",
+        access="",
+        origin="server",
+        targets=[one.target for one in witnesses],
+        command="",
+        replay="",
+        known="",
+        witnesses=list(witnesses),
+        occurrences=len(witnesses),
+    )
+
+
+def seen_on(*targets: str, name: str = "alignment-bitopCommand-load") -> Finding:
+    return found(*(witness(occasion(), target=target) for target in targets), name=name)
+
+
+def narrowed(**changes: object) -> KnownList:
+    """One entry, narrowed so."""
+    (entry,) = listed().findings
+    return KnownList(findings=[msgspec.structs.replace(entry, **changes)])
+
+
 @pytest.mark.parametrize(
     ("finding", "server", "targets", "matches"),
     [
@@ -43,7 +105,7 @@ def listed(
 def test_an_entry_covers_a_finding_only_where_all_of_it_matches(
     finding: str, server: str, targets: list[str], *, matches: bool
 ) -> None:
-    assert matches == (match(listed(), finding, server, targets, TODAY) is not None)
+    assert matches == bool(match(listed(), seen_on(*targets, name=finding), server, TODAY))
 
 
 @pytest.mark.parametrize(
@@ -51,10 +113,57 @@ def test_an_entry_covers_a_finding_only_where_all_of_it_matches(
     [(["bitops"], True), (["bitops", "bitops"], True), (["bitops", "sds"], False), (["sds"], False)],
 )
 def test_an_entry_of_one_suite_covers_nothing_that_another_shows(suites: list[str], *, matches: bool) -> None:
-    (entry,) = listed().findings
-    known = KnownList(findings=[msgspec.structs.replace(entry, suite="bitops")])
-    found = match(known, "alignment-bitop-load", "redis-3.2.6", ["armv5"], TODAY, suites=suites)
-    assert matches == (found is not None)
+    seen = found(*(witness(occasion(), suite=suite) for suite in suites))
+    assert matches == bool(match(narrowed(suite="bitops"), seen, "redis-3.2.6", TODAY))
+
+
+@pytest.mark.parametrize(
+    ("field", "fits", "fits_not"),
+    [
+        ("test", "bitops/*::test_bitop", "bitops/*::test_bitcount"),
+        ("command", "BITOP *", "BITCOUNT *"),
+        ("said", "*load in bitop*", "*store in bitop*"),
+        ("via", ["call", "bitop*"], ["call", "bitcountCommand"]),
+    ],
+)
+def test_an_entry_covers_only_what_was_seen_in_the_way_it_says(field: str, fits: object, fits_not: object) -> None:
+    assert match(narrowed(**{field: fits}), found(), "redis-3.2.6", TODAY)
+    assert not match(narrowed(**{field: fits_not}), found(), "redis-3.2.6", TODAY)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        occasion(command="SETRANGE k 1 x"),
+        occasion(test="bitops/test_bitops.py::test_setrange"),
+        occasion(title="the server ended in start: no such module"),
+        occasion(functions=("bitopCommand", "main")),
+    ],
+    ids=["command", "test", "title", "stack"],
+)
+def test_one_occasion_that_no_entry_covers_makes_a_finding_news(other: Occasion) -> None:
+    known = narrowed(test=TEST, command="BITOP *", said="misaligned*", via=["call"])
+    assert match(known, found(witness(occasion(), occasion())), "redis-3.2.6", TODAY)
+    assert not match(known, found(witness(occasion(), other)), "redis-3.2.6", TODAY)
+    assert not match(known, found(witness(occasion()), witness(other, target="armv6")), "redis-3.2.6", TODAY)
+
+
+def test_entries_cover_a_finding_together_each_where_it_was_seen() -> None:
+    one, other = narrowed(suite="bitops").findings[0], narrowed(suite="sds", reason="likewise").findings[0]
+    seen = found(witness(occasion()), witness(occasion(), suite="sds"), witness(occasion()))
+    assert match(KnownList(findings=[one, other]), seen, "redis-3.2.6", TODAY) == [one, other]
+    assert not match(KnownList(findings=[one]), seen, "redis-3.2.6", TODAY)
+
+
+def test_of_a_failed_test_all_that_it_said_counts() -> None:
+    failed = occasion(title="test_bitop: failed", said="failed\nit was 5\nand not 6")
+    assert match(narrowed(said="*was 5?and*"), found(witness(failed)), "redis-3.2.6", TODAY)
+    assert not match(narrowed(said="*was 7*"), found(witness(failed)), "redis-3.2.6", TODAY)
+    assert not match(narrowed(said="test_bitop: failed"), found(witness(failed)), "redis-3.2.6", TODAY)
+
+
+def test_a_finding_of_which_nothing_tells_how_it_was_seen_is_news() -> None:
+    assert not match(listed(), found(witness()), "redis-3.2.6", TODAY)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +187,7 @@ def test_an_entry_is_for_targets_by_name_width_and_order_of_bytes(
 
 @pytest.mark.parametrize(("days", "counts"), [(-1, False), (0, True), (1, True)])
 def test_the_last_day_is_included(days: int, *, counts: bool) -> None:
-    assert counts == (match(listed(days=days), "alignment-bitop-load", "redis-3.2.6", ["armv5"], TODAY) is not None)
+    assert counts == bool(match(listed(days=days), found(), "redis-3.2.6", TODAY))
 
 
 def test_remarks_concern_only_this_runs_server_and_targets() -> None:
@@ -88,7 +197,12 @@ def test_remarks_concern_only_this_runs_server_and_targets() -> None:
 
 
 def test_a_seen_entry_is_not_remarked() -> None:
-    assert remarks(listed(), ["alignment-bitop-load"], "redis-3.2.6", ["armv5"], TODAY) == []
+    assert remarks(listed(), [found()], "redis-3.2.6", ["armv5"], TODAY) == []
+
+
+def test_an_entry_that_fits_nothing_of_what_was_found_is_remarked() -> None:
+    (said,) = remarks(narrowed(command="BITCOUNT *"), [found()], "redis-3.2.6", ["armv5"], TODAY)
+    assert said == "known finding alignment-bitop* (redis-3.*) was not seen in this run"
 
 
 def test_an_entry_of_one_suite_is_not_missed_by_a_run_without_it() -> None:
@@ -130,3 +244,54 @@ def test_what_chance_shows_is_not_missed() -> None:
     (entry,) = listed().findings
     known = KnownList(findings=[msgspec.structs.replace(entry, seldom=True)])
     assert remarks(known, [], "redis-3.2.6", ["armv5"], TODAY) == []
+
+
+def own(name: str, **changes: str) -> Finding:
+    """A finding as the project's own list has it, seen on one 32-bit machine."""
+    told = {"test": TEST, "command": "", "title": "", **changes}
+    return found(witness(occasion(functions=(), **told), suite=told["test"].partition("/")[0]), name=name)
+
+
+PAYLOAD = "width/test_width.py::test_a_payload_with_a_string_longer_than_it_is_refused[string-all-ones]"
+
+
+@pytest.mark.parametrize(
+    ("test", "command", "known"),
+    [
+        (PAYLOAD, 'RESTORE k 0 "x"', True),
+        ("fuzz/test_restore.py::test_restore[7]", 'RESTORE restored 0 "x"', True),
+        (PAYLOAD, "SETRANGE k 4294967295 x", False),
+        ("fuzz/test_streams.py::test_streams[7]", "APPEND k x", False),
+        ("sds/test_limits.py::test_growth", 'RESTORE k 0 "x"', False),
+        ("strings/strings.testsuite::strings-6.1", "SETRANGE k 4294967295 x", False),
+    ],
+)
+def test_a_size_that_overflows_is_known_only_of_a_payload(test: str, command: str, *, known: bool) -> None:
+    listed = load_known(DEFAULT, Catalog().targets)
+    seen = own("assertion-_sdsnewlen", test=test, command=command, title="assertion failed in _sdsnewlen")
+    assert known == bool(match(listed, seen, "redis-7.0.15", TODAY))
+
+
+MODULE = "modules/test_modules.py::test_an_independent_reader[native]"
+
+
+@pytest.mark.parametrize(
+    ("test", "said", "known"),
+    [
+        (MODULE, "exit status 1; 7:M 22 Nov 2026 # Can't load module from /m/plumbline.so: server aborting", True),
+        (MODULE, "exit status 1; Unrecognized option: loadmodule", False),
+        (MODULE, "killed by SIGBUS; 7:M 22 Nov 2026 # Can't load module from /m/plumbline.so: server aborting", False),
+        (MODULE, "exit status 127; cannot execute", False),
+    ],
+)
+def test_a_server_that_does_not_start_is_known_only_by_what_it_said(test: str, said: str, *, known: bool) -> None:
+    listed = load_known(DEFAULT, Catalog().targets)
+    seen = found(
+        witness(
+            occasion(test=test, command="", title=f"the server ended in start: {said}", functions=()),
+            target="sparc32plus",
+            suite="modules",
+        ),
+        name="exit-start",
+    )
+    assert known == bool(match(listed, seen, "redis-7.0.15", TODAY))
