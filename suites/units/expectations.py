@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from harness.model import Endianness
 from suites.units import containers, encodings, models
 from suites.units.models import pattern
-from suites.units.values import digest, everywhere, exactly, hexadecimal
+from suites.units.values import OPPOSITE, digest, everywhere, exactly, hexadecimal, number_everywhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 SIPHASH_KEY = pattern(16, 1)
 MURMUR2_SEED = 5381
@@ -35,20 +35,36 @@ def units() -> list[str]:
     return list(_JUDGES)
 
 
+def wrong_line(unit: str, endianness: Endianness, lines: Sequence[str]) -> tuple[str, str] | None:
+    """The line to blame of all that a unit wrote, and what is wrong with it; None where all are right.
+
+    The order of bytes is one fault in every line. A line that is wrong otherwise goes before: it must not hide there.
+    """
+    judge = judge_of(unit, endianness)
+    turned = None
+    for line in lines:
+        key, _, values = line.partition(":")
+        complaint = judge(key, values.split())
+        if complaint and not complaint.startswith(OPPOSITE):
+            return line, complaint
+        if complaint:
+            turned = turned or (line, complaint)
+    return turned
+
+
 def _length(key: str) -> tuple[int, bytes]:
     """`length N …` and the data that a driver makes of it."""
     length = int(key.split()[1])
     return length, pattern(length, length)
 
 
-def _siphash(endianness: Endianness, *, nocase: bool) -> Callable[[str, list[str]], str]:
+def _siphash(_: Endianness, *, nocase: bool) -> Callable[[str, list[str]], str]:
+    """A number of 64 bits, by the paper, and not the bytes of one: it is the same on all machines."""
+
     def judge(key: str, values: list[str]) -> str:
         _, data = _length(key)
         hashed = models.siphash(models.lower(data) if nocase else data, SIPHASH_KEY)
-        swapped = int.from_bytes(hashed.to_bytes(8, "little"), "big")
-        # A big-endian server may leave the bytes in the order of the reference's output: no hash leaves the server.
-        either = [str(hashed)] if endianness is Endianness.LITTLE else [str(hashed), str(swapped)]
-        return everywhere(values, *either)
+        return number_everywhere(values, hashed, size_bytes=8)
 
     return judge
 

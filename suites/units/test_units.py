@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.unit_run import WrongLineError
-from suites.units.expectations import judge_of
+from suites.units.expectations import wrong_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +19,5 @@ if TYPE_CHECKING:
 def test_unit(unit: str, unit_lines: Callable[[str], list[str]], cell: CellSpec) -> None:
     lines = unit_lines(unit)
     assert lines, f"{unit} wrote nothing"
-    judge = judge_of(unit, cell.runner.target.endianness)
-    for line in lines:
-        key, _, values = line.partition(":")
-        complaint = judge(key, values.split())
-        if complaint:
-            raise WrongLineError(unit, line, complaint)
+    if wrong := wrong_line(unit, cell.runner.target.endianness, lines):
+        raise WrongLineError(unit, *wrong)

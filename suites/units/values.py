@@ -23,15 +23,28 @@ def digest(data: bytes) -> str:
     return f"{len(data)}/{fnv1a(data):08x}"
 
 
-def everywhere(values: Sequence[str], *expected: str) -> str:
-    """A complaint unless there is a value for every offset, and each is one of those expected."""
+OPPOSITE = "its bytes are in the opposite order everywhere"
+"""What the complaint begins with of a line whose every value is the model's, but for the order of its bytes."""
+
+
+def everywhere(values: Sequence[str], expected: str) -> str:
+    """A complaint unless there is a value for every offset, and each is what is expected."""
     if len(values) != OFFSETS:
         return f"{len(values)} values where {OFFSETS} are due"
     for offset, value in enumerate(values):
-        if value not in expected:
+        if value != expected:
             others = "" if len(set(values)) == 1 else ", elsewhere " + ", ".join(sorted({*values} - {value}))
-            return f"at offset {offset} it is {value:.80}{others:.80}; the model says {' or '.join(expected):.200}"
+            return f"at offset {offset} it is {value:.80}{others:.80}; the model says {expected:.200}"
     return ""
+
+
+def number_everywhere(values: Sequence[str], number: int, *, size_bytes: int) -> str:
+    """As `everywhere`, of a number of so many bytes; a complaint of its own where all its bytes are turned round."""
+    turned = int.from_bytes(number.to_bytes(size_bytes, "little"), "big")
+    complaint = everywhere(values, str(number))
+    if complaint and turned != number and not everywhere(values, str(turned)):
+        return f"{OPPOSITE}: it is {turned}; the model says {number}"
+    return complaint
 
 
 def exactly(values: Sequence[str], expected: Sequence[str]) -> str:
