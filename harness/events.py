@@ -23,7 +23,7 @@ import msgspec
 from harness import codec
 from harness.errors import UsageError
 from harness.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.model import AccessClass, Allocator, Noun, Program, Target
+from harness.model import AccessClass, Allocator, Name, NameOrNone, Noun, Program, Target
 
 ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 """absent: there is nothing of what the suite should run, in the server or among what was asked for; no fault."""
@@ -32,8 +32,8 @@ ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 class CellRecord(Noun, frozen=True):
     """How a cell's process ended."""
 
-    target: str
-    suite: str
+    target: Name
+    suite: Name
     seconds: float
     problem: str = ""
     """Why it has no results of its own: a build that failed, a deadline, a missing tool."""
@@ -52,8 +52,8 @@ class RunRecord(Noun, frozen=True):
     optimisation: str
     emulator: str
     seed: int
-    targets: list[str]
-    suites: list[str]
+    targets: list[Name]
+    suites: list[Name]
     binaries: dict[str, str]
     """Target -> server binary, for symbols."""
     triples: dict[str, str]
@@ -94,7 +94,7 @@ class TestEvent(Noun, frozen=True, tag="test"):
     message: str = ""
     blocked: bool = False
     """It could not run because the server does not start: a consequence, not an observation."""
-    guest: str = ""
+    guest: NameOrNone = ""
     """Name of the guest folder it ran against, or empty."""
     fault_from: int = 0
     fault_to: int = 0
@@ -104,7 +104,7 @@ class TestEvent(Noun, frozen=True, tag="test"):
     """Bytes of the guest's log that were written during this test, after the guest was ready: [from, to)."""
     unanswered: tuple[str, ...] = ()
     """The requests that got no reply, as a person reads them."""
-    transcript: str = ""
+    transcript: NameOrNone = ""
     """The test's requests and replies, a file in the guest folder; kept when something went wrong."""
     unit: str = ""
     """What ran instead of a server: a unit of a program that harness.units or harness.selftests makes."""
@@ -128,19 +128,19 @@ class TestEvent(Noun, frozen=True, tag="test"):
 class GuestEvent(Noun, frozen=True, tag="guest"):
     """How a guest ended."""
 
-    name: str
+    name: Name
     end: End
     detail: str = ""
     test: str = ""
     """The test during which it ended, or empty."""
-    target: str = ""
+    target: NameOrNone = ""
     """Where it ran, if it was not the cell's own target: its folder is peers/TARGET/NAME."""
     own: bool = False
     """It was started for one test alone: all that it did is that test's. What follows is then as in TestEvent."""
     commands: int = 0
     """How many commands it had carried out, as it said itself before it was stopped; 0 where it could not be asked."""
     unanswered: tuple[str, ...] = ()
-    transcript: str = ""
+    transcript: NameOrNone = ""
     options: tuple[str, ...] = ()
 
 

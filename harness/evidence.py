@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events
+from harness import events, stored_run
 from harness.detector import Report, reports
 from harness.sighting import Sighting, from_end, from_failed_build, from_failure, from_fault, from_report
 
@@ -69,7 +69,7 @@ class _Evidence:
 
     def _from_faults(self, guest: Path, where: CellRecord, alone: TestEvent | None) -> list[Sighting]:
         counts = events.read_counts(guest / "faults.jsonl")
-        faults = events.read_faults(guest / "faults.jsonl")
+        faults = stored_run.read_faults(guest / "faults.jsonl")
         found = []
         for number, fault in enumerate(faults):
             test = alone or next(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import codec, disassembly, events, unwind
+from harness import codec, disassembly, stored_run, unwind
 from harness.model import Noun
 
 if TYPE_CHECKING:
@@ -161,6 +161,6 @@ def _faults(log: Path) -> dict[int, Fault]:
     if log.name != "faults.jsonl" or not log.is_file():
         return {}
     found: dict[int, Fault] = {}
-    for fault in events.read_faults(log):
+    for fault in stored_run.read_faults(log):
         found.setdefault(fault.pc, fault)
     return found

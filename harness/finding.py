@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from harness.model import AccessClass, Noun
+from harness.model import AccessClass, FileNameOrNone, Name, NameOrNone, Noun
 
 
 class Verdict(IntEnum):
@@ -83,14 +83,14 @@ class Difference(Noun, frozen=True):
 class Again(Noun, frozen=True):
     """How a difference is shown again: a server of its own is asked, and what comes must have the same wrong bytes."""
 
-    target: str
+    target: Name
     requests: tuple[str, ...]
     """As a stream has them, a line each (harness.stream)."""
     wrong: str
     """Hexadecimal digits of bytes that are wrong."""
-    file: str = ""
+    file: FileNameOrNone = ""
     """Where they must be afterwards: a file of its working folder; empty: the last reply."""
-    guest: str = ""
+    guest: NameOrNone = ""
     """The folder of the guest, in the cell's, that was given files; empty where there were none."""
     options: tuple[str, ...] = ()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events, kernel_report
+from harness import events, kernel_report, stored_run
 from harness.events import Counters
 from harness.evidence import cell_sightings, killed_from_outside
 from harness.finding import Finding, Occasion, Verdict, Witness
@@ -64,7 +64,7 @@ def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict], dict[str, Cou
 
     Reproducers are written beside the evidence. Findings are not yet compared with the known list.
     """
-    run = events.read_run(folder)
+    run = stored_run.read(folder)
     sightings: list[Sighting] = []
     cells: list[CellVerdict] = []
     believed: dict[str, bool] = {}

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*\Z")]
+"""What becomes part of a path: a target, suite, guest or file. A record that a stranger wrote leads nowhere else."""
+
+NameOrNone = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9_][A-Za-z0-9._+-]*)?\Z")]
+"""The same, or empty."""
+
+FileName = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9_][A-Za-z0-9._+-]*/)*[A-Za-z0-9_][A-Za-z0-9._+-]*\Z")]
+"""A file's path below a folder that is told elsewhere: `dump.rdb`, `appendonlydir/appendonly.aof.1.base.rdb`."""
+
+FileNameOrNone = Annotated[
+    str, msgspec.Meta(pattern=r"^(([A-Za-z0-9_][A-Za-z0-9._+-]*/)*[A-Za-z0-9_][A-Za-z0-9._+-]*)?\Z")
+]
+"""The same, or empty."""
 
 
 class Noun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

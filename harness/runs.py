@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events, excerpt, inherited, known
+from harness import excerpt, inherited, known, stored_run
 from harness.errors import ExitCode, UsageError
 from harness.finding import Finding, Verdict
 from harness.judge import CellVerdict, Judgement, judge, kernel_counters, overall
@@ -28,7 +28,7 @@ def conclude(
     """Judge a run folder, the same for a run just made and for a stored one. `tree`: its source, for excerpts."""
     with progress.stage("judge", "judging"):
         findings, cells, counters = judge(folder)
-        run = events.read_run(folder)
+        run = stored_run.read(folder)
         excerpt.collect(folder, run, findings, tree)
     listed = known.load_known(known_file, run.machines)
     old = inherited.read(folder)
@@ -58,6 +58,7 @@ def conclude(
                 part=bool(run.tests),
             ),
             *(inherited.remarks(old, marked) if old else []),
+            *stored_run.remarks(folder, marked),
         ],
         stages=run.stages,
         counters=counters,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Plumb: TypeAlias = "Callable[..., tuple[int, str, str]]"
 """Runs a command line: exit code, standard output, standard error (the fixture `plumb`)."""
 DATA = Path(__file__).parent / "data"
+TRIPLE = "arm-linux-gnueabi"
+"""Of a toolchain in the catalog: a stored run's tools are no others."""
 SIGBUS, SIGSEGV = 7, 11
 ADRALN = 1
 """si_code of a misaligned address."""
@@ -131,7 +133,7 @@ def fake_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch, *, version: str
 
 
 def fake_symbols(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`fake-addr2line`: looks addresses up in BINARY.lines, whose lines are `0xADDRESS FUNCTION FILE:LINE`."""
+    """`fake-addr2line`, and one of the catalog: by BINARY.lines, whose lines are `0xADDRESS FUNCTION FILE:LINE`."""
     script = """#!/bin/sh
 while [ $# -gt 0 ]; do case $1 in -e) binary=$2; shift 2;; -*) shift;; *) break;; esac; done
 for address; do
@@ -139,7 +141,8 @@ for address; do
     if [ -n "$found" ]; then set -- $found; printf '%s\\n%s\\n' "$2" "$3"; else printf '??\\n??:0\\n'; fi
 done
 """
-    write(folder / "fake-addr2line", script, mode=0o755)
+    for triple in ("fake", TRIPLE):
+        write(folder / f"{triple}-addr2line", script, mode=0o755)
     put_on_path(folder, monkeypatch)
 
 

@@ -50,7 +50,7 @@ class StoredRun:
 
     def binary(self, target: str) -> Path:
         """Where the target's server binary is; it exists, and holds nothing."""
-        return self.folder.parent / f"{self.folder.name}-build" / target / "redis-server"
+        return self.folder / "build" / target / "redis-server"
 
     def canary(self, target: str, *, outcome: Literal["passed", "failed"] = "passed", message: str = "") -> None:
         """One canary's result."""
@@ -211,7 +211,7 @@ class StoredRun:
                 targets=list(self.targets),
                 suites=list(self.suites),
                 binaries={name: str(self.binary(name)) for name in self.targets},
-                triples=dict.fromkeys(self.targets, "fake"),
+                triples=dict.fromkeys(self.targets, fakes.TRIPLE),
                 machines={
                     name: target(
                         name,

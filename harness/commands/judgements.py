@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness import codec, completion, options, runs, trees
+from harness import codec, completion, options, runs, stored_run, trees
 from harness import join as joining
 from harness import replay as replaying
 from harness import report as reporting
@@ -113,6 +113,7 @@ def shell(target: str, reproducer: str, install: bool | None, **options: Any) ->
 def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> ExitCode:
     """Judge a stored run again, and write its report anew."""
     progress = Progress()
+    stored_run.refuse_ways_out(run)
     tree = trees.stored_tree(Catalog(), Store.default(), run, progress)
     judgement, code = runs.conclude(run, known, progress, tree=tree)
     reporting.write(run, judgement)
@@ -132,6 +133,7 @@ def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> Exi
 )
 def report(run: Path, form: str | None) -> ExitCode:
     """Write the report of a judged run anew, or print one of its documents. Nothing is judged: exit 0."""
+    stored_run.refuse_ways_out(run)
     judgement = reporting.read(run)
     if form:
         output.print_document(reporting.render(run, judgement, form), form)
@@ -163,6 +165,8 @@ def join(
 ) -> ExitCode:
     """Join judged runs, as those of a CI system's jobs, into one judgement, and exit as one check of all would."""
     planned = read_plan(plan_file) if plan_file else []
+    for folder in folders:
+        stored_run.refuse_ways_out(folder)
     judgement = joining.join([reporting.read(folder) for folder in folders], planned=planned)
     if into:
         into.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,143 @@
+"""A run that a stranger made: nothing of it is a program, or a path that leads out of its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from harness import codec, events, stored_run
+from harness.errors import ExitCode
+from harness.finding import Again
+from tests import fakes
+from tests.stored import StoredRun, a_fault, judged
+
+if TYPE_CHECKING:
+    from tests.fakes import Plumb
+
+OUTSIDE = ["../x", "/etc/passwd", "a/../../b", "..", ".hidden", "-rf", "a\n", "a b", "a\\b"]
+
+
+def with_record(folder: Path, **changed: Any) -> Path:
+    """A stored run whose record a stranger has changed."""
+    record = json.loads((folder / "run.json").read_text("utf-8"))
+    (folder / "run.json").write_text(json.dumps({**record, **changed}), "utf-8")
+    return folder
+
+
+def planted(folder: Path) -> tuple[Path, Path]:
+    """A program of the stranger's that would be run as PREFIX-addr2line, and the file that it would leave."""
+    trace = folder / "was-run"
+    program = fakes.write(folder / "x-addr2line", f"#!/bin/sh\ntouch {trace}\n", mode=0o755)
+    return program, trace
+
+
+@pytest.mark.usefixtures("fake_symbols")
+def test_judging_runs_no_program_that_a_run_names(plumb: Plumb, run: StoredRun, tmp_path: Path) -> None:
+    a_fault(run)
+    _, trace = planted(tmp_path)
+    folder = with_record(run.finish(), triples={"armv5": str(tmp_path / "x")})
+    code, out, _ = plumb("judge", folder)
+    assert code == ExitCode.FINDINGS
+    assert not trace.exists()
+    assert "note: armv5: no toolchain has tools named" in out
+
+
+@pytest.mark.usefixtures("fake_symbols")
+def test_a_binary_elsewhere_is_not_opened_and_the_report_says_so(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be somebody's on this machine; a run that was made on another is judged, without names."""
+    run = StoredRun(tmp_path / "run")
+    run.canary("armv5")
+    monkeypatch.setattr(StoredRun, "binary", lambda _, target: tmp_path / "private" / target / "redis-server")
+    a_fault(run)
+    opened = []
+    real = Path.open
+
+    def watched(self: Path, *words: Any, **more: Any) -> Any:
+        opened.append(self)
+        return real(self, *words, **more)
+
+    monkeypatch.setattr(Path, "open", watched)
+    code, out, _ = plumb("judge", run.finish())
+    assert code == ExitCode.FINDINGS
+    assert [path for path in opened if "private" in path.parts] == []
+    assert "alignment-??-load" in out
+    assert f"note: armv5: its binary is not here: findings have neither names nor lines ({tmp_path}" in out
+
+
+@pytest.mark.usefixtures("fake_symbols")
+def test_a_binary_of_the_cache_is_looked_up(run: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(StoredRun, "binary", lambda _, target: tmp_path / "cache" / "builds" / target / "redis-server")
+    a_fault(run)
+    (finding,) = judged(run)[0]
+    assert finding.function == "bitopCommand"
+    assert stored_run.remarks(run.folder, [finding]) == []
+
+
+@pytest.mark.parametrize("path", ["/home/x/server", "relative/server", "/usr/../etc/shadow", "/usr\x00", ""])
+def test_a_path_that_is_not_kept_is_one_where_nothing_can_be(run: StoredRun, path: str) -> None:
+    kept = stored_run.read(with_record(run.finish(), binaries={"armv5": path})).binaries["armv5"]
+    assert kept.startswith(f"{os.devnull}/")
+    assert not Path(kept).exists()
+
+
+@pytest.mark.parametrize("word", ["judge", "report", "join"])
+@pytest.mark.parametrize("kind", ["link to a file", "link to a folder", "dangling link", "pipe"])
+def test_a_link_that_leads_out_of_the_folder_is_refused(plumb: Plumb, run: StoredRun, word: str, kind: str) -> None:
+    run.test("armv5", "bitops", "test_a")
+    plumb("judge", run.finish())
+    secret = fakes.write(run.folder.parent / "secret" / "file", "secret\n")
+    place = run.folder / "armv5" / "bitops" / "log"
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to({"link to a file": secret, "link to a folder": secret.parent}.get(kind, Path("../../../gone")))
+    code, out, err = plumb(word, run.folder)
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert f"error: a run folder holds nothing but files ({place})" in err
+
+
+def test_a_link_within_the_folder_is_followed(plumb: Plumb, run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_a")
+    (run.finish() / "latest").symlink_to("armv5")
+    assert plumb("judge", run.folder)[0] == ExitCode.PASS
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize(
+    "record",
+    [
+        events.CellRecord(target="a", suite="b", seconds=0),
+        events.GuestEvent(name="a", end="stopped", target="b", transcript="c"),
+        events.TestEvent(name="a", outcome="passed", seconds=0, guest="b", transcript="c"),
+        Again(target="a", requests=(), wrong="", file="b", guest="c"),
+    ],
+)
+def test_no_name_in_a_record_leads_anywhere_else(record: msgspec.Struct, name: str) -> None:
+    """Whatever becomes part of a path; a test's own name does not."""
+    free = {"outcome", "seconds", "end", "detail", "message", "test", "problem", "requests", "wrong"}
+    free |= {"name"} if isinstance(record, events.TestEvent) else set()
+    text = [key for key, value in msgspec.to_builtins(record).items() if isinstance(value, str)]
+    assert set(text) - free - _UNUSED
+    for key in set(text) - free - _UNUSED:
+        with pytest.raises(msgspec.ValidationError):
+            codec.decode(codec.encode({**msgspec.to_builtins(record), key: name}), type(record))
+
+
+_UNUSED = {"type", "problem_kind", "audit", "unit", "program", "wrong_line", "asked"}
+"""Fields that are no part of any path."""
+
+
+def test_a_cells_name_cannot_leave_the_folder(plumb: Plumb, run: StoredRun) -> None:
+    folder = run.finish()
+    cells = [{"target": "../../etc", "suite": "x", "seconds": 1}]
+    code, _, err = plumb("judge", with_record(folder, cells=cells))
+    assert code == ExitCode.USAGE
+    assert "error: the run's record is damaged" in err
