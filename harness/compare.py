@@ -1,7 +1,8 @@
 """One stream asked of two servers: do their replies agree? What has no specified order is compared without it.
 
 What may differ between a target and this machine although both are right is listed, with its reason, in
-suites/fuzz/differences.toml; nothing else is excused.
+suites/fuzz/differences.toml and, where a number does not fit a `long` of 32 bits, in suites/refusals.toml; nothing else
+is excused.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Literal
 
 from harness.load import ROOT, read_toml
 from harness.model import Noun
+from harness.refusal import refused
 from harness.stream import command, line_of, pieces, wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.model import Target
+    from harness.refusal import Refusal, Release
     from harness.resp import Client, Reply
     from harness.stream import Command, Stream
 
@@ -131,9 +134,10 @@ def _rounded(reply: Reply, digits: int) -> Reply:
         return reply
 
 
-def excused(asked: Command, guest: Reply, native: Reply, target: Target) -> Excuse | None:
+def excused(asked: Command, guest: Reply, native: Reply, target: Target, release: Release) -> Excuse | Refusal | None:
     """Why two comparable replies may differ; None if they may not."""
-    return next(
+    refusal = refused(asked, _error(guest), _error(native), release, target.width_bits)
+    return refusal or next(
         (
             one
             for one in known().excuses
@@ -158,6 +162,16 @@ def uncompared(stream: Stream) -> list[str]:
     return list(dict.fromkeys(one.name for one in stream if one.name in free))
 
 
+_ERROR = b"error: "
+
+
+def _error(reply: Reply) -> str | None:
+    """The text of a comparable reply that is an error."""
+    if not isinstance(reply, bytes) or not reply.startswith(_ERROR):
+        return None
+    return reply.removeprefix(_ERROR).decode("utf-8", "replace")
+
+
 def _close(guest: bytes, native: bytes, added: bytes, digits: int) -> bool:
     try:
         ours, theirs, operand = float(guest), float(native), float(added)
@@ -172,9 +186,9 @@ def _text(reply: Reply) -> bytes:
 
 
 def first_difference(
-    stream: Sequence[Command], guest: Sequence[Reply], native: Sequence[Reply], target: Target
+    stream: Sequence[Command], guest: Sequence[Reply], native: Sequence[Reply], target: Target, release: Release
 ) -> Difference | None:
-    """The first command whose replies disagree, but for what is excused."""
+    """The first command whose replies disagree, but for what is excused. `release`: of the server that is both."""
     queued: list[Command] = []
     for index, (one, ours, theirs) in enumerate(zip(stream, guest, native, strict=False)):
         inside = isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs) == len(queued)
@@ -188,12 +202,17 @@ def first_difference(
             left, right = comparable(asked.name, mine), comparable(asked.name, other)
             if left == right:
                 continue
-            excuse = excused(asked, left, right, target)
+            excuse = excused(asked, left, right, target, release)
             if excuse is None:
                 return _difference(index, asked, left, right)
-            if excuse.ends:
+            if _parts(excuse, right):
                 return None
     return None
+
+
+def _parts(excuse: Excuse | Refusal, native: Reply) -> bool:
+    """Whether what is stored differs from an excused reply on."""
+    return excuse.ends if isinstance(excuse, Excuse) else excuse.changes and _error(native) is None
 
 
 def _difference(index: int, asked: Command, guest: Reply, native: Reply) -> Difference:

@@ -33,6 +33,7 @@ from harness.guest import Guest, StartError
 from harness.load import select
 from harness.machine_guest import SERVER, Host, guest_of
 from harness.model import Noun
+from harness.refusal import release_of
 from harness.reproducer import Reproducer, files_of
 from harness.resp import Client
 from harness.selftests import build_program
@@ -303,4 +304,5 @@ def _compare(guest: Guest, native: Guest, stream: Stream) -> compare.Difference 
                 compare.ask_into(answers[-1], client, stream)
     if len(answers) < 2:
         return None
-    return compare.first_difference(stream, answers[1], answers[0], guest.runner.target)
+    release = release_of(guest.build.server_binary, guest.version)
+    return compare.first_difference(stream, answers[1], answers[0], guest.runner.target, release)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.cell import read_cell
+from harness.refusal import release_of
 from harness.resp import Client
 from suites.both import Both
 from suites.keyspace import kinds
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from harness.cell import CellSpec
     from harness.guest import Guest
+    from harness.refusal import Release
 
 
 @pytest.fixture
@@ -44,6 +46,13 @@ def family(cell: CellSpec) -> str:
     """Redis or valkey."""
     assert cell.build is not None
     return cell.build.server_binary.name.partition("-")[0]
+
+
+@pytest.fixture(scope="session")
+def release(cell: CellSpec) -> Release:
+    """The server's family and version."""
+    assert cell.build is not None
+    return release_of(cell.build.server_binary, cell.version)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -25,6 +25,7 @@ from harness.known import KnownList
 from harness.load import ROOT, Catalog
 from harness.model import KernelSpec, Policy, Server, Suite, Target, Toolchain
 from harness.mutation import Mutation
+from harness.refusal import RefusalList
 from harness.report.schema import field_docstrings
 from harness.units import UnitTable
 from suites.fuzz.generate import Grammar
@@ -48,6 +49,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("suites/canary/differences.toml", agree.DifferenceList),
     ("suites/fuzz/differences.toml", compare.DifferenceList),
     ("suites/fuzz/grammar.toml", Grammar),
+    ("suites/refusals.toml", RefusalList),
     ("suites/units/units.toml", UnitTable),
     ("suites/visible/differences.toml", visible.Table),
     ("suites/visible/requests.toml", visible.Asked),

@@ -9,6 +9,7 @@ import pytest
 from hiredis import ReplyError
 
 from harness import compare
+from harness.refusal import Release
 from harness.stream import command, from_text
 from tests import fakes
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 
 NARROW = fakes.target()
 WIDE = msgspec.structs.replace(NARROW, width_bits=64)
+RELEASE = Release("redis", (7, 0, 15))
 
 
 def differs(text: str, guest: list[Reply], native: list[Reply], *, narrow: bool = False) -> compare.Difference | None:
     stream: Stream = from_text(text)
-    return compare.first_difference(stream, guest, native, NARROW if narrow else WIDE)
+    return compare.first_difference(stream, guest, native, NARROW if narrow else WIDE, RELEASE)
 
 
 def test_the_first_difference_is_named_with_both_replies() -> None:
@@ -78,11 +80,30 @@ def test_a_multi_inside_a_transaction_queues_on() -> None:
     assert differs(text, guest, native) is None
 
 
+REFUSED = ReplyError("ERR value is out of range")
+
+
 def test_a_narrow_target_may_refuse_a_wide_index_and_no_more_is_compared() -> None:
     text = "LTRIM k 0 4294967296\nLLEN k\n"
-    guest: list[Reply] = [ReplyError("ERR value is not an integer or out of range"), 3]
-    assert differs(text, guest, [b"OK", 2], narrow=True) is None
-    assert differs(text, guest, [b"OK", 2]) is not None
+    assert differs(text, [REFUSED, 3], [b"OK", 2], narrow=True) is None
+    assert differs(text, [REFUSED, 3], [b"OK", 2]) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "native"),
+    [("LRANGE k 0 4294967296\nLLEN k\n", []), ("LSET k 4294967296 x\nLLEN k\n", ReplyError("ERR no"))],
+)
+def test_what_changed_nothing_on_either_side_ends_no_comparison(text: str, native: Reply) -> None:
+    assert differs(text, [REFUSED, 3], [native, 3], narrow=True) is None
+    found = differs(text, [REFUSED, 3], [native, 2], narrow=True)
+    assert found is not None
+    assert found.name == "LLEN"
+
+
+@pytest.mark.parametrize("says", ["ERR value is out of range", "ERR value is not an integer or out of range"])
+def test_a_narrow_target_may_not_refuse_a_number_that_is_no_index(says: str) -> None:
+    for text in ("HINCRBY h f 4294967296\n", "INCRBY n 4294967296\n", "XRANGE s 4294967296 +\n"):
+        assert differs(text, [ReplyError(says)], [1], narrow=True) is not None
 
 
 def test_a_narrow_target_may_encode_otherwise_and_the_comparison_goes_on() -> None:
@@ -107,7 +128,7 @@ def test_an_excuse_may_depend_on_what_was_asked(name: str, length: int, *, narro
     payload = b"\0\x81" + length.to_bytes(8) + b"abc"
     stream = (command(name, "k", 0, payload),)
     refused = ReplyError("ERR Bad data format")
-    found = compare.first_difference(stream, [b"OK"], [refused], NARROW if narrow else WIDE)
+    found = compare.first_difference(stream, [b"OK"], [refused], NARROW if narrow else WIDE, RELEASE)
     assert (found is None) == same
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from harness import compare, events
 from harness.guest import PANIC, StartError
 from harness.model import Noun
+from harness.refusal import release_of
 from harness.resp import Client
 from harness.stream import Command, command
 from harness.transcript import connect
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from harness.guest import Guest
-    from harness.model import Target
     from harness.resp import Reply
     from harness.stream import Stream
 
@@ -86,14 +86,14 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
             return gone(guest, known_faults, stream, len(ours), error), ours
         if died:
             return _native_gone(stream, len(theirs), died), ours
-        failure = _compared(stream, ours, theirs, guest.runner.target)
+        failure = _compared(stream, ours, theirs, guest)
         if failure is None and checkpoint:
             stored = _stored(oracle)
             stream += stored
             theirs += compare.ask(native, stored)
             if error := _ask(ours, client, stored):
                 return gone(guest, known_faults, stream, len(ours), error), ours
-            failure = _compared(stream, ours, theirs, guest.runner.target)
+            failure = _compared(stream, ours, theirs, guest)
     return failure, ours
 
 
@@ -117,8 +117,9 @@ def _native_gone(stream: Stream, answered: int, error: OSError) -> Failure:
     )
 
 
-def _compared(stream: Stream, ours: list[Reply], theirs: list[Reply], target: Target) -> Failure | None:
-    difference = compare.first_difference(stream, ours, theirs, target)
+def _compared(stream: Stream, ours: list[Reply], theirs: list[Reply], guest: Guest) -> Failure | None:
+    release = release_of(guest.build.server_binary, guest.version)
+    difference = compare.first_difference(stream, ours, theirs, guest.runner.target, release)
     if difference is not None:
         return Failure(
             index=difference.index,

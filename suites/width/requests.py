@@ -1,8 +1,8 @@
 """Requests whose answer may depend neither on the width of `long`, `size_t` and `time_t`, nor on the sign of `char`.
 
 Groups of (since which release, requests). None changes anything that another one asks, if it is refused because
-its number does not fit a `long` of 32 bits. The expected replies are the native build's; where the documentation fixes
-a reply, test_width.py says it.
+its number does not fit a `long` of 32 bits; every number that suites/refusals.toml lists is asked. The expected replies
+are the native build's; where the documentation fixes a reply, test_width.py says it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def groups() -> dict[str, list[tuple[tuple[int, ...], Requests]]]:
         "counters": _counters(),
         "small numbers in every encoding": _small_numbers(),
         "counts of scans": _counts(),
+        "counts, limits and numbers of keys": _how_many(),
         "settings": _settings(),
         "times": _times(),
         "numbers of scripts": _scripts(),
@@ -95,6 +96,7 @@ def _counters() -> list[tuple[tuple[int, ...], Requests]]:
             ("HINCRBY", "h", "f", -1),
             ("HGET", "h", "f"),
         ]
+        asked += [("HSET", "h", "sum", 1 if n < 0 else -1), ("HINCRBY", "h", "sum", n), ("HGET", "h", "sum")]
         asked += [("ZADD", "z", n, "m"), ("ZSCORE", "z", "m"), ("ZINCRBY", "z", 1, "m")]
         # It calculates in `long double`, of 64 bits on 32-bit ARM, 80 or 128 elsewhere: whole numbers to 2^52 fit all.
         asked += [("SET", "f", n), ("INCRBYFLOAT", "f", 1)] if abs(n) <= 1 << 52 else []
@@ -130,6 +132,44 @@ def _counts() -> list[tuple[tuple[int, ...], Requests]]:
     asked += [("SRANDMEMBER", "s", n) for n in SIGNED if n == 0 or n >= 1 << 62]
     asked += [("SCAN", 1 << 63), ("SCAN", 1 << 64), ("SSCAN", "s", 1 << 32)]
     return [((2, 8, 19), asked)]
+
+
+def _how_many() -> list[tuple[tuple[int, ...], Requests]]:
+    """Of keys that do not exist: what pops or moves something there does so nowhere, whether it is refused or not."""
+    old: Requests = [("SRANDMEMBER", "none", n) for n in SIGNED]
+    old += [("LTRIM", "none", n, n) for n in SIGNED]
+    old += [("HSET", "hash", "f", "v"), ("ZADD", "sorted", 1, "m"), ("SADD", "set", 1)]
+    old += [("HSCAN", "hash", 1 << 32), ("ZSCAN", "sorted", 1 << 32)]
+    lexical, leaving, popping, popping_many = list[Any](), list[Any](), list[Any](), list[Any]()
+    for n in SIGNED:
+        old += [("ZUNIONSTORE", "to", n, "none"), ("ZINTERSTORE", "to", n, "none"), ("BITPOS", "none", n)]
+        old += [("ZREVRANGEBYSCORE", "none", 1, 0, "LIMIT", n, n), ("ZRANGE", "none", 0, n)]
+        old += [("ZREVRANGE", "none", n, 0), ("ZREMRANGEBYRANK", "none", 0, n)]
+        # Where there is nothing, a scan looks at no word behind its cursor; few elements are told whatever it says.
+        old += [("HSCAN", "hash", 0, "COUNT", n), ("ZSCAN", "sorted", 0, "COUNT", n), ("SSCAN", "set", 0, "COUNT", n)]
+        lexical += [(name, "none", "-", "+", "LIMIT", n, n) for name in ("ZRANGEBYLEX", "ZREVRANGEBYLEX")]
+        lexical += [("SPOP", "none", n)]
+        leaving += [("ZPOPMIN", "none", n), ("ZPOPMAX", "none", n)]
+        popping += [("LPOP", "none", n), ("RPOP", "none", n), ("COPY", "none", "to", "DB", n), ("MOVE", "none", n)]
+        popping += [("HRANDFIELD", "none", n), ("ZRANDMEMBER", "none", n), ("ZDIFFSTORE", "to", n, "none")]
+        popping += [(name, n, "none") for name in ("ZUNION", "ZINTER", "ZDIFF")]
+        popping += [("ZRANGE", "none", 0, 1, "BYSCORE", "LIMIT", n, n), ("ZRANGESTORE", "to", "none", n, n)]
+        popping += [("ZRANGESTORE", "to", "none", 0, 1, "BYSCORE", "LIMIT", n, n)]
+        popping += [("XAUTOCLAIM", "none", "group", "one", 0, 0, "COUNT", n)]
+        popping += [("LPOS", "none", "x", option, n) for option in ("RANK", "COUNT", "MAXLEN")]
+        popping += [("SELECT", n)] if not 0 <= n < 16 else []
+        popping_many += [(name, n, "none") for name in ("SINTERCARD", "ZINTERCARD")]
+        popping_many += [(name, 1, "none", "LIMIT", n) for name in ("SINTERCARD", "ZINTERCARD")]
+        for name, where in (("LMPOP", "LEFT"), ("ZMPOP", "MIN")):
+            popping_many += [(name, n, "none", where), (name, 1, "none", where, "COUNT", n)]
+            # What blocks takes its time: two are enough.
+            if n in {1 << 31, 1 << 62}:
+                popping_many += [
+                    (f"B{name}", "0.01", n, "none", where),
+                    (f"B{name}", "0.01", 1, "none", where, "COUNT", n),
+                ]
+        popping_many += [("SORT_RO", "none", "LIMIT", n, n)]
+    return [((2, 8, 19), old), ((3, 2), lexical), ((5,), leaving), ((6, 2), popping), ((7,), popping_many)]
 
 
 def _settings() -> list[tuple[tuple[int, ...], Requests]]:

@@ -1,0 +1,114 @@
+"""What a server whose C `long` has 32 bits may refuse: suites/refusals.toml, for every suite that compares replies.
+
+Which number of which command, of which releases, by which words. Whatever else a 32-bit server answers otherwise than
+a 64-bit one is a difference; so is the refusal of a number that fits.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.load import ROOT, read_toml
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.stream import Command
+
+REFUSALS = ROOT / "suites" / "refusals.toml"
+NARROW_BITS = 32
+"""Of the machines that the list is about."""
+_INTEGER = re.compile(rb"-?[0-9]+")
+
+
+class Release(NamedTuple):
+    """Of a server: what decides how it reads its numbers."""
+
+    family: str
+    version: tuple[int, ...]
+
+
+def release_of(program: Path, version: tuple[int, ...]) -> Release:
+    """Of a server's program, which is named after its family."""
+    return Release(program.name.partition("-")[0], version)
+
+
+class Refusal(Noun, frozen=True):
+    """A number that is refused where `long` has 32 bits."""
+
+    commands: list[str]
+    at: list[str]
+    """Which of a request's words: `2` is the third, the second after the name; `LIMIT+1` the first behind LIMIT."""
+    says: str
+    """The whole error reply."""
+    redis: list[str]
+    """Releases that do so: [first], [first, first that does not], or none."""
+    valkey: list[str]
+    source: str
+    """Where the server reads the number, and into what."""
+    changes: bool = False
+    """Whether the data differ from then on, where the number was not refused."""
+    both: bool = False
+    """Whether a 64-bit server refuses it too, in other words."""
+    least: int = -(1 << 31)
+    """The smallest number that is not refused so."""
+    most: int = (1 << 31) - 1
+    """The greatest one."""
+
+    def asked(self, request: Command, release: Release) -> bool:
+        """Whether the request has such a number, and the release reads it so."""
+        if request.name not in self.commands or not _within(release, self.redis, self.valkey):
+            return False
+        return any(
+            _INTEGER.fullmatch(word) and not self.least <= int(word[:NUMBER_BYTES]) <= self.most
+            for place in self.at
+            for word in _words_at(request, place)
+        )
+
+
+NUMBER_BYTES = 40
+"""So much of a number is looked at: 64 bits have 20 digits."""
+
+
+class RefusalList(Noun, frozen=True):
+    """suites/refusals.toml."""
+
+    refusals: list[Refusal]
+
+
+@cache
+def listed() -> list[Refusal]:
+    """What may be refused."""
+    return read_toml(REFUSALS, RefusalList).refusals
+
+
+def due(request: Command, release: Release, width_bits: int) -> list[Refusal]:
+    """The refusals that a request may get there."""
+    return [one for one in listed() if one.asked(request, release)] if width_bits == NARROW_BITS else []
+
+
+def refused(
+    request: Command, ours: str | None, theirs: str | None, release: Release, width_bits: int
+) -> Refusal | None:
+    """Which refusal a reply is. `ours`, `theirs`: the texts of the error replies of a server and of a 64-bit one."""
+    return next(
+        (one for one in due(request, release, width_bits) if ours == one.says and (theirs is not None or not one.both)),
+        None,
+    )
+
+
+def _within(release: Release, redis: list[str], valkey: list[str]) -> bool:
+    bounds = [tuple(map(int, text.split("."))) for text in (valkey if release.family == "valkey" else redis)]
+    return bool(bounds) and bounds[0] <= release.version and not (bounds[1:] and release.version >= bounds[1])
+
+
+def _words_at(request: Command, place: str) -> list[bytes]:
+    """The words of a place; none if the request has no such place."""
+    behind, _, distance = place.rpartition("+")
+    if not behind:
+        return list(request.words[int(distance) : int(distance) + 1])
+    starts = [number for number, word in enumerate(request.words) if number > 1 and word.upper() == behind.encode()]
+    return [request.words[start + int(distance)] for start in starts if start + int(distance) < len(request.words)]

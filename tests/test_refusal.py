@@ -1,0 +1,99 @@
+"""What may a server with a `long` of 32 bits refuse? The numbers that are listed, as it says there, and no others."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness import refusal
+from harness.refusal import Release
+from harness.stream import command
+from suites.width import requests
+
+REDIS = Release("redis", (7, 0, 15))
+OUT = "ERR value is out of range"
+NO_INTEGER = "ERR value is not an integer or out of range"
+WIDE = 1 << 32
+
+
+Words = tuple[str | int, ...]
+
+
+def is_refusal(words: Words, says: str, *, release: Release = REDIS, native: str | None = None, bits: int = 32) -> bool:
+    return refusal.refused(command(*words), says, native, release, bits) is not None
+
+
+def test_an_index_that_a_long_does_not_hold_may_be_refused() -> None:
+    assert is_refusal(("LINDEX", "l", WIDE), OUT)
+    assert is_refusal(("lrange", "l", 0, -WIDE), OUT)
+    assert is_refusal(("ZRANGEBYSCORE", "z", 0, 1, "limit", 1, WIDE), OUT)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("HINCRBY", "h", "f", WIDE),
+        ("INCRBY", "n", WIDE),
+        ("XRANGE", "s", WIDE, WIDE),
+        ("ZADD", "z", WIDE, "m"),
+        ("SET", "k", "v", "EXAT", WIDE),
+        ("CONFIG", "SET", "maxmemory", WIDE),
+        ("LINDEX", "l", (1 << 31) - 1),
+        ("LINDEX", "l", -(1 << 31)),
+        ("LINDEX", str(WIDE), 0),
+        ("LINDEX", "l"),
+        ("LPUSH", "l", WIDE),
+        ("ZRANGEBYSCORE", "z", WIDE, WIDE, "LIMIT", 0, 1),
+        ("ZRANGEBYSCORE", "z", 0, 1, "LIMIT", WIDE - WIDE, 1, WIDE),
+    ],
+)
+def test_no_other_command_and_no_other_number_may(words: Words) -> None:
+    assert not is_refusal(words, OUT)
+    assert not is_refusal(words, NO_INTEGER)
+
+
+def test_it_is_refused_by_the_words_that_are_listed_and_on_32_bits() -> None:
+    assert not is_refusal(("LINDEX", "l", WIDE), NO_INTEGER)
+    assert not is_refusal(("LINDEX", "l", WIDE), OUT, bits=64)
+    assert refusal.refused(command("LINDEX", "l", WIDE), None, None, REDIS, 32) is None
+
+
+def test_releases_read_numbers_each_in_its_own_way() -> None:
+    for version, may in (((6, 2, 14), True), ((7,), False), ((8, 0, 6), False)):
+        assert is_refusal(("BITCOUNT", "k", 0, WIDE), OUT, release=Release("redis", version)) == may
+    assert not is_refusal(("BITCOUNT", "k", 0, WIDE), OUT, release=Release("valkey", (9, 1, 2)))
+    assert is_refusal(("LINDEX", "l", WIDE), OUT, release=Release("valkey", (9, 1, 2)))
+
+
+def test_what_both_refuse_64_bits_must_refuse() -> None:
+    assert is_refusal(("SELECT", WIDE), OUT, native="ERR value is out of range, value must between")
+    assert not is_refusal(("SELECT", WIDE), OUT)
+
+
+def test_a_limit_of_its_own_is_the_limit() -> None:
+    between = f"{OUT}, value must between -2147483647 and 2147483647"
+    assert is_refusal(("SRANDMEMBER", "s", -(1 << 31)), between)
+    assert not is_refusal(("SRANDMEMBER", "s", 1 - (1 << 31)), between)
+    assert not is_refusal(("SRANDMEMBER", "s", -(1 << 31)), OUT)
+
+
+def test_the_program_tells_the_family() -> None:
+    assert refusal.release_of(Path("x/valkey-server"), (9,)) == ("valkey", (9,))
+
+
+def test_every_refusal_that_is_listed_is_asked_by_the_suite_of_widths() -> None:
+    """Where one is not so, the suite fails: it is no hole for a bug to come."""
+    asked = [command(*one) for parts in requests.groups().values() for _, some in parts for one in some]
+    never = []
+    for one in refusal.listed():
+        family, first = ("redis", one.redis[0]) if one.redis else ("valkey", one.valkey[0])
+        release = Release(family, tuple(map(int, first.split("."))))
+        for name, place in itertools.product(one.commands, one.at):
+            here = msgspec.structs.replace(one, commands=[name], at=[place])
+            if not any(here.asked(request, release) for request in asked):
+                never.append(f"{name} at {place}: {one.says}")
+        assert len(one.source) > 20 or one.source == "the same"
+    assert never == []
