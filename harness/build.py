@@ -86,6 +86,7 @@ class Workshop:
         self.log.unlink(missing_ok=True)
         for name in ("gcc", "g++"):
             self.wrapper(name)
+        toolchain.write_plain_tools(self.work / "tools", self.tools, self.work)
         if self.linked == "jemalloc":
             self._configured = allocator.configure_jemalloc(self.server, self.target, self.tools, self.work)
 
@@ -137,6 +138,7 @@ class Workshop:
         """What compilers and makefiles see."""
         return {
             **process.PLAIN_ENVIRONMENT,
+            "PATH": f"{self.work / 'tools'}:{process.PLAIN_ENVIRONMENT['PATH']}",
             "HOME": os.environ.get("HOME", "/"),
             "CCACHE_DIR": str(self._ccache),
             "CCACHE_BASEDIR": str(self.work),
@@ -259,8 +261,16 @@ def compile_flags(tree: SourceTree, target: Target, optimisation: str) -> list[s
 
 
 def _dialect(tree: SourceTree) -> list[str]:
-    """Flags that a tree's age asks for: before 6.0 globals are defined in headers, which GCC 10 stopped merging."""
-    return ["-fcommon"] if tree.family == "redis" and tree.version < (6,) else []
+    """Flags that a tree's age asks for.
+
+    Before 6.0 globals are defined in headers, which GCC 10 stopped merging. Where a tree's own fmacros.h does not ask
+    for _GNU_SOURCE yet, it asks for _BSD_SOURCE, which means nothing to glibc since 2.20 (feature_test_macros(7)).
+    """
+    common = ["-fcommon"] if tree.family == "redis" and tree.version < (6,) else []
+    macros = tree.path / "src" / "fmacros.h"
+    silent = macros.is_file() and "_GNU_SOURCE" not in macros.read_text("utf-8", "replace")
+    # Without a value: a dependency may define it so itself, and defining the same again is no complaint.
+    return common + (["-D_GNU_SOURCE="] if silent else [])
 
 
 def _make_command(shop: Workshop, goals: Sequence[str], compiler: Path) -> list[str]:
@@ -272,8 +282,6 @@ def _make_command(shop: Workshop, goals: Sequence[str], compiler: Path) -> list[
         *goals,
         f"CC={compiler}",
         f"CXX={shop.work / 'g++'}",
-        f"AR={toolchain.tool(shop.tools, 'ar')}",
-        f"RANLIB={toolchain.tool(shop.tools, 'ranlib')}",
         f"MALLOC={shop.linked}",
         "uname_S=Linux",
         f"uname_M={shop.target.machine}",

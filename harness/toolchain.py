@@ -66,5 +66,28 @@ def write_wrapper(path: Path, compiler: str, flags: Iterable[str], libraries: It
     """
     words = [*(["ccache"] if shutil.which("ccache") else []), compiler]
     # The servers' makefiles add libatomic by machine name only, and it must follow the objects.
-    path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@" {shlex.join(flags)} {shlex.join(libraries)}\n')
+    _write_script(path, f'{shlex.join(words)} "$@" {shlex.join(flags)} {shlex.join(libraries)}')
+
+
+PLAIN_TOOLS = ("ar", "ranlib", "nm", "strip", "objcopy", "ld", "gcc-ar", "gcc-ranlib", "gcc-nm")
+COMPILERS = {"cc": "gcc", "gcc": "gcc", "c++": "g++", "g++": "g++"}
+
+
+def write_plain_tools(folder: Path, toolchain: Toolchain, compilers: Path) -> None:
+    """Put a target's tools where makefiles look for plain names: a folder that is to come first on PATH.
+
+    A makefile may have more than a name in its variable (Lua's `AR= ar rcu`), which a word on make's command line
+    would override, or call a tool that no variable names. `compilers` has the wrappers `gcc` and `g++`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PLAIN_TOOLS:
+        _write_script(folder / name, f'{shlex.quote(tool(toolchain, name))} "$@"')
+    for name, wrapper in COMPILERS.items():
+        _write_script(folder / name, f'{shlex.quote(str(compilers / wrapper))} "$@"')
+
+
+def _write_script(path: Path, command: str) -> None:
+    """Write a command that looks for tools where this program does: not in the folder of `write_plain_tools`."""
+    search = shlex.quote(process.PLAIN_ENVIRONMENT["PATH"])
+    path.write_text(f"#!/bin/sh\nPATH={search}\nexport PATH\nexec {command}\n")
     path.chmod(0o755)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from harness import process
 from harness.build import Builder, BuildFailedError
 from harness.errors import ExitCode, InfrastructureError
 from harness.source import open_tree
@@ -25,6 +26,13 @@ redis-server:
 \techo made >>{made}
 \tprintf '%s %s' "$(uname_M)" "$(OPTIMIZATION)" >redis-server
 \tcat "$(CC)" >>redis-server
+\tchmod +x redis-server
+"""
+CALLING = """
+AR= ar rcu
+redis-server:
+\techo made >>{made}
+\t( $(AR) lib.a; ranlib lib.a; cc -c x.c; c++ -c x.cc; strip x; gcc-ar x ) >redis-server
 \tchmod +x redis-server
 """
 FAILING = """
@@ -80,6 +88,40 @@ def test_the_second_build_is_a_cache_hit(tmp_path: Path) -> None:
     first, second = build(tmp_path, tree), build(tmp_path, tree)
     assert first == second
     assert times_made(tmp_path) == 1
+
+
+def test_makefiles_find_the_targets_tools_by_their_plain_names(tmp_path: Path) -> None:
+    """Before Redis 2.8.8 `AR` in Lua's makefile is `ar rcu`, which AR= on make's command line would cut off."""
+    for name in ("strip", "gcc-ar"):
+        fakes.write(tmp_path / "bin" / f"fake-{name}", "#!/bin/sh\necho fake\n", mode=0o755)
+    for name in ("ar", "ranlib", "gcc", "g++", "strip", "gcc-ar"):
+        path = tmp_path / "bin" / f"fake-{name}"
+        path.write_text(f'{path.read_text("utf-8")}echo "{name} $1 $2"\n', "utf-8")
+    told = build(tmp_path, tree_with(tmp_path, CALLING)).server_binary.read_text("utf-8").splitlines()
+    called = [line for line in told if not line.startswith("fake")]
+    assert called == ["ar rcu lib.a", "ranlib lib.a ", "gcc -c x.c", "g++ -c x.cc", "strip x ", "gcc-ar x "]
+
+
+def test_a_tools_wrapper_does_not_find_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the host's own toolchain the tools' real names are the plain ones."""
+    from harness import toolchain
+
+    fakes.write(tmp_path / "bin" / "ar", '#!/bin/sh\necho "the host\'s own: $1 $(command -v ar)"\n', mode=0o755)
+    fakes.put_on_path(tmp_path / "bin", monkeypatch)
+    toolchain.write_plain_tools(tmp_path / "tools", fakes.toolchain(triple=""), tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{tmp_path / 'bin'}:/usr/bin:/bin")
+    told = process.run(["ar", "rcu"], deadline_seconds=20, environment=process.environment_with()).text
+    assert told == f"the host's own: rcu {tmp_path / 'bin' / 'ar'}\n"
+
+
+@pytest.mark.parametrize(("macros", "asked"), [("_BSD_SOURCE", True), ("_GNU_SOURCE", False), (None, False)])
+def test_a_tree_that_does_not_ask_for_glibcs_extensions_gets_them(
+    tmp_path: Path, macros: str | None, *, asked: bool
+) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    if macros:
+        fakes.write(tree.path / "src" / "fmacros.h", f"#define {macros}\n")
+    assert ("-D_GNU_SOURCE=" in build(tmp_path, tree).server_binary.read_text("utf-8")) is asked
 
 
 @pytest.mark.parametrize("what", ["source", "optimisation", "target", "compiler"])
