@@ -198,6 +198,7 @@ class Builder:
             command_line=recorded["command_line"],
             allocator=chosen,
             preload=allocator.preloaded(self.store, target, tools, chosen),
+            abilities=tree.abilities,
         )
 
     def complaints(self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> frozenset[str]:

@@ -11,7 +11,7 @@ import msgspec
 from harness import codec
 from harness.emulator import Runner  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.machine_guest import PreparedMachine  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.model import Build, Noun
+from harness.model import Abilities, Build, Noun
 from harness.units import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
@@ -70,6 +70,14 @@ class CellSpec(Noun, frozen=True):
     """How many examples such a suite should try; None: as many as its tier says."""
     corpus: Path | None = None
     """Where such a suite keeps what it learns, and finds it again; None: nowhere."""
+
+    development: bool = False
+    """Whether its server's tree lies between two releases: `version` is the one that it is taken for."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """What the source says that the server can do; nothing where the suite runs none."""
+        return self.build.abilities if self.build is not None else Abilities()
 
 
 def fits(test: str, wanted: Sequence[str]) -> bool:

@@ -94,7 +94,7 @@ class CellRun:
         """A guest beside the evidence: how it ends is no observation, because what is asked of it was seen to fail."""
         self._scratched += 1
         # A crash report takes a second under emulation, and is not read.
-        quick = ["--crash-log-enabled", "no"] if self.cell.version >= (6, 2) else []
+        quick = ["--crash-log-enabled", "no"] if "crash-log-enabled" in self.cell.abilities.options else []
         folder = self.cell.folder / f"scratch-{self._scratched}"
         try:
             with new_guest(self.cell, self._host, folder, options=quick) as guest:

@@ -136,6 +136,7 @@ class Check:
             sockets=sockets,
             runner=prepared.runner,
             version=tree.version,
+            development=bool(tree.development),
             build=prepared.build,
             canary=None if needs_server else canary.compile_canary(self.store, prepared.target, tools),
             detector_canary=None if needs_server else compile_detector_canary(self.store, prepared.target, tools),

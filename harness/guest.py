@@ -262,7 +262,8 @@ class Guest:
         deadline = time.monotonic() + START_SECONDS * max(1.0, self.runner.target.slowdown / 3)
         while not answers_ping(self.upstream):
             if not self.alive():
-                raise StartError("start-failed", f"{self.detail}; {self.log_tail(1)}", log=self.log_tail(LOG_LINES))
+                said = self.log_tail(LOG_LINES)
+                raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(said)])), log=said)
             if time.monotonic() > deadline:
                 self.end, self.detail = "hang", "no PONG before the deadline"
                 raise StartError("hang", self.detail)
@@ -272,15 +273,31 @@ class Guest:
     def arguments(self) -> list[str]:
         """The server's command line behind its own name."""
         arguments = ["--port", "0", "--unixsocket", str(self.socket_path), "--save", "", "--dir", str(self.folder)]
-        if self.runner.target.machine == "aarch64" and self.version >= (6, 2):
+        has = self.build.abilities.options
+        if self.runner.target.machine == "aarch64" and "ignore-warnings" in has:
             # The kernel bug that the self test looks for is the host's affair, and the emulator makes it misread.
             arguments += ["--ignore-warnings", "ARM64-COW-BUG"]
-        if self.version >= (7,):
+        if "enable-debug-command" in has:
             # DEBUG's digests and reloads are what suites look inside with; since 7.0 they have to be asked for.
             arguments += ["--enable-debug-command", "yes"]
         # A configuration file, which a sentinel cannot do without, is the program's first word.
         file = [word for word in self.options[:1] if not word.startswith("-")]
         return file + arguments + self.options[len(file) :]
+
+
+SHOWN_CHARACTERS = 300
+_STAMP = re.compile(r"^(?:\d+:\w )?(?:\[\d+\] )?\d+ \w{3} (?:\d{4} )?\d\d:\d\d:\d\d\.\d+ [.\-*#] ")
+_COMPLAINT = "*** FATAL"
+"""What a complaint about the configuration begins with; the lines that follow say which one it is."""
+
+
+def last_words(log: str) -> str:
+    """What a server that did not start said at last, in one line: its whole complaint, or else its last line."""
+    lines = [_STAMP.sub("", line).strip() for line in log.splitlines()]
+    lines = [line for line in lines if line]
+    begins = max((number for number, line in enumerate(lines) if line.startswith(_COMPLAINT)), default=len(lines) - 1)
+    said = " ".join(lines[max(begins, 0) :])
+    return said if len(said) <= SHOWN_CHARACTERS else f"{said[: SHOWN_CHARACTERS - 1]}…"
 
 
 def describe_exit(code: int) -> tuple[End, str]:

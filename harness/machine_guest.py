@@ -179,7 +179,7 @@ class MachineGuest(Guest):
         """Its command line. It listens everywhere inside the machine; only loopback leads into that."""
         arguments = ["--port", str(self._port), "--bind", "0.0.0.0", "--save", ""]  # noqa: S104
         arguments += ["--dir", self._work_folder]
-        if self.version >= (3, 2):
+        if "protected-mode" in self.build.abilities.options:
             arguments += ["--protected-mode", "no"]
         return arguments + self.options
 

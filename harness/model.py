@@ -235,15 +235,28 @@ class Server(Noun, frozen=True):
     """Folder of the tree inside the archive, below its single top folder; empty for the top folder itself."""
 
 
+class Abilities(Noun, frozen=True):
+    """What a server can do, as its source tells it (harness.abilities): of a release's number nothing is concluded."""
+
+    commands: tuple[str, ...] = ()
+    """In lower case; a container's as `CONTAINER|COMMAND`, which sources tell since Redis 7.0."""
+    options: tuple[str, ...] = ()
+    """What may stand in its configuration, and on its command line behind `--`; other words of its source, too."""
+
+
 class SourceTree(Noun, frozen=True):
     """An unpacked, readable tree of a server."""
 
     name: str
     family: Literal["redis", "valkey"]
     version: tuple[int, ...]
+    """Its release; of a development tree, the one that it is taken for."""
     path: Path
     digest: str
     """SHA-256 of what the compiler can see: of the archive for a release, of the files for a path."""
+    abilities: Abilities = Abilities()
+    development: str = ""
+    """Of a tree between two releases: what it calls itself, and by what it was taken for its `version`."""
 
 
 SuiteTier = Literal["quick", "full", "thorough"]
@@ -305,3 +318,5 @@ class Build(Noun, frozen=True):
     allocator: Allocator = "libc"
     preload: Path | None = None
     """A shared object that the server is started with."""
+    abilities: Abilities = Abilities()
+    """What the source says that the server can do."""

@@ -9,8 +9,9 @@ import hashlib
 import os
 import re
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from harness.abilities import abilities_of, age_of, is_development
 from harness.errors import UsageError
 from harness.model import SourceTree
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_MACROS: tuple[tuple[str, Literal["redis", "valkey"]], ...] = (
+    ("VALKEY_VERSION", "valkey"),
+    ("REDIS_VERSION", "redis"),
+)
+"""Valkey's header tells the Redis that it is compatible with as well."""
 OLDEST = (2, 8)
 """The oldest Redis that builds with a current compiler by the recipe of harness.build."""
 
@@ -39,21 +45,31 @@ def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:
             remedy="name the top folder of a checkout, or a server of: plumb list servers",
         )
     text = header.read_text("utf-8", "replace")
-    for macro, family in (("VALKEY_VERSION", "valkey"), ("REDIS_VERSION", "redis")):
+    family: Literal["redis", "valkey"]
+    for macro, family in _MACROS:
         match = re.search(rf'^#define\s+{macro}\s+"([0-9.]+)', text, re.MULTILINE)
         if match is None:
             continue
-        version = tuple(int(part) for part in match[1].split("."))
+        abilities = abilities_of(path)
+        version, by = tuple(int(part) for part in match[1].split(".")), ""
+        if is_development(version):
+            version, by = age_of(path, family, abilities)
         if family == "redis" and version < OLDEST:
-            raise UsageError(f"{match[1]} is older than {'.'.join(map(str, OLDEST))}", where=str(header))
+            raise UsageError(f"{match[1]} is older than {_dotted(OLDEST)}", where=str(header), because=by)
         return SourceTree(
             name=name or f"{path.resolve().name}",
-            family="valkey" if family == "valkey" else "redis",
+            family=family,
             version=version,
             path=path.resolve(),
             digest=digest or digest_of(path),
+            abilities=abilities,
+            development=f"a development tree ({match[1]}), taken for {_dotted(version)} by {by}" if by else "",
         )
     raise UsageError("the version cannot be read", where=str(header), because="no REDIS_VERSION or VALKEY_VERSION")
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def folder_in_repository(tree: Path, here: Path) -> str:

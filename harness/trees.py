@@ -32,9 +32,15 @@ def known_server(catalog: Catalog, name: str) -> Server | Path:
 
 
 def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
-    """The tree of a release, fetched if need be, or of a path. Raises UsageError for what is neither."""
+    """The tree of a release, fetched if need be, or of a path. Raises UsageError for what is neither.
+
+    It says so where it takes a development tree for a release.
+    """
     known = known_server(catalog, name)
-    return source.open_tree(known) if isinstance(known, Path) else fetcher.server(known)
+    tree = source.open_tree(known) if isinstance(known, Path) else fetcher.server(known)
+    if tree.development:
+        fetcher.progress.say(f"{tree.name} is {tree.development}")
+    return tree
 
 
 def stored_tree(catalog: Catalog, store: Store, folder: Path, progress: Progress) -> Path | None:

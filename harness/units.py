@@ -88,6 +88,8 @@ def absence(unit: Unit, tree: SourceTree) -> str:
         return f"{tree.family} has it from {releases[0]} on, this is {version}"
     if len(bounds) > 1 and tree.version >= bounds[1]:
         return f"{tree.family} has it no more from {releases[1]} on, this is {version}"
+    if tree.development and not (tree.path / "src" / unit.file).is_file():
+        return f"{tree.name} has no src/{unit.file}"
     return ""
 
 

@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from harness import agree, compare
+from harness.abilities import Landmarks
 from harness.canary import AccessTable
 from harness.choice import UnseenTable
 from harness.cli import plumb
@@ -43,6 +44,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("suites/NAME/suite.toml", Suite),
     ("harness/policies/FAMILY.toml, each of its [[policies]] (beside them, once: `source`)", Policy),
     ("ci/known.toml", KnownList),
+    ("harness/landmarks.toml", Landmarks),
     ("harness/mutations/NAME.toml", Mutation),
     ("harness/unseen.toml", UnseenTable),
     ("suites/canary/accesses/ISA.toml", AccessTable),

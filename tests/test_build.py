@@ -109,8 +109,8 @@ def test_a_tools_wrapper_does_not_find_itself(tmp_path: Path, monkeypatch: pytes
     fakes.write(tmp_path / "bin" / "ar", '#!/bin/sh\necho "the host\'s own: $1 $(command -v ar)"\n', mode=0o755)
     fakes.put_on_path(tmp_path / "bin", monkeypatch)
     toolchain.write_plain_tools(tmp_path / "tools", fakes.toolchain(triple=""), tmp_path)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{tmp_path / 'bin'}:/usr/bin:/bin")
-    told = process.run(["ar", "rcu"], deadline_seconds=20, environment=process.environment_with()).text
+    path = f"{tmp_path / 'tools'}:{tmp_path / 'bin'}:/usr/bin:/bin"
+    told = process.run([tmp_path / "tools" / "ar", "rcu"], deadline_seconds=20, environment={"PATH": path}).text
     assert told == f"the host's own: rcu {tmp_path / 'bin' / 'ar'}\n"
 
 

@@ -35,7 +35,6 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes]]:
     [
         ("REDIS_VERSION", "2.8.17", "redis", (2, 8, 17)),
         ("REDIS_VERSION", "7.0.15", "redis", (7, 0, 15)),
-        ("REDIS_VERSION", "255.255.255", "redis", (255, 255, 255)),
         ("VALKEY_VERSION", "8.1.1", "valkey", (8, 1, 1)),
         ("VALKEY_VERSION", "9.0.0-rc1", "valkey", (9, 0, 0)),
     ],

@@ -73,6 +73,14 @@ def test_a_release_without_a_unit_says_since_when(
     assert why == units.absence(unit, tree(tmp_path, family, *version))
 
 
+def test_a_development_tree_has_no_unit_whose_file_is_gone(tmp_path: Path) -> None:
+    unit = next(one for one in units.table() if one.name == "siphash")
+    between = msgspec.structs.replace(tree(tmp_path, "redis", 5, 0, 0), development="a development tree")
+    assert units.absence(unit, between) == "redis has no src/siphash.c"
+    fakes.write(tmp_path / "src" / "siphash.c", "")
+    assert units.absence(unit, between) == ""
+
+
 # Output
 
 

@@ -31,7 +31,7 @@ RDB = "dump.rdb"
 def test_files(cell_run: CellRun, defaults: dict[str, Stream]) -> None:
     if cell_run.cell.runner.target.emulator.kind == "system":
         pytest.skip("a machine has no folder that files can be put into")
-    sanitises = cell_run.cell.version >= (6, 2)
+    sanitises = "sanitize-dump-payload" in cell_run.cell.abilities.options
     session = Session(cell_run, defaults, name="files", share=0.08, cost=36)
     with Client.at_socket(cell_run.oracle().socket_path, deadline_seconds=20) as client:
         least = arities(client.command("COMMAND")) if sanitises else None  # type: ignore[arg-type]

@@ -129,7 +129,7 @@ def await_rewrite(guest: Guest) -> None:
 
 def append_only_files(guest: Guest) -> dict[str, bytes]:
     """Its append-only file, or since 7.0 its files, by their names in the working folder."""
-    if guest.version < (7,):
+    if "appenddirname" not in guest.build.abilities.options:
         return {"appendonly.aof": guest.read("appendonly.aof")}
     folder = "appendonlydir"
     manifest = f"{folder}/appendonly.aof.manifest"

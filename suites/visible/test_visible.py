@@ -55,6 +55,8 @@ def test_every_command_is_asked_or_there_is_a_reason(both: Both, cell: CellSpec)
     """New commands of a release have to be looked at."""
     if cell.version < (2, 8, 13):
         pytest.skip("COMMAND came with 2.8.13")
+    if cell.development:
+        pytest.skip("a development tree: what it has that no release had is nobody's to have looked at")
     known = {bytes(one[0]).decode().upper() for one in both.oracle.command("COMMAND")}  # type: ignore[union-attr, index, arg-type]
     asked = {command.name for group in table.asked().groups for command in group.commands}
     unasked = {name for one in table.asked().unasked for name in one.commands}

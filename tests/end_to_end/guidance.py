@@ -59,7 +59,7 @@ class Course:
         while self._spent < seconds:
             number += 1
             # A crash report takes a second under emulation, and is not read.
-            options = ["--crash-log-enabled", "no"] if tree.version >= (6, 2) else []
+            options = ["--crash-log-enabled", "no"] if "crash-log-enabled" in tree.abilities.options else []
             with Guest(
                 build,
                 runner,
