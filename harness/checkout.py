@@ -51,7 +51,8 @@ class Checkout:
     def base(self, since: str = "") -> Base:
         """Where the checkout left `since`, or, if none is named, the default branch of what it was cloned from.
 
-        Raises UsageError where there is no such revision, or nothing that both have in common.
+        Raises UsageError where there is no such revision, nothing that both have in common, or no default branch: HEAD
+        would hide whatever is committed.
         """
         if since:
             if self._commit(since) is None:
@@ -64,7 +65,12 @@ class Checkout:
                 return self._fork(upstream)
         if self._commit("HEAD") is None:
             raise UsageError("there is no commit to compare with", where=str(self.path), remedy="git commit")
-        return self._described("HEAD", "HEAD: no default branch of a remote is known")
+        raise UsageError(
+            "no base to compare with",
+            where=str(self.path),
+            because=f"no default branch of a remote is known: there is none of {', '.join(UPSTREAMS)}",
+            remedy="--since REVISION; with --since HEAD what is not committed yet is the change",
+        )
 
     def changed(self, base: Base) -> list[str]:
         """Files below the folder that are not as in a revision: committed since, uncommitted, untracked, removed.

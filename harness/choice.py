@@ -1,6 +1,7 @@
 """Which suites a change asks for: by the files that it touches, from what suites say that they cover. Pure.
 
-What nobody covers, a header or a file that everything uses, asks for the whole quick tier: the safe default.
+What no quick suite covers, a header or a file that everything uses, asks for the whole quick tier as well: the safe
+default. What no suite looks at is said to be unchecked.
 """
 
 from __future__ import annotations
@@ -8,17 +9,19 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.load import ROOT, read_toml
 from harness.model import Allocator, Noun, Suite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
 UNSEEN = ROOT / "harness" / "unseen.toml"
 
 
 class Unseen(Noun, frozen=True):
-    """Files that are no part of what is built and run here."""
+    """Files that no suite looks at."""
 
     files: list[str]
     """Globs of paths in the server's tree; a star goes across folders."""
@@ -31,6 +34,9 @@ class UnseenTable(Noun, frozen=True):
     """harness/unseen.toml."""
 
     unseen: list[Unseen]
+    """No part of any program."""
+    unchecked: list[Unseen]
+    """Part of a program, or of the server as others build it."""
 
 
 class Change(Noun, frozen=True):
@@ -39,6 +45,10 @@ class Change(Noun, frozen=True):
     file: str
     suites: list[str]
     why: str
+    covering: list[str] = msgspec.field(default_factory=list)
+    """Those of them that say that they cover it, one of which must run; of what none covers, all of them must."""
+    unchecked: bool = False
+    """Whether it matters, and no suite looks at it."""
 
 
 class Choice(Noun, frozen=True):
@@ -48,38 +58,38 @@ class Choice(Noun, frozen=True):
     suites: list[str]
 
 
-def read_unseen() -> list[Unseen]:
+def read_unseen() -> UnseenTable:
     """The table. Raises UsageError when it is not valid."""
-    return read_toml(UNSEEN, UnseenTable).unseen
+    return read_toml(UNSEEN, UnseenTable)
 
 
 def choose(
-    files: Iterable[str], suites: Mapping[str, Suite], unseen: Sequence[Unseen], allocator: Allocator = "libc"
+    files: Iterable[str], suites: Mapping[str, Suite], table: UnseenTable, allocator: Allocator = "libc"
 ) -> Choice:
-    """Suites of the quick tier for each file, and all of them together."""
-    quick = [name for name, suite in suites.items() if suite.tier == "quick" and suite.needs_server]
-    changes = [_change(file, suites, quick, unseen, allocator) for file in files]
+    """Suites for each file, and all of them together, quick ones first."""
+    changes = [_change(file, suites, table, allocator) for file in files]
     wanted = {name for change in changes for name in change.suites}
-    return Choice(changes=changes, suites=[name for name in quick if name in wanted])
+    # The quick ones end first: what they find is known early.
+    by_tier = sorted(suites, key=lambda name: suites[name].tier != "quick")
+    return Choice(changes=changes, suites=[name for name in by_tier if name in wanted])
 
 
-def _change(
-    file: str, suites: Mapping[str, Suite], quick: list[str], unseen: Sequence[Unseen], allocator: Allocator
-) -> Change:
-    for entry in unseen:
+def _change(file: str, suites: Mapping[str, Suite], table: UnseenTable, allocator: Allocator) -> Change:
+    for entry in (*table.unseen, *table.unchecked):
         if _matches(file, entry.files) and (entry.allocator is None or entry.allocator != allocator):
-            return Change(file=file, suites=[], why=entry.why)
+            return Change(file=file, suites=[], why=entry.why, unchecked=entry in table.unchecked)
+    quick = [name for name, suite in suites.items() if suite.tier == "quick" and suite.needs_server]
     covering = [name for name, suite in suites.items() if _matches(file, suite.covers)]
-    longer = " ".join(f"--suite {name}" for name in covering if name not in quick)
-    chosen = [name for name in covering if name in quick]
-    if chosen:
-        why = "these suites say that they cover it"
-    elif file.endswith(".h"):
+    if set(covering) & set(quick):
+        return Change(file=file, suites=covering, why="these suites say that they cover it", covering=covering)
+    if covering:
+        why = f"{' and '.join(covering)} alone say that they cover it, and more may use it: all of the quick tier too"
+        return Change(file=file, suites=[*quick, *covering], why=why, covering=covering)
+    if file.endswith(".h"):
         why = "a header may be part of any file: all of the quick tier"
     else:
         why = "no suite says that it covers all that depends on it: all of the quick tier"
-    more = f"; longer ones do too: {longer}" if longer else ""
-    return Change(file=file, suites=chosen or quick, why=why + more)
+    return Change(file=file, suites=quick, why=why)
 
 
 def _matches(file: str, globs: Iterable[str]) -> bool:

@@ -40,11 +40,13 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
                     remedy="join what was run alike",
                 )
     cells = _cells(judgements, planned)
+    unchecked = list(dict.fromkeys(left for one in judgements for left in one.unchecked))
     seeds = list(dict.fromkeys(str(one.seed) for one in judgements))
     remarks = [f"the runs had seeds {', '.join(seeds)}"] if len(seeds) > 1 else []
     return msgspec.structs.replace(
         first,
-        verdict=overall(cells).name,
+        unchecked=unchecked,
+        verdict=Verdict.merge([overall(cells), *(Verdict.UNKNOWN for _ in unchecked)]).name,
         run=", ".join(one.run for one in judgements),
         cells=cells,
         findings=_findings(judgements),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import check, inherited, report, runs, source, toolchain
+from harness import check, inherited, report, runs, source, toolchain, unchecked
 from harness.checkout import Base, Checkout
 from harness.choice import Change, choose, read_unseen
 from harness.errors import UsageError
@@ -42,6 +42,8 @@ class Premerge(Noun, frozen=True):
     targets: list[str]
     suites: list[str]
     """Empty: there is nothing to run. Else the canary's comes first."""
+    unchecked: list[str]
+    """Changes that nothing of it would look at, and why: with one of them it cannot pass."""
     seed: int
     """What draws everything random, unless another is given: as long as the base is the same, so are the tests."""
 
@@ -65,12 +67,14 @@ def explain(
     choice = choose(checkout.changed(base), catalog.suites, read_unseen(), allocator)
     wanted = list(suites) or choice.suites
     plan = make_plan(catalog, targets=targets, server=str(path), suites=wanted or ["canary"])
+    planned = plan.suites if wanted and choice.changes else []
     return Premerge(
         server=str(checkout.path),
         base=base,
         changes=choice.changes,
         targets=plan.targets,
-        suites=plan.suites if wanted and choice.changes else [],
+        suites=planned,
+        unchecked=unchecked.foreseen(choice.changes, planned),
         seed=int(base.commit[:8], 16),
     )
 
@@ -84,12 +88,16 @@ def text_of(premerge: Premerge) -> str:
 
 
 def summary(premerge: Premerge) -> str:
-    """A line: what will be run, and for how many files; or why nothing is."""
+    """A line: what will be run, and for how many files; or why nothing is. Then what is not checked, a line each."""
+    return "\n".join([_summary(premerge), *premerge.unchecked])
+
+
+def _summary(premerge: Premerge) -> str:
     if not premerge.changes:
         return "nothing has changed since BASE: nothing to run"
     files = f"{len(premerge.changes)} changed file{'' if len(premerge.changes) == 1 else 's'}"
     if not premerge.suites:
-        return f"{files}, of which no build sees any: nothing to run"
+        return f"{files}, of which no {'suite looks at' if premerge.unchecked else 'build sees'} any: nothing to run"
     cells = len(premerge.suites) * len(premerge.targets)
     return f"{files}: {', '.join(premerge.suites)} on {', '.join(premerge.targets)} ({cells} cells)"
 
@@ -109,7 +117,8 @@ def run(
     catalog: Catalog, store: Store, progress: Progress, request: Request, premerge: Premerge
 ) -> tuple[Judgement, ExitCode]:
     """Check the tree, and the base if anything is found; what the base shows too is known. Raises as Check.run does."""
-    judgement, code = check.Check(catalog, store, progress, request).run()
+    with unchecked.noted(request.run, premerge.changes):
+        judgement, code = check.Check(catalog, store, progress, request).run()
     suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL.name}
     if not suspected:
         return judgement, code

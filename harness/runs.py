@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import excerpt, inherited, known, stored_run
+from harness import excerpt, inherited, known, stored_run, unchecked
 from harness.errors import ExitCode, UsageError
 from harness.finding import Finding, Verdict
 from harness.judge import CellVerdict, Judgement, judge, kernel_counters, overall
@@ -35,7 +35,8 @@ def conclude(
     today = datetime.datetime.now(tz=datetime.UTC).date()
     marked = [_with_known(finding, listed, old, run.server, today) for finding in findings]
     judged = [_excuse(cell, marked) for cell in cells]
-    verdict = overall(judged)
+    left = unchecked.remarks(unchecked.read(folder), judged)
+    verdict = Verdict.merge([overall(judged), *(Verdict.UNKNOWN for _ in left)])
     judgement = Judgement(
         schema=1,
         verdict=verdict.name,
@@ -47,6 +48,7 @@ def conclude(
         cells=judged,
         findings=marked,
         remarks=[
+            *left,
             *_part(run),
             *known.remarks(
                 listed,
@@ -66,6 +68,7 @@ def conclude(
         allocator=run.allocator,
         base=str(old.base) if old else "",
         place=_place(run.server),
+        unchecked=left,
     )
     return judgement, exit_code(judgement)
 

@@ -59,10 +59,12 @@ def test_the_base_is_where_the_branch_left_the_default_branch_of_origin(clone: P
     assert Checkout(clone).changed(base) == ["src/bitops.c"], "what upstream did since is none of the branch's"
 
 
-def test_without_a_remote_the_base_is_head(upstream: Path) -> None:
-    base = Checkout(upstream).base()
-    assert base.commit == git(upstream, "rev-parse", "HEAD")
-    assert Checkout(upstream).changed(base) == []
+def test_without_a_remote_there_is_no_base_that_head_could_stand_for(upstream: Path) -> None:
+    """Directly after a commit nothing differs from HEAD, and the commit would go unseen."""
+    with pytest.raises(UsageError, match="no base to compare with") as caught:
+        Checkout(upstream).base()
+    assert "origin/HEAD" in caught.value.because
+    assert "--since" in caught.value.remedy
 
 
 def test_a_named_revision_is_taken_and_one_that_is_not_there_is_told(clone: Path) -> None:
@@ -120,7 +122,7 @@ def test_a_server_below_the_top_folder_counts_alone(tmp_path: Path) -> None:
     fakes.write(tmp_path / "whole" / "elsewhere.c", "")
     fakes.write(server / "src" / "bitops.c", "int changed;\n")
     checkout = Checkout(server)
-    base = checkout.base()
+    base = checkout.base("HEAD")
     assert checkout.changed(base) == ["src/bitops.c"]
     tree = checkout.write(base, tmp_path / "out")
     assert tree == tmp_path / "out" / "vendor" / "redis"
@@ -141,12 +143,12 @@ def test_the_bases_tree_is_as_it_was_and_the_checkout_is_not_touched(clone: Path
 
 
 def test_content_is_the_same_for_commits_of_the_same_tree(upstream: Path) -> None:
-    before = Checkout(upstream).content(Checkout(upstream).base())
+    before = Checkout(upstream).content(Checkout(upstream).base("HEAD"))
     git(upstream, "commit", "--quiet", "--allow-empty", "--message", "again")
-    assert before == Checkout(upstream).content(Checkout(upstream).base())
+    assert before == Checkout(upstream).content(Checkout(upstream).base("HEAD"))
     fakes.write(upstream / "src" / "bitops.c", "int other;\n")
     commit(upstream)
-    assert before != Checkout(upstream).content(Checkout(upstream).base())
+    assert before != Checkout(upstream).content(Checkout(upstream).base("HEAD"))
 
 
 def test_in_a_hook_git_asks_about_the_named_checkout_and_not_about_the_hooks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from harness.choice import Choice, choose, read_unseen
 from harness.load import Catalog
 from harness.units import table
 
+FILES = Path(__file__).parent / "data" / "choice"
 SUITES = Catalog().suites
 QUICK = [name for name, suite in SUITES.items() if suite.tier == "quick" and suite.needs_server]
 
@@ -21,23 +23,67 @@ def chosen(*files: str) -> Choice:
 @pytest.mark.parametrize(
     ("file", "suites"),
     [
-        ("src/bitops.c", ["bitops", "fuzz", "units"]),
-        ("src/rdb.c", ["fuzz", "persistence"]),
-        ("src/sha1.c", ["protocol", "units"]),
-        ("src/t_string.c", ["fuzz", "persistence", "protocol", "sds"]),
+        ("src/bitops.c", ["bitops", "fuzz", "units", "visible", "width"]),
+        ("src/rdb.c", ["fuzz", "persistence", "modules", "replication"]),
+        ("src/intset.c", ["fuzz", "persistence", "protocol", "units", "selftests"]),
+        ("src/redis-check-rdb.c", ["persistence"]),
     ],
 )
-def test_a_covered_file_asks_for_the_suites_that_cover_it(file: str, suites: list[str]) -> None:
+def test_a_covered_file_asks_for_the_suites_that_cover_it_whatever_their_tier(file: str, suites: list[str]) -> None:
     assert chosen(file).suites == suites
+    assert sorted(chosen(file).changes[0].covering) == sorted(suites)
+
+
+@pytest.mark.parametrize(
+    ("file", "longer"),
+    [
+        ("src/cluster.c", ["cluster"]),
+        ("src/cluster_legacy.c", ["cluster"]),
+        ("src/replication.c", ["replication"]),
+        ("src/sentinel.c", ["replication"]),
+        ("src/module.c", ["modules"]),
+        ("src/expire.c", ["width"]),
+        ("src/dict.c", ["selftests"]),
+        ("src/unit/test_sds.c", ["selftests"]),
+        ("deps/hiredis/async.c", ["replication"]),
+    ],
+)
+def test_what_longer_suites_alone_cover_asks_for_them_and_for_the_whole_quick_tier(
+    file: str, longer: list[str]
+) -> None:
+    choice = chosen(file)
+    assert choice.suites == [*QUICK, *longer]
+    assert choice.changes[0].covering == longer
+    assert "alone say that they cover it" in choice.changes[0].why
 
 
 @pytest.mark.parametrize(
     "file",
     [
-        *("src/server.h", "src/redis.h", "src/sds.h", "src/siphash.h", "src/sds.c", "src/dict.c", "src/hashtable.c"),
-        *("src/zmalloc.c", "src/server.c", "src/networking.c", "src/object.c", "src/never_heard_of.c"),
+        *("src/redis-cli.c", "src/valkey-benchmark.c", "src/cli_common.c", "deps/linenoise/linenoise.c", "src/tls.c"),
+        *(
+            "src/ae_kqueue.c",
+            "src/io_threads.c",
+            "src/defrag.c",
+            "modules/vector-sets/hnsw.c",
+            "src/modules/hellotype.c",
+        ),
+        *("deps/jemalloc/src/sz.c", "src/rdma.c", "src/trace/trace.c"),
+    ],
+)
+def test_what_is_part_of_a_program_and_no_suite_looks_at_is_unchecked(file: str) -> None:
+    (change,) = chosen(file).changes
+    assert (change.suites, change.unchecked) == ([], True)
+    assert change.why
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        *("src/server.h", "src/redis.h", "src/sds.h", "src/siphash.h", "src/db.c"),
+        *("src/server.c", "src/networking.c", "src/object.c", "src/never_heard_of.c"),
         *("src/Makefile", "Makefile", "deps/Makefile", "deps/fpconv/fpconv_dtoa.c", "src/commands/set.json"),
-        *("src/commands.def", "utils/generate-command-code.py", "modules/vector-sets/hnsw.c", "src/cluster_legacy.c"),
+        *("src/commands.def", "utils/generate-command-code.py"),
     ],
 )
 def test_a_header_a_file_that_all_use_and_an_unknown_one_ask_for_the_whole_quick_tier(file: str) -> None:
@@ -50,30 +96,26 @@ def test_a_header_a_file_that_all_use_and_an_unknown_one_ask_for_the_whole_quick
     "file",
     [
         *("README.md", "00-RELEASENOTES", "COPYING", "tests/unit/bitops.tcl", "tests/modules/basics.c", "runtest"),
-        *(".github/workflows/ci.yml", ".clang-format", "redis.conf", "src/redis-cli.c", "src/valkey-benchmark.c"),
-        *("src/unit/test_sds.c", "CMakeLists.txt", "src/CMakeLists.txt", "utils/lru/README", "deps/jemalloc/src/sz.c"),
+        *(".github/workflows/ci.yml", ".clang-format", "redis.conf"),
+        *("CMakeLists.txt", "src/CMakeLists.txt", "utils/lru/README"),
     ],
 )
 def test_what_no_build_sees_asks_for_nothing(file: str) -> None:
-    choice = chosen(file)
-    assert choice.suites == []
-    assert choice.changes[0].why
+    (change,) = chosen(file).changes
+    assert (change.suites, change.unchecked) == ([], False)
+    assert change.why
 
 
 def test_jemalloc_counts_where_it_is_built() -> None:
-    assert choose(["deps/jemalloc/src/sz.c"], SUITES, read_unseen(), "jemalloc").suites == QUICK
+    (change,) = choose(["deps/jemalloc/src/sz.c"], SUITES, read_unseen(), "jemalloc").changes
+    assert (change.suites, change.unchecked) == (QUICK, False)
 
 
-def test_several_files_ask_for_the_suites_of_each_in_the_catalogs_order() -> None:
+def test_several_files_ask_for_the_suites_of_each_quick_ones_first() -> None:
     choice = chosen("src/rdb.c", "README.md", "src/bitops.c")
     assert [change.file for change in choice.changes] == ["src/rdb.c", "README.md", "src/bitops.c"]
-    assert choice.suites == ["bitops", "fuzz", "persistence", "units"]
-
-
-def test_a_longer_suite_that_covers_a_file_is_named_and_not_run() -> None:
-    (change,) = chosen("src/replication.c").changes
-    assert change.suites == QUICK
-    assert "; longer ones do too: --suite replication" in change.why
+    quick = ["bitops", "fuzz", "persistence", "units"]
+    assert choice.suites == [*quick, "modules", "replication", "visible", "width"]
 
 
 def test_what_the_units_call_is_never_left_to_others() -> None:
@@ -86,3 +128,21 @@ def test_no_header_is_covered_but_those_of_one_algorithm() -> None:
     """A suite that said `src/*` would take all others away from what is in a header."""
     for header in ("server", "redis", "sds", "dict", "zmalloc", "util", "config", "endianconv", "listpack", "rax"):
         assert chosen(f"src/{header}.h").suites == QUICK, header
+
+
+def looked_at_by(file: str) -> str:
+    """As tests/data/choice has it."""
+    (change,) = chosen(file).changes
+    if not change.suites:
+        return "UNCHECKED" if change.unchecked else "NOTHING"
+    more = [name for name in change.suites if name not in QUICK]
+    return " ".join(["quick", *more] if set(QUICK) <= set(change.suites) else change.suites)
+
+
+@pytest.mark.parametrize("table", sorted(FILES.iterdir()), ids=lambda path: path.stem)
+def test_every_source_file_of_a_release_is_looked_at_as_a_reader_agreed_or_said_to_be_unchecked(table: Path) -> None:
+    """A star stands for all the folder's files. Whoever changes `covers` or unseen.toml reads here what comes of it."""
+    rows = [line.split("  ") for line in table.read_text("utf-8").splitlines()]
+    wrong = {file: found for file, agreed in rows if (found := looked_at_by(file.replace("*", "any.c"))) != agreed}
+    assert wrong == {}
+    assert len(rows) > 150

@@ -41,9 +41,10 @@ def premerge(checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setenv("PLUMBLINE_CACHE", str(checkout.parent / "cache"))
     monkeypatch.setattr(process, "stop_on_signals", lambda: None)
 
-    def run(*words: object) -> tuple[int, str, str]:
+    def run(*words: object, since: str = "HEAD") -> tuple[int, str, str]:
+        since_words = ["--since", since] if since else []
         with pytest.raises(SystemExit) as ended:
-            main(["premerge", "--offline", "--no-install", *map(str, words)])
+            main(["premerge", "--offline", "--no-install", *since_words, *map(str, words)])
         said = capsys.readouterr()
         assert isinstance(ended.value.code, int)
         return ended.value.code, said.out, said.err
@@ -69,22 +70,53 @@ def test_explain_tells_each_file_its_suites_and_why_and_the_plan(premerge: Preme
     code, out, err = premerge("--explain", "--target", "armv5")
     assert (code, err) == (0, "")
     assert out == (
-        f"BASE  {git(checkout, 'rev-parse', 'HEAD')[:12]} 'first' (HEAD: no default branch of a remote is known)\n"
+        f"BASE  {git(checkout, 'rev-parse', 'HEAD')[:12]} 'first' (where HEAD left HEAD)\n"
         "\n"
         "COPYING\n"
         "    nothing to run: a document\n"
         "src/bitops.c\n"
-        "    bitops fuzz units: these suites say that they cover it; "
-        "longer ones do too: --suite visible --suite width\n"
+        "    bitops fuzz units visible width: these suites say that they cover it\n"
         "\n"
-        "2 changed files: canary, bitops, fuzz, units on armv5 (4 cells)\n"
+        "2 changed files: canary, bitops, fuzz, units, visible, width on armv5 (6 cells)\n"
     )
+
+
+def test_without_a_base_it_looks_at_nothing_and_is_exit_4(premerge: Premerge, checkout: Path) -> None:
+    """Directly after a commit it said 'nothing has changed' and 0."""
+    fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
+    commit(checkout, "second")
+    code, out, err = premerge(since="")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert err.startswith("error: no base to compare with")
+
+
+def test_what_no_suite_looks_at_is_said_and_is_no_pass(premerge: Premerge, checkout: Path) -> None:
+    fakes.write(checkout / "src" / "redis-cli.c", "")
+    code, out, err = premerge()
+    assert (code, err) == (ExitCode.INCONCLUSIVE, "")
+    assert out == (
+        "1 changed file, of which no suite looks at any: nothing to run\n"
+        "NOT CHECKED: src/redis-cli.c is looked at by no suite: another program than the server, which no suite runs\n"
+    )
+    code, out, _ = premerge("--json")
+    assert (code, len(json.loads(out)["unchecked"])) == (ExitCode.INCONCLUSIVE, 1)
+    assert premerge("--explain")[0] == ExitCode.PASS, "to explain is no verdict"
+
+
+def test_what_is_not_checked_by_the_suites_that_are_named_is_told_before_they_run(
+    premerge: Premerge, checkout: Path
+) -> None:
+    fakes.write(checkout / "src" / "cluster.c", "")
+    told = "NOT CHECKED: src/cluster.c is covered by `cluster` alone: not run\n"
+    assert premerge("--explain", "--suite", "sds")[1].endswith(told)
+    assert "NOT CHECKED" not in premerge("--explain")[1]
+    assert "NOT CHECKED" not in premerge("--explain", "--suite", "cluster")[1]
 
 
 def test_explain_as_json_is_one_document_and_the_seed_is_the_bases(premerge: Premerge, checkout: Path) -> None:
     fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
     read = json.loads(premerge("--explain", "--json", "--target", "armv5")[1])
-    assert (read["suites"], read["targets"]) == (["canary", "bitops", "fuzz", "units"], ["armv5"])
+    assert (read["suites"], read["targets"]) == (["canary", "bitops", "fuzz", "units", "visible", "width"], ["armv5"])
     assert read["seed"] == int(read["base"]["commit"][:8], 16)
     assert [change["file"] for change in read["changes"]] == ["src/bitops.c"]
 
@@ -102,7 +134,7 @@ def test_explain_as_json_is_one_document_and_the_seed_is_the_bases(premerge: Pre
     ],
 )
 def test_a_wrong_request_is_exit_4(premerge: Premerge, words: tuple[str, ...], error: str) -> None:
-    code, _, err = premerge(*words)
+    code, _, err = premerge(*words, since="" if "--since" in words else "HEAD")
     assert code == (ExitCode.USAGE if error else ExitCode.PASS), err
     assert err.startswith(error)
     assert not error or "  try: " in err

@@ -94,7 +94,7 @@ def fuzz(limit_seconds: float | None, limit_count: int | None, **options: Any) -
     "--since",
     metavar="REVISION",
     default="",
-    help="Compare with where HEAD left this one.  [default: the default branch of origin, else HEAD]",
+    help="Compare with where HEAD left this one.  [default: the default branch of origin]",
 )
 @click.option("--explain", is_flag=True, help="Tell the suites of each changed file, and why; run nothing.")
 def premerge(
@@ -111,7 +111,7 @@ def premerge(
             output.print_json(planned)
         else:
             click.echo(premerging.text_of(planned) if explain else premerging.summary(planned))
-        return ExitCode.PASS
+        return ExitCode.PASS if explain or not planned.unchecked else ExitCode.INCONCLUSIVE
     progress.say(f"BASE is {planned.base}")
     progress.say(premerging.summary(planned))
     seed = options.pop("seed")

@@ -15,6 +15,7 @@ from harness.load import Catalog
 from harness.store import Store
 from tests import fakes
 from tests.end_to_end.plumb_runs import document, run
+from tests.test_choice import FILES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 PLANTED = "alignment-redisPopcount-load"
+SOURCE = {".c", ".h", ".cc", ".cpp", ".hpp", ".def"}
+OF = ("--since", "HEAD", "--server")
 UNITS = ("--suite", "units")
 """The quickest that sees what is planted."""
 
@@ -59,7 +62,9 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def premerge(checkout: Path, folder: Path, *words: str) -> tuple[int, dict[str, Any], str]:
-    finished = run("premerge", "--server", checkout, "--target", "armv5", "--run", folder, "--json", *words)
+    finished = run(
+        "premerge", "--server", checkout, "--since", "HEAD", "--target", "armv5", "--run", folder, "--json", *words
+    )
     return finished.returncode, document(finished), finished.stderr
 
 
@@ -102,17 +107,50 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
 
 def test_what_a_file_changes_is_run_by_the_suites_that_it_chooses(checkout: Path, tmp_path: Path) -> None:
     edit(checkout / "src" / "bitops.c", "/* Bit operations.", "/* Changed. Bit operations.")
-    explained = run("premerge", "--server", checkout, "--target", "native", "--explain", "--json")
+    explained = run("premerge", *OF, checkout, "--target", "native", "--explain", "--json")
     chosen = {"canary", *document(explained)["suites"]}
-    finished = run("premerge", "--server", checkout, "--target", "native", "--run", tmp_path / "chosen", "--json")
+    finished = run(
+        "premerge",
+        "--server",
+        checkout,
+        "--since",
+        "HEAD",
+        "--target",
+        "native",
+        "--run",
+        tmp_path / "chosen",
+        "--json",
+    )
     read = document(finished)
     assert (finished.returncode, read["verdict"]) == (ExitCode.PASS, "PASS"), finished.stderr
-    assert {cell["suite"] for cell in read["cells"]} == chosen == {"canary", "bitops", "fuzz", "units"}
+    assert {cell["suite"] for cell in read["cells"]} == chosen
+    assert chosen == {"canary", "bitops", "fuzz", "units", "visible", "width"}
+
+
+def test_a_file_that_a_longer_suite_alone_covers_is_checked_by_it_or_said_not_to_be(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """A bus error on every packet of the cluster's bus passed: the suite that sends any is of the full tier."""
+    head = "    clusterMsg *hdr = (clusterMsg*) link->rcvbuf;\n    uint32_t totlen = ntohl(hdr->totlen);\n"
+    edit(checkout / "src" / "cluster.c", head, head + "    (void)*(volatile int *)(link->rcvbuf + 1);\n")
+    explained = run("premerge", *OF, checkout, "--target", "armv5", "--explain", "--json")
+    assert "cluster" in document(explained)["suites"]
+
+    code, read, told = premerge(checkout, tmp_path / "without", "--suite", "sds")
+    assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), told
+    assert read["unchecked"] == ["NOT CHECKED: src/cluster.c is covered by `cluster` alone: not run"]
+    assert {cell["verdict"] for cell in read["cells"]} == {"PASS"}
+
+    code, read, told = premerge(checkout, tmp_path / "with", "--suite", "cluster")
+    assert code == ExitCode.FINDINGS, told
+    blamed = {one["id"] for one in read["findings"] if not one["known"]}
+    assert "alignment-clusterProcessPacket-load" in blamed
+    assert read["unchecked"] == []
 
 
 def test_what_no_build_sees_is_not_run(checkout: Path) -> None:
     fakes.write(checkout / "README.md", "# Changed\n")
-    finished = run("premerge", "--server", checkout)
+    finished = run("premerge", *OF, checkout)
     assert (finished.returncode, finished.stdout) == (
         ExitCode.PASS,
         "1 changed file, of which no build sees any: nothing to run\n",
@@ -125,6 +163,18 @@ def test_every_file_that_is_covered_or_unseen_is_one_of_some_release() -> None:
     trees = [fetcher.server(catalog.servers[name]).path for name in names]
     files = {str(path.relative_to(tree)) for tree in trees for path in tree.rglob("*")}
     covers = [glob for suite in catalog.suites.values() for glob in suite.covers]
-    unseen = [glob for entry in choice.read_unseen() for glob in entry.files]
+    table = choice.read_unseen()
+    unseen = [glob for entry in (*table.unseen, *table.unchecked) for glob in entry.files]
     lost = {glob for glob in {*covers, *unseen} if not fnmatch.filter(files, glob)}
     assert lost == set(), "no release has such a file: a slip of the pen?"
+
+
+@pytest.mark.parametrize("table", sorted(FILES.iterdir()), ids=lambda path: path.stem)
+def test_the_table_of_what_looks_at_a_releases_files_has_all_of_them(table: Path) -> None:
+    tree = Fetcher(Store.default(), fakes.quiet()).server(Catalog().servers[table.stem]).path
+    rows = {line.split("  ")[0] for line in table.read_text("utf-8").splitlines()}
+    paths = [path for top in ("src", "deps") for path in (tree / top).rglob("*") if path.suffix in SOURCE]
+    files = {str(path.relative_to(tree)) for path in paths}
+    stars = {row for row in rows if row.endswith("*")}
+    assert files - rows == {file for star in stars for file in fnmatch.filter(files, star)}
+    assert rows - stars <= files
