@@ -1,72 +1,58 @@
-"""The command line: reads it, calls one function, prints what it returns, exits with the documented code."""
+"""The console script: a supervisor, and under it the command line itself, imported when signals can come.
+
+Whatever it is told, and however it ends: one documented exit status, no traceback, nothing left that runs.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-import traceback
-from typing import TYPE_CHECKING, Any
 
-import click
+from harness import standard, supervisor
+from harness.errors import ExitCode, InfrastructureError
 
-from harness import process
-from harness.commands import COMMANDS
-from harness.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
-from harness.harmless import harmless_streams
-from harness.visible import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
-@click.version_option(package_name="plumbline", prog_name="plumb")
-def plumb(debug: bool) -> None:
-    """Find alignment and byte-order faults in Redis and Valkey, before hardware does."""
-    del debug  # read by main(), which owns how errors are shown
-
-
-for _command in COMMANDS:
-    plumb.add_command(_command)
+BISECTION_STOPS = 255
+"""What `git bisect run` takes for no answer about the tree."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The console script."""
-    process.stop_on_signals()
-    words = sys.argv[1:] if arguments is None else arguments
-    with harmless_streams():
-        code = _guarded(
-            lambda: plumb.main(args=words, prog_name="plumb", standalone_mode=False), debug="--debug" in words
-        )
-    sys.exit(code)
-
-
-def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
-    """Run a command; turn whatever it raises into a message and the documented exit code."""
+    """Carry out the command line, or `arguments`, in this process, unsupervised."""
+    if arguments is not None:
+        sys.exit(_command(arguments))
+    words = sys.argv[1:]
+    closed = standard.open_closed_descriptors()
     try:
-        return int(call() or 0)
-    except PlumblineError as error:
-        if debug:
-            traceback.print_exc()
-        click.echo(visible(str(error)), err=True)
-        return int(error.exit_code)
-    except click.ClickException as error:
-        click.echo(visible(f"error: {error.format_message()}"), err=True)
-        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "plumb"
-        click.echo(f"  try: {where} --help", err=True)
-        return int(ExitCode.USAGE)
-    except (KeyboardInterrupt, click.Abort, process.StoppedError):
-        click.echo("interrupted; everything of ours has been stopped", err=True)
-        return int(ExitCode.INTERRUPTED)
-    except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, the shell gets the documented code
-        if debug:
-            traceback.print_exc()
-        if is_machine_fault(error):
-            click.echo(visible(str(machine_fault(error))), err=True)
-            return int(ExitCode.INFRASTRUCTURE)
-        click.echo(visible(f"error: a bug in Plumbline: {type(error).__name__}: {error}"), err=True)
-        click.echo("  try: the same with --debug first: plumb --debug …", err=True)
-        return int(ExitCode.HARNESS_BUG)
+        standard.refuse_closed(closed)
+    except InfrastructureError as error:
+        supervisor.say(str(error))
+        sys.exit(error.exit_code)
+    killed = BISECTION_STOPS if "--bisect" in words else None
+    os._exit(supervisor.supervise(lambda: sys.exit(_supervised(words)), killed=killed))
+
+
+def _supervised(words: list[str]) -> int:
+    streams = standard.Streams()
+    try:
+        code = _command(words)
+    except KeyboardInterrupt:
+        supervisor.say(supervisor.INTERRUPTED)
+        code = ExitCode.INTERRUPTED
+    except SystemExit as ended:
+        # Completion ends so.
+        code = ended.code if isinstance(ended.code, int) else 0
+    for number in supervisor.STOPPING:
+        signal.signal(number, signal.SIG_IGN)
+    return streams.finish(code)
+
+
+def _command(words: list[str]) -> int:
+    from harness import process  # noqa: PLC0415 - a signal may come while this is imported
+
+    process.stop_on_signals()
+    from harness.commands import group  # noqa: PLC0415 - and this takes longest
+
+    return group.run(words)
 
 
 if __name__ == "__main__":

@@ -1,41 +1,53 @@
-"""The keeper: a process that outlives the harness by a moment, and kills what it left behind.
+"""The keeper: a process that outlives the harness by a moment, and kills and removes what it left behind.
 
-It reads `+PGID` and `-PGID` lines on standard input, and `=PID` for a process that has no group of its own. When the
-pipe closes, however the harness ended (SIGKILL included), it kills all that is still registered, and exits. It refuses
-everything else by ignoring it.
+It reads lines on standard input: `+PGID` and `-PGID` for a process group, `=PID` for a process that has no group of
+its own, `?TOKEN` for all that is marked with a token that begins so (harness.descendants), `/PATH` for a temporary
+folder. When the pipe closes, however the harness ended (SIGKILL included), it kills all that is still registered,
+removes the folders, and exits. It refuses everything else by ignoring it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    # Started as a script, so that it needs nothing that is installed.
+    sys.path[0] = str(Path(__file__).parents[1])
+
+from harness import descendants
 
 
 def main() -> None:
-    """Register and deregister process groups until the harness is gone."""
+    """Register and deregister until the harness is gone."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    groups: set[int] = set()
-    processes: set[int] = set()
+    kept: dict[str, set[str]] = {"+": set(), "=": set(), "?": set(), "/": set()}
     for line in sys.stdin:
-        sign, number = line[:1], line[1:].strip()
-        if not number.isdigit():
+        sign, word = line[:1], line[1:].rstrip("\n")
+        if sign in {"+", "-", "="} and not word.isdigit():
             continue
-        if sign == "+":
-            groups.add(int(number))
-        elif sign == "-":
-            groups.discard(int(number))
-            processes.discard(int(number))
-        elif sign == "=":
-            processes.add(int(number))
-    for group in groups:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGKILL)
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+        if sign == "-":
+            kept["+"].discard(word)
+            kept["="].discard(word)
+        elif word:
+            kept.get(sign, set()).add(word)
+    for group in kept["+"]:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(int(group), signal.SIGKILL)
+    descendants.kill(int(number) for number in kept["="])
+    if kept["?"]:
+        descendants.kill_until_none(lambda: _marked(tuple(kept["?"])))
+    for folder in kept["/"]:
+        shutil.rmtree(f"/{folder}", ignore_errors=True)
+
+
+def _marked(tokens: tuple[str, ...]) -> list[descendants.Process]:
+    return [one for one in descendants.processes().values() if descendants.token_of(one.pid).startswith(tokens)]
 
 
 if __name__ == "__main__":

@@ -19,8 +19,11 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from harness import descendants
 from harness.environment import PLAIN
 from harness.errors import InfrastructureError
+from harness.kept import Kept
+from harness.supervisor import STOPPING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,78 +32,17 @@ PLAIN_ENVIRONMENT = PLAIN
 """What a process sees that is told nothing else."""
 
 WATCH_SECONDS = 10.0
+STOP_SECONDS = 30
 
 
-class Keeper:
-    """The harness' side of harness.keeper; started with the first process."""
-
-    def __init__(self) -> None:
-        # A signal handler may come while its own thread holds the lock.
-        self._lock = threading.RLock()
-        self._pipe: IO[bytes] | None = None
-        self._groups: set[int] = set()
-        self._alone: set[int] = set()
-
-    def ready(self) -> None:
-        """Have the keeper run before there is anything to keep."""
-        with self._lock:
-            if self._pipe is None:
-                self._pipe = self._start()
-
-    def register(self, group: int) -> None:
-        """Have a process group killed when this process ends."""
-        with self._lock:
-            self._groups.add(group)
-            self._write(f"+{group}\n")
-
-    def register_alone(self, process: int) -> None:
-        """The same for a process that stays in our own group."""
-        with self._lock:
-            self._alone.add(process)
-            self._write(f"={process}\n")
-
-    def release(self, group: int) -> None:
-        """The group or process has ended; its number may be used again by a stranger."""
-        with self._lock:
-            self._groups.discard(group)
-            self._alone.discard(group)
-            self._write(f"-{group}\n")
-
-    def groups(self) -> set[int]:
-        """Process groups that have not been released."""
-        with self._lock:
-            return set(self._groups)
-
-    def alone(self) -> set[int]:
-        """Processes without a group of their own that have not been released."""
-        with self._lock:
-            return set(self._alone)
-
-    def _write(self, line: str) -> None:
-        if self._pipe is not None:
-            self._pipe.write(line.encode())
-            self._pipe.flush()
-
-    @staticmethod
-    def _start() -> IO[bytes]:
-        script = Path(__file__).with_name("keeper.py")
-        keeper = subprocess.Popen(
-            [sys.executable, "-S", "-E", str(script)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-        )
-        assert keeper.stdin is not None
-        return keeper.stdin
-
-
-_KEEPER = Keeper()
+_KEPT = Kept()
 
 
 def kill_group(process: subprocess.Popen[bytes], *, grace_seconds: float = 0.0) -> None:
-    """End a process and its whole group: SIGTERM, then after the grace SIGKILL. Returns when the leader is reaped."""
+    """End a process and its whole group: SIGTERM, then after the grace SIGKILL. Returns when the leader is reaped.
+
+    Whatever it left behind in other groups and sessions is killed as well.
+    """
     with contextlib.suppress(ProcessLookupError):
         if grace_seconds and process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
@@ -108,7 +50,7 @@ def kill_group(process: subprocess.Popen[bytes], *, grace_seconds: float = 0.0) 
                 process.wait(grace_seconds)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    _KEEPER.release(process.pid)
+    _KEPT.release(process.pid)
 
 
 class StoppedError(Exception):
@@ -127,12 +69,7 @@ def refuse_after_stop() -> None:
 def stop() -> None:
     """Kill every group of ours that still lives, and start nothing any more: for the way out, from any thread."""
     _STOPPED.set()
-    for group in _KEEPER.groups():
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGKILL)
-    for process in _KEEPER.alone():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+    _KEPT.stop()
 
 
 def stop_on_signals() -> None:
@@ -142,10 +79,17 @@ def stop_on_signals() -> None:
     """
 
     def interrupt(_signal: int, _frame: object) -> None:
+        # Once is enough: what comes while we clean up would end in a traceback.
+        for number in STOPPING:
+            signal.signal(number, signal.SIG_IGN)
+        threading.excepthook = lambda _: None
+        # Whoever waits for ever nevertheless, as for another run's lock, is ended by the kernel.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(STOP_SECONDS)
         stop()
         raise KeyboardInterrupt
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in STOPPING:
         signal.signal(number, interrupt)
 
 
@@ -168,22 +112,20 @@ def start(
     """
     refuse_after_stop()
     words = [str(word) for word in command]
-    _KEEPER.ready()
-    try:
-        process = subprocess.Popen(
+    variables = PLAIN_ENVIRONMENT if environment is None else environment
+
+    def call(token: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             words,
             stdin=questions,
             stdout=output,
             stderr=subprocess.STDOUT if output != subprocess.DEVNULL else subprocess.DEVNULL,
             cwd=folder,
-            env=dict(PLAIN_ENVIRONMENT if environment is None else environment),
+            env={**variables, descendants.MARK: token},
             start_new_session=True,
         )
-    except OSError as error:
-        raise InfrastructureError(
-            f"cannot start {words[0]}", because=f"{error.strerror}: {error.filename}", remedy="plumb doctor"
-        ) from error
-    _KEEPER.register(process.pid)
+
+    process = _started(words[0], call)
     if _STOPPED.is_set():
         # It slipped in between: `stop` may not have seen it.
         kill_group(process)
@@ -199,19 +141,29 @@ def attend(command: Sequence[str | Path], *, environment: Mapping[str, str]) -> 
     """
     refuse_after_stop()
     words = [str(word) for word in command]
-    _KEEPER.ready()
+
+    def call(token: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(words, env={**environment, descendants.MARK: token})
+
     with _terminal_kept(), _without_interrupts():
-        try:
-            process = subprocess.Popen(words, env=dict(environment))
-        except OSError as error:
-            raise InfrastructureError(f"cannot start {words[0]}", because=str(error), remedy="plumb doctor") from error
-        _KEEPER.register_alone(process.pid)
+        process = _started(words[0], call, own_group=False)
         try:
             return process.wait()
         finally:
             process.kill()
             process.wait()
-            _KEEPER.release(process.pid)
+            _KEPT.release(process.pid)
+
+
+def _started(
+    name: str, call: Callable[[str], subprocess.Popen[bytes]], *, own_group: bool = True
+) -> subprocess.Popen[bytes]:
+    try:
+        return _KEPT.start(call, own_group=own_group)
+    except OSError as error:
+        raise InfrastructureError(
+            f"cannot start {name}", because=f"{error.strerror}: {error.filename}", remedy="plumb doctor"
+        ) from error
 
 
 @contextlib.contextmanager

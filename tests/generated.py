@@ -18,7 +18,7 @@ from harness import agree, compare
 from harness.abilities import Landmarks
 from harness.canary import AccessTable
 from harness.choice import UnseenTable
-from harness.cli import plumb
+from harness.commands.group import plumb
 from harness.emulator import Qemu
 from harness.errors import ExitCode
 from harness.kernel import LinuxSource

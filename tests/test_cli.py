@@ -11,7 +11,7 @@ import pytest
 
 from harness import check as checking
 from harness import completion, process
-from harness.cli import plumb as group
+from harness.commands.group import plumb as group
 from harness.errors import ExitCode, InfrastructureError
 from harness.load import Catalog
 from tests import fakes

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from harness.alignment import applies
-from harness.cli import plumb
+from harness.commands.group import plumb
 from harness.emulator import QEMU_FOLDER, Qemu
 from harness.errors import ExitCode, NothingSelectedError, UsageError
 from harness.load import ROOT, Catalog, read_toml, select, target_groups

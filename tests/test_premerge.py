@@ -12,7 +12,7 @@ import pytest
 
 from harness import process
 from harness.cli import main
-from harness.cli import plumb as group
+from harness.commands.group import plumb as group
 from harness.errors import ExitCode
 from harness.load import ROOT
 from tests import fakes

@@ -232,7 +232,7 @@ def test_the_keeper_spares_a_group_that_was_released() -> None:
 
 SPAWNING_MODULES = {"subprocess", "multiprocessing", "pty"}
 SPAWNING_CALLS = {"fork", "forkpty", "system", "popen", "posix_spawn", "posix_spawnp"}
-SPAWNERS = {"process.py", "keeper.py"}
+SPAWNERS = {"process.py", "kept.py", "supervisor.py"}
 
 
 def spawning(path: Path) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +22,19 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:
-    """The one document of a command's `--json`."""
-    click.echo(in_json(codec.pretty(value).decode()), nl=False)
+    """The one document of a command's `--json`; in ASCII, without a loss, for a terminal that is not UTF-8."""
+    text = in_json(codec.pretty(value).decode())
+    everywhere = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    click.echo(text if everywhere else _in_ascii(text), nl=False)
+
+
+def _in_ascii(document: str) -> str:
+    """The same JSON document. What is not ASCII stands in strings, and can be UTF-16's units there (RFC 8259, 7)."""
+
+    def escaped(character: re.Match[str]) -> str:
+        return re.sub("(....)", r"\\u\1", character[0].encode("utf-16-be").hex())
+
+    return re.sub(r"[^\x00-\x7f]", escaped, document)
 
 
 def print_document(text: str, form: str) -> None:

@@ -1,0 +1,66 @@
+"""The command group: reads a command line, calls one function, and turns what it raises into the documented code."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness import process
+from harness.commands import COMMANDS
+from harness.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
+from harness.harmless import harmless_streams
+from harness.supervisor import INTERRUPTED
+from harness.visible import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
+@click.version_option(package_name="plumbline", prog_name="plumb")
+def plumb(debug: bool) -> None:
+    """Find alignment and byte-order faults in Redis and Valkey, before hardware does."""
+    del debug  # read by run(), which owns how errors are shown
+
+
+for _command in COMMANDS:
+    plumb.add_command(_command)
+
+
+def run(words: list[str]) -> int:
+    """Carry out a command line: the exit status. Nothing that is printed meanwhile is a command to a runner."""
+    with harmless_streams():
+        return _guarded(
+            lambda: plumb.main(args=words, prog_name="plumb", standalone_mode=False), debug="--debug" in words
+        )
+
+
+def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
+    """Run a command; turn whatever it raises into a message and the documented exit code."""
+    try:
+        return int(call() or 0)
+    except PlumblineError as error:
+        if debug:
+            traceback.print_exc()
+        click.echo(visible(str(error)), err=True)
+        return int(error.exit_code)
+    except click.ClickException as error:
+        click.echo(visible(f"error: {error.format_message()}"), err=True)
+        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "plumb"
+        click.echo(f"  try: {where} --help", err=True)
+        return int(ExitCode.USAGE)
+    except (KeyboardInterrupt, click.Abort, process.StoppedError):
+        click.echo(INTERRUPTED, err=True)
+        return int(ExitCode.INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, the shell gets the documented code
+        if debug:
+            traceback.print_exc()
+        if is_machine_fault(error):
+            click.echo(visible(str(machine_fault(error))), err=True)
+            return int(ExitCode.INFRASTRUCTURE)
+        click.echo(visible(f"error: a bug in Plumbline: {type(error).__name__}: {error}"), err=True)
+        click.echo("  try: the same with --debug first: plumb --debug …", err=True)
+        return int(ExitCode.HARNESS_BUG)

@@ -1,0 +1,92 @@
+"""Standard output and standard error, as they may be: closed, full, without a reader, or unable to show a letter.
+
+What cannot be written does not interrupt the work. It is remembered, and told when the command ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from harness.errors import ExitCode, InfrastructureError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_DEFAULT_ENCODING = "utf-8"
+
+
+def open_closed_descriptors() -> set[int]:
+    """Open /dev/null in place of standard streams that are closed: else the next file would take its place.
+
+    Returns which were closed.
+    """
+    closed = set()
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            closed.add(number)
+            # It takes the lowest number that is free, which is this one.
+            os.open(os.devnull, os.O_RDWR)
+    return closed
+
+
+class _Raw(io.FileIO):
+    """A standard stream's descriptor, whose failures are kept in place of raised."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, "wb", closefd=False)
+        self.failure: OSError | None = None
+
+    def write(self, data: Buffer, /) -> int:
+        if self.failure is None:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self.failure = error
+        return memoryview(data).nbytes
+
+
+class Streams:
+    """Standard output and error of this process, replaced for the rest of its life."""
+
+    def __init__(self) -> None:
+        self._output = _Raw(1)
+        self._errors = _Raw(2)
+        sys.stdout = _text(self._output, sys.stdout, line_buffering=os.isatty(1))
+        sys.stderr = _text(self._errors, sys.stderr, line_buffering=True)
+
+    def finish(self, code: int) -> int:
+        """Write what is left. Returns the exit status: `code`, unless a document was lost that somebody waits for."""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        failure = self._output.failure
+        if failure is None or failure.errno is None:
+            return code
+        told = os.strerror(failure.errno)
+        if failure.errno == errno.EPIPE:
+            # As in `plumb list targets | head -1`: who reads has what he wants.
+            sys.stderr.write(f"standard output was closed by its reader ({told}); the exit status is {code}\n")
+            return code
+        sys.stderr.write(f"error: standard output cannot be written: {told}\n  because: the exit status was {code}\n")
+        return int(ExitCode.INFRASTRUCTURE)
+
+
+def refuse_closed(closed: set[int]) -> None:
+    """Raise InfrastructureError where there is no standard output: better now than when the work is done."""
+    if 1 in closed:
+        raise InfrastructureError("standard output is closed", remedy="> /dev/null, if nobody wants it")
+
+
+def _text(raw: _Raw, before: io.TextIOBase | object, *, line_buffering: bool) -> io.TextIOWrapper:
+    """A text stream that writes what the encoding lacks as an escape."""
+    encoding = getattr(before, "encoding", None) or _DEFAULT_ENCODING
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding=encoding, errors="backslashreplace", line_buffering=line_buffering
+    )

@@ -1,0 +1,242 @@
+"""After any command nothing lives: what called setsid, what was orphaned twice over, what emptied its environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from harness import descendants, kept, process
+from harness.errors import ExitCode, InfrastructureError
+from harness.load import ROOT
+from harness.supervisor import INTERRUPTED
+from tests.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WAYS = {
+    "setsid": "setsid sh -c 'echo $$ >>{pids}; exec sleep {sleep}' &",
+    "forked twice": "setsid sh -c 'sleep {sleep} & echo $! >>{pids}' &",
+    "without environment": "env -i setsid sh -c 'sleep {sleep} & echo $! >>{pids}' &",
+    "a daemon's": "setsid sh -c 'env -i setsid sh -c \"sleep {sleep} & echo \\$! >>{pids}; sleep {sleep}\" &' &",
+}
+"""How a makefile's or a server's helper may get away; each writes one number."""
+
+
+def daemons(pids: Path, *ways: str) -> str:
+    """A shell script that leaves them behind, and ends when they are there."""
+    lines = [WAYS[way].format(pids=pids, sleep=SLEEP) for way in ways or WAYS]
+    count = len(lines)
+    return "\n".join([*lines, f'until [ "$(wc -l <{pids})" -ge {count} ]; do sleep 0.02; done'])
+
+
+def all_gone(pids: list[int]) -> bool:
+    return eventually(lambda: not any(lives(pid) for pid in pids))
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_what_a_command_left_behind_is_killed_when_it_ends(tmp_path: Path, way: str) -> None:
+    pids = tmp_path / "pids"
+    pids.touch()
+    assert process.run(["sh", "-c", daemons(pids, way)], deadline_seconds=WAIT_SECONDS).code == 0
+    (pid,) = pids_in(pids, 1)
+    assert not lives(pid), "it outlived the command that started it"
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_what_a_server_left_behind_is_killed_with_it(tmp_path: Path, way: str) -> None:
+    pids = tmp_path / "pids"
+    pids.touch()
+    started = process.start(["sh", "-c", f"{daemons(pids, way)}; exec sleep {SLEEP}"])
+    (pid,) = pids_in(pids, 1)
+    assert lives(pid)
+    process.kill_group(started, grace_seconds=1)
+    assert not lives(pid), "it outlived the server that started it"
+
+
+def test_the_end_of_one_command_is_not_the_end_of_another_ones_daemon(tmp_path: Path) -> None:
+    """A compiler's cache may well be a daemon, and its make goes on."""
+    pids = tmp_path / "pids"
+    pids.touch()
+    go = tmp_path / "go"
+    waits = f"until [ -e {go} ]; do sleep 0.02; done"
+    goes_on = process.start(["sh", "-c", f"{waits}; {daemons(pids, 'forked twice')}; exec sleep {SLEEP}"])
+    # It is older than the daemon, which could be its own as far as numbers tell.
+    process.run(["sh", "-c", f"touch {go}; until [ -s {pids} ]; do sleep 0.02; done"], deadline_seconds=WAIT_SECONDS)
+    (pid,) = pids_in(pids, 1)
+    assert lives(pid)
+    process.kill_group(goes_on)
+    assert not lives(pid)
+
+
+SUPERVISED = """
+import os, sys, time
+from harness import process, supervisor
+def command():
+    process.stop_on_signals()
+    try:
+        process.start(["sh", "-c", {script!r} + "; exec sleep {sleep}"])
+        while not os.path.exists({go!r}):
+            time.sleep(0.02)
+        sys.exit(5)
+    except KeyboardInterrupt:
+        sys.exit(2)
+os._exit(supervisor.supervise(command))
+"""
+
+
+@pytest.mark.parametrize(
+    ("killed", "death", "code"),
+    [
+        ("nobody", None, 5),
+        ("both", signal.SIGINT, 2),
+        ("supervisor", signal.SIGTERM, 2),
+        ("supervisor", signal.SIGKILL, -signal.SIGKILL),
+        ("command", signal.SIGTERM, 2),
+        ("command", signal.SIGKILL, 7),
+        ("command", signal.SIGSEGV, 3),
+    ],
+)
+def test_however_a_command_ends_nothing_survives(
+    tmp_path: Path, killed: str, death: signal.Signals | None, code: int
+) -> None:
+    pids, go = tmp_path / "pids", tmp_path / "go"
+    pids.touch()
+    text = SUPERVISED.format(script=daemons(pids), sleep=SLEEP, go=str(go))
+    with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stderr=subprocess.DEVNULL) as supervisor:
+        try:
+            ours = pids_in(pids, len(WAYS))
+            (command,) = psutil.Process(supervisor.pid).children()
+            below = [one.pid for one in command.children(recursive=True)]
+            if killed == "nobody":
+                go.touch()
+            if killed in {"both", "supervisor"}:
+                supervisor.send_signal(death or 0)
+            if killed in {"both", "command"}:
+                command.send_signal(death)
+            assert supervisor.wait(3 * WAIT_SECONDS) == code
+            if death != signal.SIGKILL or killed == "command":
+                left = [pid for pid in [*ours, *below, command.pid] if lives(pid)]
+                assert left == [], "the command had ended, and they lived"
+            assert all_gone([*ours, *below, command.pid])
+        finally:
+            supervisor.kill()
+
+
+def test_killed_together_supervisor_and_command_leave_no_marked_process(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    pids.touch()
+    marked = ("setsid", "forked twice")
+    text = SUPERVISED.format(script=daemons(pids, *marked), sleep=SLEEP, go=str(tmp_path / "go"))
+    command = [sys.executable, "-c", text]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True) as supervisor:
+        ours = pids_in(pids, len(marked))
+        os.killpg(supervisor.pid, signal.SIGKILL)
+        assert all_gone(ours)
+
+
+def test_a_keeper_that_was_killed_is_replaced_and_keeps_what_the_first_one_kept(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    text = f"""
+import os, signal, time
+from harness import process
+first = process.start(["sh", "-c", "echo $$ >>{pids}; exec sleep {SLEEP}"])
+keeper = process._KEPT._keeper
+os.kill(keeper.pid, signal.SIGKILL)
+keeper.wait()
+second = process.start(["sh", "-c", "echo $$ >>{pids}; exec sleep {SLEEP}"])
+os.kill(process._KEPT._keeper.pid, signal.SIGKILL)
+time.sleep(0.2)
+process.kill_group(second)
+open("{pids}.told", "w").close()
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stderr=subprocess.PIPE) as harness:
+        try:
+            ours = pids_in(pids, 2)
+            assert eventually((tmp_path / "pids.told").exists), "telling a keeper that was killed ended the harness"
+            harness.kill()
+            assert all_gone(ours)
+        finally:
+            harness.kill()
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT] * 6])
+def test_a_signal_in_the_first_second_and_every_one_after_it_is_exit_2_in_silence(
+    signals: list[signal.Signals],
+) -> None:
+    command = [sys.executable, "-m", "harness.cli", "list", "servers"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as plumb:
+        try:
+            # Its imports have begun.
+            assert eventually(lambda: bool(psutil.Process(plumb.pid).children()))
+            for number in signals:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    # As a terminal's Ctrl-C: to both.
+                    for one in (psutil.Process(plumb.pid), *psutil.Process(plumb.pid).children()):
+                        one.send_signal(number)
+            _, said = plumb.communicate(timeout=3 * WAIT_SECONDS)
+        finally:
+            plumb.kill()
+    assert (plumb.returncode, said) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
+
+
+def test_who_asks_again_does_not_wait_for_what_hangs(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    text = f"""
+import os, signal, time
+from harness import supervisor
+def command():
+    for number in supervisor.STOPPING:
+        signal.signal(number, signal.SIG_IGN)
+    open({str(there)!r}, "w").close()
+    time.sleep(600)
+os._exit(supervisor.supervise(command))
+"""
+    with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stderr=subprocess.PIPE, text=True) as plumb:
+        try:
+            assert eventually(there.exists)
+            plumb.send_signal(signal.SIGINT)
+            with pytest.raises(subprocess.TimeoutExpired):
+                plumb.wait(1)
+            plumb.send_signal(signal.SIGINT)
+            _, said = plumb.communicate(timeout=WAIT_SECONDS)
+        finally:
+            plumb.kill()
+    assert (plumb.returncode, said) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
+
+
+def test_too_few_open_files_are_told_before_a_server_is_blamed() -> None:
+    text = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+from harness import process
+process.run(["true"], deadline_seconds=10)
+"""
+    ended = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert f"only 200 files may be open at once, {kept.FILES_FLOOR} are needed" in ended.stderr
+
+
+def test_a_keeper_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with pytest.raises(InfrastructureError, match="cannot start the keeper"):
+        kept.Kept().start(lambda _: pytest.fail("it was started without a keeper"))
+
+
+def test_the_processes_of_the_machine_are_known_with_their_parents() -> None:
+    with subprocess.Popen(["sh", "-c", f"sleep {SLEEP} & wait"], start_new_session=True) as parent:
+        try:
+            assert eventually(lambda: len(descendants.below(parent.pid, descendants.processes())) == 1)
+            seen = descendants.processes(since=parent.pid)
+            (child,) = descendants.below(parent.pid, seen)
+            assert (seen[parent.pid].parent, child.parent, child.session) == (os.getpid(), parent.pid, parent.pid)
+            assert os.getpid() not in seen
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)

@@ -1,0 +1,84 @@
+"""Standard output closed, full, without a reader, unable to show a letter: a message, never `a bug in Plumbline`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.errors import ExitCode
+from harness.load import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLUMB = [sys.executable, "-m", "harness.cli"]
+
+
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`plumb` in a shell's line, as "$@"."""
+    return subprocess.run(
+        ["bash", "-c", line, "bash", *PLUMB],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+
+
+def test_closed_standard_output_is_exit_7_before_any_work() -> None:
+    ended = shell('"$@" list targets >&-')
+    assert (ended.returncode, ended.stderr.splitlines()[0]) == (
+        ExitCode.INFRASTRUCTURE,
+        "error: standard output is closed",
+    )
+
+
+def test_a_full_disk_behind_standard_output_is_exit_7() -> None:
+    ended = shell('"$@" list targets --json >/dev/full')
+    assert ended.returncode == ExitCode.INFRASTRUCTURE, ended.stderr
+    assert ended.stderr == (
+        "error: standard output cannot be written: No space left on device\n  because: the exit status was 0\n"
+    )
+
+
+def test_a_reader_who_has_enough_changes_no_exit_status() -> None:
+    ended = shell('"$@" list policies --json | true; exit "${PIPESTATUS[0]}"')
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr == "standard output was closed by its reader (Broken pipe); the exit status is 0\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_nobody_needs_the_other_two(closed: str) -> None:
+    ended = shell(f'"$@" list targets {closed}')
+    assert (ended.returncode, "armv5" in ended.stdout) == (0, True), ended.stderr
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", "снег"), ("latin-1", "\\u0441")])
+def test_a_terminal_that_is_not_utf_8_is_shown_what_it_can_show(tmp_path: Path, encoding: str, shown: str) -> None:
+    """What claims to be ASCII is taken for a machine without a locale, and gets UTF-8 (so does click)."""
+    absent = str(tmp_path / "снег")
+    ended = shell(f'"$@" judge "{absent}"', PYTHONIOENCODING=encoding)
+    assert ended.returncode == ExitCode.USAGE, ended.stderr
+    assert "not a run folder" in ended.stderr
+    assert shown in ended.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_a_document_loses_nothing_whatever_the_terminal_is(encoding: str) -> None:
+    line = "from harness.commands.output import print_json; print_json({'name': 'снег é \U0001f41f'})"
+    ended = subprocess.run(
+        [sys.executable, "-c", f"from harness.standard import Streams; Streams(); {line}"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    assert json.loads(ended.stdout.decode(encoding)) == {"name": "снег é \U0001f41f"}
