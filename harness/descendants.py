@@ -58,7 +58,7 @@ def _prctl(option: int, value: int) -> None:
 def processes(*, since: int = 0) -> dict[int, Process]:
     """All processes of the machine by number. With `since` those that came after that one, which is quicker."""
     if since and _last_number() < since:
-        # Numbers have begun anew.
+        # They have begun anew since.
         since = 0
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - twice as quick as Path.iterdir

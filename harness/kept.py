@@ -29,9 +29,14 @@ FILES_FLOOR = 1024
 FILES_ENOUGH = 65536
 
 
+BRIEF_SECONDS = 2.0
+"""In so short a time the numbers of processes do not go all the way round (pid_max is 32768 or more)."""
+
+
 class _Started(NamedTuple):
     token: str
     own_group: bool
+    at: float
 
 
 class Kept:
@@ -56,17 +61,20 @@ class Kept:
             # Of one length always: where a program's stack begins depends on its environment.
             token = f"{self._run}.{self._count:08x}"
             process = call(token)
-            self._started[process.pid] = _Started(token, own_group)
+            self._started[process.pid] = _Started(token, own_group, time.monotonic())
             self._tell(f"{'+' if own_group else '='}{process.pid}\n")
         return process
 
     def release(self, pid: int) -> None:
         """A process has ended, with its group: kill what it left behind. Its number may be a stranger's from now on."""
         with self._lock:
-            if self._started.pop(pid, None) is None:
+            ended = self._started.pop(pid, None)
+            if ended is None:
                 return
             self._tell(f"-{pid}\n")
-        self._kill(lambda: self._orphans(since=pid))
+        # What it started came after it, as a rule.
+        since = pid if time.monotonic() - ended.at < BRIEF_SECONDS else 0
+        self._kill(lambda: self._orphans(since=since))
 
     def keep_folder(self, folder: Path) -> None:
         """Have a folder removed when we end."""

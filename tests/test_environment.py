@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import environment, events, process
+from harness import descendants, environment, events, process
 from harness.check import Check, pytest_command
 from harness.load import ROOT, Catalog
 from harness.request import Request
@@ -98,7 +98,7 @@ def test_a_cell_sees_what_is_listed_and_nothing_else(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("REDIS_SECRET", "1")
     seen = process.run(["env"], deadline_seconds=60, environment=environment.for_cell())
     names = {line.partition("=")[0] for line in seen.text.splitlines()}
-    assert names == {*environment.CELL, *environment.CELL_SETTINGS}
+    assert names == {*environment.CELL, *environment.CELL_SETTINGS, descendants.MARK}
 
 
 def test_clients_of_registries_keep_what_the_user_configured(monkeypatch: pytest.MonkeyPatch) -> None:

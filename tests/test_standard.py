@@ -61,14 +61,13 @@ def test_nobody_needs_the_other_two(closed: str) -> None:
     assert (ended.returncode, "armv5" in ended.stdout) == (0, True), ended.stderr
 
 
-@pytest.mark.parametrize(("encoding", "shown"), [("ascii", "снег"), ("latin-1", "\\u0441")])
-def test_a_terminal_that_is_not_utf_8_is_shown_what_it_can_show(tmp_path: Path, encoding: str, shown: str) -> None:
-    """What claims to be ASCII is taken for a machine without a locale, and gets UTF-8 (so does click)."""
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_is_not_utf_8_is_shown_what_it_can_show(tmp_path: Path, encoding: str) -> None:
     absent = str(tmp_path / "снег")
     ended = shell(f'"$@" judge "{absent}"', PYTHONIOENCODING=encoding)
     assert ended.returncode == ExitCode.USAGE, ended.stderr
     assert "not a run folder" in ended.stderr
-    assert shown in ended.stderr
+    assert "\\u0441" in ended.stderr
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
