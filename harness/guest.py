@@ -1,4 +1,4 @@
-"""A guest: a build running under an emulator, on a Unix socket, behind a recording proxy on loopback.
+"""A guest: a build running under an emulator, on a Unix socket, behind a recording proxy on another.
 
 A context manager: whatever happens, its process group is killed and its socket folder removed.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 import hiredis
 
-from harness import events, process
+from harness import events, loopback, process
 from harness.coverage import Edges
 from harness.detector import reports
 from harness.errors import InfrastructureError
@@ -120,10 +120,18 @@ class Guest:
         return self.socket_path
 
     @property
+    def recorded_path(self) -> Path:
+        """Where clients connect: the recording proxy's Unix socket."""
+        return self._socket_folder / "r"
+
+    @property
     def endpoint(self) -> tuple[str, int]:
-        """Where clients connect: the recording proxy on loopback."""
+        """The same on loopback, for those that know TCP alone: Tcl, and servers. Of this user's only.
+
+        Raises InfrastructureError where it cannot be told who connects.
+        """
         assert self.recorder is not None
-        return "127.0.0.1", self.recorder.port
+        return loopback.HOST, self.recorder.port
 
     def __enter__(self) -> Self:
         """Start, and wait until it answers PING. Raises StartError, or InfrastructureError for a machine's fault."""
@@ -268,7 +276,7 @@ class Guest:
                 self.end, self.detail = "hang", "no PONG before the deadline"
                 raise StartError("hang", self.detail)
             time.sleep(POLL_SECONDS)
-        self.recorder = Recorder(self.upstream)
+        self.recorder = Recorder(self.upstream, self.recorded_path)
 
     def arguments(self) -> list[str]:
         """The server's command line behind its own name."""

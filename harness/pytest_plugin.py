@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import detector_canary, events, unit_run, units
+from harness import detector_canary, events, private_network, unit_run, units
 from harness.canary import cases
 from harness.cell import CellSpec, fits, read_cell
 from harness.cell_run import CellRun
@@ -40,6 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Open the cell."""
     path = config.getoption("--plumb-cell")
     if path is not None:
+        # Before there are threads, and processes that would have to come along.
+        private_network.enter()
         config.stash[_CELL] = CellRun(read_cell(Path(path)))
 
 

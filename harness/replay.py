@@ -210,7 +210,7 @@ def _run_server(guest: Guest, native: Guest | None, reproducer: Reproducer, stre
             if reproducer.again is not None:
                 came = _comes_again(guest, reproducer.again)
             elif native is None:
-                transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=guest.deadline_seconds)
+                transcript.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=guest.deadline_seconds)
             else:
                 with native:
                     difference = _compare(guest, native, stream)
@@ -238,7 +238,7 @@ def _run_server(guest: Guest, native: Guest | None, reproducer: Reproducer, stre
 
 def _comes_again(guest: Guest, again: Again) -> bool:
     """Whether a file that it writes, or its last reply, has the wrong bytes once more."""
-    with Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds) as client:
+    with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
         replies = compare.ask(client, from_text("\n".join(again.requests)))
     content = guest.read(again.file) if again.file else replies[-1]
     return isinstance(content, bytes) and bytes.fromhex(again.wrong) in content
@@ -298,7 +298,7 @@ def _compare(guest: Guest, native: Guest, stream: Stream) -> compare.Difference 
     answers: list[list[Reply]] = []
     with contextlib.suppress(OSError):
         for one in (native, guest):
-            with Client.at(*one.endpoint, deadline_seconds=one.deadline_seconds) as client:
+            with Client.at_socket(one.recorded_path, deadline_seconds=one.deadline_seconds) as client:
                 compare.ask(client, compare.EMPTY)
                 answers.append([])
                 compare.ask_into(answers[-1], client, stream)

@@ -110,13 +110,13 @@ def _excuse(cell: CellVerdict, findings: list[Finding]) -> CellVerdict:
 
 
 def new_run_folder(parent: Path) -> Path:
-    """A fresh folder's name, by the time: runs sort by age."""
+    """A fresh folder, the user's alone, named by the time: runs sort by age."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     number = 0
     while True:
         folder = parent / (stamp if not number else f"{stamp}-{number}")
         try:
-            folder.mkdir(parents=True)
+            folder.mkdir(0o700, parents=True)
         except FileExistsError:
             number += 1
             continue
@@ -126,7 +126,7 @@ def new_run_folder(parent: Path) -> Path:
 def empty_run_folder(path: Path) -> Path:
     """The folder that the user named, made if need be. Raises UsageError when it holds something."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise UsageError("the run folder cannot be made", where=str(path), because=str(error)) from error
     if any(path.iterdir()):

@@ -104,7 +104,7 @@ def open_shell(
     with tempfile.TemporaryDirectory(prefix="plumbline-shell-") as folder, contextlib.ExitStack() as ends:
         guest = _guest(Path(folder), build, runner, tree, reproducer)
         ends.callback(guest.__exit__)
-        guest.recorder = Recorder(guest.upstream)
+        guest.recorder = Recorder(guest.upstream, guest.recorded_path)
         if target.emulator.kind == "user":
             ends.callback(_start_stopped(guest).close)
             commands = remote_script(guest, tree, emulators.guest_root(tools), running=session.running)
@@ -165,14 +165,14 @@ def _send(guest: Guest, reproducer: Reproducer) -> None:
     """Once the server answers, which it does when gdb has let it run: the recorded requests."""
     while not answers_ping(guest.upstream):
         time.sleep(POLL_SECONDS)
-    transcript.send_again(guest.endpoint[1], reproducer.chunks, reply_seconds=REPLY_SECONDS)
+    transcript.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=REPLY_SECONDS)
 
 
 def _introduce(guest: Guest, progress: Progress, *, reproducer: Reproducer | None, running: bool) -> None:
     """How to talk to the server; on standard error, since standard output is gdb's."""
     progress.say(f"{guest.build.server} on {guest.runner.target.name}: {guest.build.server_binary}")
     progress.say(
-        f"talk to it, once it runs: redis-cli -p {guest.endpoint[1]}, or socat - UNIX-CONNECT:{guest.upstream}"
+        f"talk to it, once it runs: redis-cli -s {guest.recorded_path}, or socat - UNIX-CONNECT:{guest.recorded_path}"
     )
     progress.say(f"what it says: tail -f {guest.log}")
     if reproducer is not None:

@@ -1,6 +1,7 @@
 """The recording proxy: every client of a guest, in whatever language, is recorded without its knowing.
 
-It listens on loopback at a port of the kernel's choice and forwards, byte for byte and chunk for chunk, to the guest.
+It listens on a Unix socket in a private folder and, for clients that know TCP alone, at a port of loopback, where it
+serves no other user's. It forwards, byte for byte and chunk for chunk, to the guest.
 What it recorded can be read as requests, saved, and sent again.
 """
 
@@ -13,16 +14,21 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import hiredis
 
-from harness import codec
+from harness import codec, loopback
 from harness.model import Noun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 INCOMPLETE = object()
 CHUNK_BYTES = 65536
 UNANSWERED_SHOWN = 200
+BACKLOG = 4096
+"""Connections that may wait to be accepted: beyond these a Unix socket, other than a port, turns clients away."""
 
 
 class Chunk(Noun, frozen=True):
@@ -60,17 +66,33 @@ def connect(address: Address, *, deadline_seconds: float | None = None) -> socke
 
 
 class Recorder:
-    """A proxy in front of one guest, until it is closed."""
+    """A proxy in front of one guest, until it is closed. It listens at `path`, in a folder that is the user's alone."""
 
-    def __init__(self, upstream: Address) -> None:
+    def __init__(self, upstream: Address, path: Path) -> None:
+        self.path = path
+        self.strangers = 0
+        """Connections of other users that were turned away, and such as were closed before it could be told whose."""
         self._upstream = upstream
         self._lock = threading.Lock()
         self._chunks: list[Chunk] = []
         self._connections = 0
         self._open: set[socket.socket] = set()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listeners: list[socket.socket] = []
+        self._port = 0
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen(BACKLOG)
+        self._listen(listener, self._serve)
+
+    @property
+    def port(self) -> int:
+        """A port of loopback for this user's clients, opened when it is first asked for. Raises InfrastructureError."""
+        if not self._port:
+            loopback.way_to_ask()
+            listener = socket.create_server((loopback.HOST, 0), backlog=BACKLOG)
+            self._port = listener.getsockname()[1]
+            self._listen(listener, self._serve_our_own)
+        return self._port
 
     def begin(self) -> None:
         """Forget what was recorded: a new test starts, and a reproducer needs only its own requests."""
@@ -84,9 +106,11 @@ class Recorder:
 
     def close(self) -> None:
         """Stop listening and drop every connection."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        for listener in self._listeners:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        self.path.unlink(missing_ok=True)
         with self._lock:
             sockets = list(self._open)
         for each in sockets:
@@ -94,25 +118,41 @@ class Recorder:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
-    def _accept(self) -> None:
+    def _listen(self, listener: socket.socket, serve: Callable[[socket.socket], None]) -> None:
+        self._listeners.append(listener)
+        threading.Thread(target=self._accept, args=(listener, serve), daemon=True).start()
+
+    @staticmethod
+    def _accept(listener: socket.socket, serve: Callable[[socket.socket], None]) -> None:
         while True:
             try:
-                client, _ = self._listener.accept()
+                client, _ = listener.accept()
             except OSError:
                 return
-            try:
-                guest = connect(self._upstream)
-            except OSError:
-                # The guest is gone: the client sees its connection closed, as it would without a proxy.
-                client.close()
-                continue
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with self._lock:
-                self._connections += 1
-                number = self._connections
-                self._open |= {client, guest}
-            threading.Thread(target=self._pump, args=(number, "request", client, guest), daemon=True).start()
-            threading.Thread(target=self._pump, args=(number, "reply", guest, client), daemon=True).start()
+            serve(client)
+
+    def _serve_our_own(self, client: socket.socket) -> None:
+        """Serve a client that came by TCP, if it is nobody else's."""
+        if not loopback.is_ours(client):
+            self.strangers += 1
+            client.close()
+            return
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._serve(client)
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            guest = connect(self._upstream)
+        except OSError:
+            # The guest is gone: the client sees its connection closed, as it would without a proxy.
+            client.close()
+            return
+        with self._lock:
+            self._connections += 1
+            number = self._connections
+            self._open |= {client, guest}
+        threading.Thread(target=self._pump, args=(number, "request", client, guest), daemon=True).start()
+        threading.Thread(target=self._pump, args=(number, "reply", guest, client), daemon=True).start()
 
     def _pump(
         self, number: int, direction: Literal["request", "reply"], source: socket.socket, sink: socket.socket
@@ -198,8 +238,8 @@ def _word(argument: object) -> str:
     return f'"{shown}"' if len(argument) <= 16 else f'"{shown}"…({len(argument)} bytes)'
 
 
-def send_again(port: int, chunks: list[Chunk], *, reply_seconds: float) -> None:
-    """Send the recorded requests to an endpoint on loopback, in order, each after the replies that preceded it.
+def send_again(address: Address, chunks: list[Chunk], *, reply_seconds: float) -> None:
+    """Send the recorded requests to a server, in order, each after the replies that preceded it.
 
     A reply is waited for by its recorded length; when it does not come in time, the sending goes on.
     Ends early, without an error, when the endpoint closes a connection: that is what a crash looks like.
@@ -208,8 +248,7 @@ def send_again(port: int, chunks: list[Chunk], *, reply_seconds: float) -> None:
     try:
         for chunk in chunks:
             if chunk.connection not in sockets:
-                sockets[chunk.connection] = socket.create_connection(("127.0.0.1", port), timeout=reply_seconds)
-                sockets[chunk.connection].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sockets[chunk.connection] = connect(address, deadline_seconds=reply_seconds)
             peer = sockets[chunk.connection]
             if chunk.direction == "request":
                 peer.sendall(chunk.content)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def both(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[Both]:
     """Guest and oracle, both empty."""
     with (
-        Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds) as ours,
-        Client.at(*oracle.endpoint, deadline_seconds=oracle.deadline_seconds) as theirs,
+        Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as ours,
+        Client.at_socket(oracle.recorded_path, deadline_seconds=oracle.deadline_seconds) as theirs,
     ):
         pair = Both(ours, theirs, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier)
         pair.ask([["FLUSHALL"]])

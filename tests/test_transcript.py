@@ -7,6 +7,7 @@ import socket
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -14,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness import loopback
 from harness.resp import Client
-from harness.transcript import Chunk, Recorder, load, save, send_again, unanswered
+from harness.transcript import Chunk, Recorder, connect, load, save, send_again, unanswered
 from tests.fakes import chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 DEADLINE_SECONDS = 5.0
 
@@ -34,6 +36,7 @@ class Server:
         # A Unix socket's path has at most 107 bytes, and pytest's folders can be deep.
         self._folder = tempfile.TemporaryDirectory(prefix="plumbline-test-")
         self.path = Path(self._folder.name) / "s"
+        self.recorder_path = Path(self._folder.name) / "r"
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self.path))
         self._listener.listen()
@@ -67,15 +70,35 @@ class Server:
 
 @contextlib.contextmanager
 def recorded(server: Server) -> Iterator[Recorder]:
-    recorder = Recorder(server.path)
+    recorder = Recorder(server.path, server.recorder_path)
     try:
         yield recorder
     finally:
         recorder.close()
 
 
-def connected(recorder: Recorder) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", recorder.port), timeout=DEADLINE_SECONDS)
+def by_path(recorder: Recorder) -> socket.socket:
+    return connect(recorder.path, deadline_seconds=DEADLINE_SECONDS)
+
+
+def by_port(recorder: Recorder) -> socket.socket:
+    return connect((loopback.HOST, recorder.port), deadline_seconds=DEADLINE_SECONDS)
+
+
+Connect = Callable[[Recorder], socket.socket]
+
+
+@pytest.fixture(params=[by_path, by_port])
+def connected(request: pytest.FixtureRequest) -> Connect:
+    """How a client comes: both ways must be the same to it."""
+    way: Connect = request.param
+    return way
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="plumbline-test-") as folder:
+        yield Path(folder)
 
 
 def read_to_end(client: socket.socket) -> bytes:
@@ -97,7 +120,7 @@ def of(recorder: Recorder, direction: str) -> bytes:
 
 
 @pytest.mark.parametrize("length", [1, 17, 65536, 1_000_003])
-def test_bytes_are_forwarded_exactly_both_ways_and_recorded(length: int) -> None:
+def test_bytes_are_forwarded_exactly_both_ways_and_recorded(length: int, connected: Connect) -> None:
     import random
 
     content = random.Random(length).randbytes(length)
@@ -110,22 +133,24 @@ def test_bytes_are_forwarded_exactly_both_ways_and_recorded(length: int) -> None
         assert content == of(recorder, "request") == of(recorder, "reply")
 
 
-def test_a_client_that_only_shuts_its_sending_side_still_gets_its_replies() -> None:
+def test_a_client_that_only_shuts_its_sending_side_still_gets_its_replies(connected: Connect) -> None:
     with Server(lambda _: b"", at_end=b"late") as server, recorded(server) as recorder, connected(recorder) as client:
         client.sendall(b"request")
         client.shutdown(socket.SHUT_WR)
         assert read_to_end(client) == b"late"
 
 
-def test_a_guest_that_closes_is_seen_as_a_close() -> None:
+def test_a_guest_that_closes_is_seen_as_a_close(connected: Connect) -> None:
     with Server(lambda _: None) as server, recorded(server) as recorder, connected(recorder) as client:
         client.sendall(b"deadly")
         assert read_to_end(client) == b""
         assert of(recorder, "request") == b"deadly"
 
 
-def test_a_guest_that_is_gone_is_seen_as_a_close_and_the_recorder_lives_on(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "absent")
+def test_a_guest_that_is_gone_is_seen_as_a_close_and_the_recorder_lives_on(
+    short_folder: Path, connected: Connect
+) -> None:
+    recorder = Recorder(short_folder / "absent", short_folder / "r")
     try:
         for _ in range(2):
             with connected(recorder) as client, contextlib.suppress(ConnectionResetError):
@@ -134,20 +159,20 @@ def test_a_guest_that_is_gone_is_seen_as_a_close_and_the_recorder_lives_on(tmp_p
         recorder.close()
 
 
-def test_close_drops_open_connections_and_stops_listening() -> None:
+def test_close_drops_open_connections_and_stops_listening(connected: Connect) -> None:
     with Server(lambda piece: piece) as server:
-        recorder = Recorder(server.path)
+        recorder = Recorder(server.path, server.recorder_path)
         with connected(recorder) as client:
             client.sendall(b"x")
             assert client.recv(1) == b"x"
             recorder.close()
             with contextlib.suppress(ConnectionResetError):
                 assert client.recv(1) == b""
-        with pytest.raises(OSError, match=r"refused|reset"):
+        with pytest.raises(OSError, match=r"refused|reset|No such file"):
             connected(recorder)
 
 
-def test_connections_are_told_apart_and_begin_forgets() -> None:
+def test_connections_are_told_apart_and_begin_forgets(connected: Connect) -> None:
     with Server(lambda piece: piece) as server, recorded(server) as recorder:
         with connected(recorder) as one, connected(recorder) as other:
             for client, text in ((one, b"one"), (other, b"other")):
@@ -233,14 +258,14 @@ def test_any_transcript_can_be_read(chunks: list[Chunk]) -> None:
 
 def test_the_recorded_requests_are_sent_again_in_order_each_after_its_replies() -> None:
     with Server(lambda piece: b"<" + piece + b">") as server, recorded(server) as recorder:
-        with connected(recorder) as client:
+        with by_path(recorder) as client:
             for word in (b"one", b"two", b"three"):
                 client.sendall(word)
                 assert b"<" + word + b">" == read_exactly(client, len(word) + 2)
         chunks = recorder.chunks()
         server.received.clear()
         recorder.begin()
-        send_again(recorder.port, chunks, reply_seconds=0.4)
+        send_again(recorder.path, chunks, reply_seconds=0.4)
         assert server.received == [b"one", b"two", b"three"]
 
 
@@ -253,7 +278,7 @@ def test_sending_again_keeps_connections_apart() -> None:
         chunk("reply", b"A", connection=4),
     ]
     with Server(lambda piece: answers[piece]) as server, recorded(server) as recorder:
-        send_again(recorder.port, chunks, reply_seconds=0.4)
+        send_again(recorder.path, chunks, reply_seconds=0.4)
         assert {piece.connection for piece in recorder.chunks()} == {1, 2}
         assert sorted(server.received) == [b"a", b"b"]
 
@@ -262,7 +287,7 @@ def test_sending_again_ends_early_when_the_guest_dies() -> None:
     chunks = [chunk("request", b"deadly"), chunk("reply", b"+OK\r\n"), chunk("request", b"never")]
     with Server(lambda _: None) as server, recorded(server) as recorder:
         started = time.monotonic()
-        send_again(recorder.port, chunks, reply_seconds=DEADLINE_SECONDS)
+        send_again(recorder.path, chunks, reply_seconds=DEADLINE_SECONDS)
         assert server.received == [b"deadly"]
         assert time.monotonic() - started < DEADLINE_SECONDS
 
@@ -270,11 +295,12 @@ def test_sending_again_ends_early_when_the_guest_dies() -> None:
 def test_a_reply_that_does_not_come_does_not_stop_the_sending() -> None:
     chunks = [chunk("request", b"one"), chunk("reply", b"+OK\r\n"), chunk("request", b"two")]
     with Server(lambda _: b"") as server, recorded(server) as recorder:
-        send_again(recorder.port, chunks, reply_seconds=0.2)
+        send_again(recorder.path, chunks, reply_seconds=0.2)
         assert b"onetwo" == b"".join(server.received)  # noqa: SIM300
 
 
 def test_sending_to_nobody_ends_without_an_error(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
+    with socket.create_server((loopback.HOST, 0)) as unused:
         port = unused.getsockname()[1]
-    send_again(port, [chunk("request", b"x")], reply_seconds=0.2)
+    for nobody in (tmp_path / "absent", (loopback.HOST, port)):
+        send_again(nobody, [chunk("request", b"x")], reply_seconds=0.2)

@@ -114,7 +114,7 @@ def test_messages_cross_the_bus_byte_by_byte(pair: Callable[[], list[Node]], cel
     first, second = pair()
     for publisher, subscriber in ((first, second), (second, first)):
         guest = subscriber.guest
-        with Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds) as client:
+        with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
             channel = bytes(range(256))
             client.command("SUBSCRIBE", channel)
             for length in (0, 1, 7, 256, 5000):

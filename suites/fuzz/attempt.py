@@ -78,7 +78,7 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
     known_faults = guest.faults()
     with (
         Client.at_socket(oracle.socket_path, deadline_seconds=NATIVE_SECONDS) as native,
-        Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds) as client,
+        Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client,
     ):
         # The native build first: if it dies of the stream, the guest should too, where it can be seen.
         died = _ask(theirs, native, stream)
@@ -202,7 +202,7 @@ def shout(guest: Guest, content: bytes) -> Failure | None:
     known_faults = guest.faults()
     try:
         _send_and_hang_up(guest, content)
-        with Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds) as client:
+        with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
             client.command("PING")
     except OSError as error:
         return gone(guest, known_faults, (command("PING"),), 0, error)
@@ -211,7 +211,7 @@ def shout(guest: Guest, content: bytes) -> Failure | None:
 
 def _send_and_hang_up(guest: Guest, content: bytes) -> None:
     with (
-        contextlib.closing(connect(guest.endpoint, deadline_seconds=guest.deadline_seconds)) as connection,
+        contextlib.closing(connect(guest.recorded_path, deadline_seconds=guest.deadline_seconds)) as connection,
         # It closes at an error of protocol, before everything is sent perhaps.
         contextlib.suppress(ConnectionError),
     ):

@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.05
 
 def client(guest: Guest) -> Client:
     """A connection to it."""
-    return Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds)
+    return Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds)
 
 
 def write(guest: Guest, family: str) -> None:

@@ -23,7 +23,7 @@
 #     RESP MALFORMED     the bytes received are not RESP
 
 namespace eval ::resp {
-    namespace export connect send call encode reply replyBytes closing close
+    namespace export connect send call encode reply replyBytes closing hangUp close
     # Per connection: deadline seconds, and the bytes of the reply being read. Gone when the connection is closed.
     variable seconds
     variable consumed
@@ -66,6 +66,19 @@ proc ::resp::close {channel} {
     variable consumed
     catch {chan close $channel}
     unset -nocomplain seconds($channel) consumed($channel)
+    return
+}
+
+# Ends the sending side, and closes the connection when the other side has done so: all that was sent has been read then,
+# which `close` alone does not wait for. Throws RESP TIMEOUT when the other side keeps it open.
+proc ::resp::hangUp {channel} {
+    # It may be closed by now.
+    catch {chan close $channel write}
+    while {[string match "sent *" [set end [closing $channel]]]} {}
+    close $channel
+    if {$end ne "closed"} {
+        throw {RESP TIMEOUT} "timed out waiting for the server to close a connection that was hung up: $end"
+    }
     return
 }
 

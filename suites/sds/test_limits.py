@@ -65,8 +65,8 @@ def test_ranges_beyond_32_bits_are_clamped(both: Both, first: int, last: int) ->
 def patient(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[Both]:
     """Guest and oracle, with all the time that gigabytes need, and empty again afterwards."""
     with (
-        Client.at(*guest.endpoint, deadline_seconds=PATIENCE * guest.deadline_seconds) as ours,
-        Client.at(*oracle.endpoint, deadline_seconds=PATIENCE * oracle.deadline_seconds) as theirs,
+        Client.at_socket(guest.recorded_path, deadline_seconds=PATIENCE * guest.deadline_seconds) as ours,
+        Client.at_socket(oracle.recorded_path, deadline_seconds=PATIENCE * oracle.deadline_seconds) as theirs,
     ):
         pair = Both(ours, theirs, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier)
         pair.ask([["FLUSHALL"]])

@@ -126,7 +126,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guest]:
 
 
 def client(guest: Guest) -> Client:
-    return Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds)
+    return Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds)
 
 
 def first_fault(guest: Guest) -> Fault:
@@ -245,7 +245,7 @@ import time
 from harness.resp import Client
 
 def connect(guest):
-    return Client.at(*guest.endpoint, deadline_seconds=guest.deadline_seconds)
+    return Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds)
 
 def test_saving_in_the_background(guest):
     with connect(guest) as client:

@@ -8,10 +8,10 @@ import pty
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,11 +20,11 @@ from harness import codec
 from harness.load import ROOT
 from harness.replay import from_stream
 from harness.reproducer import Reproducer
+from harness.transcript import connect
 from tests.end_to_end.plumb_runs import GONE_SECONDS, PLUMB, processes_of, run, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.end_to_end
 SHELL = ("shell", "armv5", "--server", "redis-3.2.6")
@@ -125,26 +125,26 @@ def terminal() -> Iterator[Terminal]:
     opened.close()
 
 
-def ping(port: int) -> bytes:
+def ping(path: str) -> bytes:
     """A PING's reply; nothing while the server is stopped, or not yet there."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2) as client:
+    with contextlib.suppress(OSError), connect(Path(path), deadline_seconds=2) as client:
         client.sendall(b"PING\r\n")
         return client.recv(16)
     return b""
 
 
 def test_ctrl_c_stops_the_guest_and_neither_gdb_nor_plumb(terminal: Terminal) -> None:
-    port = int(terminal.expect(r"redis-cli -p (\d+)")[1])
-    folder = terminal.expect(r"UNIX-CONNECT:(/\S+)/s\b")[1]
+    path = terminal.expect(r"redis-cli -s (/\S+/r)\b")[1]
+    folder = str(Path(path).parent)
     for _ in range(2):
-        assert wait_for(lambda: ping(port) == b"+PONG\r\n", seconds=SECONDS)
+        assert wait_for(lambda: ping(path) == b"+PONG\r\n", seconds=SECONDS)
         terminal.type("\x03")
         terminal.expect(r"received signal SIGINT")
         terminal.expect(r"\(gdb\) ")
-        assert ping(port) == b""
+        assert ping(path) == b""
         terminal.type("continue\n")
         terminal.expect(r"Continuing")
-    assert wait_for(lambda: ping(port) == b"+PONG\r\n", seconds=SECONDS)
+    assert wait_for(lambda: ping(path) == b"+PONG\r\n", seconds=SECONDS)
     terminal.type("\x03")
     terminal.expect(r"\(gdb\) ")
     # At the prompt it means nothing to the guest.
@@ -157,9 +157,9 @@ def test_ctrl_c_stops_the_guest_and_neither_gdb_nor_plumb(terminal: Terminal) ->
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_when_plumb_is_killed_gdb_and_guest_go_with_it(terminal: Terminal, number: signal.Signals) -> None:
-    port = int(terminal.expect(r"redis-cli -p (\d+)")[1])
-    folder = terminal.expect(r"UNIX-CONNECT:(/\S+)/s\b")[1]
-    assert wait_for(lambda: ping(port) == b"+PONG\r\n", seconds=SECONDS)
+    path = terminal.expect(r"redis-cli -s (/\S+/r)\b")[1]
+    folder = str(Path(path).parent)
+    assert wait_for(lambda: ping(path) == b"+PONG\r\n", seconds=SECONDS)
     assert len(processes(folder)) == 2
     terminal.process.send_signal(number)
     assert wait_for(lambda: not processes(folder), seconds=GONE_SECONDS), processes(folder)
@@ -167,6 +167,4 @@ def test_when_plumb_is_killed_gdb_and_guest_go_with_it(terminal: Terminal, numbe
 
 def processes(folder: str) -> list[object]:
     """Gdb and the emulator: the shell's folder is in their command lines."""
-    from pathlib import Path
-
     return list(processes_of(Path(folder)))

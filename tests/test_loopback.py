@@ -1,0 +1,213 @@
+"""Nobody else's connection reaches a guest: the kernel is asked whose it is, and a cell is alone in its network."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from harness import loopback, private_network, process, runs
+from harness.errors import InfrastructureError
+from harness.load import ROOT
+from harness.transcript import Recorder, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECONDS = 20.0
+STRANGER = 65534
+"""Debian's nobody; any number does, whether a user has it or not."""
+ATTEMPTS = 40
+
+AS_A_STRANGER = f"""
+import os, socket, sys
+port, attempts = map(int, sys.argv[1:])
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid({STRANGER})
+    os.setuid({STRANGER})
+for attempt in range(attempts):
+    with socket.socket() as client:
+        client.settimeout({SECONDS})
+        client.connect(("127.0.0.1", port))
+        try:
+            client.sendall(b"CONFIG SET dir /root\\r\\n")
+            # Every other one does not wait until it is asked whose it is.
+            answer = client.recv(100) if attempt % 2 else b""
+        except (ConnectionResetError, BrokenPipeError):
+            answer = b""
+        assert answer == b"", answer
+"""
+
+
+class Server:
+    """Says OK to everything, and keeps what it was told."""
+
+    def __init__(self, path: Path) -> None:
+        self.told: list[bytes] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            client, _ = self._listener.accept()
+            with client:
+                while told := client.recv(100):
+                    self.told.append(told)
+                    client.sendall(b"+OK\r\n")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    # A Unix socket's path is short.
+    with tempfile.TemporaryDirectory(prefix="plumbline-test-") as made:
+        yield Path(made)
+
+
+@pytest.fixture
+def server(folder: Path) -> Server:
+    return Server(folder / "s")
+
+
+@pytest.fixture
+def recorder(folder: Path, server: Server) -> Iterator[Recorder]:
+    del server
+    made = Recorder(folder / "s", folder / "r")
+    yield made
+    made.close()
+
+
+def test_another_users_connection_reaches_no_guest(
+    recorder: Recorder, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loopback.way_to_ask()
+    if os.geteuid() != 0:
+        # No user but root can become another: here it is the recorder that takes itself for somebody else's.
+        monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
+    program = [sys.executable, "-I", "-c", AS_A_STRANGER, str(recorder.port), str(ATTEMPTS)]
+    ended = process.run(program, deadline_seconds=SECONDS)
+    assert (ended.code, ended.text) == (0, "")
+    assert (recorder.strangers, server.told, recorder.chunks()) == (ATTEMPTS, [], [])
+
+
+def test_ones_own_connection_is_served(recorder: Recorder) -> None:
+    for address in (recorder.path, (loopback.HOST, recorder.port)):
+        with connect(address, deadline_seconds=SECONDS) as client:
+            client.sendall(b"PING\r\n")
+            assert client.recv(100) == b"+OK\r\n"
+    assert recorder.strangers == 0
+
+
+def test_without_a_client_that_needs_one_no_port_is_open(recorder: Recorder) -> None:
+    def ports() -> int:
+        return sum(one.status == psutil.CONN_LISTEN for one in psutil.Process().net_connections("tcp"))
+
+    before = ports()
+    with connect(recorder.path, deadline_seconds=SECONDS) as client:
+        client.sendall(b"PING\r\n")
+        assert client.recv(100) == b"+OK\r\n"
+    assert ports() == before
+    assert recorder.port
+    assert ports() == before + 1
+
+
+WAYS = [loopback.by_request, loopback.by_table]
+Way = Callable[[loopback.End, loopback.End], int | None]
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a connection on loopback: the client's, the server's."""
+    with socket.create_server((loopback.HOST, 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+    with client, accepted:
+        yield client, accepted
+
+
+@pytest.mark.parametrize("ask", WAYS)
+def test_the_kernel_tells_whose_a_connection_is(ask: Way, pair: tuple[socket.socket, socket.socket]) -> None:
+    _, accepted = pair
+    assert ask(accepted.getpeername(), accepted.getsockname()) == os.geteuid()
+
+
+@pytest.mark.parametrize("ask", WAYS)
+def test_a_closed_connection_is_nobodys_and_not_roots(ask: Way, pair: tuple[socket.socket, socket.socket]) -> None:
+    client, accepted = pair
+    client.close()
+    assert ask(accepted.getpeername(), accepted.getsockname()) is None
+    assert not loopback.is_ours(accepted)
+
+
+@pytest.mark.parametrize("ask", WAYS)
+def test_a_connection_that_does_not_exist_is_nobodys(ask: Way) -> None:
+    assert ask((loopback.HOST, 1), (loopback.HOST, 2)) is None
+
+
+def test_a_kernel_that_tells_nothing_is_the_machines_fault(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback, "by_request", lambda _there, _here: None)
+    monkeypatch.setattr(loopback, "_TABLE", Path("/absent"))
+    loopback.way_to_ask.cache_clear()
+    try:
+        with pytest.raises(InfrastructureError, match="does not tell whose"):
+            assert recorder.port
+    finally:
+        loopback.way_to_ask.cache_clear()
+
+
+# A network of one's own.
+
+ENTER = """
+import socket, sys
+from harness import private_network
+allowed = private_network.enter()
+def reaches(port):
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    own = reaches(listener.getsockname()[1])
+print(allowed, own, reaches(int(sys.argv[1])))
+"""
+
+
+def test_in_a_network_of_its_own_a_process_meets_itself_and_nobody_else() -> None:
+    with socket.create_server((loopback.HOST, 0)) as listener:
+        port = str(listener.getsockname()[1])
+        ended = process.run([sys.executable, "-c", ENTER, port], deadline_seconds=SECONDS, folder=ROOT)
+    allowed, own, ours = ended.text.split()
+    assert own == "True"
+    assert ours == ("False" if allowed == "True" else "True"), "left alone, or as before: nothing in between"
+
+
+def test_without_the_right_to_it_the_network_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(private_network, "_call", refused)
+    before = Path("/proc/self/ns/net").readlink()
+    assert not private_network.enter_as_root()
+    assert not private_network.enter_as_user()
+    assert Path("/proc/self/ns/net").readlink() == before
+
+
+# Run folders.
+
+
+@pytest.mark.parametrize("make", [runs.new_run_folder, lambda parent: runs.empty_run_folder(parent / "named")])
+def test_a_run_folder_is_its_users_alone(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made = make(tmp_path / "runs")
+    finally:
+        os.umask(before)
+    assert made.stat().st_mode & 0o777 == 0o700
