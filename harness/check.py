@@ -237,6 +237,7 @@ class Check:
             cells=records,
             allocator=self.request.allocator,
             tests=self.request.tests,
+            development=tree.development,
         )
 
 

@@ -67,6 +67,8 @@ class RunRecord(Noun, frozen=True):
     """What the names of its tests were to have in them; none: all tests were run."""
     load: tuple[float, float] = (0.0, 0.0)
     """The machine's load average over one minute, before the cells ran and after."""
+    development: str = ""
+    """Of a tree between two releases: which one it was taken for, and by what (harness.abilities)."""
 
 
 Outcome = Literal["passed", "failed", "skipped"]

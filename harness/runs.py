@@ -50,6 +50,7 @@ def conclude(
         remarks=[
             *left,
             *_part(run),
+            *([f"the server is {run.development}"] if run.development else []),
             *known.remarks(
                 listed,
                 marked,

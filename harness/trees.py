@@ -12,17 +12,25 @@ from harness.fetch import Fetcher
 from harness.load import select
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harness.console import Progress
     from harness.load import Catalog
     from harness.model import Server, SourceTree
     from harness.store import Store
 
 
-def known_server(catalog: Catalog, name: str) -> Server | Path:
-    """A release by name, or the path of a tree. Raises UsageError for what is neither, before any work is done."""
+def known_server(catalog: Catalog, name: str, *, tell: Callable[[str], None] | None = None) -> Server | Path:
+    """A release by name, or the path of a tree. Raises UsageError for what is neither, before any work is done.
+
+    `tell` is told which release a development tree is taken for.
+    """
     path = Path(name).expanduser()
     if name not in catalog.servers and (path.exists() or os.sep in name):
-        return source.open_tree(path, digest="not needed yet").path
+        tree = source.open_tree(path, digest="not needed yet")
+        if tell and tree.development:
+            tell(f"{tree.name} is {tree.development}")
+        return tree.path
     chosen = select("server", [name], catalog.servers)
     if len(chosen) > 1:
         raise UsageError(

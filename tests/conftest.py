@@ -24,6 +24,22 @@ hypothesis.settings.register_profile("plumbline", deadline=None)
 hypothesis.settings.load_profile("plumbline")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What is left out unless it is asked for, and what only a user can fetch."""
+    parser.addoption("--all", action="store_true", help="run the tests marked slow as well")
+    parser.addoption("--trees", metavar="FOLDER", help="checkouts of servers, for the test of development trees")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is slow, unless all is asked for."""
+    if config.getoption("--all"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("slow")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.fixture
 def plumb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Plumb:
     """Run a command line in an empty folder with an empty cache: (exit code, standard output, standard error)."""

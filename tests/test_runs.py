@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
+from harness import events
 from harness.errors import ExitCode
-from tests.stored import StoredRun, a_fault, concluded, entry
+from harness.runs import conclude
+from tests import fakes
+from tests.stored import StoredRun, a_fault, concluded, entry, known_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +53,16 @@ def test_the_known_list_excuses_no_unknown_cell(tmp_path: Path) -> None:
     stored.canary("armv5", outcome="failed", message="load-word@1: expected trap, got done")
     a_fault(stored)
     assert concluded(tmp_path, stored, entry("*"))[1] is ExitCode.INCONCLUSIVE
+
+
+def test_a_report_says_which_release_a_development_tree_was_taken_for(tmp_path: Path, run: StoredRun) -> None:
+    a_fault(run)
+    told = "a development tree (255.255.255), taken for 7.0.0 by what its source has"
+    for development, remarks in (("", []), (told, [f"the server is {told}"])):
+        folder = run.finish()
+        events.write_run(folder, msgspec.structs.replace(events.read_run(folder), development=development))
+        judgement, _ = conclude(folder, known_file(tmp_path, entry("alignment-*")), fakes.quiet())
+        assert judgement.remarks == remarks
 
 
 def test_an_entry_that_matched_nothing_is_remarked(tmp_path: Path, run: StoredRun) -> None:

@@ -79,7 +79,7 @@ def list_(what: str, as_json: bool) -> ExitCode:
 def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: str, as_json: bool) -> ExitCode:
     """Show the cells that a check would run; with --json also how to spread them over machines, and what to cache."""
     catalog = Catalog()
-    trees.known_server(catalog, server)
+    trees.known_server(catalog, server, tell=Progress().say)
     planned = make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier)
     if as_json:
         kept = caching.caches(catalog, Store.default(), planned.targets, server)
