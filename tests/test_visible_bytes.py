@@ -25,6 +25,15 @@ def test_no_command_is_both_asked_and_excused() -> None:
     assert asked & {name for one in table.asked().unasked for name in one.commands} <= partly
 
 
+@pytest.mark.parametrize("version", [(6, 2), (7,), (8,)])
+def test_a_development_tree_may_differ_as_any_release_does(version: tuple[int, ...]) -> None:
+    one = table.Listed(request="GET *", targets=["armv5"], native="a", there="b", reason="c", since=(7,), until=(8,))
+    asked = command("GET", "k")
+    assert one.covers(asked, TARGETS["armv5"], version, development=True)
+    assert not one.covers(asked, TARGETS["armv6"], version, development=True)
+    assert one.covers(asked, TARGETS["armv5"], version) is (version == (7,))
+
+
 @pytest.mark.parametrize("listed", table.table().differences, ids=lambda one: one.request)
 def test_a_listed_difference_is_of_a_request_and_of_targets_that_there_are(listed: table.Listed) -> None:
     version = (7, 0, 15)

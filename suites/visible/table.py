@@ -73,11 +73,14 @@ class Listed(Noun, frozen=True):
     until: tuple[int, ...] = ()
     """The release that first has it no more; empty: all have it."""
 
-    def covers(self, command: Command, target: Target, version: tuple[int, ...]) -> bool:
-        """Whether the reply to a command must differ there."""
+    def covers(self, command: Command, target: Target, version: tuple[int, ...], *, development: bool = False) -> bool:
+        """Whether the reply to a command must differ there; of a development tree, whether it may.
+
+        That has what one release changed and another has not changed yet: neither `since` nor `until` is told of it.
+        """
         names = [target.name, *target.groups]
         here = any(fnmatch.fnmatchcase(name, glob) for name in names for glob in self.targets)
-        living = version >= self.since and (not self.until or version < self.until)
+        living = development or (version >= self.since and (not self.until or version < self.until))
         return here and living and fnmatch.fnmatchcase(line_of(command), self.request)
 
 
