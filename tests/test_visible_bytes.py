@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import hiredis
 import pytest
 
 from harness.load import Catalog
 from harness.stream import command
 from suites.visible import table
+
+if TYPE_CHECKING:
+    from harness.resp import Reply
 
 TARGETS = Catalog().targets
 
@@ -44,9 +50,44 @@ def test_a_listed_difference_is_of_a_request_and_of_targets_that_there_are(liste
     assert listed.reason
 
 
+def test_a_reply_that_may_differ_is_listed_once_for_every_target() -> None:
+    requests = [one for group in table.asked().groups for one in group.commands]
+    for target in TARGETS.values():
+        for one in requests:
+            listed = [entry for entry in table.table().differences if entry.covers(one, target, (7, 0, 15))]
+            assert len(listed) <= 1, f"{one.words}: {len(listed)} entries for {target.name}"
+
+
+def test_a_listed_request_may_answer_what_is_listed_and_nothing_else() -> None:
+    one = table.Listed(request="GET k", targets=["armv5"], native="00 ff", there=["3", "-1, x"], reason="c")
+    assert one.fits(3, b"\x00\xff")
+    assert one.fits([-1, b"x"], b"\x00\xff")
+    assert not one.fits(4, b"\x00\xff")
+    assert not one.fits(b"\x00\xfe", b"\x00\xff")
+    assert not one.fits(hiredis.ReplyError("3"), b"\x00\xff"), "an error is no answer"
+    assert not one.fits(3, b"\x00\xfe"), "what the native build answers is listed too"
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        (b"0.3", "0.3"),
+        (b"\x00a", "00 61"),
+        (b"\xe9", "e9"),
+        (b"", ""),
+        (12, "12"),
+        (None, "None"),
+        ([b"a", [1, b"\n"]], "a, 1, 0a"),
+        (hiredis.ReplyError("ERR no"), "error: ERR no"),
+    ],
+)
+def test_a_reply_is_shown_whole(reply: Reply, text: str) -> None:
+    assert table.shown(reply) == text
+
+
 def test_a_listed_difference_covers_its_targets_and_releases_alone() -> None:
     one = table.Listed(
-        request="GET *", targets=["big-endian", "armv5"], native="a", there="b", reason="c", since=(7,), until=(8,)
+        request="GET *", targets=["big-endian", "armv5"], native="a", there=["b"], reason="c", since=(7,), until=(8,)
     )
     asked = command("GET", "k")
     assert one.covers(asked, TARGETS["sparc64"], (7, 0))

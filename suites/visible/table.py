@@ -15,6 +15,7 @@ from harness.stream import from_text, line_of
 
 if TYPE_CHECKING:
     from harness.model import Target
+    from harness.resp import Reply
     from harness.stream import Command, Stream
 
 FOLDER = Path(__file__).parent
@@ -64,8 +65,9 @@ class Listed(Noun, frozen=True):
     targets: list[str]
     """Globs of targets and groups where it does."""
     native: str
-    """What this machine (x86-64) answers; an example where `request` is several."""
-    there: str
+    """What this machine (x86-64) answers, as `shown` has it."""
+    there: list[str]
+    """What they answer: one of these."""
     reason: str
     fault: bool = False
     """Whether it is a bug of the server (docs/FOUND.md), and no machine's right."""
@@ -82,6 +84,20 @@ class Listed(Noun, frozen=True):
         here = any(fnmatch.fnmatchcase(name, glob) for name in names for glob in self.targets)
         living = development or (version >= self.since and (not self.until or version < self.until))
         return here and living and fnmatch.fnmatchcase(line_of(command), self.request)
+
+    def fits(self, guest: Reply, native: Reply) -> bool:
+        """Whether the two replies are those that are listed. Everything else that differs is not."""
+        return shown(native) == self.native and shown(guest) in self.there
+
+
+def shown(reply: Reply) -> str:
+    """A reply as the list has it: text as such, other bytes as hexadecimal digits, an array with commas."""
+    if isinstance(reply, list):
+        return ", ".join(map(shown, reply))
+    if not isinstance(reply, bytes):
+        return f"error: {reply}" if isinstance(reply, Exception) else str(reply)
+    text = reply.decode("ascii", "replace")
+    return text if text.isprintable() and text.isascii() else reply.hex(" ")
 
 
 class Table(Noun, frozen=True):
@@ -110,15 +126,16 @@ def page() -> str:
         "",
         f"The suite `visible` asks {number} requests for bytes that a machine keeps in its own way. These are",
         "answered otherwise on some target than on this machine (x86-64); all others are the same bytes everywhere.",
-        "The suite fails for a difference that is not listed, and for a listed one that no longer shows. What cannot",
-        "be asked so is in suites/visible/requests.toml under `unasked`, with its reason.",
+        "The suite fails for a difference that is not listed, for one that is not as listed, and for a listed one that",
+        "no longer shows. What cannot be asked so is in suites/visible/requests.toml under `unasked`, with its reason.",
         "`python -m suites.visible.table` writes this page, of suites/visible/differences.toml.",
         "",
         "| request | targets | x86-64 | there | | reason |",
         "|---|---|---|---|---|---|",
     ]
     for one in table().differences:
-        cells = [f"`{one.request}`", ", ".join(one.targets), f"`{one.native}`", f"`{one.there}`"]
+        there = " or ".join(f"`{reply}`" for reply in one.there)
+        cells = [f"`{one.request}`", ", ".join(one.targets), f"`{one.native}`", there]
         lines.append(f"| {' | '.join(cells)} | {'a bug' if one.fault else ''} | {one.reason} |")
     return "\n".join([*lines, ""])
 

@@ -41,7 +41,7 @@ def test_a_reply_has_the_same_bytes_as_on_this_machine_or_is_listed(
             if one.covers(command, cell.runner.target, cell.version, development=cell.development)
         ]
         same = _exact(comparable(command.name, guest)) == _exact(comparable(command.name, native))
-        if not same and not listed:
+        if not same and not any(one.fits(guest, native) for one in listed):
             told.append((command, guest, native))
         if same and listed and not cell.development:
             gone.append(line_of(command))
@@ -50,7 +50,7 @@ def test_a_reply_has_the_same_bytes_as_on_this_machine_or_is_listed(
             f"{line_of(one):.100}: {_exact(ours):.200}, native {_exact(theirs):.200}" for one, ours, theirs in told
         ]
         command, guest, native = told[0]
-        message = f"{len(told)} replies differ and are not listed: " + "; ".join(lines[:SHOWN])
+        message = f"{len(told)} replies differ, and are not listed so: " + "; ".join(lines[:SHOWN])
         raise differing(command.words, guest, native, both.target, message)
     assert not gone, f"listed in suites/visible/differences.toml, and the same now: {gone}"
 
