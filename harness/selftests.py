@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import allocator, codec, googletest, toolchain
+from harness import allocator, assertion, codec, googletest, toolchain
 from harness.build import build_key
 from harness.model import Noun
 from harness.store import disk_errors, key_of
@@ -166,11 +168,19 @@ def why_none(units: Units) -> str:
 
 
 def without_native_faults(units: Units, native: Units) -> Units:
-    """What does not compile for this machine either is no target's fault: it is absent, with the reason."""
-    excused = {name: why for name, why in units.broken.items() if name in native.broken}
+    """What does not compile for this machine either, by the same error, is no target's fault: it is absent."""
+    excused = {
+        name: why
+        for name, why in units.broken.items()
+        if _without_folders(native.broken.get(name)) == _without_folders(why)
+    }
     told = {name: f"it does not compile natively either: {why}" for name, why in excused.items()}
     broken = {name: why for name, why in units.broken.items() if name not in excused}
     return msgspec.structs.replace(units, absent={**units.absent, **told}, broken=broken)
+
+
+def _without_folders(error: str | None) -> str | None:
+    return re.sub(r"\S*/", "", error) if error is not None else None
 
 
 _FAILED = re.compile(
@@ -197,16 +207,50 @@ def why_not_run(run: UnitRun) -> str:
     return googletest.why_not_run(lines(run))
 
 
+def missing(run: UnitRun, native: UnitRun) -> str | None:
+    """The first line that the native build prints and a target does not, there and in this order; None for none.
+
+    A detector may write between the lines.
+    """
+    rest = iter(printed(run))
+    return next((line for line in printed(native) if line not in rest), None)
+
+
 def complaints(run: UnitRun) -> list[str]:
-    """What a self-test says is wrong, or how it ended where it says nothing. Nothing when it passed.
+    """What a self-test says is wrong, and how it ended where that was badly. Nothing when it passed.
 
     What differs from run to run is left out, so that two runs can be compared.
     """
-    every = lines(run)
-    if googletest.spoke(every):
-        said = googletest.failures(every)
-    else:
-        said = [_PASSING.sub("", line).strip() for line in every if _FAILED.search(line)]
+    said = [*_said(run), *_asserted(run)]
     if run.expired or run.code:
         said.append(how_it_ended(run, complete=False))
     return list(dict.fromkeys(said))
+
+
+def failed_alike(here: UnitRun, native: UnitRun) -> bool:
+    """Whether a self-test fails on a target by the very checks by which it fails natively, as often, with the same end.
+
+    Then nothing is known of the target. A hang and a death are never alike, but for that of the same assertion: what a
+    target dies of may be its own, whatever this machine dies of.
+    """
+    if here.expired or native.expired or here.code != native.code:
+        return False
+    said, asserted = _said(here), _asserted(here)
+    if here.code < 0 and not (here.code == -signal.SIGABRT and asserted):
+        return False
+    alike = Counter(said) == Counter(_said(native)) and asserted == _asserted(native)
+    return alike and bool(said or asserted)
+
+
+def _said(run: UnitRun) -> list[str]:
+    """The checks that failed, as often as they did."""
+    every = lines(run)
+    if googletest.spoke(every):
+        return googletest.failures(every)
+    return [_PASSING.sub("", line).strip() for line in every if _FAILED.search(line)]
+
+
+def _asserted(run: UnitRun) -> list[str]:
+    """The assertion that ended a self-test, and where it stands; empty for none."""
+    place = assertion.asserted(run.output)
+    return [f"{place.file}:{place.line}: an assertion failed"] if place else []

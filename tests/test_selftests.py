@@ -125,11 +125,13 @@ def test_without_googletest_or_a_compiler_for_the_target_the_reason_names_the_pa
 
 
 def test_what_does_not_compile_natively_either_is_absent_and_the_rest_stays_broken() -> None:
-    here = units.Units(program=None, absent={}, broken={"sds": "error: a", "dict": "error: b"}, kind="selftests")
-    native = units.Units(program=None, absent={}, broken={"sds": "error: c"}, kind="selftests")
+    broken = {"sds": "/w/1/sds.c:7: error: a", "dict": "error: b", "util": "util.c:9: error: a"}
+    here = units.Units(program=None, absent={}, broken=broken, kind="selftests")
+    broken = {"sds": "/w/2/sds.c:7: error: a", "util": "util.c:9: error: another"}
+    native = units.Units(program=None, absent={}, broken=broken, kind="selftests")
     left = selftests.without_native_faults(here, native)
-    assert left.absent == {"sds": "it does not compile natively either: error: a"}
-    assert left.broken == {"dict": "error: b"}
+    assert left.absent == {"sds": "it does not compile natively either: /w/1/sds.c:7: error: a"}
+    assert left.broken == {"dict": "error: b", "util": "util.c:9: error: a"}
 
 
 @pytest.mark.parametrize(
@@ -208,6 +210,58 @@ def test_a_self_test_complains_by_what_it_prints_and_how_it_ends(run: unit_run.U
     assert selftests.complaints(run) == said
 
 
+ASSERTED = b"server: t.c:%d: f: Assertion `a' failed.\n"
+
+
+@pytest.mark.parametrize(
+    ("here", "native", "alike"),
+    [
+        (ran(b"4 - both: FAILED\n", 1), ran(b"3 - both: FAILED\n", 1), True),
+        (ran(b"1 - both: FAILED\n", 1), ran(b"1 - both: FAILED\n2 - more: FAILED\n", 1), False),
+        (ran(b"1 - a: FAILED\n2 - a: FAILED\n", 1), ran(b"1 - a: FAILED\n", 1), False),
+        (ran(b"1 - a: FAILED\n", 1), ran(b"1 - a: FAILED\n"), False),
+        (ran(b"[f - t.c:4] Failed assertion: 1\n"), ran(b"[f - t.c:5] Failed assertion: 1\n"), False),
+        (ran(b"1 - a: FAILED\n", -7), ran(b"1 - a: FAILED\n", -7), False),
+        (ran(b"1 - a: FAILED\n", -11), ran(b"1 - a: FAILED\n", -11), False),
+        (ran(b"1 - a: FAILED\n", expired=True), ran(b"1 - a: FAILED\n", expired=True), False),
+        (ran(b"", 1), ran(b"", 1), False),
+        (ran(b"", -6), ran(b"", -6), False),
+        (ran(ASSERTED % 4, -6), ran(ASSERTED % 4, -6), True),
+        (ran(ASSERTED % 4, -6), ran(ASSERTED % 5, -6), False),
+    ],
+    ids=[
+        "the same check",
+        "the target gets less far",
+        "more often",
+        "another exit status",
+        "another line",
+        "SIGBUS",
+        "SIGSEGV",
+        "a hang",
+        "no word",
+        "no word of an assertion",
+        "the same assertion",
+        "another assertion",
+    ],
+)
+def test_a_failure_is_the_native_builds_only_if_the_same_checks_fail_with_the_same_end(
+    here: unit_run.UnitRun, native: unit_run.UnitRun, *, alike: bool
+) -> None:
+    assert alike == selftests.failed_alike(here, native)
+
+
+def test_an_assertion_is_told_with_its_place() -> None:
+    assert selftests.complaints(ran(ASSERTED % 4, -6)) == ["t.c:4: an assertion failed", "killed by SIGABRT"]
+
+
+@pytest.mark.parametrize(
+    ("here", "lost"),
+    [(b"a\nb\na\n", None), (b"a\nreport\nb\na\n", None), (b"a\nb\n", "a"), (b"b\na\na\n", "b"), (b"", "a")],
+)
+def test_what_the_native_build_prints_is_due_in_its_order_and_as_often(here: bytes, lost: str | None) -> None:
+    assert selftests.missing(ran(here), ran(b"a\nb\na\n")) == lost
+
+
 RUNNING = b"[==========] Running 1 test from 1 test suite.\n"
 
 
@@ -240,6 +294,9 @@ THERE = """#!/bin/sh
 case $2 in
 bad) echo '3 - both: FAILED'; exit 1 ;;
 crc64) echo 'right' ;;
+dies) kill -BUS $$ ;;
+fewer) echo '1 - one: FAILED'; echo '2 - two: FAILED'; exit 1 ;;
+zipmap) kill -BUS $$ ;;
 *) echo ok ;;
 esac
 """
@@ -249,10 +306,11 @@ bad) echo '4 - both: FAILED'; exit 1 ;;
 worse) echo '3 - mine: FAILED'; exit 1 ;;
 dies) kill -BUS $$ ;;
 crc64) echo 'wrong' ;;
+fewer) echo '1 - one: FAILED'; exit 1 ;;
 *) echo ok ;;
 esac
 """
-NAMES = ("bad", "crc64", "dies", "good", "sha1test", "worse")
+NAMES = ("bad", "crc64", "dies", "fewer", "good", "sha1test", "worse", "zipmap")
 
 
 @pytest.fixture(scope="module")
@@ -281,9 +339,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, events.TestE
     [
         ("good", "passed", ""),
         ("sha1test", "passed", ""),
-        ("bad", "skipped", "it fails on the native build, too: - both: FAILED; exit status 1"),
+        ("bad", "skipped", "it fails on the native build by the same checks, too: - both: FAILED; exit status 1"),
         ("worse", "failed", "worse: - mine: FAILED; exit status 1"),
-        ("dies", "failed", "dies: killed by SIGBUS"),
+        ("dies", "failed", "dies: killed by SIGBUS (the native build: killed by SIGBUS)"),
+        ("fewer", "failed", "fewer: - one: FAILED; exit status 1 (the native build: - one: FAILED; "),
+        ("zipmap", "skipped", "the native build, with which it is compared, fails: killed by SIGBUS"),
         ("crc64", "failed", "crc64, wrong: the native build prints 'right'"),
     ],
 )

@@ -1,11 +1,11 @@
 """What a release tests itself with passes on the target as it does on this machine.
 
-What fails natively in the same way is no target's fault, and is skipped with what it says.
+What fails natively by the same checks says nothing of the target, and is skipped with what it says.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -27,15 +27,26 @@ def test_selftest(selftest: str, run_unit: Callable[[str], UnitRun], cell_run: C
         pytest.skip(why)
     complaints = selftests.complaints(ran)
     if complaints:
-        excused = cell_run.cell.runner.target.name != "native" and set(complaints) <= set(
-            selftests.complaints(cell_run.run_unit_natively(selftest))
-        )
-        assert excused, f"{selftest}: {'; '.join(complaints)}"
-        pytest.skip(f"it fails on the native build, too: {'; '.join(complaints)}")
+        blame(selftest, ran, complaints, cell_run)
     if selftest in selftests.PRINTED:
-        # A detector may write between the lines: there may be more, and none may be missing.
-        printed, right = selftests.printed(ran), selftests.printed(cell_run.run_unit_natively(selftest))
-        missing = [line for line in right if line not in printed]
-        if missing:
-            wrong = next((line for line in printed if line not in right), "")
-            raise WrongLineError(selftest, wrong, f"the native build prints {missing[0][:200]!r}")
+        native = cell_run.run_unit_natively(selftest)
+        if broken := selftests.complaints(native):
+            pytest.skip(f"the native build, with which it is compared, fails: {'; '.join(broken)}")
+        assert selftests.printed(native), f"{selftest} prints nothing, so that nothing can be compared"
+        lost = selftests.missing(ran, native)
+        if lost is not None:
+            right = selftests.printed(native)
+            wrong = next((line for line in selftests.printed(ran) if line not in right), "")
+            raise WrongLineError(selftest, wrong, f"the native build prints {lost[:200]!r}")
+
+
+def blame(selftest: str, ran: UnitRun, complaints: list[str], cell_run: CellRun) -> NoReturn:
+    """Fail; or skip, if the native build fails by the same checks."""
+    told = f"{selftest}: {'; '.join(complaints)}"
+    if cell_run.cell.runner.target.name == "native":
+        pytest.fail(told, pytrace=False)
+    native = cell_run.run_unit_natively(selftest)
+    there = selftests.complaints(native)
+    if selftests.failed_alike(ran, native):
+        pytest.skip(f"it fails on the native build by the same checks, too: {'; '.join(complaints)}")
+    pytest.fail(told + (f" (the native build: {'; '.join(there)})" if there else ""), pytrace=False)
