@@ -41,13 +41,14 @@ class Interpreter:
         self._command = ["tclsh", str(RUNNER), "--serve", "--seed", str(seed), "--tier", tier, str(file)]
         self._dialogue: Dialogue | None = None
 
-    def run(self, name: str, guest: Guest) -> Answer:
-        """Run one test against a guest; what tcltest printed."""
+    def run(self, name: str, guest: Guest, oracle: Guest | None = None) -> Answer:
+        """Run one test against a guest; what tcltest printed. What a test needs, the oracle must have as well."""
         host, port = guest.endpoint
+        beside = " {}:{}".format(*oracle.endpoint) if oracle is not None else ""
         if self._dialogue is None:
             self._dialogue = Dialogue(self._command)
         answer = self._dialogue.ask(
-            f"{host}:{port} {guest.deadline_seconds:.0f} {name}",
+            f"{host}:{port} {guest.deadline_seconds:.0f} {name}{beside}",
             last=f"over: {name}",
             deadline_seconds=guest.deadline_seconds * TEST_REPLIES,
         )
@@ -80,11 +81,13 @@ class TclFile(pytest.File):
             name, _, description = line.partition("\t")
             yield TclItem.from_parent(self, name=name, description=description)
 
-    def run(self, name: str, guest: Guest, cell: CellSpec) -> None:
-        """Run one test in the file's interpreter."""
+    def run(self, name: str, guest: Guest, oracle: Guest, cell: CellSpec) -> None:
+        """Run one test in the file's interpreter. Raises InfrastructureError where the oracle does not answer."""
         if self.interpreter is None:
             self.interpreter = Interpreter(self.path, seed=cell.seed, tier=cell.tier)
-        answer = self.interpreter.run(name, guest)
+        answer = self.interpreter.run(name, guest, oracle)
+        if lost := re.search(r"^oracle lost: (.*)$", answer.text, re.MULTILINE):
+            raise InfrastructureError("the native build does not answer", because=lost[1], log=str(oracle.log))
         verdict(answer.text, expired=answer.end == "expired")
 
     def teardown(self) -> None:
@@ -101,8 +104,8 @@ class TclItem(pytest.Function):
     """One tcltest test. A Function, so that it gets the guest as any test does."""
 
     def __init__(self, *, name: str, parent: TclFile, description: str, **more: Any) -> None:
-        def run_one(guest: Any, cell: Any) -> None:
-            parent.run(name, guest, cell)
+        def run_one(guest: Any, oracle: Any, cell: Any) -> None:
+            parent.run(name, guest, oracle, cell)
 
         super().__init__(name=name, parent=parent, callobj=run_one, **more)
         self.description = description

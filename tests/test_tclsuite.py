@@ -12,8 +12,10 @@ import pytest
 
 from harness import process
 from harness.cell import LARGEST_SEED
+from harness.errors import InfrastructureError
 from harness.load import ROOT
-from harness.tclsuite import RUNNER, Interpreter, TclFailedError, verdict
+from harness.tclsuite import RUNNER, Interpreter, TclFailedError, TclFile, verdict
+from tests import cells, fakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,10 +104,14 @@ test planted-1.5 {a test that is told the tier} -body { forTier quick full thoro
 
 
 class Pong:
-    """A server that answers everything with PONG, as far as the runner's own questions go; nothing after an ECHO."""
+    """A server that answers everything with PONG, as far as the runner's own questions go; nothing after an ECHO.
 
-    def __init__(self) -> None:
+    One command it may not know.
+    """
+
+    def __init__(self, *, lacks: bytes = b"-") -> None:
         self._silent = threading.Event()
+        self._lacks = lacks
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
@@ -123,7 +129,8 @@ class Pong:
                     self._silent.set()
                 if self._silent.is_set():
                     continue
-                client.sendall(b"*0\r\n" if b"KEYS" in request else b"+PONG\r\n")
+                reply = b"-ERR unknown command\r\n" if self._lacks in request else b"+PONG\r\n"
+                client.sendall(b"*0\r\n" if b"KEYS" in request else reply)
 
     def close(self) -> None:
         self._listener.close()
@@ -135,6 +142,7 @@ class Endpoint:
 
     endpoint: tuple[str, int]
     deadline_seconds: float = 1.0
+    log: str = "oracle/log"
 
 
 @pytest.fixture
@@ -179,3 +187,66 @@ def test_an_endpoint_that_answers_nobody_any_more_is_told_from_one_that_owes_a_r
         verdict(planted("6").text, expired=False)
     with pytest.raises(TclFailedError, match="the endpoint has timed out on a PING"):
         verdict(planted("1").text, expired=False)
+
+
+NEEDS = """
+constraint knowsObjects { accepted OBJECT HELP }
+test planted-2.1 {a test that needs something} -constraints knowsObjects -body { set x 1 } -result 1
+test planted-2.2 {another} -constraints {fullTier knowsObjects} -body { set x 1 } -result 1
+"""
+
+
+@pytest.fixture
+def needing(tmp_path: Path) -> Iterator[Callable[[str, bytes, bytes], str]]:
+    """Runs a planted test whose guest and oracle lack a command each; what tcltest printed."""
+    file = fakes.write(tmp_path / "planted.testsuite", NEEDS)
+    servers: list[Pong] = []
+    interpreters: list[Interpreter] = []
+
+    def run(number: str, guest: bytes, oracle: bytes) -> str:
+        servers.extend([Pong(lacks=guest), Pong(lacks=oracle)])
+        interpreters.append(Interpreter(file, seed=1, tier="full"))
+        here, there = (Endpoint(("127.0.0.1", server.port)) for server in servers[-2:])
+        return interpreters[-1].run(f"planted-2.{number}", here, there).text  # type: ignore[arg-type]
+
+    yield run
+    for interpreter in interpreters:
+        interpreter.close()
+    for server in servers:
+        server.close()
+
+
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_what_guest_and_oracle_have_is_tested_and_what_both_lack_is_skipped(
+    needing: Callable[[str, bytes, bytes], str], number: str
+) -> None:
+    verdict(needing(number, b"-", b"-"), expired=False)
+    with pytest.raises(pytest.skip.Exception, match="knowsObjects"):
+        verdict(needing(number, b"OBJECT", b"OBJECT"), expired=False)
+
+
+@pytest.mark.parametrize(
+    ("guest", "oracle", "told"),
+    [(b"OBJECT", b"-", "is not met here,? and met by the native"), (b"-", b"OBJECT", "is met here,? and not met by")],
+    ids=["guest", "oracle"],
+)
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_what_only_one_of_them_lacks_is_a_failure_and_no_reason_to_skip(
+    needing: Callable[[str, bytes, bytes], str], number: str, guest: bytes, oracle: bytes, told: str
+) -> None:
+    with pytest.raises(TclFailedError, match=f"the constraint knowsObjects {told}"):
+        verdict(needing(number, guest, oracle), expired=False)
+
+
+def test_an_oracle_that_does_not_answer_is_no_fault_of_the_guests(tmp_path: Path) -> None:
+    file = TclFile.__new__(TclFile)
+    file.path = fakes.write(tmp_path / "planted.testsuite", NEEDS)
+    server = Pong()
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    here, there = Endpoint(("127.0.0.1", server.port)), Endpoint(("127.0.0.1", port))
+    spec = cells.spec_of("protocol", tmp_path, fakes.unemulated(fakes.target()))
+    with pytest.raises(InfrastructureError, match="the native build does not answer"):
+        file.run("planted-2.1", here, there, spec)  # type: ignore[arg-type]
+    file.teardown()
+    server.close()

@@ -3,6 +3,8 @@
 # What an endpoint can do, found out by asking it when the first test needs to know.
 #
 # It owns constraints: their declaration, their probes and the answers so far. It refuses versions and names of servers.
+# Where there is an oracle, a build of the same source for this machine, both are asked: what only the one can do is a
+# fault of the other, and no reason to skip a test.
 # `command:NAME` needs no declaration; the rest are declared here, where several files ask for them, or in a testsuite.
 
 namespace eval ::endpoint {
@@ -41,36 +43,70 @@ proc ::endpoint::accepted {args} {
 # Finds out those of the constraints that are not known yet, and tells tcltest. Returns those up to the first that is not
 # met: the reason why the test is skipped. A probe may so rely on the constraints before it.
 proc ::endpoint::Probe {constraints} {
-    variable probes
     variable answers
-    variable name probe
     set asked {}
     foreach constraintName $constraints {
         # tcltest's own array has every constraint that is asked of it, as one that is not met.
         lappend asked $constraintName
-        if {[info exists answers($constraintName)]} {
-            if {!$answers($constraintName)} break
-            continue
+        if {![info exists answers($constraintName)]} {
+            set answers($constraintName) [Agreed $constraintName]
+            ::tcltest::testConstraint $constraintName $answers($constraintName)
         }
-        Open
-        try {
-            if {[string match command:* $constraintName]} {
-                set answer [HasCommand [string range $constraintName 8 end]]
-            } elseif {[info exists probes($constraintName)]} {
-                lassign $probes($constraintName) space script
-                set answer [apply [list {} $script $space]]
-            } else {
-                error "no probe is declared for the constraint $constraintName"
-            }
-        } finally {
-            DeleteKeys
-            Close
-        }
-        set answers($constraintName) [expr {bool($answer)}]
-        ::tcltest::testConstraint $constraintName $answers($constraintName)
         if {!$answers($constraintName)} break
     }
     return $asked
+}
+
+# What the endpoint answers, and the oracle as well. Throws when they differ.
+proc ::endpoint::Agreed {constraintName} {
+    variable told
+    if {$told(oracle) eq ""} {
+        return [Answer $constraintName]
+    }
+    set there [AtOracle $constraintName]
+    set here [Answer $constraintName]
+    if {$here != $there} {
+        throw {CONSTRAINT DIFFERS} "the constraint $constraintName is [lindex {{not met} met} $here] here,\
+            and [lindex {{not met} met} $there] by the native build of the same source"
+    }
+    return $here
+}
+
+# Asks the oracle. What keeps it from answering is said in a line of its own: it is nothing that a server did wrong.
+proc ::endpoint::AtOracle {constraintName} {
+    variable told
+    set here [list $told(host) $told(port)]
+    lassign $told(oracle) told(host) told(port)
+    try {
+        return [Answer $constraintName]
+    } on error {message options} {
+        if {[lrange [dict get $options -errorcode] 0 1] in {{RESP CLOSED} {RESP TIMEOUT} {RESP REFUSED}}} {
+            puts "oracle lost: $message"
+        }
+        return -options $options "the native build: $message"
+    } finally {
+        lassign $here told(host) told(port)
+    }
+}
+
+# Runs a probe, on connections of its own.
+proc ::endpoint::Answer {constraintName} {
+    variable probes
+    Open
+    try {
+        if {[string match command:* $constraintName]} {
+            set answer [HasCommand [string range $constraintName 8 end]]
+        } elseif {[info exists probes($constraintName)]} {
+            lassign $probes($constraintName) space script
+            set answer [apply [list {} $script $space]]
+        } else {
+            error "no probe is declared for the constraint $constraintName"
+        }
+    } finally {
+        DeleteKeys
+        Close
+    }
+    return [expr {bool($answer)}]
 }
 
 # True when the server has the command. COMMAND INFO came with 2.8.13; before it, a call without arguments tells.

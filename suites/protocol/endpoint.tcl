@@ -13,7 +13,8 @@ package require tcltest 2.3
 namespace eval ::endpoint {
     namespace export test connect ask call pipelined key plain pause until scanned configure encoding \
         blocked waiting
-    # What the runner was told: host, port, deadlineSeconds, seed, tier, match, and the mode: list, run or serve.
+    # What the runner was told: host, port, deadlineSeconds, seed, tier, match, the mode: list, run or serve; and the
+    # oracle's host and port, or nothing.
     variable told
     # The test that is running, its connections, and its own connection, opened at the first `ask`.
     variable name ""

@@ -4,11 +4,12 @@
 # Lists the tests of one testsuite file, runs them against an endpoint, or serves: runs the one that is asked for.
 #
 #     tclsh runner.tcl --list FILE
-#     tclsh runner.tcl --endpoint HOST:PORT --deadline-seconds N [--seed N] [--tier TIER] [--match GLOB] FILE
+#     tclsh runner.tcl --endpoint HOST:PORT --deadline-seconds N [--oracle HOST:PORT] [--seed N] [--tier TIER]
+#                      [--match GLOB] FILE
 #     tclsh runner.tcl --serve [--seed N] [--tier TIER] FILE
 #
-# Serving, it reads lines `HOST:PORT DEADLINE-SECONDS TEST` until there are no more. What a test prints ends with a
-# line `over: TEST`.
+# Serving, it reads lines `HOST:PORT DEADLINE-SECONDS TEST [ORACLE-HOST:PORT]` until there are no more. What a test
+# prints ends with a line `over: TEST`.
 #
 # It owns the command line, the exit code and the output, which is tcltest's own, one line at a time. It refuses to
 # start a server, and to connect while listing. Exit codes: 0 all tests passed or were skipped, 1 a test failed,
@@ -40,14 +41,14 @@ proc failUsage {what where} {
 # Turns the command line into the array ::endpoint::told. Returns the testsuite file.
 proc readArguments {arguments} {
     upvar #0 ::endpoint::told told
-    array set told {mode run match * seed 1 tier quick}
+    array set told {mode run match * seed 1 tier quick oracle {}}
     array set options {}
     set files {}
     while {[llength $arguments] > 0} {
         set arguments [lassign $arguments argument]
         switch -exact -- $argument {
             --list - --serve { set told(mode) [string range $argument 2 end] }
-            --endpoint - --deadline-seconds - --seed - --tier - --match {
+            --endpoint - --oracle - --deadline-seconds - --seed - --tier - --match {
                 if {[llength $arguments] == 0} {
                     failUsage "the option needs a value" $argument
                 }
@@ -67,7 +68,7 @@ proc readArguments {arguments} {
     if {![file readable [lindex $files 0]]} {
         failUsage "no such testsuite file" [lindex $files 0]
     }
-    array set taken {list {} serve {--seed --tier} run {--endpoint --deadline-seconds --seed --tier --match}}
+    array set taken {list {} serve {--seed --tier} run {--endpoint --oracle --deadline-seconds --seed --tier --match}}
     foreach option [array names options] {
         if {$option ni $taken($told(mode))} {
             failUsage "--$told(mode) does not go with the option" $option
@@ -85,8 +86,11 @@ proc readValues {options} {
                 failUsage "the option is missing" $required
             }
         }
-        readEndpoint [dict get $options --endpoint]
+        lassign [readEndpoint [dict get $options --endpoint]] told(host) told(port)
         readDeadline [dict get $options --deadline-seconds]
+    }
+    if {[dict exists $options --oracle]} {
+        set told(oracle) [readEndpoint [dict get $options --oracle]]
     }
     if {[dict exists $options --seed]} {
         set told(seed) [dict get $options --seed]
@@ -106,12 +110,13 @@ proc readValues {options} {
     }
 }
 
+# Returns host and port.
 proc readEndpoint {endpoint} {
-    upvar #0 ::endpoint::told told
     # The last colon divides, and the brackets around an IPv6 address are not part of it.
-    if {![regexp {^\[?([^][]+)\]?:([1-9]\d{0,4})$} $endpoint - told(host) told(port)] || $told(port) > 65535} {
+    if {![regexp {^\[?([^][]+)\]?:([1-9]\d{0,4})$} $endpoint - host port] || $port > 65535} {
         failUsage "an endpoint is HOST:PORT, not $endpoint" --endpoint
     }
+    return [list $host $port]
 }
 
 proc readDeadline {text} {
@@ -143,9 +148,11 @@ proc printTotals {file} {
 
 # Runs one test a line, as standard input asks, until it ends.
 proc serve {file} {
+    upvar #0 ::endpoint::told told
     while {[gets stdin line] >= 0} {
-        lassign $line endpoint deadlineSeconds testName
-        readEndpoint $endpoint
+        lassign $line endpoint deadlineSeconds testName oracle
+        lassign [readEndpoint $endpoint] told(host) told(port)
+        set told(oracle) [expr {$oracle eq "" ? {} : [readEndpoint $oracle]}]
         readDeadline $deadlineSeconds
         ::endpoint::runTest $testName
         printTotals $file
