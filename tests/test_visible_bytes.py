@@ -33,7 +33,7 @@ def test_no_command_is_both_asked_and_excused() -> None:
 
 @pytest.mark.parametrize("version", [(6, 2), (7,), (8,)])
 def test_a_development_tree_may_differ_as_any_release_does(version: tuple[int, ...]) -> None:
-    one = table.Listed(request="GET *", targets=["armv5"], native="a", there="b", reason="c", since=(7,), until=(8,))
+    one = table.Listed(request="GET *", targets=["armv5"], native="a", there=["b"], reason="c", since=(7,), until=(8,))
     asked = command("GET", "k")
     assert one.covers(asked, TARGETS["armv5"], version, development=True)
     assert not one.covers(asked, TARGETS["armv6"], version, development=True)
