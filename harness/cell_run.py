@@ -230,7 +230,12 @@ class CellRun:
         commands = guest.commands() if guest.started() else 0
         guest.__exit__()
         event = events.GuestEvent(
-            name=guest.name, end=guest.end or "stopped", detail=guest.detail, test=self.test, commands=commands
+            name=guest.name,
+            end=guest.end or "stopped",
+            detail=guest.detail,
+            test=self.test,
+            commands=commands,
+            strangers=guest.strangers,
         )
         if self._failure is not None:
             event = events.GuestEvent(name=guest.name, end=self._failure.end, detail=self._failure.detail)

@@ -141,6 +141,8 @@ class GuestEvent(Noun, frozen=True, tag="guest"):
     """It was started for one test alone: all that it did is that test's. What follows is then as in TestEvent."""
     commands: int = 0
     """How many commands it had carried out, as it said itself before it was stopped; 0 where it could not be asked."""
+    strangers: int = 0
+    """How many connections to it were turned away: another user's, or closed before it could be told whose."""
     unanswered: tuple[str, ...] = ()
     transcript: NameOrNone = ""
     options: tuple[str, ...] = ()

@@ -133,6 +133,11 @@ class Guest:
         assert self.recorder is not None
         return loopback.HOST, self.recorder.port
 
+    @property
+    def strangers(self) -> int:
+        """How many connections were turned away: another user's, or closed before it could be told whose."""
+        return self.recorder.strangers if self.recorder is not None else 0
+
     def __enter__(self) -> Self:
         """Start, and wait until it answers PING. Raises StartError, or InfrastructureError for a machine's fault."""
         with disk_errors(self.folder):

@@ -127,6 +127,7 @@ class StartGuest:
             target=guest.runner.target.name if guest.folder.parent != self._cell.folder else "",
             own=True,
             commands=commands,
+            strangers=guest.strangers,
             unanswered=tuple(requests),
             transcript=transcript,
             options=tuple(guest.options),

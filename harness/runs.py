@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import excerpt, inherited, known, stored_run, unchecked
+from harness import events, excerpt, inherited, known, stored_run, unchecked
 from harness.errors import ExitCode, UsageError
 from harness.finding import Finding, Verdict
 from harness.judge import CellVerdict, Judgement, judge, kernel_counters, overall
@@ -51,6 +51,7 @@ def conclude(
             *left,
             *_part(run),
             *([f"the server is {run.development}"] if run.development else []),
+            *_turned_away(folder),
             *known.remarks(
                 listed,
                 marked,
@@ -77,6 +78,15 @@ def conclude(
 def _part(run: RunRecord) -> list[str]:
     words = " ".join(shlex.quote(word) for word in run.tests)
     return [f"only a part was run, the tests that fit: --test {words}"] if words else []
+
+
+def _turned_away(folder: Path) -> list[str]:
+    """Whose connections no server saw: what their clients sent was no part of any test."""
+    guests = [event for path in sorted(folder.rglob("events.jsonl")) for event in events.read_events(path)]
+    number = sum(event.strangers for event in guests if isinstance(event, events.GuestEvent))
+    if not number:
+        return []
+    return [f"connections to servers under test that were turned away, as another user's or closed at once: {number}"]
 
 
 def exit_code(judgement: Judgement) -> ExitCode:

@@ -110,10 +110,11 @@ class StoredRun:
         end: Literal["stopped", "signal", "exit", "hang", "start-failed"],
         detail: str = "",
         test: str = "",
+        strangers: int = 0,
     ) -> None:
         """How a guest ended."""
         (self.cell(target, suite) / name).mkdir(parents=True, exist_ok=True)
-        event = events.GuestEvent(name=name, end=end, detail=detail, test=test)
+        event = events.GuestEvent(name=name, end=end, detail=detail, test=test, strangers=strangers)
         events.append(self.cell(target, suite) / "events.jsonl", event)
 
     def own_guest(

@@ -29,6 +29,17 @@ def test_a_cell_whose_every_finding_is_known_is_an_expected_failure_and_the_run_
     assert "issue 3273" in judgement.cells[1].reason
 
 
+def test_connections_that_were_turned_away_are_remarked_and_none_are_not(tmp_path: Path, run: StoredRun) -> None:
+    def remarked() -> list[str]:
+        return [remark for remark in concluded(tmp_path, run)[0].remarks if "turned away" in remark]
+
+    assert remarked() == []
+    for number in (2, 1):
+        run.guest("armv5", "bitops", f"guest-{number}", end="stopped", strangers=number)
+    (told,) = remarked()
+    assert told.endswith(": 3")
+
+
 def test_one_unknown_finding_beside_a_known_one_still_fails(tmp_path: Path, run: StoredRun) -> None:
     a_fault(run)
     run.test("armv5", "bitops", "test_wrong", outcome="failed", message="1 != 2")
