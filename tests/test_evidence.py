@@ -242,6 +242,13 @@ def test_a_server_that_cannot_start_is_one_finding_however_many_tests_failed(
     assert verdicts["armv5/bitops"] == "FAIL"
 
 
+def test_the_title_of_a_server_that_did_not_start_says_what_it_said(run: StoredRun) -> None:
+    said = "exit status 1; *** FATAL CONFIG FILE ERROR *** >>> 'enable-debug-command \"yes\"' Bad directive"
+    run.guest("armv5", "bitops", "guest-1", end="start-failed", detail=said)
+    ((finding,), _) = judged(run)
+    assert (finding.id, finding.title) == ("exit-start", f"the server ended at start: {said}")
+
+
 def test_findings_are_ordered_worst_first(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_wrong", outcome="failed", message="1 != 2")
     run.guest("armv5", "bitops", "guest-3", end="hang", detail="no reply", test="test_hang")
