@@ -84,6 +84,7 @@ class Check:
         if "native" not in peers:
             prepared = preparation.blamed(tree, prepared)
         self.request.run.mkdir(parents=True, exist_ok=True)
+        preparation.warnings(tree, prepared)
         before = os.getloadavg()[0]
         with (
             self.progress.stage("suites", f"running {len(plan.cells)} cells, {self.request.jobs} at a time"),
@@ -238,6 +239,7 @@ class Check:
             allocator=self.request.allocator,
             tests=self.request.tests,
             development=tree.development,
+            warnings=self.request.warnings,
         )
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _FOLDER = re.compile(r"^make(?:\[\d+\])?: (Entering|Leaving) directory '(.*)'$")
 _DIAGNOSTIC = re.compile(r"^([^\s:][^:]*):(\d+):(?:\d+:)? (?:fatal )?(error|warning): (.*)$")
+_INSIDE = re.compile(
+    r"^[^\s:][^:]*: (?:In (?:\w+ )*function '(?:[^'(]*[ *&])?([\w:~]+)(?:\([^']*)?'|At (?:top level|global scope)):$"
+)
+"""What GCC says before the first complaint about a function; it counts until the next such line."""
 _FLAG = re.compile(r" \[-W(?:error=)?([a-z0-9+=-]+?)=?\]$")
 _UNDEFINED = re.compile(r"undefined reference to [`'](\w+)'")
 _TWICE = re.compile(r"multiple definition of [`'](\w+)'")
@@ -53,6 +57,8 @@ class Diagnostic(Noun, frozen=True):
     text: str
     warning: str
     """The option that asks for it, without `-W`; empty for errors, and warnings that nothing switches."""
+    function: str = ""
+    """The function that it stands in; empty at the top level."""
 
 
 class Compilation(Noun, frozen=True):
@@ -85,7 +91,10 @@ def _by_folder(output: str) -> Iterator[tuple[str, str]]:
 def read(output: str, tree: Path) -> list[Diagnostic]:
     """Errors and warnings, each once: a header's comes again with every file that includes it."""
     found: dict[Diagnostic, None] = {}
+    function = ""
     for folder, line in _by_folder(output):
+        if inside := _INSIDE.match(line):
+            function = inside[1] or ""
         match = _DIAGNOSTIC.match(line)
         if match is None:
             continue
@@ -97,6 +106,7 @@ def read(output: str, tree: Path) -> list[Diagnostic]:
             line=int(number),
             text=_FLAG.sub("", text),
             warning=flag[1] if flag else "",
+            function=function,
         )
         found[one] = None
     return list(found)

@@ -23,7 +23,7 @@ import msgspec
 from harness import codec
 from harness.errors import UsageError
 from harness.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.model import AccessClass, Allocator, Name, NameOrNone, Noun, Program, Target
+from harness.model import AccessClass, Allocator, CompilerWarnings, Name, NameOrNone, Noun, Program, Target
 
 ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 """absent: there is nothing of what the suite should run, in the server or among what was asked for; no fault."""
@@ -65,6 +65,8 @@ class RunRecord(Noun, frozen=True):
     allocator: Allocator = "libc"
     tests: list[str] = msgspec.field(default_factory=list)
     """What the names of its tests were to have in them; none: all tests were run."""
+    warnings: CompilerWarnings = "note"
+    """What becomes of what a compiler warns of on a target alone."""
     load: tuple[float, float] = (0.0, 0.0)
     """The machine's load average over one minute, before the cells ran and after."""
     development: str = ""

@@ -18,6 +18,7 @@ from harness.finding import Finding, Verdict
 from harness.model import Noun
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from harness.judge import Judgement
@@ -49,17 +50,25 @@ class Inherited(Noun, frozen=True):
 
 
 def of_judgement(base: Base, judgement: Judgement) -> Inherited:
-    """What a run of the base came to."""
+    """What a run of the base came to. What was seen in cells of which nothing can be said does not count."""
+    untold = {
+        f"{cell.target}/{cell.suite}": cell.reason for cell in judgement.cells if cell.verdict == Verdict.UNKNOWN.name
+    }
+    found = [_told(finding, untold) for finding in [*judgement.findings, *judgement.warnings]]
     return Inherited(
         base=base,
-        findings={finding.id: finding.targets for finding in judgement.findings},
-        untold={
-            f"{cell.target}/{cell.suite}": cell.reason
-            for cell in judgement.cells
-            if cell.verdict == Verdict.UNKNOWN.name
-        },
-        ways={finding.id: _ways(finding) for finding in judgement.findings},
+        findings={finding.id: finding.targets for finding in found if finding.targets},
+        untold=untold,
+        ways={finding.id: _ways(finding) for finding in found if finding.targets},
     )
+
+
+def _told(finding: Finding, untold: Mapping[str, str]) -> Finding:
+    """The same without what was seen in such cells alone."""
+    witnesses = [one for one in finding.witnesses if not one.cells or not set(one.cells) <= set(untold)]
+    seen = {one.target for one in witnesses}
+    targets = [target for target in finding.targets if target in seen]
+    return msgspec.structs.replace(finding, targets=targets, witnesses=witnesses)
 
 
 def _ways(finding: Finding) -> list[Way]:

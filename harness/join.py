@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness import compiler_warnings
 from harness.errors import UsageError
 from harness.finding import Verdict
 from harness.judge import CellVerdict, by_severity, overall
@@ -40,16 +41,20 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
                     remedy="join what was run alike",
                 )
     cells = _cells(judgements, planned)
+    findings = _findings([one.findings for one in judgements])
     unchecked = list(dict.fromkeys(left for one in judgements for left in one.unchecked))
     seeds = list(dict.fromkeys(str(one.seed) for one in judgements))
     remarks = [f"the runs had seeds {', '.join(seeds)}"] if len(seeds) > 1 else []
     return msgspec.structs.replace(
         first,
         unchecked=unchecked,
-        verdict=Verdict.merge([overall(cells), *(Verdict.UNKNOWN for _ in unchecked)]).name,
+        verdict=Verdict.merge(
+            [overall(cells), *compiler_warnings.verdicts(findings), *(Verdict.UNKNOWN for _ in unchecked)]
+        ).name,
         run=", ".join(one.run for one in judgements),
         cells=cells,
-        findings=_findings(judgements),
+        findings=findings,
+        warnings=_findings([one.warnings for one in judgements]),
         remarks=[*remarks, *dict.fromkeys(remark for one in judgements for remark in one.remarks)],
         # They ran beside each other.
         stages={
@@ -96,10 +101,10 @@ def _absent(cell: Cell) -> CellVerdict:
     )
 
 
-def _findings(judgements: Sequence[Judgement]) -> list[Finding]:
+def _findings(found: Sequence[list[Finding]]) -> list[Finding]:
     """One of each identity, worst first; known only where every run knows it."""
     groups: dict[str, list[Finding]] = {}
-    for finding in (finding for one in judgements for finding in one.findings):
+    for finding in (finding for one in found for finding in one):
         groups.setdefault(finding.id, []).append(finding)
     return by_severity([_finding(group) for group in groups.values()])
 

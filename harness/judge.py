@@ -57,6 +57,8 @@ class Judgement(Noun, frozen=True):
     """The revision whose findings are known here, as its own (`plumb premerge`); empty where none was looked at."""
     place: str = ""
     """The folder of the server's tree in its repository: where annotations and code scanning find its files."""
+    warnings: list[Finding] = msgspec.field(default_factory=list)
+    """What compilers warn of on targets alone, where that is noted and does not fail (`--warnings note`)."""
     unchecked: list[str] = msgspec.field(default_factory=list)
     """Changes that nothing looked at (`plumb premerge`): with one of them the verdict is no PASS."""
 

@@ -42,6 +42,10 @@ Allocator = Literal["libc", "jemalloc", "guard", "guard-natural"]
 """What gives a server its memory (harness.allocator)."""
 
 
+CompilerWarnings = Literal["note", "fail", "off"]
+"""What becomes of what a compiler warns of on a target alone: noted, findings that fail, not asked for (off)."""
+
+
 class EmulatorSpec(Noun, frozen=True):
     """What runs a target's programs."""
 

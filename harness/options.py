@@ -13,7 +13,7 @@ from harness import completion
 from harness import known as knowing
 from harness.cell import LARGEST_SEED
 from harness.load import DEFAULT_SERVER, DEFAULT_TARGETS
-from harness.model import Allocator
+from harness.model import Allocator, CompilerWarnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,6 +105,13 @@ allocator = click.option(
     show_default=True,
     help="What gives the server its memory; guard: pages nobody may touch, least alignment.",
 )
+warnings = click.option(
+    "--warnings",
+    type=click.Choice(get_args(CompilerWarnings)),
+    default="note",
+    show_default=True,
+    help="What a compiler warns of on a target alone: noted, findings that fail, or not asked for.",
+)
 install = click.option("--install/--no-install", default=None, help="Install missing packages (the default for root).")
 test = click.option(
     "--test",
@@ -159,6 +166,7 @@ _RUN_OPTIONS = [
     offline,
     install,
     known,
+    warnings,
     click.option(
         "--run",
         "run_folder",
@@ -193,9 +201,9 @@ def fuzz_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
 
 
 def port_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """The same, but for what a CI system is told."""
+    """The same, but for what a CI system is told, and warnings, of which the report has its own."""
     for option in reversed(_RUN_OPTIONS):
-        command = command if option is annotated else option(command)
+        command = command if option in {annotated, warnings} else option(command)
     return command
 
 

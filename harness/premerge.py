@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import check, inherited, report, runs, source, toolchain, unchecked
+from harness import check, compiler_warnings, inherited, report, runs, source, toolchain, unchecked
 from harness.checkout import Base, Checkout
 from harness.choice import Change, choose, read_unseen
 from harness.errors import UsageError
@@ -120,9 +120,10 @@ def run(
     with unchecked.noted(request.run, premerge.changes):
         judgement, code = check.Check(catalog, store, progress, request).run()
     suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL.name}
-    if not suspected:
+    if not suspected and not compiler_warnings.verdicts(judgement.findings):
         return judgement, code
-    suites = [name for name in premerge.suites if name in suspected]
+    # For what compilers say of the base, nothing of it has to run.
+    suites = [name for name in premerge.suites if name in suspected] or ["canary"]
     progress.say(f"findings in {', '.join(suites)}: does BASE show them too? {premerge.base}")
     old = _of_base(catalog, store, progress, msgspec.structs.replace(request, suites=suites), premerge.base)
     inherited.write(request.run, old)
@@ -163,5 +164,8 @@ def _identity(catalog: Catalog, request: Request, content: str) -> list[str]:
         *plan.suites,
         *(toolchain.version(toolchain.tool(one, "gcc")) for one in tools),
         *(source.digest_of(ROOT / name) for name in ("harness", "suites", "targets", "toolchains")),
-        *map(str, (request.policy, request.optimisation, request.allocator, request.emulator, request.seed)),
+        *map(
+            str,
+            (request.policy, request.optimisation, request.allocator, request.emulator, request.seed, request.warnings),
+        ),
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, initramfs
+from harness import alignment, canary, compiler_warnings, initramfs, lint
 from harness.build import Builder, BuildFailedError
 from harness.cell import Peer
 from harness.emulator import Emulators, Runner, native_runner
@@ -130,6 +130,23 @@ class Preparation:
             if one.complaints <= everywhere
         }
         return prepared | blameless
+
+    def warnings(self, tree: SourceTree, prepared: dict[str, Prepared]) -> None:
+        """Have each target's compiler, and the oracle's, look at the tree; what they say goes beside the evidence."""
+        native = self.catalog.targets["native"]
+        plain = [
+            one.target for one in prepared.values() if one.build is not None and compiler_warnings.looked_at(one.target)
+        ]
+        if self.request.warnings == "off" or not [target for target in plain if target != native]:
+            return
+
+        def look(target: Target) -> None:
+            tools = self.catalog.toolchain_of(target)
+            said = lint.look(self.builder, tree, target, tools, self.request.optimisation)
+            compiler_warnings.write(self.request.run, target.name, said)
+
+        with ThreadPoolExecutor(self.request.jobs) as pool:
+            list(pool.map(look, {one.name: one for one in [native, *plain]}.values()))
 
     def _module(self, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
         """The module that servers load, where a suite has one."""

@@ -8,7 +8,7 @@ import msgspec
 
 from harness.cell import Tier  # noqa: TC001 - the same
 from harness.emulator import Flavour  # noqa: TC001 - the same
-from harness.model import Allocator, Noun
+from harness.model import Allocator, CompilerWarnings, Noun
 
 
 class Request(Noun, frozen=True):
@@ -36,5 +36,7 @@ class Request(Noun, frozen=True):
     """How long suites that can go on for ever should; None: as long as the tier says."""
     limit_count: int | None = None
     """How many examples they should try; None: as many as the tier says."""
+    warnings: CompilerWarnings = "note"
+    """What becomes of what a compiler warns of on a target alone."""
     learns: bool = False
     """Whether they keep what they learn in the cache, and begin with it: then a seed does not say all."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events, excerpt, inherited, known, stored_run, unchecked
+from harness import compiler_warnings, events, excerpt, inherited, known, stored_run, unchecked
 from harness.errors import ExitCode, UsageError
 from harness.finding import Finding, Verdict
 from harness.judge import CellVerdict, Judgement, judge, kernel_counters, overall
@@ -34,9 +34,13 @@ def conclude(
     old = inherited.read(folder)
     today = datetime.datetime.now(tz=datetime.UTC).date()
     marked = [_with_known(finding, listed, old, run.server, today) for finding in findings]
+    said = compiler_warnings.read(folder, run)
+    warned = [_with_known(one, listed, old, run.server, today) for one in compiler_warnings.of_targets_alone(run, said)]
+    failing = warned if run.warnings == "fail" else []
     judged = [_excuse(cell, marked) for cell in cells]
     left = unchecked.remarks(unchecked.read(folder), judged)
-    verdict = Verdict.merge([overall(judged), *(Verdict.UNKNOWN for _ in left)])
+    left += compiler_warnings.unanswered(run, said) if run.warnings == "fail" else []
+    verdict = Verdict.merge([overall(judged), *compiler_warnings.verdicts(failing), *(Verdict.UNKNOWN for _ in left)])
     judgement = Judgement(
         schema=1,
         verdict=verdict.name,
@@ -46,7 +50,8 @@ def conclude(
         policy=run.policy,
         optimisation=run.optimisation,
         cells=judged,
-        findings=marked,
+        findings=[*marked, *failing],
+        warnings=[] if failing else warned,
         remarks=[
             *left,
             *_part(run),
@@ -54,14 +59,15 @@ def conclude(
             *_turned_away(folder),
             *known.remarks(
                 listed,
-                marked,
+                [*marked, *warned],
                 run.server,
                 run.targets,
                 today,
                 suites=run.suites,
                 part=bool(run.tests),
             ),
-            *(inherited.remarks(old, marked) if old else []),
+            *(inherited.remarks(old, [*marked, *failing]) if old else []),
+            *compiler_warnings.remarks(said, warned),
             *stored_run.remarks(folder, marked),
         ],
         stages=run.stages,

@@ -135,7 +135,7 @@ def port(run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> E
     """Tell a porter what a tree needs on a target: build, start, misaligned sites, wrong bytes, what to fix first."""
     catalog = Catalog()
     porting.portable_targets(catalog, options["targets"])
-    request = _requested(catalog, run_folder, policy=porting.AUDITED_POLICY, **options)
+    request = _requested(catalog, run_folder, policy=porting.AUDITED_POLICY, warnings="off", **options)
     with _unless_empty(request.run):
         report, judgement = porting.make_report(catalog, Store.default(), Progress(), request)
     reporting.write(request.run, judgement)

@@ -26,7 +26,7 @@ def _level(kind: str, witness: Witness) -> Level:
         # An audit's access succeeded: what it comes to elsewhere is its fate.
         return "note" if witness.fate == "hardware" else "warning" if witness.fate == "fixup" else "error"
     undefined = witness.detector == "ubsan" or kind.startswith("memcheck-uninitialised")
-    return "warning" if undefined else "error"
+    return "warning" if undefined or kind == "warning" else "error"
 
 
 def frame_in_tree(finding: Finding) -> Frame | None:

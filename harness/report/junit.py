@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from harness.difference import described
+from harness.judge import CellVerdict
 from harness.report.finding import in_cell
 from harness.visible import visible
 
 if TYPE_CHECKING:
     from harness.finding import Finding
-    from harness.judge import CellVerdict, Judgement
+    from harness.judge import Judgement
 
 _CHILDREN = {"FAIL": "failure", "UNKNOWN": "error", "XFAIL": "skipped", "SKIP": "skipped"}
 """Verdict -> how a CI system hears it. UNKNOWN is an error: nothing was shown about the server."""
@@ -19,8 +20,9 @@ _CHILDREN = {"FAIL": "failure", "UNKNOWN": "error", "XFAIL": "skipped", "SKIP": 
 
 def render(judgement: Judgement) -> str:
     """The document, with its XML declaration."""
-    root = ET.Element("testsuites", {"name": _text(judgement.server), **_counts(judgement.cells)})
-    for cell in judgement.cells:
+    all_cells = [*judgement.cells, *_besides(judgement)]
+    root = ET.Element("testsuites", {"name": _text(judgement.server), **_counts(all_cells)})
+    for cell in all_cells:
         named = {"name": f"{cell.target}/{cell.suite}", "skipped": str(_number([cell], "skipped"))}
         suite = ET.SubElement(root, "testsuite", {**named, **_counts([cell])})
         properties = ET.SubElement(suite, "properties")
@@ -35,6 +37,25 @@ def render(judgement: Judgement) -> str:
     ET.indent(root)
     text: str = ET.tostring(root, encoding="unicode")
     return f"<?xml version='1.0' encoding='utf-8'?>\n{text}\n"
+
+
+def _besides(judgement: Judgement) -> list[CellVerdict]:
+    """What counts and is no cell: compilers' warnings where they are to fail, and changes that nothing looked at."""
+    warnings = [finding for finding in judgement.findings if finding.kind == "warning"]
+    found = []
+    for target in dict.fromkeys(target for finding in warnings for target in finding.targets):
+        new = [one for one in warnings if target in one.targets and not one.known]
+        verdict = "FAIL" if new else "XFAIL"
+        found.append(_beside(target, "warnings", verdict, f"{len(new)} findings in what its compiler warns of"))
+    if judgement.unchecked:
+        found.append(_beside("changes", "unchecked", "UNKNOWN", "; ".join(judgement.unchecked)))
+    return found
+
+
+def _beside(target: str, suite: str, verdict: str, reason: str) -> CellVerdict:
+    return CellVerdict(
+        target=target, suite=suite, verdict=verdict, seconds=0.0, reason=reason, passed=0, failed=0, skipped=0
+    )
 
 
 def _counts(cells: list[CellVerdict]) -> dict[str, str]:

@@ -38,6 +38,7 @@ _RULES = {
     "exit": "The server ended by itself.",
     "hang": "The server stopped answering.",
     "wrong-result": "A reply differs from what the model, or the native build of the same source, says.",
+    "warning": "The compiler warns on the target, and not on this machine.",
     "build": "The server does not compile for the target.",
 }
 _FAMILIES = {
@@ -51,7 +52,8 @@ _FAMILIES = {
 
 def render(judgement: Judgement) -> str:
     """The document: one run, a rule a kind, a result a finding."""
-    kinds = list(dict.fromkeys(finding.kind for finding in judgement.findings))
+    found = [*judgement.findings, *judgement.warnings]
+    kinds = list(dict.fromkeys(finding.kind for finding in found))
     run = {
         "tool": {
             "driver": {
@@ -66,7 +68,7 @@ def render(judgement: Judgement) -> str:
         },
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(judgement)],
-        "results": [_result(finding, kinds.index(finding.kind), judgement.place) for finding in judgement.findings],
+        "results": [_result(finding, kinds.index(finding.kind), judgement.place) for finding in found],
         "properties": {
             "server": visible(judgement.server),
             "seed": judgement.seed,

@@ -1,0 +1,72 @@
+"""Has a target's compiler look at a server's own source files for what it warns of: kept in the store, by content.
+
+It is a pass of its own: a warning that is asked for in the builds would be another build, and another answer of
+ccache's, of every server there is. It makes nothing, and costs a fraction of a build.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import codec, diagnostics, process
+from harness.build import build_name
+from harness.compiler_warnings import Said
+from harness.store import key_of
+
+if TYPE_CHECKING:
+    from harness.build import Builder, Workshop
+    from harness.diagnostics import Compilation, Diagnostic
+    from harness.model import SourceTree, Target, Toolchain
+
+ASKED = ["-fsyntax-only", "-Wcast-align", "-Wformat", "-Wno-error"]
+"""Behind the makefile's own flags. -Wcast-align alone is silent for machines that take any address: the oracle's."""
+NAME = "warnings.json"
+FILE_SECONDS = 600.0
+
+
+def look(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Said:
+    """What a compiler says of the files that the makefile compiles in the server's own folder.
+
+    Raises InfrastructureError without a compiler.
+    """
+    key = f"{build_name(tree, target, tools, optimisation)}-{key_of(ASKED)}"
+
+    def look_into(into: Path) -> None:
+        what = f"warnings of {tree.name} for {target.name}"
+        with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
+            (into / NAME).write_bytes(codec.pretty(_said(shop)))
+
+    folder = builder.store.folder("warnings", key, look_into)
+    return codec.decode((folder / NAME).read_bytes(), Said)
+
+
+def _said(shop: Workshop) -> Said:
+    compilers = {str(shop.work / name): shop.wrapper(name, ASKED, suffix="-lint") for name in ("gcc", "g++")}
+    # Nothing is made: the makefile tells how it would compile.
+    made = shop.run([*shop.make_command([shop.binary.name]), "--dry-run", "--print-directory"])
+    calls = [
+        call
+        for call in diagnostics.compilations(made.text, tuple(compilers))
+        if Path(call.folder).is_relative_to(shop.tree / "src")
+    ]
+    if not calls:
+        return Said(warnings=[], problem="the makefile does not tell how it compiles")
+
+    def one(call: Compilation) -> tuple[list[Diagnostic], bool]:
+        result = process.run(
+            [compilers[call.words[0]], *call.words[1:]],
+            deadline_seconds=FILE_SECONDS,
+            folder=Path(call.folder),
+            environment=shop.environment(),
+        )
+        return diagnostics.read(f"make: Entering directory '{call.folder}'\n{result.text}", shop.tree), result.code == 0
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        seen = list(pool.map(one, calls))
+    warnings = dict.fromkeys(said for words, _ in seen for said in words if said.severity == "warning")
+    failed = sum(not compiled for _, compiled in seen)
+    problem = f"{failed} of {len(calls)} files do not compile by themselves" if failed else ""
+    return Said(warnings=list(warnings), problem=problem)

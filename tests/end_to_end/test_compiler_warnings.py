@@ -1,0 +1,45 @@
+"""What real compilers say of a tree in which casts and shifts are planted that fit this machine alone."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import lint
+from harness.build import Builder
+from harness.fetch import Fetcher
+from harness.load import Catalog
+from harness.source import open_tree
+from harness.store import Store
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+PLANTED = """
+unsigned long long planted(char *place) {
+    return (unsigned long long)place + *(int *)(place + 1) + (1UL << 40);
+}
+"""
+
+
+def test_a_32_bit_machine_that_insists_on_alignment_has_warnings_that_this_one_has_not(tmp_path: Path) -> None:
+    catalog, store = Catalog(), Store.default()
+    release = Fetcher(store, fakes.quiet()).server(catalog.servers["redis-7.0.15"])
+    shutil.copytree(release.path, tmp_path / release.name)
+    source = tmp_path / release.name / "src" / "intset.c"
+    before = len(source.read_text("utf-8").splitlines())
+    source.write_text(source.read_text("utf-8") + PLANTED, "utf-8")
+    tree = open_tree(tmp_path / release.name)
+    builder = Builder(store, fakes.quiet())
+    said = {}
+    for name in ("native", "armv5"):
+        target = catalog.targets[name]
+        words = lint.look(builder, tree, target, catalog.toolchain_of(target), "O2")
+        assert words.problem == ""
+        said[name] = {one.warning for one in words.warnings if one.function == "planted" and one.line == before + 3}
+    assert said == {"native": set(), "armv5": {"cast-align", "pointer-to-int-cast", "shift-count-overflow"}}

@@ -1,0 +1,156 @@
+"""What a compiler warns of on a target alone: noted by default, failing where asked to, never unknown in silence."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness import codec, compiler_warnings, events, inherited
+from harness.checkout import Base
+from harness.compiler_warnings import Said
+from harness.diagnostics import Diagnostic, read
+from harness.errors import ExitCode, UsageError
+from harness.join import join
+from harness.report import junit, sarif
+from harness.runs import conclude
+from tests import fakes
+from tests.stored import StoredRun
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.judge import Judgement
+    from harness.model import CompilerWarnings
+
+pytestmark = pytest.mark.usefixtures("fake_symbols")
+
+
+def warning(
+    line: int = 3, *, kind: str = "cast-align", function: str = "intsetGet", file: str = "src/intset.c"
+) -> Diagnostic:
+    text = "cast increases required alignment of target type"
+    return Diagnostic(severity="warning", file="src/intset.c", line=line, text=text, warning=kind, function=function)
+
+
+def passed(tmp_path: Path, *, wanted: CompilerWarnings, **said: Said) -> Path:
+    """A run that passed, with what compilers said."""
+    stored = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"))
+    for name in stored.targets:
+        stored.canary(name)
+        stored.test(name, "bitops", "test_bitop", guest="guest-1")
+        stored.guest(name, "bitops", "guest-1", end="stopped")
+    folder = stored.finish()
+    events.write_run(folder, msgspec.structs.replace(events.read_run(folder), warnings=wanted))
+    for target, words in said.items():
+        compiler_warnings.write(folder, target, words)
+    return folder
+
+
+def judged(folder: Path, known: str = "findings = []\n") -> tuple[Judgement, ExitCode]:
+    listed = folder.parent / "known.toml"
+    listed.write_text(known, "utf-8")
+    return conclude(folder, listed, fakes.quiet())
+
+
+SILENT = Said(warnings=[])
+
+
+def test_by_default_they_are_noted_beside_the_findings_and_the_run_passes(tmp_path: Path) -> None:
+    words = Said(warnings=[warning(3), warning(9), warning(5, kind="overflow", function="")])
+    judgement, code = judged(passed(tmp_path, wanted="note", native=SILENT, armv5=words, sparc64=words))
+    assert (judgement.verdict, code, judgement.findings) == ("PASS", ExitCode.PASS, [])
+    assert [(one.id, one.kind, one.file, one.line, one.origin, one.targets) for one in judgement.warnings] == [
+        ("warning-cast-align-intsetGet", "warning", "src/intset.c", 3, "server", ["armv5", "sparc64"]),
+        ("warning-overflow-src_intset.c", "warning", "src/intset.c", 5, "server", ["armv5", "sparc64"]),
+    ]
+    told = "its compiler warns where the oracle's does not: 2 of cast-align, 1 of overflow (findings.json: warnings)"
+    assert judgement.remarks[0] == f"armv5: {told}"
+    assert [one.id for one in join([judgement, judgement]).warnings] == [one.id for one in judgement.warnings]
+
+
+def test_what_the_oracles_compiler_says_too_and_other_kinds_are_no_targets_finding(tmp_path: Path) -> None:
+    both = Said(warnings=[warning()])
+    more = Said(warnings=[warning(), warning(4, kind="unused-parameter"), warning(5, kind="")])
+    judgement, _ = judged(passed(tmp_path, wanted="fail", native=both, armv5=more, sparc64=both))
+    assert (judgement.verdict, judgement.findings, judgement.warnings) == ("PASS", [], [])
+
+
+def test_asked_to_fail_they_are_findings_and_exit_1_unless_they_are_known(tmp_path: Path) -> None:
+    folder = passed(tmp_path, wanted="fail", native=SILENT, armv5=Said(warnings=[warning()]), sparc64=SILENT)
+    judgement, code = judged(folder)
+    assert (judgement.verdict, code, judgement.warnings) == ("FAIL", ExitCode.FINDINGS, [])
+    assert join([judgement]).verdict == "FAIL"
+    (finding,) = judgement.findings
+    assert (finding.id, finding.targets) == ("warning-cast-align-intsetGet", ["armv5"])
+    assert finding.replay.endswith("--target armv5 --suite canary --warnings fail")
+    entry = '[[findings]]\nid = "warning-cast-align-*"\nserver = "*"\nreason = "seen"\nexpires = 2999-01-01\n'
+    judgement, code = judged(folder, entry)
+    assert (judgement.verdict, code, judgement.findings[0].known) == ("PASS", ExitCode.PASS, "seen")
+
+
+@pytest.mark.parametrize("absent", ["native", "armv5"])
+def test_asked_to_fail_what_nobody_looked_at_is_no_pass(tmp_path: Path, absent: str) -> None:
+    said = {"native": SILENT, "armv5": SILENT, "sparc64": SILENT}
+    folder = passed(tmp_path, wanted="fail", **said)
+    assert judged(folder)[0].verdict == "PASS"
+    (folder / compiler_warnings.FOLDER / f"{absent}.json").unlink()
+    judgement = judged(folder)[0]
+    assert (judgement.verdict, join([judgement]).verdict) == ("UNKNOWN", "UNKNOWN")
+    assert judgement.unchecked == [f"NOT CHECKED: what the compiler of {absent} warns of: nobody asked"]
+    compiler_warnings.write(folder, absent, Said(warnings=[], problem="2 of 90 files do not compile by themselves"))
+    judgement, code = judged(folder)
+    assert (judgement.verdict, code) == ("UNKNOWN", ExitCode.INCONCLUSIVE)
+    assert "2 of 90 files do not compile by themselves" in judgement.remarks[0]
+
+
+def test_what_the_base_warns_of_as_well_is_not_blamed_and_a_new_line_of_another_function_is(tmp_path: Path) -> None:
+    old = passed(tmp_path / "old", wanted="note", native=SILENT, armv5=Said(warnings=[warning()]), sparc64=SILENT)
+    base = Base(commit="a" * 40, subject="base", why="asked for")
+    words = Said(warnings=[warning(33), warning(44, function="intsetSet")])
+    new = passed(tmp_path / "new", wanted="fail", native=SILENT, armv5=words, sparc64=SILENT)
+    inherited.write(new, inherited.of_judgement(base, judged(old)[0]))
+    judgement, _ = judged(new)
+    assert judgement.verdict == "FAIL"
+    assert {one.function: one.known for one in judgement.findings} == {
+        "intsetGet": "also in BASE aaaaaaaaaaaa",
+        "intsetSet": "",
+    }
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    folder = passed(tmp_path, wanted="note", native=SILENT, armv5=SILENT)
+    (folder / compiler_warnings.FOLDER / "armv5.json").write_text("{")
+    with pytest.raises(UsageError, match="what a compiler said is damaged"):
+        judged(folder)
+
+
+def test_formats_show_them_as_warnings_and_their_failure_as_a_failure(tmp_path: Path) -> None:
+    words = {"native": SILENT, "armv5": Said(warnings=[warning()]), "sparc64": SILENT}
+    noted, _ = judged(passed(tmp_path / "a", wanted="note", **words))
+    (result,) = json.loads(sarif.render(noted))["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("warning", "warning")
+    assert 'failures="0"' in junit.render(noted)
+    failing, _ = judged(passed(tmp_path / "b", wanted="fail", **words))
+    assert 'name="armv5/warnings"' in junit.render(failing)
+    assert 'failures="1"' in junit.render(failing)
+    assert codec.pretty(failing)
+
+
+def test_a_warning_knows_its_function() -> None:
+    said = (
+        "make: Entering directory '/t/src'\n"
+        "intset.c: In function '_intsetGet':\nintset.c:3:9: warning: cast [-Wcast-align]\n"
+        "intset.c: At top level:\nintset.c:5:1: warning: big [-Woverflow]\n"
+        "x.cpp: In member function 'int a::b::get(char*) const':\nx.cpp:6:1: warning: cast [-Wcast-align]\n"
+    )
+    from pathlib import Path as ThePath
+
+    found = [(one.file, one.line, one.function, one.warning) for one in read(said, ThePath("/t"))]
+    assert found == [
+        ("src/intset.c", 3, "_intsetGet", "cast-align"),
+        ("src/intset.c", 5, "", "overflow"),
+        ("src/x.cpp", 6, "a::b::get", "cast-align"),
+    ]
