@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events, stored_run
+from harness import capped, events, stored_run
 from harness.detector import Report, reports
 from harness.sighting import Sighting, from_end, from_failed_build, from_failure, from_fault, from_report
 
@@ -142,7 +142,13 @@ def _guest_folders(cell: Path, record: CellRecord) -> list[tuple[Path, CellRecor
 
 
 def _reports(log: Path, kind: Detector) -> list[Report]:
-    return reports(log.read_bytes(), kind) if kind and log.is_file() else []
+    if not kind or not log.is_file():
+        return []
+    said = log.read_bytes()
+    # Events tell offsets into all that was written.
+    return [
+        msgspec.structs.replace(report, offset=capped.as_written(said, report.offset)) for report in reports(said, kind)
+    ]
 
 
 def killed_from_outside(event: Event) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 import hiredis
 
 from harness import events, loopback, process
+from harness.capped import LIMIT_BYTES, Capped, tail_of
 from harness.coverage import Edges
 from harness.detector import reports
 from harness.errors import InfrastructureError
@@ -40,6 +41,8 @@ REPLY_SECONDS = 5.0
 POLL_SECONDS = 0.02
 PING_SECONDS = 1.0
 LOG_LINES = 1000
+TAIL_BYTES = 1 << 20
+"""Of a log's end, where its last lines are looked for."""
 PANIC = "Guru Meditation"
 """Redis and Valkey log it before they stop themselves on purpose (serverPanic), by a signal."""
 
@@ -90,6 +93,7 @@ class Guest:
         """While it runs, the edges of its code that were taken; None if nobody asked, or the emulator cannot tell."""
         self._coverage = coverage and runner.reports_edges
         self._process: subprocess.Popen[bytes] | None = None
+        self._capped: Capped | None = None
         self._sockets = sockets
         self._socket_folder = sockets
 
@@ -164,6 +168,8 @@ class Guest:
             if self.alive():
                 self.end = "stopped"
             self.kill(grace_seconds=STOP_SECONDS)
+        if self._capped is not None:
+            self._capped.close()
         if self.recorder is not None:
             self.recorder.close()
         if self.edges is not None:
@@ -233,7 +239,7 @@ class Guest:
 
     def log_tail(self, lines: int = 5) -> str:
         """The last lines of the server's log."""
-        return "\n".join(self.log.read_text("utf-8", "replace").splitlines()[-lines:]) if self.log.is_file() else ""
+        return "\n".join(tail_of(self.log, TAIL_BYTES).decode("utf-8", "replace").splitlines()[-lines:])
 
     def log_bytes(self) -> int:
         """How long its log is by now."""
@@ -244,7 +250,8 @@ class Guest:
         if not self.runner.target.emulator.detector or not self.log.is_file():
             return []
         with self.log.open("rb") as stream:
-            stream.seek(since)
+            # Of what is longer the middle may be gone by now.
+            stream.seek(max(since, self.log_bytes() - LIMIT_BYTES))
             return reports(stream.read(), self.runner.target.emulator.detector)
 
     def read(self, name: str) -> bytes:
@@ -261,6 +268,7 @@ class Guest:
         command = self.runner.command(binary, self.arguments(), self.fault_log, coverage, preload=preload)
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with self.log.open("wb") as log:
+            self._capped = Capped(log.fileno())
             self._process = process.start(command, output=log, folder=self.folder, environment=environment)
 
     def lay_files(self) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from harness import descendants
+from harness.capped import capped
 from harness.environment import PLAIN
 from harness.errors import InfrastructureError
 from harness.kept import Kept
@@ -232,7 +233,7 @@ def run(
 ) -> Result:
     """Run to the end or to the deadline. Output is returned, and also kept in `log`, headed by the command, if given.
 
-    `watch` is called every WATCH_SECONDS meanwhile.
+    Of a very long output head and tail are kept (harness.capped). `watch` is called every WATCH_SECONDS meanwhile.
 
     Raises InfrastructureError when the program cannot be started; a non-zero exit is the caller's to judge.
     """
@@ -243,11 +244,12 @@ def run(
             stream.write(f"$ {shlex.join(words)}\n".encode())
             stream.flush()
         offset = stream.tell()
-        process = start(words, output=stream, folder=folder, environment=environment)
-        try:
-            expired = not _wait(process, deadline_seconds, watch)
-        finally:
-            kill_group(process)
+        with capped(stream.fileno(), start=offset):
+            process = start(words, output=stream, folder=folder, environment=environment)
+            try:
+                expired = not _wait(process, deadline_seconds, watch)
+            finally:
+                kill_group(process)
         refuse_after_stop()
         stream.seek(offset)
         output = stream.read()

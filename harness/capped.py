@@ -1,0 +1,149 @@
+"""Logs that stay small, however much is written to them: the head and the tail are kept.
+
+Whoever writes to a log is not disturbed, and knows nothing of it. While he writes, the middle of a file that has grown
+too long is given back to the disk, as a hole; offsets stay what they are. When he has ended, the two ends are put
+together, with a line between them that says how much is left out. In the half second between two looks a log may
+outgrow its limit: by as much as the disk takes in that time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import re
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LIMIT_BYTES = 64 << 20
+LOOK_SECONDS = 0.5
+_BLOCK_BYTES = 4096
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+_LEFT_OUT = re.compile(rb"\n\[plumbline: (\d+) bytes are left out here\]\n")
+
+
+class _Watcher:
+    """The thread that looks after all logs of this process which are being written."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watched: dict[int, int] = {}
+        """Descriptor of ours -> where the part begins that is limited."""
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, descriptor: int, start: int) -> int:
+        # Whoever writes may not be able to read, and his place in the file is his.
+        ours = os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
+        with self._lock:
+            self._watched[ours] = start
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._look, name="capped logs", daemon=True)
+                self._thread.start()
+        self._wake.set()
+        return ours
+
+    def remove(self, ours: int) -> None:
+        with self._lock:
+            del self._watched[ours]
+            os.close(ours)
+
+    def _look(self) -> None:
+        while True:
+            self._wake.wait()
+            with self._lock:
+                for ours, start in self._watched.items():
+                    # A disk that fails is told by whoever needs it.
+                    with contextlib.suppress(OSError):
+                        _hollow(ours, start)
+                if not self._watched:
+                    self._wake.clear()
+            threading.Event().wait(LOOK_SECONDS)
+
+
+_WATCHER = _Watcher()
+
+
+class Capped:
+    """A log that a process writes, from an offset on, until `close`."""
+
+    def __init__(self, descriptor: int, *, start: int = 0) -> None:
+        self._start = start
+        self._descriptor: int | None = _WATCHER.add(descriptor, start)
+
+    def close(self) -> None:
+        """Nobody writes any more: put head and tail together. It is safe to call twice."""
+        ours, self._descriptor = self._descriptor, None
+        if ours is not None:
+            try:
+                _close_up(ours, self._start)
+            finally:
+                _WATCHER.remove(ours)
+
+
+@contextlib.contextmanager
+def capped(descriptor: int, *, start: int = 0) -> Iterator[None]:
+    """Keep small what is written to a file from an offset on."""
+    log = Capped(descriptor, start=start)
+    try:
+        yield
+    finally:
+        log.close()
+
+
+def _hollow(descriptor: int, start: int) -> None:
+    """Give the middle back to the disk. Where a file cannot have holes made, all after the head goes."""
+    size = os.fstat(descriptor).st_size
+    if size - start <= LIMIT_BYTES:
+        return
+    first = -(-(start + LIMIT_BYTES // 2) // _BLOCK_BYTES) * _BLOCK_BYTES
+    length = (size - LIMIT_BYTES // 2) // _BLOCK_BYTES * _BLOCK_BYTES - first
+    if length > 0 and not _punch(descriptor, first, length):
+        os.ftruncate(descriptor, start + LIMIT_BYTES // 2)
+
+
+def _punch(descriptor: int, first: int, length: int) -> bool:
+    """Make a hole; False where the file system has none."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    mode = _KEEP_SIZE | _PUNCH_HOLE
+    while libc.fallocate(descriptor, mode, ctypes.c_int64(first), ctypes.c_int64(length)) != 0:
+        if ctypes.get_errno() != errno.EINTR:
+            return False
+    return True
+
+
+def _close_up(descriptor: int, start: int) -> None:
+    size = os.fstat(descriptor).st_size
+    half = LIMIT_BYTES // 2
+    if size - start <= LIMIT_BYTES:
+        return
+    tail = os.pread(descriptor, half, size - half)
+    os.ftruncate(descriptor, start + half)
+    rest = b"\n[plumbline: %d bytes are left out here]\n" % (size - start - half - len(tail)) + tail
+    place = start + half
+    while rest:
+        written = os.pwrite(descriptor, rest, place)
+        rest, place = rest[written:], place + written
+
+
+def tail_of(path: Path, length: int) -> bytes:
+    """The last bytes of a log that may be large; nothing where there is none."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - length))
+            return stream.read()
+    except FileNotFoundError:
+        return b""
+
+
+def as_written(log: bytes, offset: int) -> int:
+    """Where in all that was written an offset into a closed log was."""
+    left_out = _LEFT_OUT.match(log, LIMIT_BYTES // 2)
+    if left_out is None or offset < left_out.end():
+        return offset
+    return offset + int(left_out[1]) - (left_out.end() - left_out.start())

@@ -1,0 +1,97 @@
+"""A log stays small however much is written to it; its head, its tail and its offsets are kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import capped, process
+from harness.guest import Guest
+from tests import fakes
+from tests.survivors import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIMIT = 1 << 20
+HEAD = b"first\n"
+CHATTY = "echo first; head -c {size} /dev/zero | tr '\\0' x; echo; echo last"
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capped, "LIMIT_BYTES", LIMIT)
+    monkeypatch.setattr(capped, "LOOK_SECONDS", 0.01)
+
+
+def test_what_fits_is_left_as_it_is(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    result = process.run(["sh", "-c", CHATTY.format(size=LIMIT // 2)], deadline_seconds=60, log=log)
+    assert result.output == HEAD + b"x" * (LIMIT // 2) + b"\nlast\n"
+    assert log.read_bytes().endswith(result.output)
+
+
+def test_of_a_long_output_head_and_tail_are_kept_with_a_line_between_them(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    size = 8 * LIMIT
+    result = process.run(["sh", "-c", CHATTY.format(size=size)], deadline_seconds=60, log=log)
+    assert len(result.output) < LIMIT + 100
+    assert result.output.startswith(HEAD)
+    assert result.output.endswith(b"x\nlast\n")
+    left_out = size + len(HEAD) + 6 - LIMIT
+    assert f"\n[plumbline: {left_out} bytes are left out here]\n".encode() in result.output
+    assert log.read_bytes().startswith(b"$ sh -c ")
+    assert log.read_bytes().endswith(result.output)
+    again = process.run(["echo", "again"], deadline_seconds=60, log=log)
+    assert again.text == "again\n"
+    assert log.read_bytes().endswith(b"last\n$ echo again\nagain\n")
+
+
+@pytest.mark.parametrize("holes", [True, False], ids=["with holes", "without"])
+def test_the_disk_is_given_back_while_the_log_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, holes: bool
+) -> None:
+    if not holes:
+        monkeypatch.setattr(capped, "_punch", lambda *_: False)
+    path = tmp_path / "log"
+    with path.open("wb") as log:
+        watched = capped.Capped(log.fileno())
+        for _ in range(64):
+            log.write(HEAD + b"y" * (LIMIT // 4))
+            log.flush()
+        assert eventually(lambda: path.stat().st_blocks * 512 <= 2 * LIMIT), "the disk still holds all of it"
+        size = 64 * (len(HEAD) + LIMIT // 4)
+        if holes:
+            assert path.stat().st_size == size, "offsets have changed"
+        log.write(b"last\n")
+        log.flush()
+        watched.close()
+        watched.close()
+    said = path.read_bytes()
+    assert len(said) < LIMIT + 100
+    assert (said[: len(HEAD)], said[-5:]) == (HEAD, b"last\n")
+    assert capped.as_written(said, 5) == 5
+    if holes:
+        assert capped.as_written(said, len(said) - 5) == size
+
+
+def test_a_servers_log_is_capped(tmp_path: Path) -> None:
+    build = fakes.build(tmp_path)
+    script = "#!/bin/sh\necho first; head -c 8M /dev/zero | tr '\\0' x; echo; echo last; exec sleep 60\n"
+    fakes.write(build.server_binary, script, mode=0o755)
+    runner = fakes.unemulated(fakes.target())
+    guest = Guest(build, runner, tmp_path / "guest", sockets=tmp_path, version=(7, 0, 15))
+    guest.folder.mkdir()
+    guest.launch()
+    try:
+        assert eventually(lambda: guest.log_tail(1) == "last"), guest.log_bytes()
+        assert guest.log_bytes() > 8 << 20
+        assert eventually(lambda: guest.log.stat().st_blocks * 512 <= 2 * LIMIT)
+    finally:
+        guest.__exit__()
+    assert guest.log.stat().st_size < LIMIT + 100
+
+
+def test_a_log_that_is_not_there_has_no_tail(tmp_path: Path) -> None:
+    assert capped.tail_of(tmp_path / "log", 10) == b""
