@@ -19,7 +19,9 @@ BISECTION_STOPS = 255
 def main(arguments: list[str] | None = None) -> None:
     """Carry out the command line, or `arguments`, in this process, unsupervised."""
     if arguments is not None:
-        sys.exit(_command(arguments))
+        from harness.commands import group  # noqa: PLC0415 - see below
+
+        sys.exit(group.run(arguments))
     words = sys.argv[1:]
     closed = standard.open_closed_descriptors()
     try:
@@ -50,9 +52,10 @@ def _command(words: list[str]) -> int:
     from harness import process  # noqa: PLC0415 - a signal may come while this is imported
 
     process.stop_on_signals()
+    from harness import temporary  # noqa: PLC0415
     from harness.commands import group  # noqa: PLC0415 - and this takes longest
 
-    return group.run(words)
+    return group.run(words, first=temporary.confine)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from harness.channel import Channel, ChannelError
 from harness.errors import InfrastructureError
 from harness.machine_command import control_port, emulator_command, forwarded_ports
 from harness.qmp import Qmp, QmpError, load_state, save_state
+from harness.temporary import refuse_long
 
 if TYPE_CHECKING:
     import subprocess
@@ -148,6 +149,7 @@ class Computer:
             )
         folder = Path(tempfile.mkdtemp(dir=self._sockets))
         self._socket_folder = folder
+        refuse_long(folder / "control")
         resumed = self.snapshot is not None
         command = emulator_command(
             self.kernel, self.initramfs, folder, self._ports, resumed=resumed, counted=self.counted

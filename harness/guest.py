@@ -23,6 +23,7 @@ from harness.detector import reports
 from harness.errors import InfrastructureError
 from harness.resp import Client
 from harness.store import disk_errors
+from harness.temporary import refuse_long
 from harness.transcript import Recorder, connect
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ class Guest:
         with disk_errors(self._sockets):
             self._socket_folder = Path(tempfile.mkdtemp(dir=self._sockets))
         try:
+            refuse_long(self.socket_path)
             self._start()
         except BaseException:
             self.__exit__()

@@ -61,6 +61,11 @@ class StoppedError(Exception):
 _STOPPED = threading.Event()
 
 
+def keep_folder(folder: Path) -> None:
+    """Have a folder removed when this process has ended, however it did."""
+    _KEPT.keep_folder(folder)
+
+
 def refuse_after_stop() -> None:
     """Raise StoppedError after `stop`: nothing is started, and how it ended who was killed by it says nothing."""
     if _STOPPED.is_set():

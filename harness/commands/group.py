@@ -30,12 +30,18 @@ for _command in COMMANDS:
     plumb.add_command(_command)
 
 
-def run(words: list[str]) -> int:
-    """Carry out a command line: the exit status. Nothing that is printed meanwhile is a command to a runner."""
+def run(words: list[str], *, first: Callable[[], object] = int) -> int:
+    """Carry out a command line: the exit status. Nothing that is printed meanwhile is a command to a runner.
+
+    `first` is done before, and may raise what a command may.
+    """
+
+    def call() -> Any:
+        first()
+        return plumb.main(args=words, prog_name="plumb", standalone_mode=False)
+
     with harmless_streams():
-        return _guarded(
-            lambda: plumb.main(args=words, prog_name="plumb", standalone_mode=False), debug="--debug" in words
-        )
+        return _guarded(call, debug="--debug" in words)
 
 
 def _guarded(call: Callable[[], Any], *, debug: bool) -> int:

@@ -1,0 +1,115 @@
+"""Temporary folders: one for each command, short enough for sockets, and gone afterwards, however it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import temporary
+from harness.errors import InfrastructureError
+from harness.guest import Guest
+from harness.load import ROOT
+from tests import fakes
+from tests.survivors import SLEEP, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COMMAND = """
+import os, sys, tempfile, time
+from harness import process, temporary
+temporary.confine()
+kept = tempfile.mkdtemp(prefix="plumbline-")
+open(os.path.join(kept, "file"), "w").close()
+{then}
+print(kept, flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+STARTS = f"process.start(['sleep', '{SLEEP}'])"
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder for temporary files with a short path."""
+    with tempfile.TemporaryDirectory(prefix="pt-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def command(place: Path, seconds: float, then: str = "") -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND.format(then=then), str(seconds)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(place)},
+    )
+
+
+def folder_of(started: subprocess.Popen[str]) -> Path:
+    assert started.stdout is not None
+    return Path(started.stdout.readline().strip())
+
+
+def test_all_temporary_files_are_in_one_folder_that_goes_with_the_command(place: Path) -> None:
+    with command(place, 0) as started:
+        folder = folder_of(started)
+        assert started.wait() == 0
+    assert folder.parent.parent == place
+    assert list(place.iterdir()) == []
+
+
+def test_the_keeper_removes_what_a_killed_command_leaves(place: Path) -> None:
+    with command(place, 60, STARTS) as started:
+        assert folder_of(started).is_dir()
+        started.send_signal(signal.SIGKILL)
+        started.wait()
+        assert eventually(lambda: list(place.iterdir()) == []), list(place.rglob("*"))
+
+
+def test_the_next_command_removes_what_is_left_and_nothing_that_is_held(place: Path) -> None:
+    with command(place, 60) as dead, command(place, 60) as alive:
+        left, held = folder_of(dead).parent, folder_of(alive).parent
+        dead.kill()
+        dead.wait()
+        assert left.is_dir(), "without a keeper nobody could have removed it"
+        for folder in (left, held):
+            os.utime(folder, (1, 1))
+        strangers = fakes.write(place / "plumb-of-somebody" / "file", "")
+        os.utime(strangers.parent, (1, 1))
+        with command(place, 0) as following:
+            following.wait()
+        assert (left.exists(), held.is_dir(), strangers.is_file()) == (False, True, True)
+        alive.kill()
+
+
+def test_where_temporary_files_have_a_long_path_sockets_get_a_short_one(tmp_path: Path) -> None:
+    place = tmp_path / ("x" * 100)
+    place.mkdir()
+    with command(place, 0) as started:
+        assert started.wait() == 0
+        folder = folder_of(started)
+    assert len(os.fsencode(folder)) < temporary.SOCKET_PATH_BYTES - 30
+
+
+def test_where_no_place_is_short_the_machine_is_to_blame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(temporary, "BELOW_BYTES", 106)
+    with pytest.raises(InfrastructureError, match="short enough for sockets") as caught:
+        temporary._place()  # noqa: SLF001
+    assert "TMPDIR=/tmp" in caught.value.remedy
+
+
+def test_a_guest_whose_socket_would_have_a_long_path_is_the_machines_fault(tmp_path: Path) -> None:
+    sockets = tmp_path / ("x" * 100)
+    sockets.mkdir()
+    guest = Guest(
+        fakes.build(tmp_path), fakes.unemulated(fakes.target()), tmp_path / "guest", sockets=sockets, version=(7, 0, 15)
+    )
+    with pytest.raises(InfrastructureError, match="too long for a socket"):
+        guest.__enter__()
