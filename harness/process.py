@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from harness import descendants
+from harness import descendants, supervisor
 from harness.capped import capped
 from harness.environment import PLAIN
 from harness.errors import InfrastructureError
@@ -89,6 +89,7 @@ def stop_on_signals() -> None:
         for number in STOPPING:
             signal.signal(number, signal.SIG_IGN)
         threading.excepthook = lambda _: None
+        supervisor.tell_begun()
         # Whoever waits for ever nevertheless, as for another run's lock, is ended by the kernel.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(STOP_SECONDS)

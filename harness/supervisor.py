@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a command."""
+BEGUN = signal.SIGUSR1
+"""With this a command tells its supervisor that it is stopping."""
+_AWAITED = {*STOPPING, BEGUN, signal.SIGCHLD}
+_FROM_KERNEL = 0x80
+"""SI_KERNEL (sigaction(2)): the terminal's, which the command has got as well."""
+_ABOVE: list[int] = []
+"""In the command's process: its supervisor's number."""
 GRACE_SECONDS = 15.0
 """How long a command that was told to stop may take to clean up."""
 AGAIN_SECONDS = 0.5
@@ -36,7 +43,7 @@ def supervise(command: Callable[[], NoReturn], *, killed: int | None = None) -> 
 
     `killed` is the status to end with if a signal ended it.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*STOPPING, signal.SIGCHLD})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     descendants.adopt_orphans()
     supervisor = os.getpid()
     child = os.fork()
@@ -44,6 +51,7 @@ def supervise(command: Callable[[], NoReturn], *, killed: int | None = None) -> 
         for number in STOPPING:
             # Until the command has its own: nothing has been started yet.
             signal.signal(number, _end_at_once)
+        _ABOVE.append(supervisor)
         descendants.die_with_parent(signal.SIGTERM, supervisor)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         command()
@@ -66,30 +74,65 @@ def say(text: str) -> None:
         os.write(2, f"{text}\n".encode())
 
 
+class _Stop:
+    """What is known of a command that was asked to stop."""
+
+    def __init__(self, child: int) -> None:
+        self._child = child
+        self._since: float | None = None
+        self._begun = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether it was."""
+        return self._since is not None
+
+    def patience_seconds(self) -> float | None:
+        """How long to wait for its end; None: as long as it takes."""
+        return None if self._since is None else max(0.0, self._since + GRACE_SECONDS - time.monotonic())
+
+    def take(self, told: signal.struct_siginfo) -> None:
+        """A signal has come: hand it on, or be done with a command that takes too long."""
+        now = time.monotonic()
+        if told.si_signo == BEGUN:
+            self._begun = True
+            self._since = self._since or now
+        elif self._begun and self._since is not None and now - self._since > AGAIN_SECONDS:
+            self.kill()
+        elif told.si_code != _FROM_KERNEL:
+            os.kill(self._child, told.si_signo)
+            # What drives a terminal, as gdb does, has its own use for Ctrl-C, and goes on.
+            if told.si_signo != signal.SIGINT:
+                self._since = self._since or now
+
+    def kill(self) -> None:
+        """End it."""
+        os.kill(self._child, signal.SIGKILL)
+        self._begun, self._since = True, time.monotonic()
+
+
 def _watch(child: int) -> tuple[int, bool]:
     """Until the command's process has ended: its status (waitpid(2)), and whether it was asked to end."""
-    asked: float | None = None
+    stop = _Stop(child)
     while True:
-        patience = None if asked is None else max(0.0, asked + GRACE_SECONDS - time.monotonic())
-        told = _next_signal(patience)
+        told = _next_signal(stop.patience_seconds())
         if told is None:
-            os.kill(child, signal.SIGKILL)
-            asked = time.monotonic()
-        elif told in STOPPING:
-            if asked is None:
-                asked = time.monotonic()
-                os.kill(child, told)
-            elif time.monotonic() - asked > AGAIN_SECONDS:
-                os.kill(child, signal.SIGKILL)
+            stop.kill()
+        elif told.si_signo != signal.SIGCHLD:
+            stop.take(told)
         while (ended := _bury()) is not None:
             if ended[0] == child:
-                return ended[1], asked is not None
+                return ended[1], stop.asked
 
 
-def _next_signal(seconds: float | None) -> int | None:
-    awaited = {*STOPPING, signal.SIGCHLD}
-    told = signal.sigwaitinfo(awaited) if seconds is None else signal.sigtimedwait(awaited, seconds)
-    return told.si_signo if told else None
+def _next_signal(seconds: float | None) -> signal.struct_siginfo | None:
+    return signal.sigwaitinfo(_AWAITED) if seconds is None else signal.sigtimedwait(_AWAITED, seconds)
+
+
+def tell_begun() -> None:
+    """In the command's process: a signal was taken, and it is stopping. Unsupervised, nothing happens."""
+    if _ABOVE and os.getppid() == _ABOVE[0]:
+        os.kill(_ABOVE[0], BEGUN)
 
 
 def _bury() -> tuple[int, int] | None:

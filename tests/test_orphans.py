@@ -19,6 +19,7 @@ from harness.supervisor import INTERRUPTED
 from tests.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 WAYS = {
@@ -188,29 +189,62 @@ def test_a_signal_in_the_first_second_and_every_one_after_it_is_exit_2_in_silenc
     assert (plumb.returncode, said) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
 
 
-def test_who_asks_again_does_not_wait_for_what_hangs(tmp_path: Path) -> None:
-    there = tmp_path / "there"
-    text = f"""
+HANGS = """
 import os, signal, time
-from harness import supervisor
+from harness import process, supervisor
 def command():
-    for number in supervisor.STOPPING:
-        signal.signal(number, signal.SIG_IGN)
-    open({str(there)!r}, "w").close()
-    time.sleep(600)
+    {first}
+    open({there!r}, "w").close()
+    try:
+        time.sleep(600)
+    except KeyboardInterrupt:
+        time.sleep(600)
+supervisor.GRACE_SECONDS = {grace}
 os._exit(supervisor.supervise(command))
 """
+
+
+@contextlib.contextmanager
+def hanging(there: Path, first: str, *, grace: float = 600) -> Iterator[subprocess.Popen[str]]:
+    text = HANGS.format(first=first, there=str(there), grace=grace)
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stderr=subprocess.PIPE, text=True) as plumb:
         try:
             assert eventually(there.exists)
-            plumb.send_signal(signal.SIGINT)
-            with pytest.raises(subprocess.TimeoutExpired):
-                plumb.wait(1)
-            plumb.send_signal(signal.SIGINT)
-            _, said = plumb.communicate(timeout=WAIT_SECONDS)
+            yield plumb
         finally:
             plumb.kill()
+
+
+def still_runs(plumb: subprocess.Popen[str]) -> bool:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        plumb.wait(1)
+    return plumb.poll() is None
+
+
+def test_who_asks_again_does_not_wait_for_what_hangs(tmp_path: Path) -> None:
+    with hanging(tmp_path / "there", "process.stop_on_signals()") as plumb:
+        plumb.send_signal(signal.SIGINT)
+        assert still_runs(plumb)
+        plumb.send_signal(signal.SIGINT)
+        _, said = plumb.communicate(timeout=3 * WAIT_SECONDS)
     assert (plumb.returncode, said) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
+
+
+def test_who_does_not_even_take_a_signal_is_ended_after_a_while(tmp_path: Path) -> None:
+    deaf = "signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.STOPPING)"
+    with hanging(tmp_path / "there", deaf, grace=0.5) as plumb:
+        plumb.send_signal(signal.SIGTERM)
+        _, said = plumb.communicate(timeout=3 * WAIT_SECONDS)
+    assert (plumb.returncode, said) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
+
+
+def test_ctrl_c_does_not_end_who_has_a_use_for_it(tmp_path: Path) -> None:
+    """As gdb has, in `plumb shell`, however often it comes."""
+    own_use = "signal.signal(signal.SIGINT, lambda *_: None)"
+    with hanging(tmp_path / "there", own_use, grace=0.5) as plumb:
+        for _ in range(3):
+            plumb.send_signal(signal.SIGINT)
+            assert still_runs(plumb)
 
 
 def test_too_few_open_files_are_told_before_a_server_is_blamed() -> None:
