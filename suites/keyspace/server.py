@@ -113,18 +113,32 @@ def saved(guest: Guest) -> bytes:
     return guest.read("dump.rdb")
 
 
+def saved_by_a_child(guest: Guest) -> bytes:
+    """Its RDB file, as BGSAVE writes it: a child of the server does."""
+    with client(guest) as connection:
+        connection.command("BGSAVE")
+        _await_child(guest, connection, ("rdb_bgsave_in_progress",), "rdb_last_bgsave_status", "BGSAVE")
+    return guest.read("dump.rdb")
+
+
 def await_rewrite(guest: Guest) -> None:
     """Rewrite the append-only file, and wait until that is done."""
-    deadline = time.monotonic() + 4 * guest.deadline_seconds
+    progress = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
     with client(guest) as connection:
         connection.command("BGREWRITEAOF")
-        while True:
-            told = bytes(connection.command("INFO", "persistence"))  # type: ignore[arg-type]
-            if b"aof_rewrite_in_progress:0" in told and b"aof_rewrite_scheduled:0" in told:
-                assert b"aof_last_bgrewrite_status:ok" in told, "BGREWRITEAOF failed"
-                return
-            assert time.monotonic() < deadline, "timed out waiting for BGREWRITEAOF"
-            time.sleep(_POLL_SECONDS)
+        _await_child(guest, connection, progress, "aof_last_bgrewrite_status", "BGREWRITEAOF")
+
+
+def _await_child(guest: Guest, connection: Client, progress: tuple[str, ...], status: str, what: str) -> None:
+    """Wait until INFO says that a child has ended, and well."""
+    deadline = time.monotonic() + 4 * guest.deadline_seconds
+    while True:
+        told = bytes(connection.command("INFO", "persistence")).split()  # type: ignore[arg-type]
+        if all(f"{name}:0".encode() in told for name in progress):
+            assert f"{status}:ok".encode() in told, f"{what} failed"
+            return
+        assert time.monotonic() < deadline, f"timed out waiting for {what}"
+        time.sleep(_POLL_SECONDS)
 
 
 def append_only_files(guest: Guest) -> dict[str, bytes]:

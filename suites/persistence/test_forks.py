@@ -1,0 +1,73 @@
+"""What a server has a child write, by BGSAVE, BGREWRITEAOF and a transfer without a file, is what was stored.
+
+A child is a process of its own: a fault ends it alone, and the server goes on. Each is asked for here by the quick
+tier; `replication` does the last one between all machines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.channel import RefusedError
+from suites.keyspace import dataset, server
+from suites.keyspace.values import differences
+from suites.persistence import places
+from suites.persistence.conftest import FORMS
+from suites.replication import link
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.cell import CellSpec
+    from harness.guest import Guest
+    from harness.own_guests import StartGuest
+    from suites.persistence.conftest import Written
+
+READER = "native"
+"""Whose word counts for what a child has written."""
+
+
+def test_what_a_child_saves_is_what_was_stored(
+    cell: CellSpec, family: str, start_guest: StartGuest, written: Callable[[str], Written]
+) -> None:
+    guest = start_guest(options=server.OPTIONS)
+    server.write(guest, family)
+    content = server.saved_by_a_child(guest)
+    own = cell.runner.target.name
+    found = places.check_file(content, written(READER).rdb, writer=own, version=cell.version, family=family)
+    assert found.functions == ([dataset.FUNCTION] if cell.version >= (7,) else [])
+
+
+@pytest.mark.parametrize("rewritten", FORMS[1:])
+def test_what_a_child_rewrites_is_what_was_stored(
+    rewritten: str, cell: CellSpec, family: str, start_guest: StartGuest, written: Callable[[str], Written]
+) -> None:
+    files = written(cell.runner.target.name).append_only
+    if rewritten not in files:
+        pytest.skip("append-only files have a preamble since 4.0")
+    reader = start_guest(target=READER, options=[*server.OPTIONS, "--appendonly", "yes"], files=files[rewritten])
+    assert_stored(reader, cell, family)
+
+
+def test_what_a_child_sends_without_a_file_is_what_was_stored(
+    cell: CellSpec, family: str, start_guest: StartGuest
+) -> None:
+    if cell.version < (2, 8, 18):
+        pytest.skip("a transfer without a file came with 2.8.18")
+    options = [*server.OPTIONS, "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"]
+    primary = start_guest(options=options)
+    server.write(primary, family)
+    replica = start_guest(target=READER, options=options)
+    link.join(replica, primary)
+    assert_stored(replica, cell, family)
+    with pytest.raises((FileNotFoundError, RefusedError)):
+        primary.read("dump.rdb")
+
+
+def assert_stored(reader: Guest, cell: CellSpec, family: str) -> None:
+    """The reader has the data set."""
+    expected = server.without_times(dataset.expected(cell.version, family), cell.version)
+    lines = differences(expected, server.snapshot(reader))
+    assert not lines, places.message_of(lines)
