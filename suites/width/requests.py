@@ -63,7 +63,8 @@ def _list_indices() -> list[tuple[tuple[int, ...], Requests]]:
     asked: Requests = [("RPUSH", "l", *"abcdef")]
     for n in SIGNED:
         asked += [("LINDEX", "l", n), ("LRANGE", "l", n, -1), ("LRANGE", "l", 0, n), ("LREM", "l", n, "none")]
-        if not -6 <= n < 6:
+        # On 64 bits some releases cut the index to 32 (docs/FOUND.md): test_width.py has a test for the others.
+        if -(1 << 31) <= n < -6 or 6 <= n < 1 << 31:
             asked += [("LSET", "l", n, "x")]
     asked += [("LTRIM", "l", 0, n) for n in SIGNED if n >= 5] + [("LRANGE", "l", 0, -1)]
     popping = [

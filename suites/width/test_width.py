@@ -54,6 +54,25 @@ def error_of(reply: Reply) -> str | None:
     return str(reply) if isinstance(reply, hiredis.ReplyError) else None
 
 
+def test_an_index_far_beyond_a_list_is_refused_and_changes_nothing(
+    both: Both, cell: CellSpec, release: Release
+) -> None:
+    """And changes nothing, whatever the width. The oracle is not asked: it may cut the index itself."""
+    elements = [b"a", b"b", b"c"]
+    both.ask([("RPUSH", "l", *elements)])
+    for index in requests.SIGNED:
+        if -3 <= index < 3:
+            continue
+        request = ("LSET", "l", index, "x")
+        reply, told = both.guest.pipeline([request, ("LRANGE", "l", 0, -1)])
+        text = error_of(reply)
+        right = text in {"ERR index out of range", "ERR value is not an integer or out of range"}
+        if not right and not refusal.refused(command(*request), text, None, release, cell.runner.target.width_bits):
+            raise differing(request, reply, b"ERR index out of range", both.target, reader="a model")
+        if told != elements:
+            raise differing(("LRANGE", "l", 0, -1), told, elements, both.target, reader="a model")  # type: ignore[arg-type]
+
+
 def test_a_set_bit_is_where_it_was_set_beyond_31_bits_of_offset(both: Both) -> None:
     both.expect([("SETBIT", "k", (1 << 27) + 5, 1), ("STRLEN", "k")], [0, (1 << 24) + 1], "a bit of the 17th MiB")
     last = (1 << 27) + 5
