@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from harness.stream import Stream, command, from_text, from_wire, read_stream, text_of, wire
 from suites.fuzz import corpus, corrupt, generate
+from suites.fuzz.acceptance import Acceptance
+from suites.fuzz.attempt import KEYS, REFUSED
 from suites.fuzz.model import UNTOLD, Model
 from suites.fuzz.shrink import Shrinker
 from suites.fuzz.values import INTEGERS, Draw
@@ -101,6 +103,8 @@ def test_what_takes_hundreds_of_megabytes_or_asks_the_clock_is_not_sent(line: st
 
 # DUMP of the string "abc" by a native redis-7.0.15.
 ABC = bytes.fromhex("00036162630a00d9ac303d4172a2e2")
+SAVED = b"REDIS0010\xfa\x09redis-ver"
+"""How its files begin."""
 
 
 def test_an_unharmed_payload_has_the_right_checksum() -> None:
@@ -118,18 +122,29 @@ def test_a_damaged_payload_keeps_its_version_and_mostly_fits_its_checksum(seed: 
 
 
 def test_an_rdb_file_is_laid_out_as_the_format_says() -> None:
-    content = corrupt.rdb_file({b"k": ABC, b"x" * 70: ABC})
+    content = corrupt.rdb_file({b"k": ABC, b"x" * 70: ABC}, SAVED)
     assert content.startswith(b"REDIS0010\xfe\x00" + b"\x00\x01k\x03abc" + b"\x00\x40\x46" + b"x" * 70 + b"\x03abc\xff")
     assert corrupt.sealed(content) == content
+
+
+def test_an_rdb_file_begins_as_the_server_itself_would_write_it() -> None:
+    """Valkey 9 refuses files of version 80 and later that say that they are Redis'."""
+    assert corrupt.rdb_file({b"k": ABC}, b"VALKEY080\xfa").startswith(b"VALKEY080\xfe\x00")
+    for other in (b"", b"*3\r\n$3\r\nSET", b"redis0010"):
+        with pytest.raises(ValueError, match="no RDB file begins with"):
+            corrupt.rdb_file({b"k": ABC}, other)
 
 
 @few
 @given(seeds)
 def test_damage_behind_the_magic_number_leaves_it(seed: int) -> None:
-    content = corrupt.rdb_file({b"key": ABC})
+    content = corrupt.rdb_file({b"key": ABC}, SAVED)
     damaged = corrupt.damaged_file(content, random.Random(seed))
     assert damaged != content or len(damaged) == len(content)
     assert content.startswith(damaged[:9])
+    fitting = corrupt.fitting_file(content, random.Random(seed))
+    assert fitting == corrupt.sealed(fitting)
+    assert fitting.startswith(content[:9])
 
 
 def shrunk(stream: Stream, fails: Callable[[Stream], bool], tries: int = 500) -> tuple[Stream, int]:
@@ -256,3 +271,27 @@ COMMAND = [
 )
 def test_commands_that_lack_words_are_seen_in_a_damaged_file(content: bytes, *, lacking: bool) -> None:
     assert corrupt.lacks_words(content, corrupt.arities(COMMAND)) is lacking
+
+
+def test_where_nothing_damaged_is_taken_nothing_was_looked_at() -> None:
+    taken = Acceptance(["files", "payloads"])
+    assert taken.lacking == ["files", "payloads"]
+    for _ in range(40):
+        taken.count("files", taken=False)
+    taken.count("payloads", taken=True)
+    assert taken.lacking == ["files"]
+    taken.count("files", taken=True)
+    assert taken.lacking == []
+    assert str(taken) == "1 of 41 damaged files were taken, 1 of 1 damaged payloads were taken"
+    for _ in range(60):
+        taken.count("files", taken=False)
+    assert taken.lacking == ["files"], "one in a hundred is too few"
+    assert Acceptance([]).lacking == []
+
+
+@pytest.mark.parametrize(
+    ("told", "has_keys"),
+    [("1 keys [(b'k', b'v')]", True), ("12 keys []", True), ("0 keys []", False), (REFUSED, False)],
+)
+def test_what_a_server_took_has_keys_or_counts_for_nothing(told: str, *, has_keys: bool) -> None:
+    assert (KEYS.match(told) is not None) == has_keys

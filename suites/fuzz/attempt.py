@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ LARGEST_PAYLOAD_BYTES = 5000
 """Of what is carried into a new key by RESTORE."""
 REFUSED = "refused to start"
 DIED = "died"
+KEYS = re.compile("[1-9][0-9]* keys ")
+"""How `taken` begins where there is a key."""
 _ENCODINGS = (b"hash-", b"list-", b"set-", b"zset-", b"stream-", b"hll-", b"sanitize-")
 
 

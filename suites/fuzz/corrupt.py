@@ -22,11 +22,23 @@ def sealed(content: bytes) -> bytes:
     return body + crc64(body).to_bytes(8, "little")
 
 
-def rdb_file(payloads: Mapping[bytes, bytes]) -> bytes:
-    """An RDB file with those keys, out of what DUMP returned for each: magic number, version, database 0, entries."""
-    version = int.from_bytes(next(iter(payloads.values()))[-10:-8], "little")
+MAGIC_BYTES = 9
+"""An RDB file begins with its magic number and its version, in nine letters: `REDIS0011`, `VALKEY080`."""
+
+
+def rdb_file(payloads: Mapping[bytes, bytes], saved: bytes) -> bytes:
+    """An RDB file with those keys, out of what DUMP returned for each: database 0, entries, checksum.
+
+    `saved`: a file of the same server's, by which it begins. Raises ValueError where that is none.
+    """
+    magic = saved[:MAGIC_BYTES]
+    if not _MAGIC.fullmatch(magic):
+        raise ValueError(f"no RDB file begins with {magic!r}")
     entries = (payload[:1] + _length(len(key)) + key + payload[1:-10] for key, payload in payloads.items())
-    return sealed(b"REDIS%04d\xfe\x00" % version + b"".join(entries) + b"\xff" + bytes(8))
+    return sealed(magic + b"\xfe\x00" + b"".join(entries) + b"\xff" + bytes(8))
+
+
+_MAGIC = re.compile(rb"[A-Z]+[0-9]+")
 
 
 def _length(length: int) -> bytes:
@@ -66,12 +78,20 @@ def damaged_payload(payload: bytes, random: random.Random) -> bytes:
 
 
 def damaged_file(content: bytes, random: random.Random) -> bytes:
-    """An RDB file cut off, or with faults behind its nine bytes of magic number; the checksum may fit again."""
+    """An RDB file cut off, or with faults behind its magic number; the checksum may fit again."""
     if random.random() < 0.3:
         return content[: random.randrange(len(content))]
-    whole = damaged(content, random, first=9)
-    fits = random.random() < 0.75 and len(whole) >= 9 + 8  # of a shorter one the checksum would take the magic's place
+    whole = damaged(content, random, first=MAGIC_BYTES)
+    fits = (
+        random.random() < 0.75 and len(whole) >= MAGIC_BYTES + 8
+    )  # of a shorter one the checksum would take the magic's place
     return sealed(whole) if fits else whole
+
+
+def fitting_file(content: bytes, random: random.Random) -> bytes:
+    """An RDB file with faults, whose checksum fits: one that is taken sooner than others."""
+    whole = damaged(content[:-8], random, first=MAGIC_BYTES)
+    return sealed(whole + content[-8:])
 
 
 def damaged_protocol(wire: bytes, random: random.Random) -> bytes:

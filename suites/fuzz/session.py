@@ -14,16 +14,19 @@ from harness import codec, events
 from harness.guest import StartError
 from harness.model import Noun
 from harness.stream import text_of, wire
-from suites.fuzz.attempt import DIED, Failure, attempt, empty, shout, taken
+from suites.fuzz.acceptance import Acceptance
+from suites.fuzz.attempt import DIED, KEYS, Failure, attempt, empty, shout, taken
 from suites.fuzz.corpus import Corpus, shapes
 from suites.fuzz.guide import Guide
 from suites.fuzz.shrink import Shrinker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from harness.cell_run import CellRun
     from harness.guest import Guest
+    from harness.resp import Reply
     from harness.stream import Stream
 
 STREAMS = {"quick": 180, "kernel": 20, "full": 1500, "thorough": 1_000_000}
@@ -34,6 +37,9 @@ SHRUNK = {"quick": 3, "kernel": 0, "full": 6, "thorough": 20}
 """How many different failures are made small; none in a machine, which has one port and slow starts."""
 FAILURES = {"quick": 10, "kernel": 3, "full": 40, "thorough": 300}
 """After so many failing streams a test ends: the same crash over and over says nothing new, and costs a start each."""
+
+EXTRA = 60
+"""Examples beyond a test's number and time, while the native build takes too little of what is damaged."""
 
 
 class Shrinking(Noun, frozen=True):
@@ -50,7 +56,8 @@ class Session:
     """The examples of one test.
 
     `share` is the part of the cell's time that is its own, `cost` how many streams one of its examples is worth.
-    One that `learns` keeps streams in the cell's corpus.
+    One that `learns` keeps streams in the cell's corpus. `damages`: the kinds of damaged input of which the native
+    build must take some.
     """
 
     def __init__(
@@ -62,6 +69,7 @@ class Session:
         share: float,
         cost: int = 1,
         learns: bool = False,
+        damages: Iterable[str] = (),
     ) -> None:
         self.run = run
         self._defaults = defaults
@@ -75,18 +83,24 @@ class Session:
         self.streams = self.commands = self.failures = 0
         self.found: dict[str, str] = {}
         """What tells failures apart -> the first's message."""
+        self.acceptance = Acceptance(damages)
         self.corpus = Corpus(self.cell.corpus if learns else None)
         self.guide = Guide(self.random, self.corpus.streams, themes=self.cell.coverage)
 
     def more(self) -> bool:
-        """Whether another example fits into time and number; how far it has come is written down."""
+        """Whether another example fits into time and number; how far it has come is written down.
+
+        While the native build has taken too little of what is damaged, a few more do.
+        """
         self._report()
         if self.failures >= FAILURES[self.cell.tier]:
             return False
-        return self.streams < self._most and time.monotonic() < self._end
+        if self.streams < self._most and time.monotonic() < self._end:
+            return True
+        return bool(self.acceptance.lacking) and self.streams < self._most + EXTRA
 
-    def example(self, stream: Stream) -> None:
-        """Run one stream; when it fails in a new way, make it small, and leave evidence of both."""
+    def example(self, stream: Stream) -> list[Reply]:
+        """Run one stream; when it fails in a new way, make it small, and leave evidence of both. The replies to it."""
         self.run.begin_example()
         started = time.monotonic()
         guest = self.run.guest()
@@ -101,12 +115,13 @@ class Session:
         self.guide.learn(new)
         if not self._count(failure.sameness if failure else "", failure.message if failure else "") or failure is None:
             self._record(failure, started)
-            return
+            return replies
         small = self._shrunk(failure) if len(self.found) <= SHRUNK[self.cell.tier] else failure
         self._record(msgspec.structs.replace(failure, label=small.label), started)
         if small is not failure:
             self._record_again(small)
         self._save(small.label, small.stream)
+        return replies
 
     def noise(self, content: bytes) -> None:
         """Bytes that need not be protocol: the guest must live on."""
@@ -119,8 +134,11 @@ class Session:
             self._save("noise", content)
         self.run.end_example("noise", failure.message if failure else "", time.monotonic() - started)
 
-    def start_up(self, files: dict[str, bytes], options: list[str]) -> None:
-        """Start a guest with files: it may refuse, or take them as the native build does, but not die of a signal."""
+    def start_up(self, files: dict[str, bytes], options: list[str], *, sound: bool = False) -> bool:
+        """Start a guest with files: it may refuse, or take them as the native build does, but not die of a signal.
+
+        What is `sound` it must take. Whether the native build has taken a key at least.
+        """
         self.run.begin_example()
         started = time.monotonic()
         ours = taken(lambda: self.run.start_guest(files=files, options=options, may_refuse=True))
@@ -129,15 +147,21 @@ class Session:
         message = (
             "" if ours == theirs and not ours.startswith(DIED) else f"{name}: guest {ours:.200}, native {theirs:.200}"
         )
+        has_keys = KEYS.match(theirs) is not None
+        if sound and not message and not has_keys:
+            message = f"{name}: both do not take it, and nothing in it is damaged: {theirs:.200}"
         self._count(message, message)
         if not message:
             self.run.start_guest.dismiss()
         self.run.end_example(name, message, time.monotonic() - started)
+        return has_keys
 
     def conclude(self) -> None:
         """Fail the test if an example failed; else say how much was done."""
         seconds = time.monotonic() - self._started
         self.run.note = f"{self.streams} examples, {self.commands} commands in {seconds:.1f} s"
+        if self.acceptance.tried:
+            self.run.note += f", {self.acceptance}"
         self._report()
         if self.failures:
             first = "; ".join(list(self.found.values())[:3])
@@ -145,6 +169,10 @@ class Session:
             pytest.fail(f"{self.failures} of {self.run.note} failed{ended}: {first}", pytrace=False)
         if not self.streams:
             pytest.fail("not one example was run", pytrace=False)
+        if self.acceptance.lacking:
+            pytest.fail(
+                f"the native build took too little for anything to be looked at: {self.acceptance}", pytrace=False
+            )
 
     def reset_oracle(self) -> None:
         """The native build empty, with its default settings."""

@@ -2,18 +2,19 @@
 
 What it does take it must take as the native build does. Before 6.2 nothing sanitises a file whose checksum fits: then
 files are cut off only. A command in an AOF that lacks words is left to `persistence`: Redis carries it out
-(docs/FOUND.md).
+(docs/FOUND.md). A file begins as the server's own does, and what is not damaged must be taken.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.resp import Client
-from harness.stream import wire
-from suites.fuzz.corrupt import arities, damaged_file, lacks_words, rdb_file
+from harness.stream import command, wire
+from suites.fuzz.corrupt import arities, damaged_file, fitting_file, lacks_words, rdb_file
 from suites.fuzz.generate import generate
 from suites.fuzz.payloads import Payload, payloads
 from suites.fuzz.session import Session
@@ -26,31 +27,61 @@ if TYPE_CHECKING:
 
 AOF = "appendonly.aof"
 RDB = "dump.rdb"
+_BEGINNING = (command("SELECT", 0), command("SET", "sound", "value"), command("RPUSH", "sound:list", 1, "x"))
+"""Of an AOF: as a server writes it, which chooses a database first, and sends nothing inline."""
 
 
 def test_files(cell_run: CellRun, defaults: dict[str, Stream]) -> None:
     if cell_run.cell.runner.target.emulator.kind == "system":
         pytest.skip("a machine has no folder that files can be put into")
     sanitises = "sanitize-dump-payload" in cell_run.cell.abilities.options
-    session = Session(cell_run, defaults, name="files", share=0.08, cost=36)
-    with Client.at_socket(cell_run.oracle().socket_path, deadline_seconds=20) as client:
+    # Without the checksum's fit no RDB file is taken that is damaged, or cut off; an AOF is up to there.
+    session = Session(cell_run, defaults, name="files", share=0.08, cost=36, damages=[RDB, AOF] if sanitises else [AOF])
+    oracle = cell_run.oracle()
+    with Client.at_socket(oracle.socket_path, deadline_seconds=20) as client:
         least = arities(client.command("COMMAND")) if sanitises else None  # type: ignore[arg-type]
-    while session.more():
-        name, content = _file(session, payloads(session, cell_run), least)
+        assert client.command("SAVE") == b"OK"
+    saved = oracle.read(RDB)
+    sanitising = ["--sanitize-dump-payload", "yes"] if sanitises else []
+
+    def start(name: str, content: bytes, *, sound: bool = False) -> bool:
         options = ["--appendonly", "yes"] if name == AOF else []
-        session.start_up({name: content}, [*options, *(["--sanitize-dump-payload", "yes"] if sanitises else [])])
+        return session.start_up({name: content}, [*options, *sanitising], sound=sound)
+
+    for name, content in _sound(_whole(payloads(session, cell_run), saved, session.random), cell_run.cell.version):
+        start(name, content, sound=True)
+    while session.more():
+        whole = _whole(payloads(session, cell_run), saved, session.random)
+        name, content = _file(session, whole, least)
+        taken = start(name, content)
+        if name in session.acceptance.tried:
+            session.acceptance.count(name, taken=taken)
     session.conclude()
 
 
-def _file(session: Session, stored: list[Payload], least: dict[bytes, int] | None) -> tuple[str, bytes]:
+def _whole(stored: list[Payload], saved: bytes, random: random.Random) -> bytes:
+    """An RDB file of some values, which begins as a saved one does."""
+    chosen = random.sample(stored, min(len(stored), 3))
+    return rdb_file({key: payload for _, key, payload in chosen}, saved)
+
+
+def _sound(whole: bytes, version: tuple[int, ...]) -> list[tuple[str, bytes]]:
+    """A file of each form, undamaged."""
+    commands = wire(_BEGINNING)
+    forms = [(RDB, whole), (AOF, commands)]
+    # Since Redis 4 an AOF may begin with an RDB file.
+    return [*forms, (AOF, whole + commands)] if version >= (4,) else forms
+
+
+def _file(session: Session, whole: bytes, least: dict[bytes, int] | None) -> tuple[str, bytes]:
     """A damaged file's name and content. `least`: how many words commands have; None: it is cut off, and no more."""
     random = session.random
-    chosen = random.sample(stored, min(len(stored), 3))
-    whole = rdb_file({key: payload for _, key, payload in chosen})
-    if random.random() < 0.6:
+    lacking = session.acceptance.lacking
+    if lacking == [RDB]:
+        return RDB, fitting_file(whole, random)
+    if random.random() < 0.6 and lacking != [AOF]:
         return RDB, _cut(whole, random) if least is None else damaged_file(whole, random)
-    commands = wire(generate(random))
-    # Since Redis 4 an AOF may begin with an RDB file.
+    commands = wire((*_BEGINNING, *(msgspec.structs.replace(one, inline=False) for one in generate(random))))
     if session.cell.version >= (4,) and random.random() < 0.4:
         commands = whole + commands
     if least is not None and random.random() < 0.4:

@@ -1,12 +1,14 @@
 """RESTORE of damaged payloads: with `sanitize-dump-payload` the server may refuse, it may not die or read outside.
 
 Before 6.2 there is no such setting, and what is well checksummed is believed: then only payloads whose checksum is
-wrong are sent, and every one must be refused.
+wrong are sent, and every one must be refused. One payload of each type goes undamaged, and must be taken.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import pytest
 
 from harness.stream import command
 from suites.fuzz.attempt import reading
@@ -16,9 +18,11 @@ from suites.fuzz.session import Session
 
 if TYPE_CHECKING:
     from harness.cell_run import CellRun
+    from harness.resp import Reply
     from harness.stream import Stream
 
 KEY = b"restored"
+DAMAGED = "payloads"
 _USES = (
     ("APPEND", KEY, "x"),
     ("SETRANGE", KEY, 3, "xyz"),
@@ -43,24 +47,44 @@ _USES = (
 
 
 def test_restore(cell_run: CellRun, defaults: dict[str, Stream]) -> None:
-    session = Session(cell_run, defaults, name="restore", share=0.12)
     sanitises = "sanitize-dump-payload" in cell_run.cell.abilities.options
+    session = Session(cell_run, defaults, name="restore", share=0.12, damages=[DAMAGED] if sanitises else [])
     stored: list[Payload] = []
+    sound: set[bytes] = set()
     while session.more():
         stored = stored or payloads(session, cell_run)
-        kind, _, content = stored.pop()
+        kind, _, content = stored[-1]
+        if kind not in sound:
+            _restore_sound(session, stored[-1], sanitises=sanitises)
+            sound.add(kind)
+        stored.pop()
         damaged = damaged_payload(content, session.random)
         if not sanitises and sealed(damaged) == damaged:
             damaged = damaged[:-1] + bytes([damaged[-1] ^ 1])
-        session.example(_stream(kind, damaged, sanitises=sanitises))
+        taken = _is_taken(session.example(_stream(kind, damaged, sanitises=sanitises)))
+        if sanitises and damaged != content:
+            session.acceptance.count(DAMAGED, taken=taken)
     session.conclude()
 
 
+def _restore_sound(session: Session, payload: Payload, *, sanitises: bool) -> None:
+    """What is not damaged must be restored, or every refusal of damage says nothing."""
+    stream = _stream(payload.kind, payload.content, sanitises=sanitises)
+    failures = session.failures
+    if not _is_taken(session.example(stream)) and session.failures == failures:
+        pytest.fail(f"nobody takes what DUMP returned for {payload.key!r}: {payload.content[-10:]!r} ends it")
+
+
+def _is_taken(replies: list[Reply]) -> bool:
+    """Whether the first RESTORE was: its reply is the first that is no setting's."""
+    return replies[1:2] == [b"OK"]
+
+
 def _stream(kind: bytes, payload: bytes, *, sanitises: bool) -> Stream:
-    settings = (command("CONFIG", "SET", "sanitize-dump-payload", "yes"),) if sanitises else ()
+    first = command("CONFIG", "SET", "sanitize-dump-payload", "yes") if sanitises else command("PING")
     told = reading(kind, KEY)
     return (
-        *settings,
+        first,
         command("RESTORE", KEY, 0, payload),
         *told,
         *(command(*words) for words in _USES[:-1]),
