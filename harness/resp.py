@@ -32,18 +32,15 @@ class Client:
         self._reader = hiredis.Reader(notEnoughData=INCOMPLETE)
 
     @classmethod
-    def at(cls, host: str, port: int, *, deadline_seconds: float) -> Self:
-        """Connect by TCP."""
-        connected = socket.create_connection((host, port), timeout=deadline_seconds)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(connected)
-
-    @classmethod
     def at_socket(cls, path: Path, *, deadline_seconds: float) -> Self:
-        """Connect to a Unix socket."""
+        """Connect to a Unix socket. Raises OSError."""
         connected = socket.socket(socket.AF_UNIX)
         connected.settimeout(deadline_seconds)
-        connected.connect(str(path))
+        try:
+            connected.connect(str(path))
+        except OSError:
+            connected.close()
+            raise
         return cls(connected)
 
     def __enter__(self) -> Self:

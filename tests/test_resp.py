@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+def client_at(port: int, seconds: float) -> Client:
+    return Client(socket.create_connection(("127.0.0.1", port), timeout=seconds))
+
+
 @contextlib.contextmanager
 def answering(reply: bytes, *, close: bool = False) -> Iterator[int]:
     """A server that answers the first thing it hears."""
@@ -46,18 +50,18 @@ def answering(reply: bytes, *, close: bool = False) -> Iterator[int]:
     ],
 )
 def test_every_kind_of_reply_is_received(raw: bytes, expected: object) -> None:
-    with answering(raw) as port, Client.at("127.0.0.1", port, deadline_seconds=1) as client:
+    with answering(raw) as port, client_at(port, 1) as client:
         assert expected == client.command("X")
 
 
 def test_an_error_reply_is_raised_alone_and_returned_in_a_pipeline() -> None:
     with (
         answering(b"-ERR no\r\n") as port,
-        Client.at("127.0.0.1", port, deadline_seconds=1) as client,
+        client_at(port, 1) as client,
         pytest.raises(hiredis.ReplyError, match="ERR no"),
     ):
         client.command("X")
-    with answering(b"-ERR no\r\n:1\r\n") as port, Client.at("127.0.0.1", port, deadline_seconds=1) as client:
+    with answering(b"-ERR no\r\n:1\r\n") as port, client_at(port, 1) as client:
         first, second = client.pipeline([["X"], ["Y"]])
         assert (isinstance(first, hiredis.ReplyError), second) == (True, 1)
 
@@ -65,7 +69,7 @@ def test_an_error_reply_is_raised_alone_and_returned_in_a_pipeline() -> None:
 def test_a_server_that_closes_is_gone_not_slow() -> None:
     with (
         answering(b"$5\r\nab", close=True) as port,
-        Client.at("127.0.0.1", port, deadline_seconds=2) as client,
+        client_at(port, 2) as client,
         pytest.raises(ServerGoneError, match="closed by the server"),
     ):
         client.command("X")
@@ -74,7 +78,7 @@ def test_a_server_that_closes_is_gone_not_slow() -> None:
 def test_a_server_that_says_nothing_times_out() -> None:
     with (
         answering(b"") as port,
-        Client.at("127.0.0.1", port, deadline_seconds=0.1) as client,
+        client_at(port, 0.1) as client,
         pytest.raises(TimeoutError),
     ):
         client.command("X")

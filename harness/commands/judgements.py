@@ -169,7 +169,7 @@ def join(
         stored_run.refuse_ways_out(folder)
     judgement = joining.join([reporting.read(folder) for folder in folders], planned=planned)
     if into:
-        into.mkdir(parents=True, exist_ok=True)
+        into.mkdir(0o700, parents=True, exist_ok=True)
         reporting.write(into, judgement, forms=reporting.DOCUMENTS)
     output.show(judgement, as_json=as_json)
     output.annotate(into or folders[0], judgement, annotations)
