@@ -108,10 +108,21 @@ def kill(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def may_kill(pid: int) -> bool:
+    """Whether a process is ours to kill: what `sudo` started is not, and nobody should wait for its end."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return False
+    except ProcessLookupError:
+        pass
+    return True
+
+
 def kill_until_none(doomed: Callable[[], list[Process]]) -> None:
     """Kill what `doomed` tells, ask again, and go on until it tells nobody; our own dead children are buried."""
     deadline = time.monotonic() + KILL_SECONDS
-    while found := doomed():
+    while found := [one for one in doomed() if may_kill(one.pid)]:
         kill(one.pid for one in found if one.state not in "ZX")
         for one in found:
             if one.parent == os.getpid():

@@ -117,7 +117,7 @@ class Kept:
 
     def _kill(self, doomed: Callable[[], list[descendants.Process]]) -> None:
         deadline = time.monotonic() + descendants.KILL_SECONDS
-        while (found := doomed()) and time.monotonic() < deadline:
+        while (found := [one for one in doomed() if descendants.may_kill(one.pid)]) and time.monotonic() < deadline:
             descendants.kill(one.pid for one in found if one.state not in "ZX")
             with self._lock:
                 for one in found:

@@ -77,6 +77,27 @@ def test_the_end_of_one_command_is_not_the_end_of_another_ones_daemon(tmp_path: 
     assert not lives(pid)
 
 
+def test_nobody_waits_for_an_orphan_that_is_another_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As sudo may leave one, where we are not root."""
+    pids = tmp_path / "pids"
+    pids.touch()
+    kill = os.kill
+
+    def refused(pid: int, number: int) -> None:
+        if str(pid) in pids.read_text("utf-8").split():
+            raise PermissionError
+        kill(pid, number)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "kill", refused)
+        patched.setattr(descendants, "KILL_SECONDS", 600.0)
+        process.run(["sh", "-c", daemons(pids, "setsid")], deadline_seconds=WAIT_SECONDS)
+    (pid,) = pids_in(pids, 1)
+    assert lives(pid)
+    process.run(["true"], deadline_seconds=WAIT_SECONDS)
+    kill(pid, signal.SIGKILL)
+
+
 SUPERVISED = """
 import os, sys, time
 from harness import process, supervisor
