@@ -94,7 +94,7 @@ class Check:
         record = self._record(plan, tree, prepared, peers, records)
         record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
         events.write_run(self.request.run, record)
-        return conclude(self.request.run, self.request.known, self.progress, tree=tree.path)
+        return conclude(self.request.run, self.request.known, self.progress, tree=tree.path, made_here=True)
 
     def _run_cells(
         self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], peers: dict[str, Peer], sockets: Path

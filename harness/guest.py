@@ -44,6 +44,8 @@ PING_SECONDS = 1.0
 LOG_LINES = 1000
 TAIL_BYTES = 1 << 20
 """Of a log's end, where its last lines are looked for."""
+NO_PONG = "no PONG before the deadline"
+"""How a guest hangs that was never ready."""
 PANIC = "Guru Meditation"
 """Redis and Valkey log it before they stop themselves on purpose (serverPanic), by a signal."""
 
@@ -288,7 +290,7 @@ class Guest:
                 said = self.log_tail(LOG_LINES)
                 raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(said)])), log=said)
             if time.monotonic() > deadline:
-                self.end, self.detail = "hang", "no PONG before the deadline"
+                self.end, self.detail = "hang", NO_PONG
                 raise StartError("hang", self.detail)
             time.sleep(POLL_SECONDS)
         self.recorder = Recorder(self.upstream, self.recorded_path)

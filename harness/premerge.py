@@ -127,7 +127,7 @@ def run(
     progress.say(f"findings in {', '.join(suites)}: does BASE show them too? {premerge.base}")
     old = _of_base(catalog, store, progress, msgspec.structs.replace(request, suites=suites), premerge.base)
     inherited.write(request.run, old)
-    return runs.conclude(request.run, request.known, progress, tree=Path(request.server))
+    return runs.conclude(request.run, request.known, progress, tree=Path(request.server), made_here=True)
 
 
 def _of_base(catalog: Catalog, store: Store, progress: Progress, request: Request, base: Base) -> Inherited:

@@ -1,111 +1,90 @@
-"""Shows a finding again: the same build, a fresh guest and the recorded requests, or the same unit."""
+"""Shows a finding again: the same build, a fresh guest and the recorded requests, or the same unit.
+
+What came of it is harness.replay_run's to find out, and whether that is the finding harness.recurrence's to say.
+"""
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import re
 import signal
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import (
-    alignment,
-    compare,
-    disassembly,
-    events,
-    prepare,
-    selftests,
-    symbols,
-    transcript,
-    trees,
-    unit_run,
-)
-from harness.assertion import asserted, asserting_frames
+import msgspec
+
+from harness import alignment, canary, disassembly, events, prepare, symbols, transcript, trees, unit_run, watch
+from harness.assertion import asserting_frames
 from harness.build import Builder, BuildFailedError
-from harness.detector import own_frames, reports
-from harness.difference import described
+from harness.detector import own_frames
 from harness.emulator import Emulators, native_runner
-from harness.errors import ExitCode, PlumblineError
+from harness.errors import ExitCode
 from harness.fetch import Fetcher
-from harness.guest import Guest, StartError
+from harness.guest import Guest
 from harness.load import select
-from harness.machine_guest import SERVER, Host, guest_of
+from harness.machine_guest import CANARY, SERVER, Host, guest_of
 from harness.model import Noun
-from harness.refusal import release_of
+from harness.recurrence import NAMELESS, RECORDED, WRONG_RESULT, Outcome, Recurrence, SeenFault, recurrence
+from harness.replay_run import run_server, run_unit
 from harness.reproducer import Reproducer, files_of
-from harness.resp import Client
 from harness.selftests import build_program
-from harness.stream import from_text, from_wire, read_stream, wire
+from harness.stream import read_stream, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.console import Progress
-    from harness.detector import Report
-    from harness.emulator import Runner
-    from harness.finding import Again, Frame
+    from harness.emulator import Flavour, Runner
+    from harness.finding import Frame
     from harness.load import Catalog
-    from harness.model import SourceTree
-    from harness.resp import Reply
+    from harness.model import Build, SourceTree, Target
+    from harness.recurrence import Seen
+    from harness.replay_run import Ran
     from harness.store import Store
-    from harness.stream import Stream
     from harness.units import Units
-
-COMPARED = "wrong-result"
-"""The kind of finding that is shown again by comparing replies with the native build's."""
 
 
 class Replay(Noun, frozen=True):
-    """What a replay saw."""
+    """What came of a replay."""
 
-    reproduced: bool
+    outcome: Outcome
+    reason: str
+    """Why nobody can tell; empty where it is reproduced or gone."""
+    machine: bool
+    """Nobody can tell because of this machine; else because of the tree."""
     text: str
     """What happened, for the reader."""
 
 
-class CannotTellError(PlumblineError):
-    """The tree has not what the reproducer needs."""
-
-    exit_code = ExitCode.USAGE
-
-
+EXIT_CODES = {"reproduced": ExitCode.FINDINGS, "gone": ExitCode.PASS, "unknown": ExitCode.INCONCLUSIVE}
 SKIP_COMMIT, STOP_BISECTING = 125, 255
 """What `git bisect run` takes for a commit that cannot be tested, and for an end of the bisection (git-bisect(1))."""
 
 
-def bisecting(shown: Callable[[], ExitCode]) -> int:
-    """The exit code for `git bisect run`: what does not compile is not bad, and a full disk blames no commit."""
+def bisecting(shown: Callable[[], Replay]) -> int:
+    """The exit code for `git bisect run`: what cannot be told of a tree skips it, and a full disk blames no commit."""
     try:
-        return int(shown())
-    except (BuildFailedError, CannotTellError) as error:
-        told, code = str(error), SKIP_COMMIT
+        seen = shown()
     except Exception as error:  # noqa: BLE001 - whatever it is, no commit is to blame
-        told, code = str(error) or type(error).__name__, STOP_BISECTING
+        told = str(error) or type(error).__name__
     except KeyboardInterrupt:
-        told, code = "interrupted", STOP_BISECTING
+        told = "interrupted"
+    else:
+        if seen.outcome == "unknown":
+            return STOP_BISECTING if seen.machine else SKIP_COMMIT
+        return int(EXIT_CODES[seen.outcome])
     print(told, file=sys.stderr)  # noqa: T201 - what git shows between its commits
-    return code
+    return STOP_BISECTING
 
 
-def _stack(frames: list[Frame]) -> list[str]:
-    return [f"    {frame.function} ({frame.file}:{frame.line}) [{frame.origin}]" for frame in frames]
-
-
-def _describe(faults: list[events.Fault], table: symbols.Symbols, machine: str) -> tuple[set[str], list[str]]:
-    """The functions in which faults were recorded, and the records for the reader."""
-    functions: set[str] = set()
-    lines: list[str] = []
-    for fault in faults:
-        frames = table.backtrace(fault, machine)
-        functions |= {frames[0].function, own_frames(frames)[0][0].function}
-        functions |= {frame.function for frame in asserting_frames(frames, dies_there=False)[:1]}
-        what = signal.Signals(fault.signal).name if fault.signal else "access"
-        access = disassembly.access_of(fault, machine) if events.is_misaligned(fault) else ""
-        lines.append(f"{what}: {disassembly.disassemble(fault, machine)}  {access}".rstrip())
-        lines += _stack(frames)
-    return functions, lines
+def told(seen: Replay, finding: str) -> str:
+    """All of it for a person, the answer last."""
+    answer = {"reproduced": "reproduced", "gone": "not reproduced", "unknown": "could not tell"}[seen.outcome]
+    why = f"\n  because: {seen.reason}" if seen.reason else ""
+    return f"{seen.text}\n{answer}: {finding}{why}"
 
 
 def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
@@ -113,7 +92,7 @@ def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
     chunk = transcript.Chunk(connection=1, direction="request", data=base64.b64encode(wire(read_stream(path))).decode())
     return Reproducer(
         finding=path.name,
-        kind=COMPARED,
+        kind=WRONG_RESULT,
         function="",
         server=server,
         target=target,
@@ -127,182 +106,182 @@ def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
 def replay(
     catalog: Catalog, store: Store, progress: Progress, reproducer: Reproducer, *, server: str, offline: bool
 ) -> Replay:
-    """Build (or take from the cache), run, and tell what came of it. `server` replaces the recorded."""
-    fetcher = Fetcher(store, progress, offline=offline)
+    """Build (or take from the cache), run, and tell what came of it. `server` replaces the recorded.
+
+    Raises PlumblineError for what is not the server's fault.
+    """
     target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
-    tools = catalog.toolchain_of(target)
+    fetcher = Fetcher(store, progress, offline=offline)
     tree = trees.open_server(catalog, fetcher, server or reproducer.server)
-    emulators = Emulators(store, fetcher, progress, flavour="distro" if reproducer.emulator == "distro" else "pinned")
-    policy = alignment.policy_for(catalog.policies, reproducer.policy, target)
-    runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))
-    built_for = catalog.targets[alignment.userland(target)]
-    builder = Builder(store, progress)
-    build = builder.build(tree, built_for, tools, reproducer.optimisation, reproducer.allocator)
-    units = None
-    if reproducer.unit:
-        how = (reproducer.optimisation, reproducer.allocator)
-        units = build_program(reproducer.program, builder, tree, built_for, tools, *how)
-    with (
-        tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder,
-        contextlib.ExitStack() as others,
-    ):
-        host = None
-        if target.emulator.kind == "system":
-            programs = {SERVER: build.server_binary}
-            if units is not None and units.program is not None:
-                programs[unit_run.PLACES[units.kind]] = units.program
-            machine = prepare.prepare_machine(catalog, store, fetcher, progress, target, programs, mode=policy.mode)
-            host = Host(machine, Path(folder), sockets=Path(folder))
-            others.callback(host.close)
-        place = Path(folder) / "guest-1"
+    again = _Replayed(catalog, store, progress, fetcher, reproducer, target, tree)
+    head = f"{tree.name} on {target.name}, -{reproducer.optimisation}, policy {reproducer.policy}"
+    try:
+        ended, text = again.run()
+    except BuildFailedError as error:
+        ended, text = _of_failed_build(reproducer, error), str(error)
+    return Replay(outcome=ended.outcome, reason=ended.reason, machine=ended.machine, text=f"{head}: {text}")
+
+
+def _of_failed_build(reproducer: Reproducer, error: BuildFailedError) -> Recurrence:
+    """A tree that does not compile shows nothing but that, and that again only by the same complaint."""
+    if reproducer.kind != BUILD:
+        return Recurrence(outcome="unknown", reason="the tree does not compile")
+    first = _without_numbers(error.because).splitlines()[:1]
+    if first and first[0] in _without_numbers(reproducer.detail):
+        return Recurrence(outcome="reproduced")
+    return Recurrence(outcome="unknown", reason="the tree does not compile, for another reason")
+
+
+BUILD = "build"
+"""The kind of finding that is a tree which does not compile."""
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"\d+", "N", text)
+
+
+class _Replayed:
+    """One reproducer on one tree."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: Store,
+        progress: Progress,
+        fetcher: Fetcher,
+        reproducer: Reproducer,
+        target: Target,
+        tree: SourceTree,
+    ) -> None:
+        self.catalog = catalog
+        self.store = store
+        self.progress = progress
+        self.fetcher = fetcher
+        self.reproducer = reproducer
+        self.target = target
+        self.tree = tree
+        self.tools = catalog.toolchain_of(target)
+        self.builder = Builder(store, progress)
+
+    def run(self) -> tuple[Recurrence, str]:
+        """What came of it, and what happened. Raises BuildFailedError."""
+        one = self.reproducer
+        flavour: Flavour = "distro" if one.emulator == "distro" else "pinned"
+        emulators = Emulators(self.store, self.fetcher, self.progress, flavour=flavour)
+        policy = alignment.policy_for(self.catalog.policies, one.policy, self.target)
+        programs = emulators.prepare([self.target.emulator])
+        runner = emulators.runner(self.target, self.tools, policy, programs)
+        build = self._built(self.target)
+        if one.kind == BUILD:
+            return Recurrence(outcome="gone"), "it compiles"
+        units = self._units() if one.unit else None
+        if units is not None and (why := self._lacks(units)):
+            return Recurrence(outcome="unknown", reason=f"the server has no unit {one.unit}"), why
+        with (
+            tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder,
+            contextlib.ExitStack() as others,
+        ):
+            host = self._host(build, units, runner, Path(folder))
+            if host is not None:
+                others.callback(host.close)
+            ran = self._ran(build, units, runner, Path(folder), host)
+            seen, lines = _named(ran, symbols.Symbols(self.tools.triple, str(build.server_binary)), self.target)
+            ended = recurrence(one, seen)
+            if ended.outcome == "gone" and one.detector in RECORDED:
+                # Only what would have been seen is gone.
+                why = watch.why_blind(self.store, runner, self.tools, Path(folder), host)
+                ended = Recurrence(outcome="unknown", reason=why, machine=True) if why else ended
+        return ended, "\n".join([seen.end, *lines])
+
+    def _built(self, target: Target) -> Build:
+        built_for = self.catalog.targets[alignment.userland(target)]
+        one = self.reproducer
+        tools = self.catalog.toolchain_of(target)
+        return self.builder.build(self.tree, built_for, tools, one.optimisation, one.allocator)
+
+    def _units(self) -> Units:
+        one = self.reproducer
+        built_for = self.catalog.targets[alignment.userland(self.target)]
+        how = (one.optimisation, one.allocator)
+        return build_program(one.program, self.builder, self.tree, built_for, self.tools, *how)
+
+    def _lacks(self, units: Units) -> str:
+        """Why the unit cannot be called."""
+        unit = self.reproducer.unit
+        why = units.absent.get(unit) or units.broken.get(unit) or ""
+        return why or ("" if units.program is not None else "nothing was linked")
+
+    def _host(self, build: Build, units: Units | None, runner: Runner, folder: Path) -> Host | None:
+        """The machine of the kernel tier, with the programs of a check: a saved state of it may be in the cache."""
+        if self.target.emulator.kind != "system":
+            return None
+        programs = {SERVER: build.server_binary, CANARY: canary.compile_canary(self.store, self.target, self.tools)}
+        if units is not None and units.program is not None:
+            programs[unit_run.PLACES[units.kind]] = units.program
+        mode = runner.policy.mode
+        machine = prepare.prepare_machine(
+            self.catalog, self.store, self.fetcher, self.progress, self.target, programs, mode=mode
+        )
+        return Host(machine, folder, sockets=folder)
+
+    def _ran(self, build: Build, units: Units | None, runner: Runner, folder: Path, host: Host | None) -> Ran:
+        one = self.reproducer
         if units is not None:
-            seen = _run_unit(units, runner, reproducer, place, host)
-        else:
-            stream = _comparable_stream(reproducer)
-            native = _native(catalog, builder, tree, place.parent, reproducer.optimisation) if stream else None
-            guest = guest_of(
+            return run_unit(units, runner, one, folder / "guest-1", host)
+
+        def guest(name: str, files: dict[str, bytes]) -> Guest:
+            version = self.tree.version
+            return guest_of(
                 build,
                 runner,
-                place,
+                folder / name,
                 host=host,
-                sockets=place.parent,
-                version=tree.version,
-                options=reproducer.options,
-                files=files_of(reproducer),
+                sockets=folder,
+                version=version,
+                options=one.options,
+                files=files,
             )
-            seen = _run_server(guest, native, reproducer, stream)
-    lines = [f"{tree.name} on {target.name}, -{build.optimisation}, policy {reproducer.policy}: {seen.end}"]
-    table = symbols.Symbols(tools.triple, str(build.server_binary))
-    functions, told = _describe(seen.faults, table, target.emulator.qemu)
-    if seen.assertion is not None:
-        asserting = table.placed(seen.assertion)
-        functions.add(asserting.function)
-        told += ["assertion failed:", *_stack([asserting])]
-    lines += told
-    for report in seen.reports:
-        lines += [f"{report.detector}: {report.access}", *_stack(report.frames)]
-    return Replay(reproduced=_is_the_same(reproducer, seen, functions), text="\n".join(lines))
+
+        def oracle() -> Guest:
+            native = self.catalog.targets["native"]
+            built = self.builder.build(self.tree, native, self.catalog.toolchain_of(native), one.optimisation)
+            where = folder / native.name
+            return Guest(built, native_runner(self.catalog), where, sockets=folder, version=self.tree.version)
+
+        return run_server(guest("guest-1", files_of(one)), one, oracle, lambda: guest("guest-2", {}))
 
 
-def _is_the_same(reproducer: Reproducer, seen: _Seen, functions: set[str]) -> bool:
-    """Whether what was seen is the finding: its report, a fault in its function, or what is wrong without either."""
-    if reproducer.detector in {"ubsan", "asan", "valgrind"}:
-        same = (reproducer.detector, reproducer.kind, reproducer.function)
-        return same in {(report.detector, report.kind, report.frames[0].function) for report in seen.reports}
-    return reproducer.function in functions if reproducer.function else seen.wrong
-
-
-class _Seen(Noun, frozen=True):
-    end: str
-    """How it ended, for the reader."""
-    wrong: bool
-    """What counts where no function was seen: it died, or it wrote the wrong line again."""
-    faults: list[events.Fault]
-    reports: list[Report]
-    assertion: Frame | None
-
-
-def _run_server(guest: Guest, native: Guest | None, reproducer: Reproducer, stream: Stream) -> _Seen:
-    """A fresh guest is sent the recorded requests; beside the native build, if there is one, for comparison."""
-    difference, came = None, False
-    try:
-        with guest:
-            if reproducer.again is not None:
-                came = _comes_again(guest, reproducer.again)
-            elif native is None:
-                transcript.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=guest.deadline_seconds)
-            else:
-                with native:
-                    difference = _compare(guest, native, stream)
-            if guest.died_of_fault(0) or asserted(guest.log.read_bytes()):
-                guest.settle()
-            alive = guest.alive()
-            end = "it answered every request and lives on" if alive else guest.detail
-    except StartError as error:
-        # A file that it refuses is not taken for something else any more.
-        alive, end = reproducer.again is not None and guest.end == "exit", str(error)
-    if came and reproducer.difference is not None:
-        end = f"{end}\nagain: {described(reproducer.difference)}"
-    if difference is not None:
-        end = f"{end}\ndiffers: {difference}"
-    elif native is not None and (names := compare.uncompared(stream)):
-        end = f"{end}\nnot compared, for two right servers answer differently: {', '.join(names)}"
-    return _Seen(
-        end=end,
-        wrong=not alive or came or difference is not None,
-        faults=events.read_faults(guest.fault_log),
-        reports=guest.reports(0),
-        assertion=asserted(guest.log.read_bytes()),
-    )
-
-
-def _comes_again(guest: Guest, again: Again) -> bool:
-    """Whether a file that it writes, or its last reply, has the wrong bytes once more."""
-    with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
-        replies = compare.ask(client, from_text("\n".join(again.requests)))
-    content = guest.read(again.file) if again.file else replies[-1]
-    return isinstance(content, bytes) and bytes.fromhex(again.wrong) in content
-
-
-def _run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path, host: Host | None) -> _Seen:
-    """The unit runs once more. Raises CannotTellError where the server has it no more."""
-    unit = reproducer.unit
-    why = units.absent.get(unit) or units.broken.get(unit)
-    if units.program is None or why:
-        raise CannotTellError(
-            f"the server has no unit {unit}", where=reproducer.server, because=why or "nothing was linked"
+def _named(ran: Ran, table: symbols.Symbols, target: Target) -> tuple[Seen, list[str]]:
+    """What was seen with the names of functions, and the records for the reader."""
+    machine = target.emulator.qemu
+    faults: list[SeenFault] = []
+    asserted: set[str] = set()
+    lines: list[str] = []
+    for fault in ran.faults:
+        frames = table.backtrace(fault, machine)
+        name = signal.Signals(fault.signal).name if fault.signal else ""
+        access = disassembly.access_of(fault, machine) if events.is_misaligned(fault) else None
+        faults.append(
+            SeenFault(
+                misaligned=access is not None,
+                signal=name.lower(),
+                direction=access.direction if access else "",
+                functions=frozenset({frames[0].function, own_frames(frames)[0][0].function}),
+            )
         )
-    if host is None:
-        ran = unit_run.run_emulated(units, runner, unit, place)
-    else:
-        ran = unit_run.run_on_machine(units, host.machine(), runner.target.slowdown, unit, place)
-    own = units.kind == "selftests"
-    lines = selftests.lines(ran) if own else unit_run.lines(ran)
-    complete = not selftests.complaints(ran) if own else unit_run.complete(ran, unit)
-    end = unit_run.how_it_ended(ran, complete=complete)
-    if reproducer.wrong_line in lines:
-        end = f"{end}, and wrote again: {reproducer.wrong_line:.200}"
-    detector = runner.target.emulator.detector
-    return _Seen(
-        end=f"{'self-test' if own else 'unit'} {unit}: {end}",
-        wrong=reproducer.wrong_line in lines if reproducer.wrong_line else not complete,
-        faults=events.read_faults(place / "faults.jsonl"),
-        reports=reports(ran.output, detector) if detector else [],
-        assertion=asserted(ran.output),
-    )
+        asserted |= {frame.function for frame in asserting_frames(frames, dies_there=False)[:1]}
+        text = disassembly.disassemble(fault, machine)
+        lines += [f"{name or 'access'}: {text}  {access or ''}".rstrip(), *_stack(frames)]
+    if ran.assertion is not None:
+        place = table.placed(ran.assertion)
+        asserted.add(place.file if place.function == NAMELESS else place.function)
+        lines += ["assertion failed:", *_stack([place])]
+    for report in ran.reports:
+        lines += [f"{report.detector}: {report.access}", *_stack(report.frames)]
+    reports = frozenset((report.detector, report.kind, report.frames[0].function) for report in ran.reports)
+    named = {"faults": tuple(faults), "asserted": frozenset(asserted), "reports": reports}
+    return msgspec.structs.replace(ran.seen, **named), lines
 
 
-def _comparable_stream(reproducer: Reproducer) -> Stream:
-    """The commands of a finding that is a difference, connection after connection; none of another or with noise."""
-    if reproducer.kind != COMPARED or reproducer.again is not None:
-        return ()
-    sent = [chunk for chunk in reproducer.chunks if chunk.direction == "request"]
-    streams = [
-        b"".join(chunk.content for chunk in sent if chunk.connection == one)
-        for one in dict.fromkeys(chunk.connection for chunk in sent)
-    ]
-    commands = [from_wire(content) for content in streams]
-    whole = all(wire(stream) == content for stream, content in zip(commands, streams, strict=True))
-    return tuple(one for stream in commands for one in stream) if whole else ()
-
-
-def _native(catalog: Catalog, builder: Builder, tree: SourceTree, folder: Path, optimisation: str) -> Guest:
-    """The oracle: the native build of the same source."""
-    target = catalog.targets["native"]
-    build = builder.build(tree, target, catalog.toolchain_of(target), optimisation)
-    return Guest(build, native_runner(catalog), folder / "native", sockets=folder, version=tree.version)
-
-
-def _compare(guest: Guest, native: Guest, stream: Stream) -> compare.Difference | None:
-    """The first command that both answer differently; None also if the guest did not answer all."""
-    answers: list[list[Reply]] = []
-    with contextlib.suppress(OSError):
-        for one in (native, guest):
-            with Client.at_socket(one.recorded_path, deadline_seconds=one.deadline_seconds) as client:
-                compare.ask(client, compare.EMPTY)
-                answers.append([])
-                compare.ask_into(answers[-1], client, stream)
-    if len(answers) < 2:
-        return None
-    release = release_of(guest.build.server_binary, guest.version)
-    return compare.first_difference(stream, answers[1], answers[0], guest.runner.target, release)
+def _stack(frames: list[Frame]) -> list[str]:
+    return [f"    {frame.function} ({frame.file}:{frame.line}) [{frame.origin}]" for frame in frames]

@@ -6,14 +6,15 @@ import base64
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from harness import alignment, codec
 from harness.errors import UsageError
+from harness.events import AUDIT
 from harness.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.model import Allocator, Noun, Program
+from harness.model import Allocator, FileName, NameOrNone, Noun, Program
 from harness.store import key_of
 from harness.transcript import Chunk, load
 
@@ -33,25 +34,43 @@ class Reproducer(Noun, frozen=True):
     server: str
     target: str
     policy: str
-    optimisation: str
+    optimisation: Annotated[str, msgspec.Meta(pattern=r"^O[0-3s]\Z")]
+    """What would be more on a compiler's command line is no stranger's to choose."""
     emulator: str
     chunks: list[Chunk]
     detector: str = "signal"
     """What saw it, and must see it again."""
-    unit: str = ""
+    unit: NameOrNone = ""
     """The unit to run; empty for a server and its requests."""
     program: Program = "units"
     """Whose unit it is."""
     wrong_line: str = ""
     """What the unit must write again."""
     allocator: Allocator = "libc"
-    files: dict[str, str] = msgspec.field(default_factory=dict)
+    files: dict[FileName, str] = msgspec.field(default_factory=dict)
     """Name -> content in base 64: what lies in the guest's folder when it starts."""
     options: tuple[str, ...] = ()
     """What it is started with beyond the usual."""
     difference: Difference | None = None
+    detail: str = ""
+    """How it ended, or what the test said, where no record tells what must come again."""
+    starting: bool = False
+    """It ended before it was ready."""
+    command: str = ""
+    """What the client had asked for, as the report has it."""
+    file: str = ""
+    """Where it is, for an assertion whose function nobody knows."""
     again: Again | None = None
     """Instead of `chunks`: what a server is asked, and which bytes must come of it."""
+
+
+SEAL = re.compile(rb'\{\s*"seal":\s*"([0-9a-f]{64})",\s*')
+"""How a document begins that a check made, harness.provenance says on which machine; somebody may have laid it out."""
+
+
+def unsealed(document: bytes) -> bytes:
+    """The same without its seal, if it has one."""
+    return SEAL.sub(b"{", document, count=1) if SEAL.match(document) else document
 
 
 def best_of(group: Sequence[Sighting]) -> Sighting:
@@ -69,8 +88,9 @@ def _rank(sighting: Sighting) -> tuple[bool, bool, int]:
 
 
 def _policy_of(run: RunRecord, one: Sighting) -> str:
-    """Under which policy it was seen: a run's own, or its audit's."""
-    if one.detector == "audit" and not alignment.is_audit(run.policy):
+    """Under which policy it was seen: a run's own, or that of the audit that followed, whatever saw it there."""
+    in_audit = AUDIT in Path(one.evidence).parts[2:3]
+    if in_audit and not alignment.is_audit(run.policy):
         return alignment.audit_name(run.policy)
     return run.policy
 
@@ -104,16 +124,26 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         options=started.options if started else (),
         difference=best.difference,
         again=best.again,
+        detail=best.detail or best.said,
+        starting=best.starting,
+        command=best.command,
+        file=best.frames[0].file if best.frames else "",
     )
     path = folder / "reproducers" / f"{_file_name(best.identity)}.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(codec.encode(reproducer))
+    document = codec.encode(reproducer)
+    # What is there already may be sealed, and stays so.
+    if not path.is_file() or unsealed(path.read_bytes()) != document:
+        path.write_bytes(document)
     return f"plumb replay {shlex.quote(str(path))}"
 
 
 def files_of(reproducer: Reproducer) -> dict[str, bytes]:
     """Name -> content of what lies in the guest's folder when it starts."""
-    return {name: base64.b64decode(content) for name, content in reproducer.files.items()}
+    try:
+        return {name: base64.b64decode(content) for name, content in reproducer.files.items()}
+    except ValueError as error:
+        raise UsageError("the reproducer's files are damaged", where=reproducer.finding, because=str(error)) from error
 
 
 def _files_in(folder: Path) -> dict[str, str]:
@@ -129,6 +159,6 @@ def read_reproducer(name: str) -> Reproducer:
             "no such reproducer", where=name, remedy="the report's `replay` line names it: RUN/reproducers/ID.json"
         )
     try:
-        return codec.decode(path.read_bytes(), Reproducer)
+        return codec.decode(unsealed(path.read_bytes()), Reproducer)
     except msgspec.DecodeError as error:
         raise UsageError("not a reproducer", where=name, because=str(error)) from error

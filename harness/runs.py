@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import compiler_warnings, events, excerpt, inherited, known, stored_run, unchecked
+from harness import compiler_warnings, events, excerpt, inherited, known, provenance, stored_run, unchecked
 from harness.errors import ExitCode, UsageError
 from harness.finding import Finding, Verdict
 from harness.judge import CellVerdict, Judgement, judge, kernel_counters, overall
 from harness.source import folder_in_repository
+from harness.store import Store
 
 if TYPE_CHECKING:
     from harness.console import Progress
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
 
 
 def conclude(
-    folder: Path, known_file: Path, progress: Progress, *, tree: Path | None = None
+    folder: Path, known_file: Path, progress: Progress, *, tree: Path | None = None, made_here: bool = False
 ) -> tuple[Judgement, ExitCode]:
-    """Judge a run folder, the same for a run just made and for a stored one. `tree`: its source, for excerpts."""
+    """Judge a run folder, the same for a run just made and for a stored one. `tree`: its source, for excerpts.
+
+    `made_here`: it was just made, and its reproducers may be replayed without a question.
+    """
     with progress.stage("judge", "judging"):
         findings, cells, counters = judge(folder)
+        if made_here:
+            provenance.seal_all(Store.default(), folder)
         run = stored_run.read(folder)
         excerpt.collect(folder, run, findings, tree)
     listed = known.load_known(known_file, run.machines)

@@ -14,6 +14,7 @@ import msgspec
 from harness import alignment, allocator, disassembly, events, kernel_report, symbols, trigger
 from harness.assertion import UNKNOWN, asserted, asserting_frames
 from harness.detector import own_frames
+from harness.guest import NO_PONG
 from harness.load import Catalog
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """What a real kernel said of it: see harness.finding.Witness."""
     started_with: StartedWith | None = None
     """None where the guest was started as always."""
+    detail: str = ""
+    """How it ended, where that is what is wrong; of a build, the whole error."""
+    starting: bool = False
+    """It ended before it was ready."""
     difference: Difference | None = None
     again: Again | None = None
     said: str = ""
@@ -177,6 +182,7 @@ def from_report(
 
 def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent, test: TestEvent | None) -> Sighting:
     """A guest that did not end as it was told to, or never."""
+    starting = event.end == "start-failed" or event.detail == NO_PONG
     subject = "start" if event.end == "start-failed" or test is None else test.name
     sighting = _plain(
         record,
@@ -190,6 +196,7 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
         transcript=guest / test.transcript if test and test.transcript else None,
         started_with=_started_with(guest, test),
     )
+    sighting = msgspec.structs.replace(sighting, detail=event.detail, starting=starting)
     told = asserted(_log(guest / "log")) if event.end == "signal" else None
     if told is None:
         return sighting
@@ -229,7 +236,7 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
 
 def from_failed_build(record: CellRecord, evidence: Path) -> Sighting:
     """A server that does not compile for a target."""
-    return _plain(
+    sighting = _plain(
         record,
         kind="build",
         subject="does not compile",
@@ -237,6 +244,7 @@ def from_failed_build(record: CellRecord, evidence: Path) -> Sighting:
         evidence=str(evidence),
         detector="compiler",
     )
+    return msgspec.structs.replace(sighting, detail=record.problem)
 
 
 def _plain(

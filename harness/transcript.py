@@ -238,12 +238,14 @@ def _word(argument: object) -> str:
     return f'"{shown}"' if len(argument) <= 16 else f'"{shown}"…({len(argument)} bytes)'
 
 
-def send_again(address: Address, chunks: list[Chunk], *, reply_seconds: float) -> None:
+def send_again(address: Address, chunks: list[Chunk], *, reply_seconds: float) -> str:
     """Send the recorded requests to a server, in order, each after the replies that preceded it.
 
     A reply is waited for by its recorded length; when it does not come in time, the sending goes on.
     Ends early, without an error, when the endpoint closes a connection: that is what a crash looks like.
+    Returns why not all were sent, or nothing.
     """
+    whole, sent = sum(chunk.direction == "request" for chunk in chunks), 0
     sockets: dict[int, socket.socket] = {}
     try:
         for chunk in chunks:
@@ -252,18 +254,22 @@ def send_again(address: Address, chunks: list[Chunk], *, reply_seconds: float) -
             peer = sockets[chunk.connection]
             if chunk.direction == "request":
                 peer.sendall(chunk.content)
+                sent += 1
             elif not _receive(peer, len(chunk.content)):
-                return
+                if sent < whole:
+                    return f"it closed a connection, {sent} of {whole} requests had been sent"
+                break
         # The last request may be the deadly one: give it time to be.
         for peer in sockets.values():
             peer.settimeout(reply_seconds / 4)
             with contextlib.suppress(TimeoutError):
                 peer.recv(CHUNK_BYTES)
-    except OSError:
-        return
+    except OSError as error:
+        return f"{sent} of {whole} requests were sent: {error}" if sent < whole else ""
     finally:
         for peer in sockets.values():
             peer.close()
+    return ""
 
 
 def _receive(peer: socket.socket, length: int) -> bool:

@@ -45,6 +45,7 @@ class StoredRun:
         ] = {}
         self.functions: dict[str, int] = {}
         self.left_out: set[tuple[str, str]] = set()
+        self.audited: set[tuple[str, str]] = set()
         self.detectors: dict[str, Detector] = {}
         self.real_kernels: set[str] = set()
 
@@ -197,8 +198,11 @@ class StoredRun:
             for suite in self.suites:
                 if (name, suite) not in self.left_out:
                     text, kind = self.problems.get((name, suite), ("", ""))
+                    audit = "done" if (name, suite) in self.audited else ""
                     cells.append(
-                        events.CellRecord(target=name, suite=suite, seconds=1.5, problem=text, problem_kind=kind)
+                        events.CellRecord(
+                            target=name, suite=suite, seconds=1.5, problem=text, problem_kind=kind, audit=audit
+                        )
                     )
         events.write_run(
             self.folder,

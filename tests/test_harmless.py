@@ -104,11 +104,11 @@ def test_no_document_on_standard_output_has_a_command(plumb: Plumb, hostile: Sto
 
 
 def test_neither_an_error_nor_progress_is_obeyed(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         console.Progress().say(f"{HOSTILE}\x1b[2J")
         raise RuntimeError(f"{HOSTILE}\x1b[2J")
 
-    monkeypatch.setattr("harness.commands.judgements.read_reproducer", fails)
+    monkeypatch.setattr("harness.commands.judgements.open_reproducer", fails)
     code, out, err = plumb("replay", "x.json")
     assert (code, out) == (ExitCode.HARNESS_BUG, "")
     assert err.count("stop-commands") == 2

@@ -10,16 +10,16 @@ import pytest
 
 from harness import codec, process
 from harness import replay as replaying
-from harness.build import BuildFailedError
 from harness.errors import ExitCode, InfrastructureError, UsageError
 from harness.load import ROOT
-from harness.replay import CannotTellError
+from harness.replay import Replay
 from tests import fakes
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.recurrence import Outcome
     from tests.fakes import Plumb
 
 
@@ -27,32 +27,59 @@ def test_a_reproducer_of_a_unit_has_nothing_to_send(plumb: Plumb, tmp_path: Path
     read = replaying.from_stream(fakes.write(tmp_path / "a.stream", "PING\n"), target="armv5", server="redis-7.0.15")
     path = tmp_path / "unit.json"
     path.write_bytes(codec.encode(msgspec.structs.replace(read, unit="sha1")))
-    code, _, err = plumb("shell", "armv5", "--run", path)
+    code, _, err = plumb("shell", "armv5", "--run", path, "--trust")
     assert code == ExitCode.USAGE
     assert "error: the reproducer has no requests (--run)\n  because: it is one of the unit sha1, which" in err
 
 
+def answering(outcome: Outcome, *, machine: bool = False) -> Replay:
+    return Replay(outcome=outcome, reason="why" if outcome == "unknown" else "", machine=machine, text="what happened")
+
+
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("seen", "plain", "bisecting"),
     [
-        (BuildFailedError("does not compile"), 125),
-        (CannotTellError("has no such unit"), 125),
-        (InfrastructureError("the disk is full"), 255),
-        (UsageError("not a source tree"), 255),
-        (ZeroDivisionError(), 255),
-        (KeyboardInterrupt(), 255),
-        (process.StoppedError(), 255),
+        (answering("reproduced"), 1, 1),
+        (answering("gone"), 0, 0),
+        (answering("unknown"), 6, 125),
+        (answering("unknown", machine=True), 6, 255),
     ],
 )
-def test_a_bisection_skips_what_cannot_tell_and_stops_at_what_is_no_fault_of_the_tree(
-    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+def test_a_replay_has_three_answers_and_a_bisection_skips_a_tree_that_cannot_tell(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: Replay, plain: int, bisecting: int
+) -> None:
+    monkeypatch.setattr("harness.replay.replay", lambda *_, **__: seen)
+    stream = fakes.write(tmp_path / "a.stream", "PING\n")
+    code, out, _ = plumb("replay", stream, "--target", "armv5")
+    told = {"reproduced": "reproduced: a.stream", "gone": "not reproduced: a.stream", "unknown": "could not tell: a.s"}
+    assert (code, told[seen.outcome] in out, "  because: why" in out) == (plain, True, seen.outcome == "unknown")
+    assert plumb("replay", stream, "--target", "armv5", "--bisect")[0] == bisecting
+    code, out, _ = plumb("replay", stream, "--target", "armv5", "--json")
+    answer = json.loads(out)
+    assert (code, answer["outcome"], answer["reason"]) == (plain, seen.outcome, seen.reason)
+    assert answer["reproduced"] == (seen.outcome == "reproduced")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InfrastructureError("the disk is full"),
+        UsageError("not a source tree"),
+        OSError(28, "No space left on device"),
+        ZeroDivisionError(),
+        KeyboardInterrupt(),
+        process.StoppedError(),
+    ],
+)
+def test_a_bisection_stops_at_what_is_no_fault_of_the_tree(
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     def fails(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr("harness.replay.replay", fails)
     stream = fakes.write(tmp_path / "a.stream", "PING\n")
-    assert plumb("replay", stream, "--target", "armv5", "--bisect")[:2] == (code, "")
+    assert plumb("replay", stream, "--target", "armv5", "--bisect")[:2] == (255, "")
 
 
 def test_a_bisection_stops_without_its_reproducer(plumb: Plumb) -> None:

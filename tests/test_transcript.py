@@ -265,8 +265,16 @@ def test_the_recorded_requests_are_sent_again_in_order_each_after_its_replies() 
         chunks = recorder.chunks()
         server.received.clear()
         recorder.begin()
-        send_again(recorder.path, chunks, reply_seconds=0.4)
+        assert send_again(recorder.path, chunks, reply_seconds=0.4) == ""
         assert server.received == [b"one", b"two", b"three"]
+
+
+def test_sending_again_tells_of_a_connection_that_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+    why = send_again(address, [chunk("request", b"one"), chunk("reply", b"+OK\r\n")], reply_seconds=0.4)
+    assert why.startswith("0 of 1 requests were sent: ")
+    assert "refused" in why
 
 
 def test_sending_again_keeps_connections_apart() -> None:
@@ -287,7 +295,8 @@ def test_sending_again_ends_early_when_the_guest_dies() -> None:
     chunks = [chunk("request", b"deadly"), chunk("reply", b"+OK\r\n"), chunk("request", b"never")]
     with Server(lambda _: None) as server, recorded(server) as recorder:
         started = time.monotonic()
-        send_again(recorder.path, chunks, reply_seconds=DEADLINE_SECONDS)
+        why = send_again(recorder.path, chunks, reply_seconds=DEADLINE_SECONDS)
+        assert why == "it closed a connection, 1 of 2 requests had been sent"
         assert server.received == [b"deadly"]
         assert time.monotonic() - started < DEADLINE_SECONDS
 

@@ -18,9 +18,14 @@ from harness.errors import ExitCode, UsageError
 from harness.load import DEFAULT_SERVER, Catalog
 from harness.options import may_install
 from harness.plan import read_plan
+from harness.provenance import open_reproducer
 from harness.report.schema import schema as findings_schema
-from harness.reproducer import read_reproducer
 from harness.store import Store
+from harness.visible import visible
+
+trust = click.option(
+    "--trust", is_flag=True, help="Carry out a reproducer that no check on this machine made: it is done as you."
+)
 
 
 @click.command()
@@ -37,19 +42,25 @@ from harness.store import Store
     is_flag=True,
     help="For `git bisect run`: exit 125 where the tree cannot tell, 255 for what is no fault of it.",
 )
+@trust
 @options.offline
 @options.as_json
-def replay(reproducer: str, server: str, target: str, bisect: bool, offline: bool, as_json: bool) -> int:
+def replay(reproducer: str, server: str, target: str, bisect: bool, trust: bool, offline: bool, as_json: bool) -> int:
     """Show a finding again, or send a .stream file, and compare with the native build.
 
-    Exit 1: it is still there; 0: it is gone.
+    Exit 1: it is still there; 0: it was looked for, and is gone; 6: nobody can tell, and why.
     """
-    if bisect:
-        return replaying.bisecting(lambda: _replay(reproducer, server, target, offline=offline, as_json=as_json))
-    return _replay(reproducer, server, target, offline=offline, as_json=as_json)
+
+    def shown() -> replaying.Replay:
+        return _replay(reproducer, server, target, trust=trust, offline=offline, as_json=as_json)
+
+    return replaying.bisecting(shown) if bisect else int(replaying.EXIT_CODES[shown().outcome])
 
 
-def _replay(reproducer: str, server: str, target: str, *, offline: bool, as_json: bool) -> ExitCode:
+def _replay(
+    reproducer: str, server: str, target: str, *, trust: bool, offline: bool, as_json: bool
+) -> replaying.Replay:
+    catalog, store = Catalog(), Store.default()
     if reproducer.endswith(".stream"):
         if not target:
             raise UsageError("a stream does not say for which target", where=reproducer, remedy="--target armv5")
@@ -57,13 +68,14 @@ def _replay(reproducer: str, server: str, target: str, *, offline: bool, as_json
     elif target:
         raise UsageError("a reproducer says itself for which target it is", where="--target")
     else:
-        read = read_reproducer(reproducer)
-    seen = replaying.replay(Catalog(), Store.default(), Progress(), read, server=server, offline=offline)
+        read = open_reproducer(store, catalog.servers, reproducer, server=server, trust=trust)
+    seen = replaying.replay(catalog, store, Progress(), read, server=server, offline=offline)
     if as_json:
-        output.print_json({"finding": read.finding, "reproduced": seen.reproduced, "text": seen.text})
+        answer = {"outcome": seen.outcome, "reason": seen.reason, "reproduced": seen.outcome == "reproduced"}
+        output.print_json({"finding": read.finding, **answer, "text": seen.text})
     else:
-        click.echo(f"{seen.text}\n{'reproduced' if seen.reproduced else 'not reproduced'}: {read.finding}")
-    return ExitCode.FINDINGS if seen.reproduced else ExitCode.PASS
+        click.echo(visible(replaying.told(seen, read.finding)))
+    return seen
 
 
 @click.command()
@@ -89,9 +101,10 @@ def _replay(reproducer: str, server: str, target: str, *, offline: bool, as_json
     default="",
     help="Compiler's level.  [default: the reproducer's, or O2]",
 )
+@trust
 @options.offline
 @options.install
-def shell(target: str, reproducer: str, install: bool | None, **options: Any) -> ExitCode:
+def shell(target: str, reproducer: str, trust: bool, install: bool | None, **options: Any) -> ExitCode:
     """Open gdb on a running server, its sources found. Words behind -- are gdb's: -- -batch -ex continue -ex bt."""
     catalog = Catalog()
     shelling.debuggable(catalog, target)
@@ -100,7 +113,7 @@ def shell(target: str, reproducer: str, install: bool | None, **options: Any) ->
     if reproducer.endswith(".stream"):
         read = replaying.from_stream(Path(reproducer), target=target, server=session.server or DEFAULT_SERVER)
     elif reproducer:
-        read = read_reproducer(reproducer)
+        read = open_reproducer(Store.default(), catalog.servers, reproducer, server=session.server, trust=trust)
     shelling.open_shell(catalog, Store.default(), Progress(), session, read)
     return ExitCode.PASS
 

@@ -29,21 +29,21 @@ def show(console: Console, judgement: Judgement) -> None:
     """Everything, worst first."""
     suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
     table = Table(
-        title=f"{_told(judgement.server)}  -{judgement.optimisation}  policy {judgement.policy}"
+        title=f"{_told(judgement.server)}  -{_told(judgement.optimisation)}  policy {_told(judgement.policy)}"
         + (f"  allocator {judgement.allocator}" if judgement.allocator != "libc" else ""),
         title_justify="left",
     )
     table.add_column("target")
     for suite in suites:
-        table.add_column(suite)
+        table.add_column(_told(suite))
     for target in dict.fromkeys(cell.target for cell in judgement.cells):
         row = {cell.suite: _cell_text(cell) for cell in judgement.cells if cell.target == target}
-        table.add_row(target, *[row.get(suite, "") for suite in suites])
+        table.add_row(_told(target), *[row.get(suite, "") for suite in suites])
     console.print(table)
     for cell in judgement.cells:
         if cell.verdict in {Verdict.UNKNOWN.name, Verdict.SKIP.name}:
             colour = _COLOURS[cell.verdict]
-            console.print(f"[{colour}]{cell.verdict}[/{colour}] {cell.target}/{cell.suite}: {_told(cell.reason)}")
+            console.print(f"[{colour}]{cell.verdict}[/{colour}] {_told(f'{cell.target}/{cell.suite}: {cell.reason}')}")
     for target, counters in judgement.kernel_counters.items():
         console.print(f"{target}: its kernel counted {counters_text(counters)}", markup=False)
     _show_worklist(console, judgement)
@@ -55,7 +55,9 @@ def show(console: Console, judgement: Judgement) -> None:
         console.print(f"note: {one_line(remark)}", markup=False)
     colour = _COLOURS[judgement.verdict]
     found = f"{len(judgement.findings)} finding{'' if len(judgement.findings) == 1 else 's'}"
-    console.print(f"\n[{colour}]{judgement.verdict}[/{colour}]  {found}, seed {judgement.seed}, run {judgement.run}")
+    console.print(
+        f"\n[{colour}]{judgement.verdict}[/{colour}]  {found}, seed {judgement.seed}, run {_told(judgement.run)}"
+    )
 
 
 def _told(text: str) -> str:

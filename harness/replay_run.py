@@ -1,0 +1,205 @@
+"""A reproducer's server or unit, run once more: what happened, as far as it can be known without names of functions."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import compare, events, selftests, transcript, unit_run
+from harness.assertion import asserted
+from harness.detector import reports
+from harness.difference import described
+from harness.guest import NO_PONG, POLL_SECONDS, StartError, answers_ping
+from harness.recurrence import WRONG_RESULT, Seen, SeenUnit
+from harness.refusal import release_of
+from harness.resp import Client
+from harness.stream import from_text, from_wire, wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from harness.detector import Report
+    from harness.emulator import Runner
+    from harness.finding import Again, Frame
+    from harness.guest import Guest
+    from harness.machine_guest import Host
+    from harness.reproducer import Reproducer
+    from harness.resp import Reply
+    from harness.stream import Stream
+    from harness.units import Units
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, and the records that it left."""
+
+    seen: Seen
+    """Without faults, reports and assertions: they have no names yet."""
+    faults: list[events.Fault]
+    reports: list[Report]
+    assertion: Frame | None
+
+
+def run_server(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], bare: Callable[[], Guest]) -> Ran:
+    """A fresh guest is sent the recorded requests. `oracle`, `bare`: its native build, and itself without its files."""
+    stream = comparable_stream(reproducer)
+    try:
+        with guest:
+            seen = _asked(guest, reproducer, oracle, stream)
+            ended_at_once = bool(seen.undelivered) or guest.died_of_fault(0) or asserted(guest.log.read_bytes())
+            if ended_at_once and not seen.hung:
+                guest.settle()
+            if not guest.alive():
+                seen = msgspec.structs.replace(seen, end=guest.detail, detail=guest.detail, hung=False)
+            elif not seen.hung and not _answers(guest):
+                seen = msgspec.structs.replace(seen, end="it answers nobody any more", hung=True)
+    except StartError as error:
+        hung = error.detail == NO_PONG
+        refuses = bool(guest.files) and guest.end == "exit" and _starts(bare())
+        detail = "" if hung else error.detail
+        seen = Seen(end=str(error), started=False, hung=hung, detail=detail, refuses_files=refuses)
+    log = guest.log.read_bytes() if guest.log.is_file() else b""
+    return Ran(
+        seen=msgspec.structs.replace(seen, cut=_cut(guest.fault_log) or _from_outside(seen.detail)),
+        faults=events.read_faults(guest.fault_log),
+        reports=guest.reports(0),
+        assertion=asserted(log),
+    )
+
+
+def _asked(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], stream: Stream) -> Seen:
+    """What came of the requests, as long as it lives."""
+    fine = Seen(end="it answered every request and lives on")
+    if reproducer.again is not None:
+        return _asked_again(guest, reproducer, reproducer.again)
+    if stream:
+        return _asked_both(guest, oracle, stream)
+    undelivered = transcript.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=guest.deadline_seconds)
+    told = "its requests cannot be compared with the native build's, reply by reply: plumb check --test tells"
+    uncompared = told if reproducer.kind == WRONG_RESULT else ""
+    return msgspec.structs.replace(fine, end=undelivered or fine.end, undelivered=undelivered, uncompared=uncompared)
+
+
+def _asked_again(guest: Guest, reproducer: Reproducer, again: Again) -> Seen:
+    """Whether a file that it writes, or its last reply, has the wrong bytes once more."""
+    try:
+        with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
+            replies = compare.ask(client, from_text("\n".join(again.requests)))
+        content = guest.read(again.file) if again.file else replies[-1]
+    except OSError as error:
+        why = f"not all of its requests were answered: {error}"
+        return Seen(end=why, undelivered=why)
+    came = isinstance(content, bytes) and bytes.fromhex(again.wrong) in content
+    told = f"\nagain: {described(reproducer.difference)}" if came and reproducer.difference is not None else ""
+    return Seen(end=f"it answered every request and lives on{told}", came=came)
+
+
+def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Seen:
+    """The first command that the guest and its native build answer differently."""
+    answers: list[list[Reply]] = []
+    release = release_of(guest.build.server_binary, guest.version)
+    try:
+        with oracle() as native:
+            for one in (native, guest):
+                answers.append([])
+                with Client.at_socket(one.recorded_path, deadline_seconds=one.deadline_seconds) as client:
+                    compare.ask(client, compare.EMPTY)
+                    compare.ask_into(answers[-1], client, stream)
+    except StartError as error:
+        return Seen(end=(why := f"the native build does not start: {error.detail}"), uncompared=why)
+    except OSError as error:
+        who = "the native build" if len(answers) == 1 else "it"
+        why = f"{who} answered {len(answers[-1]) if answers else 0} of {len(stream)} requests: {error}"
+        if len(answers) == 1:
+            return Seen(end=why, uncompared=why)
+        found = compare.first_difference(stream, answers[1], answers[0], guest.runner.target, release)
+        hung = isinstance(error, TimeoutError)
+        return _with(Seen(end=why, undelivered=why, hung=hung), found)
+    found = compare.first_difference(stream, answers[1], answers[0], guest.runner.target, release)
+    free = tuple(compare.uncompared(stream))
+    end = "it answered every request and lives on"
+    if found is not None:
+        end += f"\ndiffers: {found}"
+    elif free:
+        end += f"\nnot compared, for two right servers answer differently: {', '.join(free)}"
+    return _with(Seen(end=end, free=free), found)
+
+
+def _with(seen: Seen, found: compare.Difference | None) -> Seen:
+    """With the first reply that differs, if one does."""
+    return msgspec.structs.replace(seen, difference=str(found), differing=found.name) if found is not None else seen
+
+
+def comparable_stream(reproducer: Reproducer) -> Stream:
+    """The commands of a finding that is a difference, connection after connection; none of another or with noise."""
+    if reproducer.kind != WRONG_RESULT or reproducer.again is not None:
+        return ()
+    sent = [chunk for chunk in reproducer.chunks if chunk.direction == "request"]
+    streams = [
+        b"".join(chunk.content for chunk in sent if chunk.connection == one)
+        for one in dict.fromkeys(chunk.connection for chunk in sent)
+    ]
+    commands = [from_wire(content) for content in streams]
+    whole = all(wire(stream) == content for stream, content in zip(commands, streams, strict=True))
+    return tuple(one for stream in commands for one in stream) if whole else ()
+
+
+def _answers(guest: Guest) -> bool:
+    """Whether it still serves somebody new, before a reply's deadline."""
+    deadline = time.monotonic() + guest.deadline_seconds
+    while not (served := answers_ping(guest.upstream)) and guest.alive() and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return served or not guest.alive()
+
+
+def _starts(guest: Guest) -> bool:
+    with contextlib.suppress(StartError), guest:
+        return True
+    return False
+
+
+def _cut(fault_log: Path) -> str:
+    """Why a fault log cannot be believed: its last record was not written to its end."""
+    content = fault_log.read_bytes() if fault_log.is_file() else b""
+    return "" if content.endswith(b"\n") or not content else "the emulator's fault log was cut short"
+
+
+def _from_outside(detail: str) -> str:
+    return f"it was {detail} from outside (out of memory, or by hand)" if "SIGKILL" in detail else ""
+
+
+def run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path, host: Host | None) -> Ran:
+    """The unit runs once more."""
+    unit = reproducer.unit
+    if host is None:
+        ran = unit_run.run_emulated(units, runner, unit, place)
+    else:
+        ran = unit_run.run_on_machine(units, host.machine(), runner.target.slowdown, unit, place)
+    own = units.kind == "selftests"
+    lines = selftests.lines(ran) if own else unit_run.lines(ran)
+    complete = not selftests.complaints(ran) if own else unit_run.complete(ran, unit)
+    how = unit_run.how_it_ended(ran, complete=complete)
+    wrong = reproducer.wrong_line
+    end = f"{how}, and wrote again: {wrong:.200}" if wrong and wrong in lines else how
+    complaints = selftests.complaints(ran) if own else [] if complete else [how]
+    if own and (skipped := selftests.why_not_run(ran)):
+        complete, complaints = False, [skipped]
+    detector = runner.target.emulator.detector
+    killed = "killed by SIGKILL" if ran.code == -9 and not ran.expired else ""
+    return Ran(
+        seen=Seen(
+            end=f"{'self-test' if own else 'unit'} {unit}: {end}",
+            unit=SeenUnit(
+                complete=complete and not skipped,
+                lines=tuple(lines),
+                complaints=tuple(complaints),
+            ),
+            cut=_cut(place / "faults.jsonl") or _from_outside(killed),
+        ),
+        faults=events.read_faults(place / "faults.jsonl"),
+        reports=reports(ran.output, detector) if detector else [],
+        assertion=asserted(ran.output),
+    )

@@ -1,0 +1,65 @@
+"""Whether silence counts here and now: canaries that the emulator must punish, and whose faults it must write down.
+
+A check believes a target for its canary suite. What is looked for once more, as by a replay, needs the same proof: an
+emulator that cannot write its log, on a full disk for one, sees nothing at all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import canary, detector_canary, events
+from harness.errors import InfrastructureError
+from harness.machine_guest import CANARY
+
+if TYPE_CHECKING:
+    from harness.emulator import Runner
+    from harness.machine_guest import Host
+    from harness.model import Toolchain
+    from harness.store import Store
+
+
+def why_blind(store: Store, runner: Runner, tools: Toolchain, folder: Path, host: Host | None) -> str:
+    """Why what a target does not report may have happened all the same; nothing where it would have been seen.
+
+    `folder` gets the logs; it should be on the disk where the guest's are.
+    """
+    if runner.target.emulator.detector:
+        return _deaf(store, runner, tools)
+    if host is None and not runner.records_faults:
+        return "this emulator, or machine, records no faults"
+    try:
+        return _canaries(store, runner, tools, folder, host)
+    except InfrastructureError as error:
+        return f"{error.what}: {error.because}"
+
+
+def _deaf(store: Store, runner: Runner, tools: Toolchain) -> str:
+    """Which errors the target's detector does not report."""
+    program = detector_canary.compile_detector_canary(store, runner.target, tools)
+    assert program is not None
+    for case, identity in detector_canary.expectations(runner.target.emulator.detector):
+        if (said := detector_canary.outcome(program, runner, case)) != identity:
+            return f"its detector says {said} of {case}, where {identity} is due"
+    return ""
+
+
+def _canaries(store: Store, runner: Runner, tools: Toolchain, folder: Path, host: Host | None) -> str:
+    program = canary.compile_canary(store, runner.target, tools)
+    if host is None:
+        performed = canary.performed(program, runner, folder / "canary.jsonl", tools.triple)
+    else:
+        perform = canary.on_machine(Path(CANARY), host.machine(), runner.target.slowdown)
+        performed = canary.Performed(outcomes=canary.perform_all(perform, runner.target), reports={})
+    cases = canary.cases(runner)
+    for case in cases:
+        if wrong := canary.disagreements(case, performed, runner):
+            return f"its canary {case.access.name} did not behave: {wrong[0]}"
+    deadly = next((case for case in cases if "signal" in case.prescribed), None)
+    if deadly is None or host is not None:
+        return ""
+    log = folder / "canary-fault.jsonl"
+    offset = deadly.prescribed.index("signal")
+    died = canary.dies(canary.emulated(program, runner, log), deadly.access, offset, runner.target)
+    return "" if died and events.count_faults(log) else f"the fault of its canary {deadly.access.name} was not recorded"

@@ -1,0 +1,83 @@
+"""A replay on an emulated machine has three answers, and says `gone` only where it would have seen."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness import watch
+from harness.errors import ExitCode
+from harness.load import Catalog
+from harness.store import Store
+from tests.end_to_end import machines
+from tests.end_to_end.plumb_runs import FIXUP_FOR_SIGNAL, run
+
+if TYPE_CHECKING:
+    import subprocess
+
+pytestmark = pytest.mark.end_to_end
+
+
+@pytest.fixture(scope="module")
+def reproducer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """redis-3.2.6's misaligned load in BITPOS."""
+    folder = tmp_path_factory.mktemp("known-bad") / "run"
+    words = ("--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6", "--test", "bitpos_finds")
+    found = json.loads(run("check", *words, "--json", "--run", folder).stdout)["findings"]
+    (one,) = [finding for finding in found if finding["function"] == "redisBitpos"]
+    return Path(shlex.split(one["replay"])[-1])
+
+
+def replayed(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return run("replay", path, *words)
+
+
+def changed(path: Path, **fields: Any) -> Path:
+    """The same reproducer with other fields; made here, as if a run had left it."""
+    other = path.with_name("changed.json")
+    other.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **fields}), "utf-8")
+    return other
+
+
+def test_a_finding_is_reproduced_and_gone_where_it_was_mended(reproducer: Path) -> None:
+    again = replayed(reproducer)
+    assert (again.returncode, again.stdout.splitlines()[-1]) == (
+        ExitCode.FINDINGS,
+        "reproduced: alignment-redisBitpos-load",
+    )
+    mended = replayed(reproducer, "--server", "redis-7.0.15")
+    assert (mended.returncode, mended.stdout.splitlines()[-1]) == (
+        ExitCode.PASS,
+        "not reproduced: alignment-redisBitpos-load",
+    )
+
+
+def test_a_server_that_does_not_start_tells_nothing_and_a_bisection_skips_it(reproducer: Path) -> None:
+    """What is wrong with a mended server's start is not the finding, and no proof that it is gone."""
+    other = changed(reproducer, options=["--databases", "none"])
+    told = replayed(other, "--server", "redis-7.0.15", "--trust", "--json")
+    answer = json.loads(told.stdout)
+    assert (told.returncode, answer["outcome"]) == (ExitCode.INCONCLUSIVE, "unknown"), told.stderr
+    assert "does not start" in answer["reason"]
+    assert replayed(other, "--server", "redis-7.0.15", "--trust", "--bisect").returncode == 125
+
+
+def test_silence_is_not_believed_of_an_emulator_that_cannot_write_its_log(tmp_path: Path) -> None:
+    runner, tools = machines.runner("armv5"), Catalog().toolchain_of(Catalog().targets["armv5"])
+    assert watch.why_blind(Store.default(), runner, tools, tmp_path, None) == ""
+    assert watch.why_blind(Store.default(), runner, tools, tmp_path / "absent", None)
+
+
+def test_silence_is_not_believed_of_an_emulator_that_forbids_nothing(reproducer: Path) -> None:
+    """It repairs what it was asked to trap: the finding does not come again, and is not gone."""
+    told = run("replay", reproducer, "--json", program=[sys.executable, "-c", FIXUP_FOR_SIGNAL])
+    answer = json.loads(told.stdout)
+    assert (told.returncode, answer["outcome"]) == (ExitCode.INCONCLUSIVE, "unknown"), told.stderr
+    assert "done where signal is prescribed" in answer["reason"]
+    bisecting = run("replay", reproducer, "--bisect", program=[sys.executable, "-c", FIXUP_FOR_SIGNAL])
+    assert bisecting.returncode == 255

@@ -1,0 +1,222 @@
+"""A reproducer of our own checks is carried out; a stranger's only when it is trusted, and never all of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness import codec, events, provenance
+from harness.errors import ExitCode
+from harness.replay import Replay
+from harness.reproducer import Reproducer, read_reproducer
+from harness.runs import conclude
+from harness.store import Store
+from harness.transcript import Chunk
+from tests import fakes
+from tests.stored import BITOP, StoredRun, a_fault, judged, known_file, reproducer
+
+if TYPE_CHECKING:
+    from tests.fakes import Plumb
+
+SENT = Chunk(connection=1, direction="request", data=base64.b64encode(BITOP).decode())
+
+
+def made(**of: Any) -> dict[str, Any]:
+    """A reproducer as it may come."""
+    usual = Reproducer(
+        finding="alignment-bitopCommand-load",
+        kind="alignment",
+        function="bitopCommand",
+        server="redis-3.2.6",
+        target="armv5",
+        policy="signal",
+        optimisation="O2",
+        emulator="pinned",
+        chunks=[SENT],
+    )
+    return {**codec.decode(codec.encode(usual), dict), **of}
+
+
+@pytest.fixture
+def come(tmp_path: Path) -> Path:
+    """A run folder with one reproducer."""
+    folder = tmp_path / "run" / "reproducers"
+    folder.mkdir(parents=True)
+    return folder / "one.json"
+
+
+@pytest.fixture
+def carried_out(monkeypatch: pytest.MonkeyPatch) -> list[Reproducer]:
+    """Which reproducers came as far as the server."""
+    came: list[Reproducer] = []
+
+    def replay(*given: Any, **_: Any) -> Replay:
+        came.append(given[3])
+        return Replay(outcome="gone", reason="", machine=False, text="")
+
+    monkeypatch.setattr("harness.replay.replay", replay)
+    return came
+
+
+def test_a_strangers_is_not_carried_out_unless_it_is_trusted(
+    plumb: Plumb, come: Path, carried_out: list[Reproducer]
+) -> None:
+    come.write_text(json.dumps(made(options=["--databases", "16"], files={"dump.rdb": ""})), "utf-8")
+    code, _, err = plumb("replay", come)
+    assert (code, carried_out) == (ExitCode.USAGE, [])
+    assert f"error: no check on this machine made the reproducer ({come})" in err
+    asks = "It sends BITOP 1× to redis-3.2.6, started with --databases 16, and the files dump.rdb"
+    assert asks in err
+    assert "try: if you trust who made it: the same with --trust" in err
+    assert plumb("replay", come, "--bisect")[0] == 255
+    assert plumb("shell", "armv5", "--run", come)[0] == ExitCode.USAGE
+    assert carried_out == []
+    assert plumb("replay", come, "--trust")[0] == ExitCode.PASS
+    assert len(carried_out) == 1
+
+
+def test_what_a_check_here_made_is_carried_out_and_a_change_to_it_is_not(
+    plumb: Plumb, come: Path, carried_out: list[Reproducer]
+) -> None:
+    come.write_text(json.dumps(made(server="/home/somebody/redis")), "utf-8")
+    provenance.seal_all(Store.default(), come.parent.parent)
+    assert plumb("replay", come)[0] == ExitCode.PASS
+    assert [one.server for one in carried_out] == ["/home/somebody/redis"]
+    sealed = come.read_bytes()
+    come.write_bytes(sealed.replace(b"somebody", b"nobodyyy"))
+    assert plumb("replay", come)[0] == ExitCode.USAGE
+    come.write_text(json.dumps(json.loads(sealed), indent=1), "utf-8")
+    code, _, err = plumb("replay", come)
+    assert (code, "error: no check on this machine made the reproducer" in err) == (ExitCode.USAGE, True)
+    assert len(carried_out) == 1
+
+
+def test_another_machines_seal_is_a_strangers(plumb: Plumb, come: Path, tmp_path: Path) -> None:
+    come.write_text(json.dumps(made()), "utf-8")
+    provenance.seal_all(Store(tmp_path / "other"), come.parent.parent)
+    provenance.seal_all(Store.default(), tmp_path / "nothing")
+    assert plumb("replay", come)[0] == ExitCode.USAGE
+    assert read_reproducer(str(come)).finding == "alignment-bitopCommand-load"
+
+
+def test_the_key_is_the_users_alone(plumb: Plumb, come: Path) -> None:
+    del plumb
+    come.write_text(json.dumps(made()), "utf-8")
+    provenance.seal_all(Store.default(), come.parent.parent)
+    (key,) = Store.default().path("keys", "reproducers").parent.iterdir()
+    assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777, key.stat().st_size) == (0o600, 0o700, 32)
+
+
+def test_without_a_cache_that_can_be_written_nothing_is_sealed_and_nothing_fails(come: Path, tmp_path: Path) -> None:
+    come.write_text(json.dumps(made()), "utf-8")
+    before = come.read_bytes()
+    provenance.seal_all(Store(fakes.write(tmp_path / "file", "") / "cache"), come.parent.parent)
+    assert come.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--dir", "x"],
+        ["--unixsocket", "x"],
+        ["--port", "7777"],
+        ["--bind", "x"],
+        ["--loadmodule", "x"],
+        ["--logfile", "x"],
+        ["--pidfile", "x"],
+        ["--aclfile", "x"],
+        ["--include", "x"],
+        ["--databases", "../x"],
+        ["--databases", "/x"],
+        ["sentinel.conf", "--sentinel"],
+        ["conf", "--databases", "16"],
+        ["--databases", "16\ndir"],
+    ],
+)
+def test_no_option_of_a_strangers_names_a_file_or_a_port(
+    plumb: Plumb, come: Path, carried_out: list[Reproducer], options: list[str]
+) -> None:
+    come.write_text(json.dumps(made(options=options)), "utf-8")
+    code, _, err = plumb("replay", come, "--trust")
+    assert (code, carried_out) == (ExitCode.USAGE, [])
+    assert "with an option that is not plain" in err
+
+
+def test_a_tree_is_named_by_the_user_and_not_by_a_stranger(
+    plumb: Plumb, come: Path, carried_out: list[Reproducer]
+) -> None:
+    come.write_text(json.dumps(made(server="/srv/evil")), "utf-8")
+    code, _, err = plumb("replay", come, "--trust")
+    assert (code, carried_out) == (ExitCode.USAGE, [])
+    assert "because: the makefile of /srv/evil would run as you\n  try: name the tree yourself: --server PATH" in err
+    assert plumb("replay", come, "--trust", "--server", "redis-7.0.15")[0] == ExitCode.PASS
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/cron.d/x", "a/../../x", ".ssh/x", "a//b", "a\n", ""])
+def test_no_file_lies_outside_of_the_guests_folder(
+    plumb: Plumb, come: Path, carried_out: list[Reproducer], name: str
+) -> None:
+    come.write_text(json.dumps(made(files={name: ""})), "utf-8")
+    code, _, err = plumb("replay", come, "--trust")
+    assert (code, carried_out) == (ExitCode.USAGE, [])
+    assert "error: not a reproducer" in err
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"optimisation": "O2 -fplugin=x.so"},
+        {"optimisation": "fplugin=x.so"},
+        {"unit": "../x"},
+        {"again": {"target": "armv5", "requests": [], "wrong": "", "file": "../../etc/passwd"}},
+    ],
+)
+def test_no_other_field_is_more_than_it_says(plumb: Plumb, come: Path, field: dict[str, Any]) -> None:
+    come.write_text(json.dumps(made(**field)), "utf-8")
+    code, _, err = plumb("replay", come, "--trust")
+    assert (code, "error: not a reproducer" in err) == (ExitCode.USAGE, True)
+
+
+@pytest.mark.usefixtures("fake_symbols")
+def test_judging_a_run_again_keeps_seals_and_gives_none(plumb: Plumb, run: StoredRun, tmp_path: Path) -> None:
+    """Or a stranger's run would become one of ours by being judged here."""
+    a_fault(run)
+    listed = known_file(tmp_path)
+    judgement, _ = conclude(run.finish(), listed, fakes.quiet())
+    path = Path(judgement.findings[0].replay.split()[-1])
+    assert not provenance.is_ours(Store.default(), path.read_bytes())
+    conclude(run.folder, listed, fakes.quiet(), made_here=True)
+    assert provenance.is_ours(Store.default(), path.read_bytes())
+    plumb("judge", run.folder)
+    assert provenance.is_ours(Store.default(), path.read_bytes())
+    # A transcript that somebody changes makes it another's.
+    transcript = run.folder / "armv5" / "bitops" / "guest-1" / "transcript-0.jsonl"
+    transcript.write_bytes(transcript.read_bytes() * 2)
+    plumb("judge", run.folder)
+    assert not provenance.is_ours(Store.default(), path.read_bytes())
+
+
+@pytest.mark.usefixtures("fake_symbols")
+def test_what_an_audit_shows_is_replayed_by_the_audits_policy_whatever_saw_it(run: StoredRun) -> None:
+    """A crash in the audit, where misaligned accesses succeed, does not come about where they end the server."""
+    run.audited.add(("armv5", "bitops"))
+    audit = run.cell("armv5", "bitops") / events.AUDIT
+    (audit / "guest-1").mkdir(parents=True)
+    died = events.GuestEvent(name="guest-1", end="signal", detail="killed by SIGABRT", test="test_a")
+    events.append(audit / "events.jsonl", died)
+    lost = events.TestEvent(name="test_a", outcome="failed", seconds=0.1, message="gone", guest="guest-1")
+    events.append(audit / "events.jsonl", lost)
+    failed = events.TestEvent(name="test_b", outcome="failed", seconds=0.1, message="1 != 2")
+    events.append(audit / "events.jsonl", failed)
+    run.test("armv5", "bitops", "test_c", outcome="failed", message="1 != 2")
+    findings = {finding.id: reproducer(finding) for finding in judged(run)[0]}
+    assert {name: kept.policy for name, kept in findings.items()} == {
+        "crash-test_a": "audit",
+        "wrong-result-test_b": "audit",
+        "wrong-result-test_c": "signal",
+    }
+    assert findings["crash-test_a"].detail == "killed by SIGABRT"

@@ -1,0 +1,187 @@
+"""Three answers of a replay: what came again in the same way, what was looked for and did not come, and all else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.recurrence import Recurrence, Seen, SeenFault, SeenUnit, recurrence
+from harness.reproducer import Reproducer
+
+LIVES = Seen(end="it answered every request and lives on")
+LOAD = SeenFault(misaligned=True, signal="sigbus", direction="load", functions=frozenset({"memcpy", "bitopCommand"}))
+BAD_CONFIG = "exit status 1; 71:M 22 Nov 2026 02:00:00.000 # Bad directive or wrong number of arguments"
+
+
+def reproducer(**of: Any) -> Reproducer:
+    """A misaligned load in bitopCommand, unless something else is said."""
+    usual = {
+        "finding": "alignment-bitopCommand-load",
+        "kind": "alignment",
+        "function": "bitopCommand",
+        "server": "redis-3.2.6",
+        "target": "armv5",
+        "policy": "signal",
+        "optimisation": "O2",
+        "emulator": "pinned",
+        "chunks": [],
+    }
+    return Reproducer(**{**usual, **of})
+
+
+def ended(**how: Any) -> Seen:
+    return Seen(**{"end": how.get("detail", "…"), **how})
+
+
+ALIGNMENT = reproducer()
+AT_START = reproducer(
+    finding="exit-start", kind="exit", function="", detector="process", detail=BAD_CONFIG, starting=True
+)
+CRASH = reproducer(finding="crash-test_a", kind="crash", function="", detector="process", detail="killed by SIGABRT")
+EXIT = reproducer(finding="exit-test_a", kind="exit", function="", detector="process", detail="exit status 3")
+HANG = reproducer(finding="hang-test_a", kind="hang", function="", detector="process", detail="no reply within 5 s")
+HANG_AT_START = reproducer(finding="hang-start", kind="hang", function="", detector="process", starting=True)
+WRONG = reproducer(finding="wrong-result-test_a", kind="wrong-result", function="", detector="suite")
+ASKED = reproducer(
+    finding="wrong-result-fuzz", kind="wrong-result", function="", detector="suite", command="GETRANGE k 0 1"
+)
+ASSERTION = reproducer(finding="assertion-lpGet", kind="assertion", function="lpGet", detector="process")
+NAMELESS = reproducer(finding="assertion-x.c", kind="assertion", function="??", detector="process", file="x.c")
+UBSAN = reproducer(finding="undefined-shift-f", kind="undefined-shift", function="f", detector="ubsan")
+HANDLER = reproducer(finding="crash-handler-sigsegv-f", kind="crash-handler-sigsegv", function="f")
+UNIT = reproducer(
+    finding="wrong-result-u", kind="wrong-result", function="", detector="suite", unit="u", wrong_line="k: 1"
+)
+ENDED_UNIT = reproducer(
+    kind="wrong-result", function="", detector="suite", unit="u", detail="u did not get to its end: killed by SIGABRT"
+)
+SELFTEST = reproducer(
+    kind="wrong-result", function="", detector="suite", unit="u", program="selftests", detail="u: FAILED x == 1"
+)
+
+
+def segv(*functions: str) -> SeenFault:
+    return SeenFault(misaligned=False, signal="sigsegv", direction="", functions=frozenset(functions))
+
+
+def unit(*complaints: str, lines: tuple[str, ...] = ()) -> Seen:
+    return ended(unit=SeenUnit(complete=not complaints, lines=lines, complaints=complaints))
+
+
+@pytest.mark.parametrize(
+    ("finding", "seen"),
+    [
+        (ALIGNMENT, ended(detail="killed by SIGBUS", faults=(LOAD,))),
+        (ALIGNMENT, ended(started=False, detail="killed by SIGBUS; ", faults=(LOAD,))),
+        (ALIGNMENT, ended(detail="killed by SIGKILL", faults=(LOAD,), cut="it was killed from outside")),
+        (HANDLER, ended(detail="killed by SIGSEGV", faults=(segv("g"), segv("f")))),
+        (AT_START, ended(started=False, detail=BAD_CONFIG.replace("71", "9").replace("02:00", "11:59"))),
+        (CRASH, ended(detail="killed by SIGABRT")),
+        (EXIT, ended(detail="exit status 3")),
+        (HANG, ended(hung=True)),
+        (HANG_AT_START, ended(started=False, hung=True)),
+        (WRONG, ended(difference="GET: guest 1, native 2", differing="GET")),
+        (ASKED, ended(difference="GETRANGE: guest 1, native 2", differing="GETRANGE")),
+        (WRONG, ended(came=True)),
+        (ASSERTION, ended(detail="killed by SIGABRT", asserted=frozenset({"lpGet"}))),
+        (NAMELESS, ended(detail="killed by SIGABRT", asserted=frozenset({"x.c"}))),
+        (UBSAN, ended(reports=frozenset({("ubsan", "undefined-shift", "f")}))),
+        (UNIT, unit(lines=("k: 1", "end u"))),
+        (ENDED_UNIT, unit("killed by SIGABRT")),
+        (SELFTEST, unit("FAILED x == 1")),
+    ],
+)
+def test_what_comes_again_in_the_same_way_is_reproduced(finding: Reproducer, seen: Seen) -> None:
+    assert recurrence(finding, seen) == Recurrence(outcome="reproduced")
+
+
+@pytest.mark.parametrize(
+    "finding", [ALIGNMENT, HANDLER, AT_START, CRASH, EXIT, HANG, HANG_AT_START, WRONG, ASKED, ASSERTION, UBSAN]
+)
+def test_what_was_looked_for_and_did_not_come_is_gone(finding: Reproducer) -> None:
+    assert recurrence(finding, LIVES) == Recurrence(outcome="gone")
+
+
+@pytest.mark.parametrize("finding", [UNIT, ENDED_UNIT, SELFTEST])
+def test_of_a_unit_that_gets_to_its_end_the_finding_is_gone(finding: Reproducer) -> None:
+    assert recurrence(finding, unit(lines=("k: 2", "end u"))) == Recurrence(outcome="gone")
+
+
+EVERY = [ALIGNMENT, HANDLER, CRASH, EXIT, HANG, WRONG, ASKED, ASSERTION, UBSAN]
+
+
+@pytest.mark.parametrize("finding", [*EVERY, AT_START, HANG_AT_START])
+@pytest.mark.parametrize(
+    "seen",
+    [
+        ended(started=False, detail="exit status 1; Can't open the log file"),
+        ended(detail="exit status 7"),
+        ended(undelivered="it closed a connection, 1 of 2 requests had been sent"),
+    ],
+)
+def test_what_ends_or_starts_in_another_way_shows_nothing(finding: Reproducer, seen: Seen) -> None:
+    answer = recurrence(finding, seen)
+    assert (answer.outcome, answer.machine) == ("unknown", False)
+    assert answer.reason
+
+
+@pytest.mark.parametrize("finding", [*EVERY, AT_START, HANG_AT_START])
+@pytest.mark.parametrize("lived", [True, False])
+def test_a_record_cut_short_or_a_kill_from_outside_is_the_machines_fault(finding: Reproducer, lived: bool) -> None:
+    seen = ended(cut="the emulator's fault log was cut short", detail="" if lived else "killed by SIGKILL")
+    assert recurrence(finding, seen) == Recurrence(outcome="unknown", reason=seen.cut, machine=True)
+
+
+@pytest.mark.parametrize(
+    ("finding", "seen"),
+    [
+        # The start that fails is no wrong result, and no other end either.
+        (WRONG, ended(started=False, detail=BAD_CONFIG)),
+        (EXIT, ended(started=False, detail="exit status 3; ")),
+        (CRASH, ended(started=False, detail="killed by SIGABRT; ")),
+        (HANG, ended(started=False, hung=True)),
+        # The same kind, elsewhere or of another sort.
+        (ALIGNMENT, ended(detail="killed by SIGBUS", faults=(segv("bitopCommand"),))),
+        (
+            ALIGNMENT,
+            ended(
+                detail="killed by SIGBUS",
+                faults=(SeenFault(misaligned=True, signal="sigbus", direction="store", functions=LOAD.functions),),
+            ),
+        ),
+        (HANDLER, ended(detail="killed by SIGSEGV", faults=(segv("g"),))),
+        (CRASH, ended(detail="killed by SIGSEGV")),
+        (EXIT, ended(detail="exit status 4")),
+        (CRASH, ended(hung=True)),
+        (ASSERTION, ended(detail="killed by SIGABRT", asserted=frozenset({"sdsnewlen"}))),
+        (ASKED, ended(difference="INFO: guest 1, native 2", differing="INFO")),
+        (WRONG, ended(uncompared="the native build does not start")),
+        (WRONG, ended(free=("HRANDFIELD",))),
+        (ASKED, ended(free=("GETRANGE",))),
+        (reproducer(kind="crash", function="", detector="process"), ended(detail="killed by SIGABRT")),
+        (reproducer(function="??"), ended(detail="killed by SIGBUS", faults=(LOAD,))),
+        (UNIT, unit("killed by SIGSEGV")),
+        (ENDED_UNIT, unit("killed by SIGSEGV")),
+        (SELFTEST, unit("FAILED y == 2")),
+    ],
+)
+def test_what_cannot_be_compared_is_neither_reproduced_nor_gone(finding: Reproducer, seen: Seen) -> None:
+    answer = recurrence(finding, seen)
+    assert (answer.outcome, answer.machine) == ("unknown", False)
+    assert answer.reason
+
+
+def test_a_command_that_nobody_doubts_may_stand_beside_one_that_is_free() -> None:
+    assert recurrence(ASKED, ended(free=("TIME",))).outcome == "gone"
+
+
+def test_a_file_that_is_refused_is_not_taken_for_another_any_more() -> None:
+    from harness.finding import Again
+
+    finding = reproducer(
+        kind="wrong-result", function="", detector="suite", again=Again(target="a", requests=(), wrong="")
+    )
+    refused = ended(started=False, detail="exit status 1; Bad file format", refuses_files=True)
+    assert recurrence(finding, refused) == Recurrence(outcome="gone")
+    assert recurrence(finding, ended(started=False, detail="exit status 1; Bad directive")).outcome == "unknown"
