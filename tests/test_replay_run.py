@@ -1,0 +1,110 @@
+"""What a replay sees of a server: scripts instead of emulators, as they end, hang, refuse and are cut short."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import replay_run
+from harness.guest import Guest
+from harness.reproducer import Reproducer
+from harness.transcript import Chunk
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.replay_run import Ran
+
+SERVER = """#!/usr/bin/env python3
+import os, signal, socket, sys
+path = sys.argv[sys.argv.index("--unixsocket") + 1]
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path)
+listener.listen()
+while True:
+    client, _ = listener.accept()
+    while piece := client.recv(100):
+        if b"PING" in piece:
+            client.sendall(b"+PONG\\r\\n")
+        else:
+            {act}
+    client.close()
+"""
+
+
+def replayed(folder: Path, act: str, *, start: str = "", records: str = "") -> Ran:
+    """A fresh guest is sent one request, and does `act`."""
+    build = fakes.build(folder / "build")
+    program = SERVER.replace("{act}", act) if not start else f"#!/bin/sh\n{start}\n"
+    fakes.write(build.server_binary, program, mode=0o755)
+    request = Chunk(connection=1, direction="request", data=base64.b64encode(b"GET k\r\n").decode())
+    due = Chunk(connection=1, direction="reply", data=base64.b64encode(b"$-1\r\n").decode())
+    reproducer = Reproducer(
+        finding="crash-x",
+        kind="crash",
+        function="",
+        server="redis-7.0.15",
+        target="armv5",
+        policy="signal",
+        optimisation="O2",
+        emulator="pinned",
+        chunks=[request, due, request],
+        detector="process",
+    )
+    guest = Guest(
+        build, fakes.unemulated(fakes.target()), folder / "guest-1", sockets=folder, version=(7, 0, 15), files={}
+    )
+    if records:
+        fakes.write(guest.fault_log, records)
+
+    def nobody() -> Guest:
+        raise AssertionError("neither an oracle nor a bare server is asked for")
+
+    return replay_run.run_server(guest, reproducer, nobody, nobody)
+
+
+@pytest.fixture
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A socket's path has at most 107 bytes."""
+    return tmp_path_factory.mktemp("r")
+
+
+def test_a_server_that_answers_and_lives_on(short: Path) -> None:
+    seen = replayed(short, ANSWER).seen
+    assert (seen.started, seen.detail, seen.hung, seen.undelivered, seen.cut) == (True, "", False, "", "")
+
+
+def test_a_server_that_dies_tells_how(short: Path) -> None:
+    seen = replayed(short, "os.kill(os.getpid(), signal.SIGABRT)").seen
+    assert (seen.started, seen.detail, seen.hung, seen.cut) == (True, "killed by SIGABRT", False, "")
+
+
+def test_a_server_that_is_killed_from_outside_is_no_evidence(short: Path) -> None:
+    seen = replayed(short, "os.kill(os.getpid(), signal.SIGKILL)").seen
+    assert seen.cut == "it was killed by SIGKILL from outside (out of memory, or by hand)"
+
+
+def test_a_server_that_closes_a_connection_has_not_taken_all_requests(short: Path) -> None:
+    seen = replayed(short, "break").seen
+    assert seen.undelivered == "it closed a connection, 1 of 2 requests had been sent"
+    assert (seen.detail, seen.hung) == ("", False)
+
+
+def test_a_server_that_does_not_start_says_so_and_why(short: Path) -> None:
+    seen = replayed(short, "", start="echo Bad directive; exit 3").seen
+    assert (seen.started, seen.detail, seen.refuses_files) == (False, "exit status 3; Bad directive", False)
+
+
+ANSWER = 'client.sendall(b"$-1\\r\\n")'
+SAYS_SO = 'print("qemu: -fault-log: a record was cut short: No space left", flush=True)'
+
+
+@pytest.mark.parametrize(
+    ("act", "records"),
+    [(ANSWER, '{"event":"count","pid":1,"pc":1,"count":1}\n{"event":"fau'), (f"{SAYS_SO}; {ANSWER}", "")],
+)
+def test_a_fault_log_that_was_cut_short_is_not_believed(short: Path, act: str, records: str) -> None:
+    assert replayed(short, act, records=records).seen.cut == "the emulator's fault log was cut short"
