@@ -26,6 +26,10 @@ RECORDED = {"signal", "audit", *_DETECTORS}
 """What sees a finding by a record that the emulator, the kernel or a detector writes: its silence must be believed."""
 
 
+STREAM = "stream"
+"""Instead of what saw a finding: there is none yet, and whatever is wrong with what comes of a stream is one."""
+
+
 class SeenFault(Noun, frozen=True):
     """A record of a fault, as far as it tells what is the same."""
 
@@ -106,6 +110,9 @@ _Compared = tuple[bool, str]
 
 
 def _compared(reproducer: Reproducer, seen: Seen) -> _Compared:
+    if reproducer.detector == STREAM:
+        ended = seen.started and not seen.cut and bool(seen.detail or seen.hung)
+        return ended or bool(seen.faults or seen.difference), ""
     if reproducer.detector in _DETECTORS:
         return (reproducer.detector, reproducer.kind, reproducer.function) in seen.reports, ""
     if reproducer.kind == "assertion":
@@ -187,6 +194,7 @@ def _not_compared(reproducer: Reproducer, seen: Seen) -> str:
     if seen.uncompared:
         return seen.uncompared
     asked = _asked(reproducer)
-    if seen.free and (not asked or asked in seen.free):
+    # Of a stream what is compared is told, and is all that was asked.
+    if seen.free and reproducer.detector != STREAM and (not asked or asked in seen.free):
         return f"not compared, for two right servers answer differently: {', '.join(seen.free)}"
     return ""

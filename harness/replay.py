@@ -27,7 +27,7 @@ from harness.guest import Guest
 from harness.load import select
 from harness.machine_guest import CANARY, SERVER, Host, guest_of
 from harness.model import Noun
-from harness.recurrence import NAMELESS, RECORDED, WRONG_RESULT, Outcome, Recurrence, SeenFault, recurrence
+from harness.recurrence import NAMELESS, RECORDED, STREAM, WRONG_RESULT, Outcome, Recurrence, SeenFault, recurrence
 from harness.replay_run import run_server, run_unit
 from harness.reproducer import Reproducer, files_of
 from harness.selftests import build_program
@@ -100,6 +100,7 @@ def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
         optimisation="O2",
         emulator="pinned",
         chunks=[chunk],
+        detector=STREAM,
     )
 
 

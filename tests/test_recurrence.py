@@ -172,6 +172,29 @@ def test_what_cannot_be_compared_is_neither_reproduced_nor_gone(finding: Reprodu
     assert answer.reason
 
 
+STREAMED = reproducer(finding="a.stream", kind="wrong-result", function="", detector="stream")
+
+
+@pytest.mark.parametrize(
+    ("seen", "outcome"),
+    [
+        (LIVES, "gone"),
+        (ended(free=("TIME",)), "gone"),
+        (ended(detail="killed by SIGBUS"), "reproduced"),
+        (ended(faults=(LOAD,)), "reproduced"),
+        (ended(hung=True), "reproduced"),
+        (ended(difference="GET: guest 1, native 2", differing="GET"), "reproduced"),
+        (ended(started=False, detail="exit status 1"), "unknown"),
+        (ended(started=False, hung=True), "unknown"),
+        (ended(detail="killed by SIGKILL", cut="it was killed from outside"), "unknown"),
+        (ended(undelivered="it closed a connection"), "unknown"),
+        (ended(uncompared="the native build does not start"), "unknown"),
+    ],
+)
+def test_of_a_stream_whatever_is_wrong_is_a_finding(seen: Seen, outcome: str) -> None:
+    assert recurrence(STREAMED, seen).outcome == outcome
+
+
 def test_a_command_that_nobody_doubts_may_stand_beside_one_that_is_free() -> None:
     assert recurrence(ASKED, ended(free=("TIME",))).outcome == "gone"
 

@@ -54,7 +54,7 @@ def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(tmp
     again: dict[str, Any] = json.loads(reproducer.read_text())
     again["target"] = "armv5-kernel"
     reproducer.write_text(json.dumps(again))
-    assert run("replay", reproducer, program=PLUMB).returncode == ExitCode.FINDINGS
+    assert run("replay", reproducer, "--trust", program=PLUMB).returncode == ExitCode.FINDINGS
 
 
 def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:

@@ -49,7 +49,7 @@ def reproducer(tmp_path: Path) -> Path:
 def test_gdb_stops_at_the_access_with_source_and_stack(reproducer: Path) -> None:
     """No `--server`: the reproducer says which."""
     ended = run(
-        *("shell", "armv5", "--run", reproducer, "--running", "--"),
+        *("shell", "armv5", "--run", reproducer, "--trust", "--running", "--"),
         *("-batch", "-ex", "bt", "-ex", "info source", "-ex", "p server.port"),
     )
     assert ended.returncode == 0, ended.stderr
@@ -61,7 +61,7 @@ def test_gdb_stops_at_the_access_with_source_and_stack(reproducer: Path) -> None
 
 def test_a_breakpoint_in_a_command_function_is_reached(reproducer: Path) -> None:
     ended = run(
-        *("shell", "armv5", "--run", reproducer, "--policy", "fixup", "--"),
+        *("shell", "armv5", "--run", reproducer, "--trust", "--policy", "fixup", "--"),
         *("-batch", "-ex", "break bitopCommand", "-ex", "continue", "-ex", "p c->argc"),
     )
     assert "Temporary breakpoint 1, main (" in ended.stdout, ended.stdout + ended.stderr
@@ -71,7 +71,7 @@ def test_a_breakpoint_in_a_command_function_is_reached(reproducer: Path) -> None
 
 def test_a_native_server_runs_in_gdb_itself(reproducer: Path) -> None:
     ended = run(
-        *("shell", "native", "--run", reproducer, "--"),
+        *("shell", "native", "--run", reproducer, "--trust", "--"),
         *("-batch", "-ex", "break bitopCommand", "-ex", "continue", "-ex", "bt 1"),
     )
     assert re.search(r"#0  bitopCommand \(c=0x\w+\) at bitops\.c:\d+", ended.stdout), ended.stdout + ended.stderr
