@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, doctor, environment, events, process
+from harness import alignment, canary, doctor, environment, events, process, unchecked
 from harness.allocator import refuse_nonsense
 from harness.cell import CellSpec, Peer, write_cell
 from harness.detector_canary import compile_detector_canary
@@ -240,6 +240,7 @@ class Check:
             tests=self.request.tests,
             development=tree.development,
             warnings=self.request.warnings,
+            beside=unchecked.digests(self.request.run),
         )
 
 

@@ -65,6 +65,8 @@ class RunRecord(Noun, frozen=True):
     allocator: Allocator = "libc"
     tests: list[str] = msgspec.field(default_factory=list)
     """What the names of its tests were to have in them; none: all tests were run."""
+    beside: dict[str, str] = msgspec.field(default_factory=dict)
+    """File of the run folder that is evidence and of no cell -> its SHA-256."""
     warnings: CompilerWarnings = "note"
     """What becomes of what a compiler warns of on a target alone."""
     load: tuple[float, float] = (0.0, 0.0)

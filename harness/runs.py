@@ -45,6 +45,7 @@ def conclude(
     failing = warned if run.warnings == "fail" else []
     judged = [_excuse(cell, marked) for cell in cells]
     left = unchecked.remarks(unchecked.read(folder), judged)
+    left += unchecked.broken(folder, run.beside)
     left += compiler_warnings.unanswered(run, said) if run.warnings == "fail" else []
     verdict = Verdict.merge([overall(judged), *compiler_warnings.verdicts(failing), *(Verdict.UNKNOWN for _ in left)])
     judgement = Judgement(

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import codec
+from harness import codec, compiler_warnings
 from harness.choice import Change
 from harness.errors import UsageError
 from harness.finding import Verdict
+from harness.store import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +47,22 @@ def read(folder: Path) -> list[Change]:
         return []
     except msgspec.DecodeError as error:
         raise UsageError("what the run was made for is damaged", where=str(path), because=str(error)) from error
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """File of a run that is evidence and of no cell -> its SHA-256: what the run was made for, what compilers said."""
+    files = [folder / NAME, *sorted((folder / compiler_warnings.FOLDER).glob("*.json"))]
+    return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files if path.is_file()}
+
+
+def broken(folder: Path, recorded: Mapping[str, str]) -> list[str]:
+    """A sentence for each of them that is not what was recorded: nothing can be said of what it told."""
+    here = digests(folder)
+    return [
+        f"NOT CHECKED: what {name} told, for it is {'not what was recorded' if name in here else 'gone'}"
+        for name, digest in recorded.items()
+        if here.get(name) != digest
+    ]
 
 
 def foreseen(changes: Sequence[Change], suites: Sequence[str]) -> list[str]:

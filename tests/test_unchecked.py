@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from harness import unchecked
+from harness import events, unchecked
 from harness.choice import choose, read_unseen
 from harness.errors import ExitCode, UsageError
 from harness.join import join
 from harness.load import Catalog
+from harness.runs import conclude
+from tests import fakes
 from tests.judgements import cell
 from tests.stored import StoredRun, concluded
 
@@ -81,6 +84,26 @@ def test_a_run_that_did_not_look_at_a_change_is_unknown_also_when_it_is_joined(t
     assert judgement.unchecked == judgement.remarks[:1]
     assert "src/cluster.c" in judgement.unchecked[0]
     assert join([judgement, judgement]).verdict == "UNKNOWN"
+
+
+@pytest.mark.usefixtures("fake_symbols")
+def test_a_run_whose_changes_are_gone_or_are_others_is_no_pass(tmp_path: Path, run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_bitop", guest="guest-1")
+    folder = run.finish()
+    listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
+    with unchecked.noted(folder, changes("src/bitops.c")):
+        recorded = events.read_run(folder)
+        events.write_run(folder, msgspec.structs.replace(recorded, beside=unchecked.digests(folder)))
+    assert conclude(folder, listed, fakes.quiet())[0].verdict == "PASS"
+    whole = (folder / unchecked.NAME).read_bytes()
+    (folder / unchecked.NAME).write_bytes(b"[]")
+    for why in ("not what was recorded", "gone"):
+        judgement, code = conclude(folder, listed, fakes.quiet())
+        assert (judgement.verdict, code) == ("UNKNOWN", ExitCode.INCONCLUSIVE)
+        assert judgement.unchecked == [f"NOT CHECKED: what changes.json told, for it is {why}"]
+        (folder / unchecked.NAME).unlink(missing_ok=True)
+    (folder / unchecked.NAME).write_bytes(whole)
+    assert conclude(folder, listed, fakes.quiet())[0].verdict == "PASS"
 
 
 @pytest.mark.usefixtures("fake_symbols")
