@@ -83,10 +83,10 @@ def configure_jemalloc(tree: SourceTree, target: Target, tools: Toolchain, work:
     Returns what the build needs in its environment. Autoconf scripts read the file that CONFIG_SITE names (autoconf
     manual, Site Defaults). Raises UsageError for a tree without a configured jemalloc.
     """
-    if not (tree.path / "deps" / "jemalloc" / "configure").is_file():
+    if not (tree.content / "deps" / "jemalloc" / "configure").is_file():
         raise UsageError(
             "the tree's jemalloc cannot be built",
-            where=str(tree.path / "deps" / "jemalloc"),
+            where=str(tree.content / "deps" / "jemalloc"),
             because="it has no configure script",
             remedy="--allocator libc, or guard",
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness import process, toolchain
-from harness.store import key_of, sha256_of
+from harness.store import key_of, refuse_edited, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +47,10 @@ def compiled(
     first = [word for name in written if name.endswith(".h") for word in ("-include", name)]
     folders = [f"-I{header.parent}" for header in headers]
 
+    def key() -> str:
+        contents = [*(sha256_of(path) for path in (*sources, *headers)), *written.values()]
+        return key_of([*contents, toolchain.version(compiler), *flags])
+
     def compile_into(into: Path) -> None:
         for name, text in written.items():
             (into / name).write_text(text, "utf-8")
@@ -58,7 +62,7 @@ def compiled(
             deadline_seconds=COMPILE_SECONDS,
             folder=into,
         )
+        refuse_edited(key(), before, str(where or sources[0]))
 
-    contents = [*(sha256_of(path) for path in (*sources, *headers)), *written.values()]
-    key = key_of([*contents, toolchain.version(compiler), *flags])
-    return store.folder(kind, f"{owner}-{key}", compile_into) / file
+    before = key()
+    return store.folder(kind, f"{owner}-{before}", compile_into) / file

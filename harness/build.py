@@ -15,8 +15,8 @@ from harness import allocator, codec, detector, process, toolchain
 from harness.diagnostics import complaints, first_error
 from harness.errors import ExitCode, InfrastructureError, PlumblineError
 from harness.model import Build
-from harness.source import copy_tree
 from harness.store import Store, disk_errors, key_of
+from harness.tree_files import copy_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,8 +80,15 @@ class Workshop:
         self._configured: dict[str, str] = {}
 
     def prepare(self) -> None:
-        """Copy the tree, and write the compilers' wrappers."""
-        copy_tree(self.server.path, self.tree)
+        """Copy the tree, and write the compilers' wrappers. Raises InfrastructureError when it is not what it was."""
+        copied = copy_tree(self.server.content, self.tree)
+        if self.server.files and copied != self.server.files:
+            raise InfrastructureError(
+                f"the source of {self.server.name} is not what it was when it was opened",
+                where=str(self.server.content),
+                because="somebody has written to it; what would be built of it is not what its name in the cache says",
+                remedy="run again",
+            )
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.unlink(missing_ok=True)
         for name in ("gcc", "g++"):
@@ -221,18 +228,13 @@ class Builder:
         """A place to compile in, gone afterwards; `what` is being made, for the reader."""
         place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else [])])
         with (
-            self.store.lock(f"work-{place}"),
+            self.store.work(place) as work,
             self.progress.stage("build", f"building {what} -{optimisation}"),
         ):
-            work = self.store.path("work", place)
-            shutil.rmtree(work, ignore_errors=True)
-            try:
-                with disk_errors(work):
-                    shop = Workshop(self, tree, target, tools, optimisation, work, linked)
-                    shop.prepare()
-                yield shop
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
+            with disk_errors(work):
+                shop = Workshop(self, tree, target, tools, optimisation, work, linked)
+                shop.prepare()
+            yield shop
 
 
 def build_name(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc") -> str:
@@ -268,7 +270,7 @@ def _dialect(tree: SourceTree) -> list[str]:
     for _GNU_SOURCE yet, it asks for _BSD_SOURCE, which means nothing to glibc since 2.20 (feature_test_macros(7)).
     """
     common = ["-fcommon"] if tree.family == "redis" and tree.version < (6,) else []
-    macros = tree.path / "src" / "fmacros.h"
+    macros = tree.content / "src" / "fmacros.h"
     silent = macros.is_file() and "_GNU_SOURCE" not in macros.read_text("utf-8", "replace")
     # Without a value: a dependency may define it so itself, and defining the same again is no complaint.
     return common + (["-D_GNU_SOURCE="] if silent else [])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from harness import alignment, source
 from harness.build import build_name
-from harness.emulator import QEMU_FOLDER, Qemu, emulator_folder, qemu_key
+from harness.emulator import QEMU_FOLDER, Qemu, qemu_key
 from harness.errors import InfrastructureError
 from harness.fetch import archive_name
 from harness.kernel import kernel_key, kernel_name, linux_source
@@ -73,7 +73,7 @@ def _emulators(catalog: Catalog, store: Store, targets: Sequence[str], host: str
     return Cache(
         key=f"plumbline-emulators-{host}-{key}-{'-'.join(names)}",
         restore_key="",
-        paths=[str(emulator_folder(store, key, name)) for name in names],
+        paths=[str(path) for name in names for path in store.paths("emulators", f"{key}-{name}")],
     )
 
 
@@ -86,7 +86,7 @@ def _kernels(catalog: Catalog, store: Store, targets: Sequence[str], host: str) 
         return None
     if not names:
         return None
-    paths = [str(store.path("kernels", name)) for name in names]
+    paths = [str(path) for name in names for path in store.paths("kernels", name)]
     return Cache(key=f"plumbline-kernels-{host}-{key_of(names)}", restore_key="", paths=paths)
 
 
@@ -101,7 +101,7 @@ def _builds(
     else:
         version = tuple(int(part) for part in release.version.split("."))
         tree = SourceTree(name=server, family=release.family, version=version, path=store.root, digest=release.sha256)
-        paths.append(store.path("archives", archive_name(server, release.sha256)))
+        paths += store.paths("archives", archive_name(server, release.sha256))
     # The oracle is the native build of the same source.
     built_for = sorted({alignment.userland(catalog.targets[name]) for name in [*targets, "native"]})
     try:
@@ -111,6 +111,6 @@ def _builds(
         ]
     except InfrastructureError:
         return None
-    paths += [store.path("builds", name) for name in names]
+    paths += [path for name in names for path in store.paths("builds", name)]
     start = f"plumbline-builds-{host}-{'-'.join(built_for)}-"
     return Cache(key=start + key_of(names), restore_key=start, paths=[str(path) for path in paths])

@@ -17,7 +17,7 @@ from harness.allocator import refuse_nonsense
 from harness.cell import CellSpec, Peer, write_cell
 from harness.detector_canary import compile_detector_canary
 from harness.emulator import Runner, with_alignment
-from harness.errors import ExitCode
+from harness.errors import ExitCode, InfrastructureError
 from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
 from harness.load import ROOT
@@ -91,16 +91,29 @@ class Check:
             tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
         ):
             records = self._run_cells(plan, tree, prepared, peers, Path(sockets))
+        self._refuse_damage(read_again=True)
         record = self._record(plan, tree, prepared, peers, records)
         record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
         events.write_run(self.request.run, record)
-        return conclude(self.request.run, self.request.known, self.progress, tree=tree.path, made_here=True)
+        return conclude(self.request.run, self.request.known, self.progress, tree=tree.content, made_here=True)
+
+    def _refuse_damage(self, *, read_again: bool = False) -> None:
+        """Raise InfrastructureError where what has run is not what was built: nothing of it says anything."""
+        if damaged := self.store.damage(read_again=read_again):
+            raise InfrastructureError(
+                "the cache was damaged while the run used it",
+                where=str(self.store.root),
+                because="\n".join(damaged),
+                remedy="run again: what is damaged is made anew",
+            )
 
     def _run_cells(
         self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], peers: dict[str, Peer], sockets: Path
     ) -> list[CellRecord]:
         def run(cell: Cell) -> CellRecord:
-            return self._run_cell(prepared[cell.target], cell.suite, tree, peers, sockets)
+            record = self._run_cell(prepared[cell.target], cell.suite, tree, peers, sockets)
+            self._refuse_damage()
+            return record
 
         def waits(cell: Cell) -> bool:
             # An emulated computer takes memory, and its processor's time, whatever its programs do.

@@ -14,7 +14,7 @@ from harness import detector, environment, process
 from harness.errors import InfrastructureError
 from harness.load import ROOT, read_toml
 from harness.model import EmulatorSpec, Noun, Place, Policy, Target, Toolchain
-from harness.store import Store, key_of, sha256_of
+from harness.store import Store, key_of, refuse_edited, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,14 +107,15 @@ class Emulators:
             return {name: _distribution_qemu(name) for name in names}
         qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
         key = qemu_key(qemu)
-        absent = [name for name in names if not emulator_folder(self.store, key, name).is_dir()]
-        if absent:
+        if self._absent(key, names):
             with self.store.lock(f"qemu-{key}"):
                 # Another run may have built them while this one waited.
-                absent = [name for name in absent if not emulator_folder(self.store, key, name).is_dir()]
-                if absent:
+                if absent := self._absent(key, names):
                     self._build(qemu, key, absent)
         return {name: emulator_folder(self.store, key, name) / f"qemu-{name}" for name in names}
+
+    def _absent(self, key: str, names: Sequence[str]) -> list[str]:
+        return [name for name in names if self.store.entry("emulators", f"{key}-{name}") is None]
 
     def _build(self, qemu: Qemu, key: str, names: list[str]) -> None:
         """Build several in one build folder, because what they have in common is most of the work."""
@@ -136,6 +137,7 @@ class Emulators:
                     environment=environment.for_registry(),
                     remedy="plumb doctor; or --emulator distro (weaker: its canaries will say so)",
                 )
+            refuse_edited(qemu_key(qemu), key, str(QEMU_FOLDER))
             for name in names:
                 built = work / "build" / f"qemu-{name}"
                 self.store.folder("emulators", f"{key}-{name}", partial(_publish, built))

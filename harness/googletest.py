@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import toolchain
-from harness.store import sha256_of
+from harness.tree_files import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ def absence(tools: Toolchain) -> str:
 
 def identity() -> str:
     """What tells one version of the sources from another; only where they are there."""
-    return sha256_of(FOLDER / "CMakeLists.txt")
+    return digest_of(FOLDER)
 
 
 def compile_with(shop: Workshop) -> tuple[process.Result, Mapping[str, str]]:

@@ -20,7 +20,7 @@ from harness.artifact import compiled
 from harness.errors import InfrastructureError
 from harness.load import ROOT
 from harness.model import Noun
-from harness.store import Store, key_of, sha256_of
+from harness.store import Store, key_of, refuse_edited, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,13 +140,18 @@ def assemble(store: Store, init: Path, places: Mapping[str, Path], *, memory_byt
             because=f"the largest file is {largest} of {largest.stat().st_size >> 20} MiB",
             remedy="raise memory_mib in toolchains/kernels/MACHINE.toml, or take less debug information",
         )
-    key = key_of(f"{inside}={sha256_of(path)}" for inside, path in sorted(everything.items()))
-    folder = store.folder("initramfs", key, lambda into: _write(into / "initramfs.cpio", everything))
+    key = key_of(_identity(everything))
+    folder = store.folder("initramfs", key, lambda into: _write(into / "initramfs.cpio", everything, key))
     return Initramfs(key=key, archive=folder / "initramfs.cpio", places=dict(places))
 
 
-def _write(archive: Path, everything: Mapping[str, Path]) -> None:
+def _identity(everything: Mapping[str, Path]) -> list[str]:
+    return [f"{inside}={sha256_of(path)}" for inside, path in sorted(everything.items())]
+
+
+def _write(archive: Path, everything: Mapping[str, Path], key: str) -> None:
     archive.write_bytes(cpio({inside: path.read_bytes() for inside, path in everything.items()}))
+    refuse_edited(key_of(_identity(everything)), key, str(archive))
 
 
 def cpio(files: Mapping[str, bytes]) -> bytes:

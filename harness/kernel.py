@@ -16,7 +16,7 @@ from harness import environment, process, toolchain
 from harness.errors import UsageError
 from harness.load import ROOT, read_toml
 from harness.model import KernelSpec, Noun, Place
-from harness.store import key_of, sha256_of
+from harness.store import key_of, refuse_edited, sha256_of
 
 if TYPE_CHECKING:
     from harness.console import Progress
@@ -28,7 +28,13 @@ KERNELS_FOLDER = ROOT / "toolchains" / "kernels"
 SOURCE_FILE = KERNELS_FOLDER / "linux" / "linux.toml"
 BUILD_SECONDS = 3600
 # Who built it, where and when, stands in the kernel's first line: the same for everybody.
-_REPRODUCIBLE = {"KBUILD_BUILD_USER": "plumbline", "KBUILD_BUILD_HOST": "plumbline", "KBUILD_BUILD_TIMESTAMP": "@0"}
+_REPRODUCIBLE = {
+    "KBUILD_BUILD_USER": "plumbline",
+    "KBUILD_BUILD_HOST": "plumbline",
+    "KBUILD_BUILD_TIMESTAMP": "@0",
+    # The source is in the store, where nothing is added.
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 
 
 class LinuxSource(Noun, frozen=True):
@@ -120,6 +126,7 @@ class Kernels:
                 ).seconds
                 if targets == ["allnoconfig"]:
                     refuse_lost_options(fragments.read_text("utf-8"), (work / ".config").read_text("utf-8"), spec)
+            refuse_edited(kernel_key(spec, tools, linux), key, str(KERNELS_FOLDER))
             for name in filter(None, (spec.image, spec.device_tree)):
                 shutil.copy2(work / name, into)
             shutil.copy2(work / ".config", into / "config")

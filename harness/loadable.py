@@ -22,7 +22,7 @@ def build_module(store: Store, tree: SourceTree, target: Target, tools: Toolchai
 
     Raises InfrastructureError when it does not compile: it is ours, and the header is the server's.
     """
-    header = tree.path / "src" / "redismodule.h"
+    header = tree.content / "src" / "redismodule.h"
     strict = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     return compiled(
         store,

@@ -261,6 +261,15 @@ class SourceTree(Noun, frozen=True):
     abilities: Abilities = Abilities()
     development: str = ""
     """Of a tree between two releases: what it calls itself, and by what it was taken for its `version`."""
+    files: str = ""
+    """The digest of the files (harness.tree_files): what is compiled must have it. Empty where nothing is compiled."""
+    copy: Path | None = None
+    """A copy of the tree as it was when it was opened; None for a release, which nobody edits."""
+
+    @property
+    def content(self) -> Path:
+        """What is built: the copy where there is one. `path` is where the user has it."""
+        return self.copy or self.path
 
 
 SuiteTier = Literal["quick", "full", "thorough"]

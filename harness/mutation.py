@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from harness.errors import UsageError
 from harness.load import ROOT, read_toml
 from harness.model import Allocator, Noun
-from harness.source import copy_tree
+from harness.tree_files import copy_tree
 
 if TYPE_CHECKING:
     from pathlib import Path

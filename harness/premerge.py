@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import check, compiler_warnings, inherited, report, runs, source, toolchain, unchecked
+from harness import check, compiler_warnings, inherited, report, runs, source, toolchain, tree_files, unchecked
 from harness.checkout import Base, Checkout
 from harness.choice import Change, choose, read_unseen
 from harness.errors import UsageError
@@ -138,7 +138,8 @@ def _of_base(catalog: Catalog, store: Store, progress: Progress, request: Reques
     checkout = Checkout(Path(request.server))
     key = key_of(_identity(catalog, request, checkout.content(base)))
     with store.lock(f"base-{key}"):
-        if (stored := inherited.read(store.path("bases", key))) is not None:
+        entry = store.entry("bases", key)
+        if entry is not None and (stored := inherited.read(entry)) is not None:
             progress.say("what BASE shows is in the cache")
             return msgspec.structs.replace(stored, base=base)
         with store.work(f"base-{key}") as work:
@@ -149,7 +150,8 @@ def _of_base(catalog: Catalog, store: Store, progress: Progress, request: Reques
             judgement, _ = check.Check(catalog, store, progress.fresh(), of_base).run()
         report.write(of_base.run, judgement)
         found = inherited.of_judgement(base, judgement)
-        if not found.untold:
+        # Somebody may have edited our own suites meanwhile: then it is told of nothing.
+        if not found.untold and key_of(_identity(catalog, request, checkout.content(base))) == key:
             store.folder("bases", key, lambda into: inherited.write(into, found))
     return found
 
@@ -163,7 +165,7 @@ def _identity(catalog: Catalog, request: Request, content: str) -> list[str]:
         *plan.targets,
         *plan.suites,
         *(toolchain.version(toolchain.tool(one, "gcc")) for one in tools),
-        *(source.digest_of(ROOT / name) for name in ("harness", "suites", "targets", "toolchains")),
+        *(tree_files.digest_of(ROOT / name) for name in ("harness", "suites", "targets", "toolchains")),
         *map(
             str,
             (request.policy, request.optimisation, request.allocator, request.emulator, request.seed, request.warnings),

@@ -60,7 +60,7 @@ class Style(Noun, frozen=True):
 def style_of(tree: SourceTree) -> Style | str:
     """How a tree's self-tests are made, by its source; or why it has none."""
     version = ".".join(map(str, tree.version))
-    source = tree.path / "src"
+    source = tree.content / "src"
     listed = source / "unit" / "test_files.h"
     if listed.is_file():
         names = re.findall(r'^\s*\{"(test_\w+\.c)",', listed.read_text("utf-8"), re.MULTILINE)

@@ -45,7 +45,9 @@ def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
     It says so where it takes a development tree for a release.
     """
     known = known_server(catalog, name)
-    tree = source.open_tree(known) if isinstance(known, Path) else fetcher.server(known)
+    # A path's may be edited while it is built and run.
+    private = fetcher.store.private
+    tree = source.take(known, private(known.name)) if isinstance(known, Path) else fetcher.server(known)
     if tree.development:
         fetcher.progress.say(f"{tree.name} is {tree.development}")
     return tree

@@ -88,7 +88,7 @@ def absence(unit: Unit, tree: SourceTree) -> str:
         return f"{tree.family} has it from {releases[0]} on, this is {version}"
     if len(bounds) > 1 and tree.version >= bounds[1]:
         return f"{tree.family} has it no more from {releases[1]} on, this is {version}"
-    if tree.development and not (tree.path / "src" / unit.file).is_file():
+    if tree.development and not (tree.content / "src" / unit.file).is_file():
         return f"{tree.name} has no src/{unit.file}"
     return ""
 
@@ -107,14 +107,16 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
     def link(shop: Workshop, made: process.Result) -> None:
         builder.store.folder("units", key, lambda into: _compile(shop, made.text, wanted, into))
 
-    folder = builder.store.path("units", key)
-    if not folder.is_dir():
+    folder = builder.store.entry("units", key)
+    if folder is None:
         # Where the server itself has to be compiled, its objects are there already.
         builder.build(tree, target, tools, optimisation, then=link)
-    if not folder.is_dir():
+        folder = builder.store.entry("units", key)
+    if folder is None:
         what = f"units of {tree.name} for {target.name}"
         with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
             link(shop, shop.make_server())
+        folder = builder.store.path("units", key)
     program = folder / "units"
     return Units(
         program=program if program.is_file() else None,

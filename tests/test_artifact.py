@@ -103,3 +103,12 @@ def test_what_does_not_compile_says_so_and_is_not_kept(bench: Workbench) -> None
     assert caught.value.where == str(bench.source)
     assert "no C" in caught.value.because
     assert list((bench.store.root / "programs").iterdir()) == []
+
+
+def test_what_was_edited_while_it_was_compiled_is_not_kept(bench: Workbench, tmp_path: Path) -> None:
+    path = tmp_path / "bin" / "fake-gcc"
+    editing = path.read_text("utf-8").replace("for last;", f"echo edited >>{bench.source}; for last;")
+    fakes.write(path, editing, mode=0o755)
+    with pytest.raises(InfrastructureError, match="edited while something was made"):
+        bench.make()
+    assert list((bench.store.root / "programs").iterdir()) == []

@@ -12,8 +12,11 @@ import pytest
 from harness import process
 from harness.build import Builder, BuildFailedError
 from harness.errors import ExitCode, InfrastructureError
+from harness.fetch import Fetcher
+from harness.load import Catalog
 from harness.source import open_tree
 from harness.store import Store
+from harness.trees import open_server
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -121,6 +124,7 @@ def test_a_tree_that_does_not_ask_for_glibcs_extensions_gets_them(
     tree = tree_with(tmp_path, MAKEFILE)
     if macros:
         fakes.write(tree.path / "src" / "fmacros.h", f"#define {macros}\n")
+        tree = open_tree(tree.path)
     assert ("-D_GNU_SOURCE=" in build(tmp_path, tree).server_binary.read_text("utf-8")) is asked
 
 
@@ -188,7 +192,7 @@ def test_a_failed_build_is_not_cached_and_a_mended_tree_builds(tmp_path: Path) -
         build(tmp_path, tree)
     made = build(tmp_path, tree_with(tmp_path, MAKEFILE))
     assert made.server_binary.is_file()
-    assert [path for path in (tmp_path / "cache" / "builds").iterdir() if path.name != made.key] == []
+    assert [path for path in (tmp_path / "cache" / "builds").iterdir() if path.is_dir()] == [made.folder]
 
 
 def test_a_compilers_lack_of_disk_space_is_not_blamed_on_the_server(tmp_path: Path) -> None:
@@ -250,3 +254,47 @@ def test_concurrent_builds_of_two_contents_at_one_path_do_not_mix(tmp_path: Path
         made = list(pool.map(one, digests))
     assert len({result.key for result in made}) == 2
     assert all(result.server_binary.is_file() for result in made)
+
+
+EDITING = """
+redis-server:
+\tsed -i 's/int.*/int poisoned;/' {edited}
+\tcp bitops.c redis-server
+\tchmod +x redis-server
+"""
+
+
+def test_a_tree_that_is_edited_after_it_was_opened_is_built_as_it_was(tmp_path: Path) -> None:
+    path = tree_with(tmp_path, MAKEFILE).path
+    fakes.write(path / "src" / "Makefile", EDITING.format(edited=path / "src" / "bitops.c"))
+    store = Store(tmp_path / "cache")
+    tree = open_server(Catalog(), Fetcher(store, fakes.quiet()), str(path))
+    builder = Builder(store, fakes.quiet())
+    made = [builder.build(tree, fakes.target(name), fakes.toolchain(), "O2") for name in ("armv5", "armv6")]
+    assert (path / "src" / "bitops.c").read_text("utf-8") == "int poisoned;\n"
+    assert [one.server_binary.read_text("utf-8") for one in made] == ["int bitops;\n"] * 2
+    again = open_server(Catalog(), Fetcher(store, fakes.quiet()), str(path))
+    rebuilt = builder.build(again, fakes.target("armv5"), fakes.toolchain(), "O2")
+    assert rebuilt.server_binary.read_text("utf-8") == "int poisoned;\n"
+
+
+def test_what_is_not_what_its_key_says_is_not_built(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    fakes.write(tree.path / "src" / "bitops.c", "int poisoned;\n")
+    with pytest.raises(InfrastructureError, match="is not what it was when it was opened"):
+        build(tmp_path, tree)
+    assert times_made(tmp_path) == 0
+    assert not list((tmp_path / "cache").glob("builds/*"))
+
+
+@pytest.mark.parametrize("damage", ["empty", "missing", "half"])
+def test_a_damaged_server_is_built_again(tmp_path: Path, damage: str) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    made = build(tmp_path, tree)
+    whole = made.server_binary.read_bytes()
+    if damage == "missing":
+        made.server_binary.unlink()
+    else:
+        made.server_binary.write_bytes(whole[: len(whole) // 2] if damage == "half" else b"")
+    assert build(tmp_path, tree).server_binary.read_bytes() == whole
+    assert times_made(tmp_path) == 2

@@ -14,6 +14,7 @@ from harness.errors import InfrastructureError
 from harness.fetch import Fetcher, extract
 from harness.model import Place, Server
 from harness.store import Store
+from harness.tree_files import digest_of
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -69,7 +70,9 @@ def fetcher(tmp_path: Path, *, offline: bool = False) -> Fetcher:
 
 
 def archives(tmp_path: Path) -> list[Path]:
-    return [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and "locks" not in path.parts]
+    return [
+        path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.suffix not in {".lock", ".seal"}
+    ]
 
 
 def test_the_pinned_archive_is_kept_and_not_fetched_again(
@@ -131,15 +134,32 @@ def test_offline_uses_what_the_cache_has(tmp_path: Path, registry: dict[str, byt
     assert fetcher(tmp_path, offline=True).archive("redis-7.0.15", GOOD_HASH, PLACES).read_bytes() == GOOD
 
 
-def test_a_damaged_archive_in_the_cache_is_removed_and_the_next_run_mends_it(
+def test_a_damaged_archive_in_the_cache_is_removed_and_fetched_again(
     tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
 ) -> None:
     registry["one"] = GOOD
     file = fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
     file.write_bytes(GOOD[:-1] + bytes([GOOD[-1] ^ 1]))
-    with pytest.raises(InfrastructureError, match="damaged, and has been removed"):
-        fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
+    with pytest.raises(InfrastructureError, match="the cache lacks the source"):
+        fetcher(tmp_path, offline=True).archive("redis-7.0.15", GOOD_HASH, PLACES)
+    assert archives(tmp_path) == []
+    file = fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
+    file.write_bytes(GOOD[:-1] + bytes([GOOD[-1] ^ 1]))
     assert fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES).read_bytes() == GOOD
+
+
+def test_an_archive_without_a_seal_is_believed_for_its_hash_alone(
+    tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
+) -> None:
+    registry["one"] = GOOD
+    file = fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
+    seal = file.parent.with_name(f"{file.parent.name}.seal")
+    seal.unlink()
+    assert fetcher(tmp_path, offline=True).archive("redis-7.0.15", GOOD_HASH, PLACES) == file
+    seal.unlink()
+    file.write_bytes(GOOD[:-1])
+    with pytest.raises(InfrastructureError, match="the cache lacks the source"):
+        fetcher(tmp_path, offline=True).archive("redis-7.0.15", GOOD_HASH, PLACES)
 
 
 def test_a_servers_tree_is_unpacked_recognised_and_named_by_its_pin(
@@ -150,6 +170,19 @@ def test_a_servers_tree_is_unpacked_recognised_and_named_by_its_pin(
     tree = fetcher(tmp_path).server(server)
     assert (tree.name, tree.family, tree.version, tree.digest) == ("redis-7.0.15", "redis", (7, 0, 15), GOOD_HASH)
     assert (tree.path / "src" / "version.h").read_bytes() == VERSION_H
+
+
+def test_a_release_whose_unpacked_source_was_edited_is_unpacked_again(
+    tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
+) -> None:
+    registry["one"] = GOOD
+    server = Server(name="redis-7.0.15", family="redis", version="7.0.15", sha256=GOOD_HASH, note="", places=PLACES[:1])
+    tree = fetcher(tmp_path).server(server)
+    (tree.path / "src" / "version.h").write_bytes(VERSION_H + b"/* edited */")
+    again = fetcher(tmp_path).server(server)
+    assert again == tree
+    assert (again.path / "src" / "version.h").read_bytes() == VERSION_H
+    assert again.files == digest_of(again.path)
 
 
 def unpacked(tmp_path: Path, content: bytes, folder: str = "") -> dict[str, bytes]:

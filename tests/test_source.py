@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.errors import UsageError
-from harness.source import copy_tree, digest_of, folder_in_repository, open_tree
+from harness.errors import InfrastructureError, UsageError
+from harness.source import folder_in_repository, open_tree, take
+from harness.tree_files import copy_at_rest, copy_tree, digest_of
 from tests import fakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 ELF = b"\x7fELF\x01\x01\x01" + bytes(57)
 
@@ -55,9 +56,7 @@ def test_valkey_is_valkey_although_it_also_tells_the_redis_version_it_speaks(tmp
 def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.server_tree(tmp_path / "tree")
     monkeypatch.chdir(tmp_path / "tree")
-    from pathlib import Path as ThePath
-
-    tree = open_tree(ThePath())
+    tree = open_tree(Path())
     assert ("tree", tmp_path / "tree") == (tree.name, tree.path)
 
 
@@ -216,3 +215,131 @@ def test_a_trees_folder_is_told_from_the_top_of_its_repository(
     if repository is not None:
         (tmp_path / repository / ".git").mkdir()
     assert folder_in_repository(tmp_path / tree, tmp_path / here) == folder
+
+
+def linked_tree(tmp_path: Path) -> Path:
+    """A tree with links of every kind, and what is behind those that lead out of it."""
+    tree = fakes.server_tree(tmp_path / "tree")
+    outside = tmp_path / "outside"
+    fakes.write(outside / "shared.h", "#define SHARED 1\n")
+    fakes.write(outside / "lib" / "lib.c", "int lib;\n")
+    fakes.write(outside / "lib" / "lib.o", "product")
+    (outside / "lib" / "again.c").symlink_to("lib.c")
+    (outside / "lib" / "loop").symlink_to("..")
+    (outside / "lib" / "home.c").symlink_to(tree / "src" / "bitops.c")
+    (tree / "src" / "shared.h").symlink_to(outside / "shared.h")
+    (tree / "deps").mkdir()
+    (tree / "deps" / "lib").symlink_to("../../outside/lib")
+    (tree / "src" / "inside.c").symlink_to("bitops.c")
+    (tree / "src" / "absolute.c").symlink_to(tree / "src" / "bitops.c")
+    (tree / "src" / "dangling.c").symlink_to("nowhere.c")
+    (tree / "src" / "itself").symlink_to("itself")
+    (tree / "top").symlink_to(".")
+    return tree
+
+
+BEHIND: dict[str, Callable[[Path], object]] = {
+    "a linked file": lambda outside: (outside / "shared.h").write_text("#define SHARED 2\n"),
+    "a file in a linked folder": lambda outside: (outside / "lib" / "lib.c").write_text("int other;\n"),
+    "a new file in a linked folder": lambda outside: (outside / "lib" / "new.c").write_text(""),
+    "a file that a link in the linked folder leads to": lambda outside: (outside / "shared.h").write_text(""),
+}
+
+
+@pytest.mark.parametrize("change", list(BEHIND))
+def test_what_is_behind_a_link_out_of_the_tree_counts(tmp_path: Path, change: str) -> None:
+    tree = linked_tree(tmp_path)
+    before = digest_of(tree)
+    assert before == digest_of(tree)
+    BEHIND[change](tmp_path / "outside")
+    assert before != digest_of(tree)
+
+
+def test_a_copy_has_what_was_digested_and_no_link_leads_out_of_it(tmp_path: Path) -> None:
+    tree = linked_tree(tmp_path)
+    before = digest_of(tree)
+    copy = tmp_path / "elsewhere" / "copy"
+    assert copy_tree(tree, copy) == before
+    # Whatever becomes of the tree and of what was behind its links:
+    for path in (tree, tmp_path / "outside"):
+        path.rename(path.with_name(f"{path.name}-gone"))
+    assert (copy / "src" / "shared.h").read_text("utf-8") == "#define SHARED 1\n"
+    assert (copy / "deps" / "lib" / "lib.c").read_text("utf-8") == "int lib;\n"
+    assert not (copy / "deps" / "lib" / "lib.o").exists()
+    for name in ("src/absolute.c", "src/inside.c", "deps/lib/home.c", "deps/lib/loop/lib/home.c"):
+        assert (copy / name).read_text("utf-8") == "int bitops;\n", name
+    links = {str(path.relative_to(copy)): str(path.readlink()) for path in copy.rglob("*") if path.is_symlink()}
+    assert {name: text for name, text in links.items() if name.startswith(("src", "top"))} == {
+        "src/absolute.c": "bitops.c",
+        "src/inside.c": "bitops.c",
+        "src/dangling.c": "nowhere.c",
+        "src/itself": "itself",
+        "top": ".",
+    }
+    assert links["deps/lib/again.c"] == "lib.c"
+    for name, text in links.items():
+        assert os.path.normpath(copy / Path(name).parent / text).startswith(str(copy)), f"{name} leads out of the copy"
+
+
+def test_links_to_more_than_a_tree_can_be_made_of_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = linked_tree(tmp_path)
+    monkeypatch.setattr("harness.tree_files.MOST_BEHIND_LINKS", 2)
+    with pytest.raises(UsageError, match="links out of the tree lead to more than 2 files"):
+        digest_of(tree)
+
+
+@pytest.mark.parametrize("change", ["a link for the same text", "the right to be executed"])
+def test_what_a_build_would_see_is_told_apart(tmp_path: Path, change: str) -> None:
+    tree = fakes.server_tree(tmp_path / "tree")
+    script = fakes.write(tree / "src" / "tool.sh", "bitops.c")
+    before = digest_of(tree)
+    if change == "the right to be executed":
+        script.chmod(0o755)
+    else:
+        script.unlink()
+        script.symlink_to("bitops.c")
+    assert before != digest_of(tree)
+
+
+def test_a_tree_is_taken_as_it_was_at_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness import tree_files
+
+    tree = fakes.server_tree(tmp_path / "tree")
+    copies = 0
+
+    def copy_while_it_is_edited(source: Path, into: Path) -> str:
+        nonlocal copies
+        copies += 1
+        digest = copy_tree(source, into)
+        if copies < 3:
+            fakes.write(tree / "src" / "bitops.c", f"int edited{copies};\n")
+        return digest
+
+    monkeypatch.setattr(tree_files, "copy_tree", copy_while_it_is_edited)
+    taken = take(tree, tmp_path / "copy")
+    assert copies == 3
+    assert (taken.path, taken.content, taken.name) == (tree, tmp_path / "copy", "tree")
+    assert taken.digest == taken.files == digest_of(tmp_path / "copy") == digest_of(tree)
+
+
+def test_a_tree_that_is_never_at_rest_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness import tree_files
+
+    tree = fakes.server_tree(tmp_path / "tree")
+    monkeypatch.setattr(tree_files, "digest_of", lambda _: "another every time")
+    with pytest.raises(InfrastructureError, match="changed while it was copied"):
+        copy_at_rest(tree, tmp_path / "copy")
+
+
+def test_a_file_that_goes_while_the_tree_is_read_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness import tree_files
+
+    tree = fakes.server_tree(tmp_path / "tree")
+    before = digest_of(tree)
+    gone = fakes.write(tree / "src" / ".bitops.c.swp", "of an editor")
+    listed = list(tree_files.entries_of(tree))
+    gone.unlink()
+    monkeypatch.setattr(tree_files, "entries_of", lambda _: iter(listed))
+    assert copy_tree(tree, tmp_path / "copy") == digest_of(tree) == before

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -11,10 +15,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from harness import process
 from harness.errors import InfrastructureError
-from harness.store import Store, key_of, sha256_of
+from harness.load import ROOT
+from harness.store import Store, key_of, refuse_edited, sha256_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -187,3 +194,226 @@ def test_keys_change_when_parts_are_joined(parts: list[str], data: st.DataObject
 def test_keys_are_stable_across_releases_of_the_harness() -> None:
     assert key_of(["redis", "armv5"]) == key_of(iter(["redis", "armv5"]))
     assert len(key_of([])) == 16
+
+
+SERVER = b"\x7fELF" + bytes(range(256)) * 40
+
+
+def fill(into: Path) -> None:
+    """An entry with a program, a file and a link."""
+    (into / "server").write_bytes(SERVER)
+    (into / "server").chmod(0o755)
+    (into / "etc").mkdir()
+    (into / "etc" / "build.json").write_text("{}", "utf-8")
+    (into / "name").symlink_to("server")
+
+
+def cut_in_half(entry: Path) -> None:
+    (entry / "server").write_bytes(SERVER[: len(SERVER) // 2])
+
+
+def flip_a_bit(file: Path) -> None:
+    """Of what nothing but the content tells: size and times are as they were."""
+    seen = file.stat()
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+    os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+
+
+def link_elsewhere(entry: Path) -> None:
+    (entry / "name").unlink()
+    (entry / "name").symlink_to("etc")
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "half a server": (cut_in_half, f"server has {len(SERVER) // 2} bytes instead of {len(SERVER)}"),
+    "an empty server": (lambda entry: (entry / "server").write_bytes(b""), "server has 0 bytes instead of"),
+    "no server": (lambda entry: (entry / "server").unlink(), "server is missing"),
+    "one flipped bit": (lambda entry: flip_a_bit(entry / "server"), "server has changed"),
+    "one flipped bit of the seal": (
+        lambda entry: flip_a_bit(entry.with_name("key.seal")),
+        "its seal is missing or damaged",
+    ),
+    "half a seal": (lambda entry: os.truncate(entry.with_name("key.seal"), 99), "its seal is missing or damaged"),
+    "a server that may not be executed": (lambda entry: (entry / "server").chmod(0o644), "server has changed"),
+    "a file in a folder": (
+        lambda entry: (entry / "etc" / "build.json").write_text("[]", "utf-8"),
+        "etc/build.json has changed",
+    ),
+    "another link": (link_elsewhere, "name has "),
+    "a file more": (lambda entry: (entry / "etc" / "more").touch(), "etc/more has been added"),
+}
+
+
+@pytest.mark.parametrize("same_process", [True, False])
+@pytest.mark.parametrize("damage", list(DAMAGE))
+def test_a_damaged_entry_is_never_used_and_made_anew_with_a_remark(
+    tmp_path: Path, damage: str, *, same_process: bool
+) -> None:
+    said: list[str] = []
+    first = Store(tmp_path, said.append)
+    entry = first.folder("builds", "key", fill)
+    harm, why = DAMAGE[damage]
+    harm(entry)
+    store = first if same_process else Store(tmp_path, said.append)
+    if same_process:
+        assert [f"builds/key: {why}"] == [told[: len(f"builds/key: {why}")] for told in store.damage(read_again=True)]
+    assert store.folder("builds", "key", fill) == entry
+    assert (entry / "server").read_bytes() == SERVER
+    assert len(said) == 1
+    assert f"builds/key is damaged ({why}" in said[0]
+    assert store.damage(read_again=True) == []
+    assert sorted(path.name for path in entry.iterdir()) == ["etc", "name", "server"]
+
+
+@pytest.mark.parametrize("damage", list(DAMAGE))
+def test_a_damaged_entry_that_is_only_asked_for_is_removed(tmp_path: Path, damage: str) -> None:
+    store = Store(tmp_path, lambda _: None)
+    entry = store.folder("emulators", "key", fill)
+    assert Store(tmp_path).entry("emulators", "key") == entry
+    DAMAGE[damage][0](entry)
+    assert Store(tmp_path, lambda _: None).entry("emulators", "key") is None
+    assert entries(store, "emulators") == []
+
+
+def test_what_has_no_seal_is_not_believed_and_stays_until_another_is_made(tmp_path: Path) -> None:
+    said: list[str] = []
+    store = Store(tmp_path, said.append)
+    entry = store.path("builds", "key")
+    entry.mkdir(parents=True)
+    (entry / "server").write_bytes(b"of an older release")
+    assert store.entry("builds", "key") is None
+    seen: list[bytes] = []
+
+    def make(into: Path) -> None:
+        seen.append((entry / "server").read_bytes())
+        fill(into)
+
+    assert store.folder("builds", "key", make) == entry
+    assert seen == [b"of an older release"]
+    assert (entry / "server").read_bytes() == SERVER
+    assert "builds/key has no seal" in said[0]
+    assert entries(store, "builds") == ["key", "key.seal"]
+
+
+def test_sealed_by_hand_it_is_believed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    entry = store.path("builds", "key")
+    entry.mkdir(parents=True)
+    fill(entry)
+    store.seal_folder("builds", "key")
+    assert Store(tmp_path).entry("builds", "key") == entry
+
+
+def test_a_whole_entry_with_other_times_is_whole(tmp_path: Path) -> None:
+    # As archives of a CI system's cache restore it.
+    store = Store(tmp_path)
+    entry = store.folder("builds", "key", fill)
+    for path in (entry / "server", entry / "etc" / "build.json"):
+        os.utime(path, (1, 1))
+    assert store.damage() == []
+    assert Store(tmp_path).entry("builds", "key") == entry
+
+
+def test_an_entry_is_on_the_disk_before_it_can_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[str, bool]] = []
+    final = tmp_path / "builds" / "key"
+
+    def sync(path: Path | str) -> None:
+        synced.append((os.path.relpath(path, tmp_path / "builds"), final.exists()))
+
+    monkeypatch.setattr("harness.seal.sync", sync)
+    Store(tmp_path).folder("builds", "key", fill)
+    before = {path for path, published in synced if not published}
+    assert {".key.new/server", ".key.new/etc/build.json", ".key.new", ".key.new/etc"} <= before
+    assert [path for path, published in synced if published] == ["."]
+
+
+def test_a_damaged_entry_that_cannot_be_removed_says_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = Store(tmp_path).folder("builds", "key", fill)
+    cut_in_half(entry)
+
+    def refused(self: Path, target: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(type(tmp_path), "rename", refused)
+    with pytest.raises(InfrastructureError) as caught:
+        Store(tmp_path, lambda _: None).folder("builds", "key", fill)
+    assert "builds/key is damaged, and cannot be removed" in str(caught.value)
+    assert f"try: rm -r '{entry}'" in str(caught.value)
+
+
+def test_what_is_damaged_while_it_is_used_is_told(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    entry = store.folder("builds", "key", fill)
+    source = store.folder("sources", "key", fill)
+    assert store.damage() == []
+    flip_a_bit(source / "server")
+    assert store.damage() == [], "a source was compiled long ago"
+    shutil.rmtree(entry)
+    assert store.damage() == ["builds/key: it is missing"]
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from harness.store import Store
+store = Store(Path(sys.argv[1]))
+def fill(into):
+    (into / "half").write_text("half")
+    with store.work("place") as work:
+        (work / "object").write_text("half")
+        (store.private("tree")).write_text("a copy")
+        print("there", flush=True)
+        time.sleep(60)
+store.folder("builds", "key", fill)
+"""
+
+
+def test_what_a_killed_run_left_is_swept_and_what_a_living_one_makes_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def left() -> list[str]:
+        places = [*(tmp_path / "builds").iterdir(), *(tmp_path / "work").iterdir()]
+        return sorted("own" if path.name.startswith("own-") else path.name for path in places)
+
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path))
+    run = process.start([sys.executable, "-c", KILLED, tmp_path], output=subprocess.PIPE, folder=ROOT)
+    try:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"there\n"
+        Store.default()
+        assert left() == [".key.new", "own", "place"]
+    finally:
+        process.kill_group(run)
+    Store.default()
+    assert left() == []
+    assert not list((tmp_path / "locks").glob("work-own-*"))
+
+
+def test_leftovers_of_a_release_with_other_locks_are_swept_when_they_are_old(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    old, new = store.path("builds", ".key-asdp_3pv"), store.path("work", "qemu-1")
+    for path in (old, new):
+        path.mkdir(parents=True)
+    os.utime(old, (1, 1))
+    store.sweep()
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_a_process_own_folder_is_its_own_and_gone_after_it(tmp_path: Path) -> None:
+    words = "import sys; from pathlib import Path; from harness.store import Store; s = Store(Path(sys.argv[1]))"
+    script = f"{words}; a, b = s.private('tree'), s.private('tree'); a.mkdir(); b.mkdir(); print(a != b, a.is_dir())"
+    result = process.run([sys.executable, "-c", script, tmp_path], deadline_seconds=60, folder=ROOT)
+    assert result.text == "True True\n"
+    assert not list((tmp_path / "work").iterdir())
+    assert not list((tmp_path / "locks").iterdir())
+
+
+def test_files_that_were_edited_while_something_was_made_of_them_are_refused() -> None:
+    refuse_edited("key", "key", "suites")
+    with pytest.raises(InfrastructureError, match="edited while something was made"):
+        refuse_edited("another", "key", "suites")

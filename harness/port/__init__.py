@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import alignment, codec, disassembly, events, source, symbols
+from harness import alignment, codec, disassembly, events, symbols, tree_files
 from harness.build import Builder, BuildFailedError
 from harness.check import Check
 from harness.emulator import Emulators
@@ -172,10 +172,15 @@ def write(folder: Path, report: PortReport, judgement: Judgement) -> list[Path]:
 
 def _readable(tree: SourceTree) -> dict[str, str]:
     """Sources and makefiles, as text."""
+    found = {
+        str(path.relative_to(tree.content)): path
+        for path in tree_files.source_files(tree.content)
+        if not path.is_symlink()
+    }
     return {
-        str(path.relative_to(tree.path)): path.read_text("utf-8", "replace")
-        for path in source.source_files(tree.path)
-        if not path.is_symlink() and (path.suffix in _SOURCE or makefiles.is_makefile(str(path.relative_to(tree.path))))
+        name: path.read_text("utf-8", "replace")
+        for name, path in found.items()
+        if path.suffix in _SOURCE or makefiles.is_makefile(name)
     }
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from harness.errors import ExitCode
 from harness.load import Catalog
-from harness.source import copy_tree, open_tree
+from harness.source import open_tree
+from harness.tree_files import copy_tree
 from tests.end_to_end import machines
 from tests.end_to_end.plumb_runs import document, run
 

@@ -11,8 +11,8 @@ from harness import mutation
 from harness.console import Progress
 from harness.fetch import Fetcher
 from harness.load import ROOT, Catalog
-from harness.source import copy_tree
 from harness.store import Store
+from harness.tree_files import copy_tree
 from tests.end_to_end.documents import first_absent, follow
 
 if TYPE_CHECKING:

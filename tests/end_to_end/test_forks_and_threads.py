@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import events, judge, process, source, symbols
+from harness import events, judge, process, source, symbols, tree_files
 from harness.cell import CellSpec, write_cell
 from harness.events import CellRecord, RunRecord
 from harness.guest import Guest
@@ -93,7 +93,7 @@ def planted_tree() -> tuple[Path, dict[str, int]]:
         texts[file] = "\n".join(content)
 
     def fill(into: Path) -> None:
-        source.copy_tree(original, into / "planted")
+        tree_files.copy_tree(original, into / "planted")
         (into / "planted" / "src" / HEADER).write_text(HEADER_TEXT, "utf-8")
         for file, text in texts.items():
             (into / "planted" / "src" / file).write_text(text, "utf-8")

@@ -14,8 +14,8 @@ from harness import mutation
 from harness.console import Progress
 from harness.fetch import Fetcher
 from harness.load import ROOT, Catalog
-from harness.source import copy_tree
 from harness.store import Store, key_of, sha256_of
+from harness.tree_files import copy_tree
 from tests import fakes
 from tests.end_to_end.expressions import Strict
 from tests.end_to_end.workflows import GitHub

@@ -1,0 +1,142 @@
+"""What an entry of the cache holds, file by file: written beside it when it is made, compared when it is used.
+
+A seal tells damage: a file cut short, emptied, gone, added, or with one bit flipped. It is no signature: whoever may
+write to the cache may seal what they like.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from harness import codec
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MANY_FILES = 200
+"""Above it everything is put on the disk at once: a source's 40,000 files one by one would take minutes."""
+
+State: TypeAlias = "dict[str, tuple[int, ...]]"
+"""File → inode, mode, size, times of change in nanoseconds. The kernel sets the last of them, and nobody sets it back
+(inode(7), ctime): as long as a state is the same, nobody has written to the file."""
+
+
+class Part(Noun, frozen=True):
+    """A file, or a link, of an entry."""
+
+    size: int
+    """In bytes; of a link, of its text."""
+    executable: bool
+    link: bool
+    sha256: str
+
+
+class Seal(Noun, frozen=True):
+    """All that an entry holds. Folders without a file do not count, nor do sockets and pipes."""
+
+    digest: str
+    """SHA-256 of `parts` as JSON: the seal itself may be damaged."""
+    parts: dict[str, Part]
+    """By their paths in the entry."""
+
+
+def seal_of(folder: Path) -> Seal:
+    """Read everything in a folder."""
+    parts = {name: _part(path, seen) for name, path, seen in _files(folder)}
+    return Seal(digest=_digest(parts), parts=parts)
+
+
+def write(seal: Seal, path: Path) -> None:
+    """Put a seal into a file, and the file onto the disk."""
+    with path.open("wb") as stream:
+        stream.write(codec.encode(seal) + b"\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def read(path: Path) -> Seal | None:
+    """The seal in a file; None where there is none, or one that is damaged."""
+    try:
+        seal = codec.decode(path.read_bytes(), Seal)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return seal if seal.digest == _digest(seal.parts) else None
+
+
+def difference(folder: Path, seal: Seal) -> str:
+    """Why a folder is not what its seal says; empty where it is whole. Sizes come first, for they cost nothing."""
+    found = {name: (path, seen) for name, path, seen in _files(folder)}
+    for name, part in seal.parts.items():
+        if name not in found:
+            return f"{name} is missing"
+        size = found[name][1].st_size
+        if size != part.size:
+            return f"{name} has {size} bytes instead of {part.size}"
+    if added := sorted(found.keys() - seal.parts.keys()):
+        return f"{added[0]} has been added"
+    return next((f"{name} has changed" for name, part in seal.parts.items() if _part(*found[name]) != part), "")
+
+
+def state_of(folder: Path) -> State:
+    """What tells cheaply that nobody has written to a folder since; empty where there is none."""
+    return {
+        name: (seen.st_ino, seen.st_mode, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
+        for name, _, seen in _files(folder)
+    }
+
+
+def put_on_disk(folder: Path) -> None:
+    """Return when a folder and all in it would survive a power cut."""
+    paths = [path for _, path, seen in _files(folder) if stat.S_ISREG(seen.st_mode)]
+    if len(paths) > MANY_FILES:
+        os.sync()
+        return
+    for path in [*paths, *(inside for inside, _, _ in os.walk(folder))]:
+        sync(path)
+
+
+def sync(path: Path | str) -> None:
+    """Return when a file or a folder itself is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _files(folder: Path, above: str = "") -> Iterator[tuple[str, str, os.stat_result]]:
+    """Files and links below a folder: path in it, path, and what the file system says of it."""
+    try:
+        found = sorted(os.scandir(folder), key=lambda one: one.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for one in found:
+        name = above + one.name
+        if one.is_dir(follow_symlinks=False):
+            yield from _files(Path(one.path), f"{name}/")
+        elif one.is_symlink() or one.is_file():
+            yield name, one.path, one.stat(follow_symlinks=False)
+
+
+def _part(path: str, seen: os.stat_result) -> Part:
+    if stat.S_ISLNK(seen.st_mode):
+        text = os.readlink(path)  # noqa: PTH115 - a Path's own drops a slash at its end
+        return Part(size=seen.st_size, executable=False, link=True, sha256=_sha256(os.fsencode(text)))
+    with Path(path).open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return Part(size=seen.st_size, executable=bool(seen.st_mode & 0o111), link=False, sha256=digest)
+
+
+def _sha256(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def _digest(parts: dict[str, Part]) -> str:
+    return _sha256(codec.encode(parts))

@@ -1,0 +1,192 @@
+"""The files of a server's tree that are source: walked, digested, copied without what an earlier build left in it.
+
+A link that leads out of the tree stands for what is behind it, which is digested and copied; a copy has links to its
+own files alone. So what a build sees is what its digest was taken of. It never writes to the tree it reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.errors import InfrastructureError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_BEHIND_LINKS = 50_000
+"""Files that links out of a tree may lead to. A link to the root folder leads to more, and to nothing that compiles."""
+ATTEMPTS = 5
+"""How often a tree that changes meanwhile is copied anew."""
+
+_PRODUCTS = re.compile(r"\.(o|a|d|so|dylib|gcda|gcno|gcov|rdb|aof|log|pyc|xo)$|^\.make-|^(release\.h|core|\.git)$")
+_FOLDERS = {".git", ".github", "__pycache__", "autom4te.cache"}
+
+
+class Entry(NamedTuple):
+    """A file, or a link, of a tree."""
+
+    place: Path
+    """Relative to the tree's top, in the tree as in its copy."""
+    path: Path
+    """What is read: behind a link out of the tree, it is elsewhere."""
+    link: str
+    """The text of the link that a copy has; empty for a file."""
+
+
+def entries_of(tree: Path) -> Iterator[Entry]:
+    """The tree's sources in a fixed order; an earlier build's products are passed over.
+
+    Raises UsageError when links out of the tree lead to more than MOST_BEHIND_LINKS files.
+    """
+    behind = 0
+    top = Path(os.path.realpath(tree))
+    for entry in _walk(tree, Path(), [(top, Path())]):
+        behind += not entry.link and entry.path != tree / entry.place
+        if behind > MOST_BEHIND_LINKS:
+            raise UsageError(
+                f"links out of the tree lead to more than {MOST_BEHIND_LINKS} files",
+                where=str(tree / entry.place),
+                because="what is behind them would have to be copied, because it can be compiled",
+                remedy="remove the link",
+            )
+        yield entry
+
+
+def _walk(folder: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator[Entry]:
+    """What lies in a folder. `roots`: the top, and the folders behind links on the way here, each with its place."""
+    try:
+        found = sorted(os.scandir(folder), key=lambda one: one.name)
+    except (PermissionError, FileNotFoundError):
+        # Whoever cannot read a folder compiles nothing of it; and one may have been removed this moment.
+        return
+    for one in found:
+        path, here = folder / one.name, place / one.name
+        if one.is_symlink():
+            # A linked folder and a linked file are left out by the names that would leave them out themselves.
+            if one.name not in _FOLDERS and not _PRODUCTS.search(one.name):
+                yield from _behind(path, here, roots)
+        elif one.is_dir():
+            if one.name not in _FOLDERS:
+                yield from _walk(path, here, roots)
+        elif one.is_file() and not _PRODUCTS.search(one.name) and not _is_program(path):
+            # What else there is: a socket or pipe that a test run left.
+            yield Entry(here, path, "")
+
+
+def _behind(path: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator[Entry]:
+    """What a link stands for: another link to the same place in the copy, or what is behind it elsewhere."""
+    try:
+        real = Path(os.path.realpath(path, strict=True))
+    except OSError:
+        # Nothing is behind it, or only itself.
+        with contextlib.suppress(FileNotFoundError):
+            yield Entry(place, path, os.readlink(path))  # noqa: PTH115 - a Path's own drops a slash at its end
+        return
+    for root, root_place in reversed(roots):
+        if real.is_relative_to(root):
+            # The text may name the user's folder, or take a way through another: the copy has what lies in the copy.
+            inside = Path("/") / root_place / real.relative_to(root)
+            yield Entry(place, path, os.path.relpath(inside, Path("/") / place.parent))
+            return
+    if real.is_dir():
+        yield from _walk(real, place, [*roots, (real, place)])
+    elif real.is_file() and not _is_program(real):
+        yield Entry(place, real, "")
+
+
+def _is_program(path: Path) -> bool:
+    if not os.access(path, os.X_OK):
+        return False
+    try:
+        with path.open("rb") as stream:
+            return stream.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
+def source_files(tree: Path) -> Iterator[Path]:
+    """The paths of the tree's sources, links included, in a fixed order."""
+    for entry in entries_of(tree):
+        yield tree / entry.place
+
+
+def digest_of(tree: Path) -> str:
+    """SHA-256 over the names, contents and right to be executed of the tree's sources: uncommitted changes count.
+
+    Raises UsageError for a file that cannot be read.
+    """
+    digest = hashlib.sha256()
+    for entry in entries_of(tree):
+        if (read := _read(entry)) is not None:
+            digest.update(_told(entry, *read))
+    return digest.hexdigest()
+
+
+def copy_tree(tree: Path, destination: Path) -> str:
+    """Copy the sources, times and modes kept, so that make sees what the user sees: the digest of what was copied.
+
+    The digest is of the bytes that were written, whatever becomes of the tree meanwhile. Raises UsageError for a file
+    that cannot be read.
+    """
+    digest = hashlib.sha256()
+    for entry in entries_of(tree):
+        if (read := _read(entry)) is None:
+            continue
+        copy = destination / entry.place
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        content, executable = read
+        if entry.link:
+            copy.symlink_to(entry.link)
+        else:
+            copy.write_bytes(content)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copystat(entry.path, copy, follow_symlinks=False)
+        if not entry.link:
+            # As it was when it was read.
+            copy.chmod(copy.stat().st_mode | 0o111 if executable else copy.stat().st_mode & ~0o111)
+        digest.update(_told(entry, content, executable))
+    return digest.hexdigest()
+
+
+def copy_at_rest(tree: Path, destination: Path) -> str:
+    """Copy a tree that may be edited meanwhile, as it was at one moment: the digest of the copy.
+
+    Raises InfrastructureError for a tree that is never at rest.
+    """
+    for _ in range(ATTEMPTS):
+        shutil.rmtree(destination, ignore_errors=True)
+        destination.mkdir(parents=True)
+        digest = copy_tree(tree, destination)
+        if digest == digest_of(tree):
+            return digest
+    raise InfrastructureError(
+        f"the tree changed while it was copied, {ATTEMPTS} times",
+        where=str(tree),
+        because="a mixture of two states would be nobody's",
+        remedy="run again when nothing writes to it; git worktree add makes another tree of one repository",
+    )
+
+
+def _read(entry: Entry) -> tuple[bytes, bool] | None:
+    """An entry's content, and whether it may be executed; None where it is gone by now, as editors' files are."""
+    if entry.link:
+        return os.fsencode(entry.link), False
+    try:
+        with entry.path.open("rb") as stream:
+            return stream.read(), bool(os.fstat(stream.fileno()).st_mode & 0o111)
+    except FileNotFoundError:
+        return None
+    except PermissionError as error:
+        raise UsageError("a file of the tree cannot be read", where=str(entry.path), because=str(error)) from error
+
+
+def _told(entry: Entry, content: bytes, executable: bool) -> bytes:
+    """An entry as it is digested: no two lists of entries are told alike."""
+    kind = "link" if entry.link else "program" if executable else "file"
+    return os.fsencode(entry.place) + f"\0{kind}\0{len(content)}\0".encode() + content
