@@ -9,11 +9,12 @@ import os
 import signal
 import sys
 
-from harness import standard, supervisor
-from harness.errors import ExitCode, InfrastructureError
+# Nothing else is imported here: signals have no handler of ours before `main`.
 
 BISECTION_STOPS = 255
 """What `git bisect run` takes for no answer about the tree."""
+_INTERRUPTED = 2
+"""ExitCode's, which is not imported yet."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -22,6 +23,11 @@ def main(arguments: list[str] | None = None) -> None:
         from harness.commands import group  # noqa: PLC0415 - see below
 
         sys.exit(group.run(arguments))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda _number, _frame: os._exit(_INTERRUPTED))
+    from harness import standard, supervisor  # noqa: PLC0415
+    from harness.errors import InfrastructureError  # noqa: PLC0415
+
     words = sys.argv[1:]
     closed = standard.open_closed_descriptors()
     try:
@@ -34,12 +40,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _supervised(words: list[str]) -> int:
+    from harness import standard, supervisor  # noqa: PLC0415
+
     streams = standard.Streams()
     try:
         code = _command(words)
     except KeyboardInterrupt:
         supervisor.say(supervisor.INTERRUPTED)
-        code = ExitCode.INTERRUPTED
+        code = _INTERRUPTED
     except SystemExit as ended:
         # Completion ends so.
         code = ended.code if isinstance(ended.code, int) else 0

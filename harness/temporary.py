@@ -37,7 +37,7 @@ def confine() -> Path:
     _sweep(place)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     # Held until we end, however we do.
-    fcntl.flock(os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC), fcntl.LOCK_EX)
+    fcntl.flock(os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600), fcntl.LOCK_EX)
     process.keep_folder(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     tempfile.tempdir = str(folder)

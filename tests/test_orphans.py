@@ -246,7 +246,12 @@ def test_who_asks_again_does_not_wait_for_what_hangs(tmp_path: Path) -> None:
     with hanging(tmp_path / "there", "process.stop_on_signals()") as plumb:
         plumb.send_signal(signal.SIGINT)
         assert still_runs(plumb)
-        plumb.send_signal(signal.SIGINT)
+
+        def ended_when_asked_again() -> bool:
+            plumb.send_signal(signal.SIGINT)
+            return plumb.poll() is not None
+
+        assert eventually(ended_when_asked_again)
         _, said = plumb.communicate(timeout=3 * WAIT_SECONDS)
     assert (plumb.returncode, said) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
 
