@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
 
-from harness import events
+from harness import fault_log
 from harness.guest import Guest
 from harness.overhead import AUDITED, COVERED, ENFORCED, GOALS, MEMORY_GOAL_MIB, UNCHECKED, Memory, price_of, ratio_of
 from harness.resp import Client
@@ -93,7 +93,7 @@ def measure_reports(
         over = _mebibytes(guests[AUDITED]) - _mebibytes(guests[UNCHECKED])
         # Counts are exact once the process has ended by itself.
         guests[AUDITED].__exit__()
-        accesses = sum(events.read_counts(guests[AUDITED].fault_log).values())
+        accesses = sum(fault_log.read(guests[AUDITED].fault_log).counts.values())
     progress.say(f"{build.target}: {accesses} misaligned accesses of {build.server} reported")
     return price_of(
         build.target,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, events, process, symbols
+from harness import alignment, fault_log, process, symbols
 from harness.artifact import compiled
 from harness.errors import InfrastructureError
 from harness.load import ROOT, read_toml
@@ -215,16 +215,16 @@ def performed(program: Path, runner: Runner, fault_log: Path, triple: str) -> Pe
 
 
 def _reports(program: Path, log: Path, triple: str) -> dict[str, list[Reported]]:
-    counts = events.read_counts(log)
+    told = fault_log.read(log)
     names = symbols.Symbols(triple, str(program))
     found: dict[str, list[Reported]] = {}
-    for fault in events.read_faults(log):
+    for fault in told.faults:
         if fault.event == "access":
             one = Reported(
                 direction=fault.access,
                 access_class=fault.access_class,
                 offset=fault.address % 16,
-                count=counts.get(fault.pc, 1),
+                count=told.counts.get((fault.pid, fault.pc), 1),
             )
             found.setdefault(names.frames(fault.maps, fault.pc)[0].function, []).append(one)
     return found

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 import pytest
 
-from harness import events, unit_run
+from harness import event_log, events, unit_run
 from harness.canary import emulated, on_machine
 from harness.errors import ExitCode, InfrastructureError
-from harness.guest import StartError
+from harness.event_log import EventLog
+from harness.guest import StartError, answers_ping
 from harness.machine_guest import CANARY, Host
 from harness.own_guests import StartGuest, keep_transcript, new_guest
 
@@ -36,12 +37,13 @@ class CellRun:
 
     def __init__(self, cell: CellSpec) -> None:
         self.cell = cell
-        self.events = cell.folder / "events.jsonl"
+        self.log = EventLog(cell.folder / event_log.NAME)
+        self._collected = self._finished = self._failed = 0
         self._guest: Guest | None = None
         self._oracle: Guest | None = None
         self._host = Host(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
         self._numbers = count(1)
-        self.start_guest = StartGuest(cell, self._host, self._numbers)
+        self.start_guest = StartGuest(cell, self.log, self._host, self._numbers)
         """Starts servers for the present test alone."""
         self._scratched = 0
         self._failure: StartError | None = None
@@ -84,9 +86,11 @@ class CellRun:
 
     def oracle(self) -> Guest:
         """The native build of the same source, started once and again if it died."""
-        if self._oracle is None or not self._oracle.alive():
-            folder = self.cell.folder / "oracle"
-            self._oracle = new_guest(self.cell, self._host, folder, target="native").__enter__()
+        if self._oracle is not None and self._oracle.alive():
+            return self._oracle
+        self._retire_oracle()
+        folder = self.cell.folder / events.PEERS / "native" / f"guest-{next(self._numbers)}"
+        self._oracle = new_guest(self.cell, self._host, folder, target="native").__enter__()
         return self._oracle
 
     @contextlib.contextmanager
@@ -125,6 +129,11 @@ class CellRun:
         assert native.selftests is not None
         return unit_run.run_emulated(native.selftests, native.runner, name, self.cell.folder / f"native-unit-{name}")
 
+    def collected(self, tests: int) -> None:
+        """There are so many tests to run."""
+        self._collected = tests
+        self.log.append(events.CollectedEvent(tests=tests))
+
     def begin(self, name: str) -> None:
         """A test starts."""
         self.test = self._whole_test = name
@@ -157,6 +166,13 @@ class CellRun:
             self.examples_failed |= bool(message)
             self.test = self._whole_test
 
+    def end(self, outcome: events.Outcome, message: str, seconds: float) -> None:
+        """The present test has ended. One whose examples failed is told by theirs."""
+        if not self.examples_failed:
+            self.finish(outcome, message, seconds)
+        self._finished += 1
+        self._failed += outcome == "failed"
+
     def finish(self, outcome: events.Outcome, message: str, seconds: float, *, asked: str = "") -> None:
         """A test has ended: write what it left behind, and how the guest is."""
         self.start_guest.finish(self.test, outcome)
@@ -172,18 +188,19 @@ class CellRun:
                 wrong_line=self.wrong_line,
             )
             seen = {"counters_before": self.counters_before, "counters_after": self._counters()}
-            events.append(self.events, msgspec.structs.replace(record, **seen))
+            self.log.append(msgspec.structs.replace(record, **seen))
             return
+        # Before the guest is asked anything: a silent oracle is no guest's fault.
+        doubt = self._oracle_doubt() if outcome == "failed" else ""
         guest, faults, log_bytes = self._guest, 0, 0
         requests: list[str] = []
         transcript = ""
         if guest is not None:
             faults, log_bytes = guest.faults(), guest.log_bytes()
             if outcome == "failed" or faults > self.faults_before or guest.reports(self.log_before):
-                requests, transcript = self._explain(guest, message)
+                requests, transcript = self._explain(guest, "" if doubt else message)
                 faults, log_bytes = guest.faults(), guest.log_bytes()
-        events.append(
-            self.events,
+        self.log.append(
             events.TestEvent(
                 name=self.test,
                 outcome=outcome,
@@ -202,7 +219,8 @@ class CellRun:
                 asked=asked,
                 difference=self.difference.difference if self.difference else None,
                 again=self.difference.again if self.difference else None,
-            ),
+                doubt=doubt,
+            )
         )
         if guest is not None:
             self.faults_before, self.log_before = faults, log_bytes
@@ -228,6 +246,7 @@ class CellRun:
         if guest is None:
             return
         commands = guest.commands() if guest.started() else 0
+        pid = guest.first_pid
         guest.__exit__()
         event = events.GuestEvent(
             name=guest.name,
@@ -236,21 +255,63 @@ class CellRun:
             test=self.test,
             commands=commands,
             strangers=guest.strangers,
+            pid=pid,
+            stopping=guest.ended_stopping,
         )
         if self._failure is not None:
-            event = events.GuestEvent(name=guest.name, end=self._failure.end, detail=self._failure.detail)
-        events.append(self.events, event)
+            event = events.GuestEvent(name=guest.name, end=self._failure.end, detail=self._failure.detail, pid=pid)
+        self.log.append(event)
 
     def give_up(self, error: InfrastructureError) -> NoReturn:
         """End the cell, and leave word why: nothing can be said of the server."""
-        (self.cell.folder / events.PROBLEM).write_text(f"{error}\n", "utf-8")
+        # On a full disk the exit status has to do.
+        with contextlib.suppress(OSError):
+            (self.cell.folder / events.PROBLEM).write_text(f"{error}\n", "utf-8")
         pytest.exit(str(error), returncode=ExitCode.INFRASTRUCTURE)
 
     def close(self) -> None:
         """End both servers."""
         self.test = ""
-        self.retire()
-        if self._oracle is not None:
-            self._oracle.__exit__()
-        if self._host is not None:
-            self._host.close()
+        try:
+            # What cannot be written is missed by whoever judges: without its last line the log counts for nothing.
+            with contextlib.suppress(InfrastructureError):
+                self.retire()
+                self._retire_oracle()
+                self.log.close(tests=self._finished, failed=self._failed)
+        finally:
+            for guest in (self._guest, self._oracle):
+                if guest is not None:
+                    guest.__exit__()
+            if self._host is not None:
+                self._host.close()
+
+    def _retire_oracle(self) -> None:
+        """Put the native build away. If it ended by itself, that is told: it is a server, too."""
+        oracle, self._oracle = self._oracle, None
+        if oracle is None:
+            return
+        pid = oracle.first_pid
+        oracle.__exit__()
+        if oracle.end not in {None, "stopped"}:
+            event = events.GuestEvent(
+                name=oracle.name,
+                end=oracle.end or "stopped",
+                detail=oracle.detail,
+                test=self.test,
+                target="native",
+                pid=pid,
+                stopping=oracle.ended_stopping,
+                oracle=True,
+            )
+            self.log.append(event)
+
+    def _oracle_doubt(self) -> str:
+        """Why a failed test says nothing of the server: somebody ended or stopped what it was compared with."""
+        oracle = self._oracle
+        if oracle is None or (oracle.alive() and answers_ping(oracle.upstream)):
+            return ""
+        if oracle.alive():
+            oracle.hung()
+            return f"the native build, with which answers are compared, did not answer: {oracle.detail}"
+        killed = "SIGKILL" in oracle.detail
+        return f"the native build, with which answers are compared, was {oracle.detail}" if killed else ""

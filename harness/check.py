@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, doctor, environment, events, process, unchecked
+from harness import alignment, canary, doctor, environment, events, evidence_seal, fault_log, process, unchecked
 from harness.allocator import refuse_nonsense
 from harness.cell import CellSpec, Peer, write_cell
 from harness.detector_canary import compile_detector_canary
@@ -85,6 +85,8 @@ class Check:
             prepared = preparation.blamed(tree, prepared)
         self.request.run.mkdir(parents=True, exist_ok=True)
         preparation.warnings(tree, prepared)
+        # A run that is killed has its plan: what it did not come to is UNKNOWN to whoever judges it.
+        events.write_run(self.request.run, self._record(plan, tree, prepared, peers, []))
         before = os.getloadavg()[0]
         with (
             self.progress.stage("suites", f"running {len(plan.cells)} cells, {self.request.jobs} at a time"),
@@ -170,14 +172,17 @@ class Check:
         if spec.units is not None and (why := why_none(spec.units)):
             return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="absent")
         record = self._run_spec(spec)
+        record = msgspec.structs.replace(record, seal=evidence_seal.seal(folder))
         if record.problem_kind == "absent":
             return record
         if spec.units is not None and spec.units.broken and not record.problem:
             record = msgspec.structs.replace(record, problem=_broken(spec.units), problem_kind="units")
         can_audit = prepared.target.emulator.kind == "user" and not alignment.is_audit(self.request.policy)
         if needs_server and can_audit and not self.request.fail_fast and _died_misaligned(folder):
-            audit = self._run_spec(self._audit_of(spec))
-            record = msgspec.structs.replace(record, audit=audit.problem or "done")
+            audited = self._audit_of(spec)
+            audit = self._run_spec(audited)
+            sealed = evidence_seal.seal(audited.folder)
+            record = msgspec.structs.replace(record, audit=audit.problem or "done", audit_seal=sealed)
         return record
 
     def _run_spec(self, spec: CellSpec) -> CellRecord:
@@ -208,6 +213,7 @@ class Check:
             seconds=round(result.seconds, 2),
             problem=problem,
             problem_kind=kind,
+            status=result.code,
         )
 
     def _tell(self, cell: str, progress: Path) -> None:
@@ -285,7 +291,9 @@ def _died_misaligned(folder: Path) -> bool:
     """Whether a misaligned access raised a signal in one of a cell's guests."""
     logs = [*folder.glob("guest-*/faults.jsonl"), *folder.glob(f"{events.PEERS}/*/guest-*/faults.jsonl")]
     return any(
-        events.is_misaligned(fault) and fault.event == "fault" for log in logs for fault in events.read_faults(log)
+        fault_log.is_misaligned(fault) and fault.event == "fault"
+        for log in logs
+        for fault in fault_log.read_faults(log)
     )
 
 

@@ -3,6 +3,7 @@
 PlumblineError                       exit
 ├── UsageError                       4   the command line or a TOML file is wrong
 ├── NothingSelectedError             5   the selection is empty
+├── InconclusiveError                6   the evidence is damaged or missing: nothing can be said
 └── InfrastructureError              7   this machine lacks something: a tool, the network, disk space
 
 What the operating system refuses for want of something counts as the last (`is_machine_fault`). Any other exception is
@@ -62,6 +63,12 @@ class NothingSelectedError(PlumblineError):
     """The request was well-formed and selects nothing."""
 
     exit_code = ExitCode.NOTHING_SELECTED
+
+
+class InconclusiveError(PlumblineError):
+    """What was recorded is damaged or missing, so that no verdict follows from it."""
+
+    exit_code = ExitCode.INCONCLUSIVE
 
 
 class InfrastructureError(PlumblineError):

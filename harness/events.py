@@ -1,19 +1,18 @@
-"""The run folder: what is written while a check runs, and how it is read again. One JSON object a line.
+"""The run folder: the nouns of what is written while a check runs, and run.json. Evidence only: nothing here judges.
 
-Evidence only: nothing here judges. Writers append whole lines, so a run that was killed is readable to its last line.
-
-    RUN/run.json                          what was run: RunRecord
-    RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests
-    RUN/TARGET/SUITE/problem              why the cell gave up, if it did
-    RUN/TARGET/SUITE/audit/               the same again, of the audit that followed
-    RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's), transcript-N.jsonl
-    RUN/TARGET/SUITE/peers/OTHER/guest-N/ the same, of servers that a test started on another target
-    RUN/TARGET/SUITE/guest-unit-NAME/     log, faults.jsonl of a unit's run
+RUN/run.json                          what was run: RunRecord
+RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests (harness.event_log)
+RUN/TARGET/SUITE/seal.json            length and digest of every file of evidence (harness.evidence_seal)
+RUN/TARGET/SUITE/problem              why the cell gave up, if it did
+RUN/TARGET/SUITE/audit/               the same again, of the audit that followed
+RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's: harness.fault_log), transcript-N.jsonl
+RUN/TARGET/SUITE/peers/OTHER/guest-N/ the same, of servers that a test started on another target, and of the oracle
+RUN/TARGET/SUITE/guest-unit-NAME/     log, faults.jsonl of a unit's run
 """
 
 from __future__ import annotations
 
-import re
+import hashlib
 import signal
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import Literal
@@ -21,7 +20,7 @@ from typing import Literal
 import msgspec
 
 from harness import codec
-from harness.errors import UsageError
+from harness.errors import InconclusiveError, UsageError
 from harness.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.model import AccessClass, Allocator, CompilerWarnings, Name, NameOrNone, Noun, Program, Target
 
@@ -40,6 +39,16 @@ class CellRecord(Noun, frozen=True):
     problem_kind: ProblemKind = ""
     audit: str = ""
     """`done` if an audit of the same cell followed, because misaligned accesses ended guests; or why it failed."""
+    status: int | None = None
+    """Exit status of its test process; None where none was started."""
+    seal: str = ""
+    """Digest of the cell's seal.json; empty where no test process was started."""
+    audit_seal: str = ""
+    """The same, of the audit that followed."""
+
+
+VERSION = 2
+"""Of the run folder's format: raise it when another release could not judge what is recorded now."""
 
 
 class RunRecord(Noun, frozen=True):
@@ -62,6 +71,7 @@ class RunRecord(Noun, frozen=True):
     """Target's name -> what it was at the time."""
     stages: dict[str, float]
     cells: list[CellRecord]
+    """How the cells ended; of `targets` times `suites`, those that are not here were never run to an end."""
     allocator: Allocator = "libc"
     tests: list[str] = msgspec.field(default_factory=list)
     """What the names of its tests were to have in them; none: all tests were run."""
@@ -73,6 +83,9 @@ class RunRecord(Noun, frozen=True):
     """The machine's load average over one minute, before the cells ran and after."""
     development: str = ""
     """Of a tree between two releases: which one it was taken for, and by what (harness.abilities)."""
+    version: int = VERSION
+    digest: str = ""
+    """SHA-256 of the file with an empty digest here, its last key: `write_run` makes it, `read_run` checks it."""
 
 
 Outcome = Literal["passed", "failed", "skipped"]
@@ -129,6 +142,8 @@ class TestEvent(Noun, frozen=True, tag="test"):
     """Which bytes are wrong, where the test says it."""
     again: Again | None = None
     """How they are shown again."""
+    doubt: str = ""
+    """Why its outcome says nothing of the server: the oracle was killed, say, or somebody stopped the guest."""
 
 
 class GuestEvent(Noun, frozen=True, tag="guest"):
@@ -150,6 +165,32 @@ class GuestEvent(Noun, frozen=True, tag="guest"):
     unanswered: tuple[str, ...] = ()
     transcript: NameOrNone = ""
     options: tuple[str, ...] = ()
+    pid: int = 0
+    """Number of its first process, as the fault log has it; 0 where it is not known."""
+    stopping: bool = False
+    """It ended so after it had been told to stop."""
+    oracle: bool = False
+    """It is the native build that answers are compared with."""
+
+
+class CollectedEvent(Noun, frozen=True, tag="collected"):
+    """The first line: the cell's tests are known."""
+
+    tests: int
+    """How many there are to run."""
+
+
+class EndEvent(Noun, frozen=True, tag="end"):
+    """The last line: the cell's process has nothing more to say."""
+
+    tests: int
+    """How many of the collected tests have come to their ends."""
+    failed: int
+    """How many of them failed."""
+    lines: int
+    """How many lines precede this one."""
+    digest: str
+    """SHA-256 of them."""
 
 
 Event = TestEvent | GuestEvent
@@ -210,15 +251,6 @@ def is_misaligned(fault: Fault) -> bool:
     return fault.event == "access" or by_signal or (fault.signal == signal.SIGILL and bool(fault.access_class))
 
 
-class Count(Noun, frozen=True):
-    """A line of the fault log: how often an instruction's reported access has happened so far."""
-
-    event: Literal["count"]
-    pid: int
-    pc: int
-    count: int
-
-
 PEERS = "peers"
 PROBLEM = "problem"
 """RUN/TARGET/SUITE/problem: why a cell gave up, where its process did: what this machine lacks."""
@@ -231,69 +263,62 @@ PROGRESS = "progress"
 """RUN/TARGET/SUITE/progress: a line of how far a suite has come that goes on for long; overwritten as it works."""
 
 
-def append(path: Path, event: Event) -> None:
-    """Add one line."""
-    with path.open("ab") as stream:
-        stream.write(codec.encode(event) + b"\n")
-
-
-def read_events(path: Path) -> list[Event]:
-    """All whole lines of a cell's event file; none when the cell wrote none."""
-    return [codec.decode(line, Event) for line in _whole_lines(path)]  # type: ignore[arg-type]
-
-
-def read_faults(path: Path) -> list[Fault]:
-    """All whole lines of a fault log. A path with an escape that JSON lacks (an octal one) is read as it stands."""
-    return [codec.decode(re.sub(rb"\\([0-7]{3})", rb"\\\\\1", line), Fault) for line in _fault_lines(path)]
-
-
-def read_counts(path: Path) -> dict[int, int]:
-    """Program counter -> how often its access was reported, by all processes of the log.
-
-    Counts are written when they double, and when a process ends: of one that was killed, half may be missing.
-    """
-    lines = [codec.decode(line, Count) for line in _whole_lines(path) if line.startswith(_COUNT)]
-    latest: dict[tuple[int, int], int] = {}
-    for line in lines:
-        latest[line.pid, line.pc] = max(line.count, latest.get((line.pid, line.pc), 0))
-    counts: dict[int, int] = {}
-    for (_, pc), count in latest.items():
-        counts[pc] = counts.get(pc, 0) + count
-    return counts
-
-
-def count_faults(path: Path) -> int:
-    """How many whole records a fault log has."""
-    return len(_fault_lines(path))
-
-
-_COUNT = b'{"event":"count"'
-
-
-def _fault_lines(path: Path) -> list[bytes]:
-    return [line for line in _whole_lines(path) if not line.startswith(_COUNT)]
-
-
-def _whole_lines(path: Path) -> list[bytes]:
-    if not path.is_file():
-        return []
-    content = path.read_bytes()
-    return [line for line in content[: content.rfind(b"\n") + 1].splitlines() if line]
-
-
 def write_run(folder: Path, record: RunRecord) -> None:
     """Write RUN/run.json, replacing it whole."""
     unfinished = folder / ".run.json"
-    unfinished.write_bytes(codec.pretty(record))
+    unfinished.write_bytes(signed(codec.pretty(msgspec.structs.replace(record, digest=""))))
     unfinished.rename(folder / "run.json")
 
 
+def signed(unsigned: bytes) -> bytes:
+    """A record's text with the digest of itself, for one whose digest is empty."""
+    before, _, after = unsigned.rpartition(_UNSIGNED)
+    return before + _SIGNED % hashlib.sha256(unsigned).hexdigest().encode() + after
+
+
 def read_run(folder: Path) -> RunRecord:
-    """Read RUN/run.json. Raises UsageError when there is none, or a damaged one."""
+    """Read RUN/run.json.
+
+    Raises UsageError when there is none, or one of another release's format, InconclusiveError for a damaged one.
+    """
     path = folder / "run.json"
     if not path.is_file():
         raise UsageError("not a run folder", where=str(folder), because="it has no run.json")
     try:
-        return codec.decode(path.read_bytes(), RunRecord)
+        content = path.read_bytes()
+        # Before the rest: a newer release may have keys that are not known here.
+        version = codec.decode(content, _Versioned).version
+        if version != VERSION:
+            made_by = "a newer" if version > VERSION else "an older"
+            raise UsageError(
+                f"the run was made by {made_by} Plumbline",
+                where=str(path),
+                because=f"its format is {version}, and this release reads {VERSION}",
+                remedy="judge it with the release that made it, or run the check again",
+            )
+        record = codec.decode(content, RunRecord)
     except msgspec.DecodeError as error:
-        raise UsageError("the run's record is damaged", where=str(path), because=str(error)) from error
+        raise _damaged(path, str(error)) from error
+    before, _, after = content.rpartition(_SIGNED % record.digest.encode())
+    if signed(before + _UNSIGNED + after) != content:
+        raise _damaged(path, "it is not what was written: its digest differs")
+    return record
+
+
+class _Versioned(msgspec.Struct):
+    """What every release's run.json has."""
+
+    version: int = 1
+
+
+_SIGNED = b'"digest": "%s"'
+_UNSIGNED = _SIGNED % b""
+
+
+def _damaged(path: Path, because: str) -> InconclusiveError:
+    return InconclusiveError(
+        "the run's record is damaged, and nothing can be concluded",
+        where=str(path),
+        because=because,
+        remedy="run again",
+    )

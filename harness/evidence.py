@@ -1,45 +1,128 @@
 """Evidence of one cell → sightings: every fault, bad end and failed test that is not another one's consequence.
 
-What a piece of evidence says by itself is harness.sighting's; which sightings are one finding is harness.judge's.
+What a piece of evidence says by itself is harness.sighting's; which sightings are one finding is harness.judge's. Here
+it is told as well why the evidence may not be whole.
 """
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import capped, events, stored_run
+from harness import capped, event_log, events, evidence_seal, fault_log, stored_run
 from harness.detector import Report, reports
-from harness.sighting import Sighting, from_end, from_failed_build, from_failure, from_fault, from_report
+from harness.sighting import (
+    Sighting,
+    from_child_end,
+    from_end,
+    from_failed_build,
+    from_failure,
+    from_fault,
+    from_report,
+)
+from harness.verdict import CANARY, CellOutcome
 
 if TYPE_CHECKING:
-    from harness.events import CellRecord, Event, RunRecord, TestEvent
+    from harness.events import CellRecord, Event, GuestEvent, RunRecord, TestEvent
+    from harness.fault_log import FaultLog
     from harness.model import Detector
 
 
-def cell_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
-    """Everything that a cell shows to be wrong, and the audit that followed it, if one did."""
+def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sighting], CellOutcome]:
+    """Everything that a cell, and the audit that followed it if one did, shows to be wrong; and what it came to."""
+    cell = folder / record.target / record.suite
+    if record.problem_kind in {"build", "absent"} or not record.seal:
+        sightings = [from_failed_build(record, folder / "run.json")] if record.problem_kind == "build" else []
+        return _of_cell(sightings, folder, record), _unrun(record)
+    recorded = event_log.read(cell / event_log.NAME)
+    tests = [event for event in recorded.events if isinstance(event, events.TestEvent)]
+    outcome = CellOutcome(
+        target=record.target,
+        suite=record.suite,
+        seconds=record.seconds,
+        passed=sum(test.outcome == "passed" for test in tests),
+        failed=sum(test.outcome == "failed" for test in tests),
+        skipped=sum(test.outcome == "skipped" for test in tests),
+        doubts=[*_doubts_of(record, recorded), *evidence_seal.doubts(cell, record.seal)],
+        unexplained=[],
+        silence=_silence(tests),
+    )
+    if record.suite == CANARY:
+        # A canary that does not behave is no finding: it says that nothing can be found.
+        wrong = [test.message for test in tests if test.outcome == "failed"]
+        return [], msgspec.structs.replace(outcome, unexplained=wrong)
+    evidence = _Evidence(cell, run, record, recorded.events)
+    sightings = evidence.sightings()
+    doubts = [*outcome.doubts, *evidence.doubts]
+    if record.audit:
+        audited, of_audit = _audit(cell / events.AUDIT, run, record)
+        sightings += audited
+        doubts += of_audit
+    outcome = msgspec.structs.replace(outcome, doubts=list(dict.fromkeys(doubts)), unexplained=evidence.unexplained)
+    return _of_cell(sightings, folder, record), outcome
+
+
+def _audit(cell: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sighting], list[str]]:
+    """What the audit shows that followed a cell, and why it may not be all."""
+    recorded = event_log.read(cell / event_log.NAME)
+    evidence = _Evidence(cell, run, record, recorded.events)
+    sightings = evidence.sightings()
+    own = recorded.doubts if record.audit == "done" else [record.audit]
+    doubts = dict.fromkeys([*own, *evidence_seal.doubts(cell, record.audit_seal), *evidence.doubts])
+    return sightings, [f"its audit: {one}" for one in doubts]
+
+
+def never_run(target: str, suite: str) -> CellOutcome:
+    """A cell that was planned, and of which the run has no record."""
+    record = events.CellRecord(target=target, suite=suite, seconds=0.0, problem="it was planned, and has no record")
+    return _unrun(record)
+
+
+def _of_cell(sightings: list[Sighting], folder: Path, record: CellRecord) -> list[Sighting]:
+    cell = f"{record.target}/{record.suite}"
     return [
-        msgspec.structs.replace(one, evidence=str(Path(one.evidence).relative_to(folder)))
-        for one in _all_sightings(folder, run, record, recorded)
+        msgspec.structs.replace(one, evidence=str(Path(one.evidence).relative_to(folder)), cell=cell)
+        for one in sightings
     ]
 
 
-def _all_sightings(folder: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> list[Sighting]:
-    """The same, with evidence as whole paths."""
-    if record.problem_kind == "build":
-        return [from_failed_build(record, folder / "run.json")]
-    cell = folder / record.target / record.suite
-    sightings = _Evidence(cell, run, record, recorded).sightings()
-    if record.audit:
-        follow_up = cell / events.AUDIT
-        sightings += _Evidence(follow_up, run, record, events.read_events(follow_up / "events.jsonl")).sightings()
-    return sightings
+def _unrun(record: CellRecord) -> CellOutcome:
+    """A cell without a test process of its own: it was not built, there was nothing to run, or nobody knows."""
+    absent = record.problem if record.problem_kind == "absent" else ""
+    return CellOutcome(
+        target=record.target,
+        suite=record.suite,
+        seconds=record.seconds,
+        passed=0,
+        failed=0,
+        skipped=0,
+        absent=absent,
+        doubts=[] if absent else [record.problem or "its evidence was never sealed"],
+        unexplained=[],
+    )
 
 
-_ALL = "*"
+def _doubts_of(record: CellRecord, recorded: event_log.Recorded) -> list[str]:
+    """Why a cell's own process says that it did not get to its end; where it says nothing, what its log lacks."""
+    if record.problem:
+        return [record.problem]
+    said = record.status not in {0, None}
+    if not recorded.doubts and said != bool(recorded.failed):
+        return [f"its test process ended with status {record.status}, and recorded {recorded.failed} failed tests"]
+    return recorded.doubts
+
+
+def _silence(tests: list[TestEvent]) -> str:
+    """Why nothing passed: nothing was recorded, for which reasons tests were skipped, or that all failed."""
+    skipped = [test for test in tests if test.outcome == "skipped"]
+    failed = [test for test in tests if test.outcome == "failed"]
+    if failed:
+        return f"nothing passed: {len(failed)} tests failed"
+    reasons = dict.fromkeys(test.message.removeprefix("Skipped: ") for test in skipped)
+    return f"every test was skipped: {'; '.join(reasons)}" if skipped else "no test recorded a result"
 
 
 class _Evidence:
@@ -51,34 +134,91 @@ class _Evidence:
         self._record = record
         self._tests = [event for event in recorded if isinstance(event, events.TestEvent)]
         self._guests = [event for event in recorded if isinstance(event, events.GuestEvent)]
-        # Nobody in a guest sends it SIGKILL: what failed with it says nothing about the server.
-        killed = [event for event in self._guests if killed_from_outside(event)]
-        self._explained = {(event.test, _ALL if event.own else event.name) for event in killed}
-        """A test's name with its guest's: examples of one test can have one name. _ALL: whatever its guest was."""
-        self._faulted = {event.name for event in killed}
+        self._dead: set[str] = set()
+        """Guests, and units, whose end is a record's consequence: it tells of what killed them."""
+        self._not_the_servers: set[str] = set()
+        """Guests whose end says nothing about the server: they were killed from outside, or their emulator crashed."""
+        self.doubts: list[str] = []
+        """Why this may not be all, or not the server's."""
+        self.unexplained: list[str] = []
+        """What failed without a reason that is in the evidence."""
 
     def sightings(self) -> list[Sighting]:
-        """Faults and reports first: they explain ends, and both explain failures."""
+        """Records first, since they explain ends; and ends explain failures."""
+        self.doubts += [f"{test.name}: {test.doubt}" for test in self._tests if test.doubt]
+        for event in self._guests:
+            if killed_from_outside(event):
+                self._not_the_servers.add(event.name)
+                self._doubt(f"a guest was {event.detail} from outside (out of memory, or by hand)")
         found: list[Sighting] = []
         for guest, where in _guest_folders(self._cell, self._record):
             alone = self._alone(guest)
             found += self._from_faults(guest, where, alone)
             found += self._from_reports(guest, where, alone)
         found += self._from_ends()
-        return found + [from_failure(self._record, self._cell, test) for test in self._tests if self._is_news(test)]
+        for test in self._tests:
+            if test.outcome == "failed" and not test.doubt and not self._is_explained(test):
+                if test.blocked:
+                    self.unexplained.append(test.message)
+                else:
+                    found.append(from_failure(self._record, self._cell, test))
+        return found
+
+    def _doubt(self, why: str) -> None:
+        if why and why not in self.doubts:
+            self.doubts.append(why)
 
     def _from_faults(self, guest: Path, where: CellRecord, alone: TestEvent | None) -> list[Sighting]:
-        counts = events.read_counts(guest / "faults.jsonl")
-        faults = stored_run.read_faults(guest / "faults.jsonl")
-        found = []
-        for number, fault in enumerate(faults):
+        log = stored_run.read_fault_log(guest / fault_log.NAME)
+        event = next((one for one in self._guests if one.name == guest.name), None)
+        for damage in log.damage:
+            self._doubt(f"{guest.name}: {damage}")
+        found, times = [], _times(log)
+        for number, fault in enumerate(log.faults):
             test = alone or next(
                 (t for t in self._tests if t.guest == guest.name and t.fault_from <= number < t.fault_to), None
             )
-            sighting = from_fault(self._run, where, guest, fault, test, faults[:number])
-            found.append(msgspec.structs.replace(sighting, count=counts.get(fault.pc, 1)))
-            self._explain(guest, test, alone)
-        return found
+            sighting = from_fault(self._run, where, guest, fault, test, log.faults[:number])
+            found.append(msgspec.structs.replace(sighting, count=times[number]))
+            if _is_fatal(fault, log, event):
+                self._dead.add(guest.name)
+        self._check_length(guest, len(log.faults))
+        self._check_emulator(guest, where, event, log)
+        return found + self._from_children(guest, where, event, log, alone)
+
+    def _check_length(self, guest: Path, faults: int) -> None:
+        """Tests have counted the records as they came: none may be gone."""
+        last = max((test.fault_to for test in self._tests if test.guest == guest.name), default=0)
+        if faults < last:
+            self._doubt(f"{guest.name}: its fault log has {faults} records, of {last} that there were during its tests")
+
+    def _check_emulator(self, guest: Path, where: CellRecord, event: GuestEvent | None, log: FaultLog) -> None:
+        """An emulator that crashes, or loses records, is no server's fault, unless the server was dying already."""
+        text = _log_of(guest)
+        trouble = fault_log.emulator_trouble(text)
+        silent = (
+            event is not None
+            and event.end == "signal"
+            and event.pid not in {0, *log.ends}
+            and fault_log.ledger_of(guest / fault_log.NAME).is_file()
+        )
+        if guest.name in self._dead or where.target == "native":
+            return
+        if trouble:
+            self._doubt(f"{guest.name}: {trouble}")
+        if (trouble or silent) and event is not None and event.end == "signal" and not killed_from_outside(event):
+            self._not_the_servers.add(guest.name)
+            self._doubt(f"{guest.name}: its emulator was {event.detail}, and the server was not")
+
+    def _from_children(
+        self, guest: Path, where: CellRecord, event: GuestEvent | None, log: FaultLog, alone: TestEvent | None
+    ) -> list[Sighting]:
+        """Processes of a server, other than its first, that died of a signal which no record tells of, as SIGABRT."""
+        if event is None or not event.pid:
+            return []
+        told = {fault.pid for fault in log.faults if fault.event == "fault"}
+        fatal = [end for end in log.ends.values() if end.signal in _FATAL and end.pid not in {event.pid, *told}]
+        return [from_child_end(where, guest, end.signal, alone) for end in fatal]
 
     def _from_reports(self, guest: Path, where: CellRecord, alone: TestEvent | None) -> list[Sighting]:
         found = []
@@ -89,34 +229,34 @@ class _Evidence:
             )
             found.append(from_report(where, guest, report, test, self._tests))
             if report.fatal:
-                self._explain(guest, test, alone)
+                self._dead.add(guest.name)
         return found
-
-    def _explain(self, guest: Path, test: TestEvent | None, alone: TestEvent | None) -> None:
-        """A guest's end, and the failure of a test, follow from what was seen of it."""
-        if test:
-            self._explained.add((test.name, _ALL if alone else guest.name))
-        self._faulted.add(guest.name)
 
     def _from_ends(self) -> list[Sighting]:
         found = []
         for event in self._guests:
-            by = {(event.test, event.name), (event.test, _ALL)}
-            excused = not self._explained.isdisjoint(by) if event.test else event.name in self._faulted
-            if event.end != "stopped" and not excused:
+            if event.end != "stopped" and event.name not in self._dead | self._not_the_servers:
                 folder = (self._cell / events.PEERS / event.target if event.target else self._cell) / event.name
                 here = [test for test in self._tests if test.name == event.test]
                 same = (test for test in here if test.guest == event.name)
                 owner = self._alone(folder) or next(same, next(iter(here), None))
                 where = msgspec.structs.replace(self._record, target=event.target or self._record.target)
                 found.append(from_end(self._run, where, folder, event, owner))
-                self._explained.add((event.test, _ALL if event.own or owner is None else owner.guest))
         return found
 
-    def _is_news(self, test: TestEvent) -> bool:
-        """Whether a test's failure is explained by nothing else."""
-        by = {(test.name, test.guest), (test.name, _ALL)}
-        return test.outcome == "failed" and not test.blocked and self._explained.isdisjoint(by)
+    def _is_explained(self, test: TestEvent) -> bool:
+        """Whether a test failed because a server of its own had ended, which is told already: nothing else explains.
+
+        What a server did and lived on is no reason for a wrong answer.
+        """
+        if test.unit:
+            return test.guest in self._dead and not test.wrong_line
+        ended = [event for event in self._guests if event.end != "stopped" and not event.stopping]
+        if test.blocked:
+            return any(event.end in {"start-failed", "hang"} and not event.test for event in ended)
+        return any(
+            event.test == test.name and (event.own or event.oracle or event.name == test.guest) for event in ended
+        )
 
     def _alone(self, guest: Path) -> TestEvent | None:
         """The one test that a guest was started for, as seen from that guest; None where it served several."""
@@ -132,6 +272,48 @@ class _Evidence:
             blocked=False,
             options=event.options,
         )
+
+
+_FATAL = {
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGSEGV,
+    signal.SIGSYS,
+    signal.SIGTRAP,
+}
+"""Signals that no server sends to its own children, as it does SIGTERM and SIGUSR1 to end them."""
+
+
+def _is_fatal(fault: events.Fault, log: FaultLog, event: GuestEvent | None) -> bool:
+    """Whether a guest's first process, or a unit, died of a fault: a repaired access kills nobody, and a child that
+    dies takes nobody with it.
+    """
+    if fault.event != "fault":
+        return False
+    if event is not None:
+        return event.end != "stopped" and fault.pid in {event.pid, *([] if event.pid else [fault.pid])}
+    end = log.ends.get(fault.pid)
+    return end is None or end.signal != 0
+
+
+def _times(log: FaultLog) -> list[int]:
+    """How often that happened which each record tells of: what an instruction repeated beyond its last full record is
+    that record's.
+    """
+    same: dict[tuple[int, int, str], list[int]] = {}
+    for number, fault in enumerate(log.faults):
+        same.setdefault((fault.pid, fault.pc, fault.event), []).append(number)
+    times = [1] * len(log.faults)
+    for (pid, pc, _), numbers in same.items():
+        times[numbers[-1]] = max(1, log.counts.get((pid, pc), 0) - len(numbers) + 1)
+    return times
+
+
+def _log_of(guest: Path) -> bytes:
+    log = guest / "log"
+    return log.read_bytes() if log.is_file() else b""
 
 
 def _guest_folders(cell: Path, record: CellRecord) -> list[tuple[Path, CellRecord]]:
@@ -152,7 +334,8 @@ def _reports(log: Path, kind: Detector) -> list[Report]:
 
 
 def killed_from_outside(event: Event) -> bool:
-    """Whether a guest's end is SIGKILL: nobody in a guest sends it, so it says nothing about the server."""
-    return (
-        isinstance(event, events.GuestEvent) and event.end in {"signal", "start-failed"} and "SIGKILL" in event.detail
+    """Whether a guest's end is SIGKILL, or it was stopped: nobody in a guest does that to it."""
+    return isinstance(event, events.GuestEvent) and (
+        (event.end in {"signal", "start-failed"} and event.detail.startswith("killed by SIGKILL"))
+        or (event.end == "hang" and event.detail == "stopped by SIGSTOP")
     )

@@ -161,6 +161,6 @@ def _faults(log: Path) -> dict[int, Fault]:
     if log.name != "faults.jsonl" or not log.is_file():
         return {}
     found: dict[int, Fault] = {}
-    for fault in stored_run.read_faults(log):
+    for fault in stored_run.read_fault_log(log).faults:
         found.setdefault(fault.pc, fault)
     return found

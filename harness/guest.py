@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 import hiredis
 
-from harness import events, loopback, process
+from harness import fault_log, loopback, process
 from harness.capped import LIMIT_BYTES, Capped, tail_of
 from harness.coverage import Edges
 from harness.detector import reports
@@ -91,6 +91,8 @@ class Guest:
         self.log = folder / "log"
         self.end: End | None = None
         self.detail = ""
+        self.ended_stopping = False
+        """Whether it ended so after it had been told to stop."""
         self.recorder: Recorder | None = None
         self.edges: Edges | None = None
         """While it runs, the edges of its code that were taken; None if nobody asked, or the emulator cannot tell."""
@@ -110,6 +112,11 @@ class Guest:
         """Number of the process on this machine: the emulator's, or for a native build the server's own."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def first_pid(self) -> int:
+        """Number of its first process, as its fault log has it; 0 while there is none."""
+        return self.pid if self.started() else 0
 
     @property
     def deadline_seconds(self) -> float:
@@ -170,8 +177,8 @@ class Guest:
         """Stop it if it still runs, classify its end, leave nothing behind."""
         if self.started():
             if self.alive():
-                self.end = "stopped"
-            self.kill(grace_seconds=STOP_SECONDS)
+                self._stop()
+            self.kill()
         if self._capped is not None:
             self._capped.close()
         if self.recorder is not None:
@@ -182,6 +189,16 @@ class Guest:
         # One that was never entered has none of its own.
         if self._socket_folder != self._sockets:
             shutil.rmtree(self._socket_folder, ignore_errors=True)
+
+    def _stop(self) -> None:
+        """Tell it to end. How it does so is evidence as well: one that crashes on its way out has not stopped."""
+        self.kill(grace_seconds=STOP_SECONDS * self.runner.target.slowdown)
+        code = self.poll()
+        if code is None or code in _STOPPED_BY or code - 128 in map(abs, _STOPPED_BY):
+            self.end = "stopped"
+        else:
+            self.end, detail = describe_exit(code)
+            self.detail, self.ended_stopping = f"{detail} when it was told to stop", True
 
     def started(self) -> bool:
         """Whether there is, or was, a server process."""
@@ -218,16 +235,18 @@ class Guest:
     def hung(self) -> None:
         """Mark it as hanging, and kill it."""
         if self.alive():
-            self.end, self.detail = "hang", f"no reply within {self.deadline_seconds:.0f} s"
+            stopped = process.is_stopped(self.pid)
+            late = f"no reply within {self.deadline_seconds:.0f} s"
+            self.end, self.detail = "hang", "stopped by SIGSTOP" if stopped else late
             self.kill()
 
     def faults(self) -> int:
         """How many faults the emulator has recorded so far."""
-        return events.count_faults(self.fault_log)
+        return fault_log.count_faults(self.fault_log)
 
     def died_of_fault(self, since: int) -> bool:
         """Whether a fault after the first `since` records was the server's own, and not that of a child it forked."""
-        return any(f.event == "fault" and f.pid == self.pid for f in events.read_faults(self.fault_log)[since:])
+        return any(f.event == "fault" and f.pid == self.pid for f in fault_log.read_faults(self.fault_log)[since:])
 
     def commands(self) -> int:
         """How many commands it says that it has carried out (INFO); 0 when it cannot be asked any more."""
@@ -268,6 +287,8 @@ class Guest:
         if self._coverage:
             self.edges = Edges(self.folder / "edges")
         coverage = self.edges.path if self.edges else None
+        if self.runner.records_faults:
+            fault_log.open_ledger(self.fault_log)
         binary, preload = self.build.server_binary, self.build.preload
         command = self.runner.command(binary, self.arguments(), self.fault_log, coverage, preload=preload)
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
@@ -309,6 +330,9 @@ class Guest:
         file = [word for word in self.options[:1] if not word.startswith("-")]
         return file + arguments + self.options[len(file) :]
 
+
+_STOPPED_BY = (0, -signal.SIGTERM, -signal.SIGKILL)
+"""Exit statuses of who was told to stop: by itself, by the signal as it is, or killed because it took too long."""
 
 SHOWN_CHARACTERS = 300
 _STAMP = re.compile(r"^(?:\d+:\w )?(?:\[\d+\] )?\d+ \w{3} (?:\d{4} )?\d\d:\d\d:\d\d\.\d+ [.\-*#] ")

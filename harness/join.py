@@ -13,7 +13,8 @@ import msgspec
 from harness import compiler_warnings
 from harness.errors import UsageError
 from harness.finding import Verdict
-from harness.judge import CellVerdict, by_severity, overall
+from harness.judge import by_severity
+from harness.verdict import CANARY, CellVerdict, of_cell, overall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,7 +77,7 @@ def _identities(first: Judgement, other: Judgement) -> Iterator[tuple[str, str, 
 def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell]) -> list[CellVerdict]:
     """By target, in the order of the runs. Of a cell that several ran, as all do the canary, the worst counts."""
     found: dict[tuple[str, str], CellVerdict] = {}
-    for cell in (cell for one in judgements for cell in one.cells):
+    for cell in (_as_found(cell, one) for one in judgements for cell in one.cells):
         place = (cell.target, cell.suite)
         if place not in found or Verdict[cell.verdict] > Verdict[found[place].verdict]:
             found[place] = cell
@@ -86,6 +87,25 @@ def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell]) -> list[Cel
             found[place] = _absent(wanted)
     targets = list(dict.fromkeys(target for target, _ in found))
     return sorted(found.values(), key=lambda cell: targets.index(cell.target))
+
+
+def _as_found(cell: CellVerdict, judgement: Judgement) -> CellVerdict:
+    """A cell whose verdict is no better than its own numbers, and its findings in the same file, allow."""
+    here = of_cell(judgement.findings, cell.target, cell.suite)
+    least, why = Verdict.SKIP, ""
+    if any(not finding.known for finding in here):
+        least, why = Verdict.FAIL, "it has findings that nobody knows"
+    elif cell.verdict in {Verdict.PASS.name, Verdict.XFAIL.name} and not cell.passed:
+        least, why = Verdict.UNKNOWN, "nothing passed in it"
+    elif cell.verdict == Verdict.PASS.name and (cell.failed or here):
+        least, why = Verdict.FAIL, f"it has {cell.failed} failed tests and {len(here)} findings"
+    if cell.suite == CANARY:
+        least = min(least, Verdict.UNKNOWN)
+    # Where canaries did not behave, findings are shown and not believed.
+    if cell.verdict == Verdict.UNKNOWN.name or least <= Verdict[cell.verdict]:
+        return cell
+    reason = f"its file says {cell.verdict}, but {why}"
+    return msgspec.structs.replace(cell, verdict=least.name, reason=reason)
 
 
 def _absent(cell: Cell) -> CellVerdict:

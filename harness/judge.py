@@ -6,32 +6,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events, kernel_report, stored_run
+from harness import event_log, events, kernel_report, stored_run
 from harness.events import Counters
-from harness.evidence import cell_sightings, killed_from_outside
-from harness.finding import Finding, Occasion, Verdict, Witness
+from harness.evidence import cell_evidence, never_run
+from harness.finding import Finding, Occasion, Witness
 from harness.model import Allocator, Noun
 from harness.reproducer import best_of, write_reproducer
+from harness.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from harness.events import CellRecord, Event, RunRecord
+    from harness.events import RunRecord
     from harness.sighting import Sighting
-
-
-class CellVerdict(Noun, frozen=True):
-    """A cell's row in the report."""
-
-    target: str
-    suite: str
-    verdict: str
-    seconds: float
-    reason: str
-    passed: int
-    failed: int
-    skipped: int
+    from harness.verdict import CellOutcome
 
 
 class Judgement(Noun, frozen=True):
@@ -63,27 +51,27 @@ class Judgement(Noun, frozen=True):
     """Changes that nothing looked at (`plumb premerge`): with one of them the verdict is no PASS."""
 
 
-def judge(folder: Path) -> tuple[list[Finding], list[CellVerdict], dict[str, Counters]]:
-    """Findings, worst first, a verdict for every planned cell, audits' totals. Raises UsageError for no run folder.
+def judge(folder: Path) -> tuple[list[Finding], list[CellOutcome], dict[str, Counters]]:
+    """Findings, worst first, what every planned cell came to, audits' totals.
 
-    Reproducers are written beside the evidence. Findings are not yet compared with the known list.
+    Raises UsageError for no run folder, InconclusiveError for a damaged run.json. Reproducers are written beside the
+    evidence. Findings are not yet compared with the known list: harness.verdict takes both.
     """
     run = stored_run.read(folder)
+    records = {(record.target, record.suite): record for record in run.cells}
     sightings: list[Sighting] = []
-    cells: list[CellVerdict] = []
-    believed: dict[str, bool] = {}
-    for record in sorted(run.cells, key=lambda cell: (run.targets.index(cell.target), cell.suite != "canary")):
-        recorded = events.read_events(folder / record.target / record.suite / "events.jsonl")
-        if record.suite == "canary":
-            cell = _judge_canary(record, recorded)
-            believed[record.target] = cell.verdict == Verdict.PASS.name
-        else:
-            seen = cell_sightings(folder, run, record, recorded)
-            sightings += seen
-            cell = _judge_cell(record, recorded, seen, trusted=believed.get(record.target, False))
-        cells.append(cell)
+    outcomes: list[CellOutcome] = []
+    # By plan, not by what is there: a cell without a record was run by nobody.
+    for target, suite in [(target, suite) for target in run.targets for suite in run.suites]:
+        record = records.get((target, suite))
+        if record is None:
+            outcomes.append(never_run(target, suite))
+            continue
+        seen, outcome = cell_evidence(folder, run, record)
+        sightings += seen
+        outcomes.append(outcome)
     findings = by_severity([_finding(folder, run, group) for group in _groups(sightings)])
-    return findings, cells, _counters(sightings)
+    return findings, outcomes, _counters(sightings)
 
 
 def kernel_counters(folder: Path) -> dict[str, Counters]:
@@ -93,7 +81,7 @@ def kernel_counters(folder: Path) -> dict[str, Counters]:
     for target in run.targets:
         suites = [record.suite for record in run.cells if record.target == target and record.suite != "canary"]
         files = [folder / target / suite / "events.jsonl" for suite in suites]
-        total = kernel_report.counted([event for file in files for event in events.read_events(file)])
+        total = kernel_report.counted([event for file in files for event in event_log.read_events(file)])
         if total is not None:
             found[target] = total
     return found
@@ -116,72 +104,7 @@ def _counters(sightings: list[Sighting]) -> dict[str, Counters]:
 _COUNTED = ("half", "word", "dword", "multi")
 
 
-def _counts(recorded: list[Event]) -> dict[str, int]:
-    tests = [event for event in recorded if isinstance(event, events.TestEvent)]
-    return {name: sum(test.outcome == name for test in tests) for name in ("passed", "failed", "skipped")}
-
-
-def _judge_canary(record: CellRecord, recorded: list[Event]) -> CellVerdict:
-    counts = _counts(recorded)
-    reason = record.problem
-    failed = [e for e in recorded if isinstance(e, events.TestEvent) and e.outcome == "failed"]
-    if failed:
-        reason = f"{len(failed)} canaries did not behave: " + "; ".join(test.message for test in failed[:3])
-    elif not counts["passed"] and not reason:
-        reason = "no canary ran"
-    return CellVerdict(
-        target=record.target,
-        suite=record.suite,
-        verdict=(Verdict.UNKNOWN if reason else Verdict.PASS).name,
-        seconds=record.seconds,
-        reason=reason,
-        **counts,
-    )
-
-
-def _judge_cell(record: CellRecord, recorded: list[Event], seen: list[Sighting], *, trusted: bool) -> CellVerdict:
-    counts = _counts(recorded)
-    verdict, reason = Verdict.PASS, ""
-    killed = [event for event in recorded if killed_from_outside(event)]
-    if seen:
-        verdict = Verdict.FAIL
-        reason = f"{len({sighting.identity for sighting in seen})} findings in {counts['failed']} failed tests"
-        if record.problem and record.problem_kind != "build":
-            # There may be more: not everything was run.
-            reason += f"; {record.problem}"
-    elif record.problem_kind == "absent":
-        verdict, reason = Verdict.SKIP, record.problem
-    elif record.problem:
-        verdict, reason = Verdict.UNKNOWN, record.problem
-    elif killed:
-        verdict, reason = Verdict.UNKNOWN, "a guest was killed from outside (out of memory, or by hand)"
-    elif counts["failed"]:
-        verdict, reason = Verdict.FAIL, f"{counts['failed']} tests failed"
-    elif not counts["passed"]:
-        verdict, reason = Verdict.UNKNOWN, _silence(recorded)
-    if not trusted:
-        verdict = Verdict.UNKNOWN
-        reason = "its canaries did not behave" + (f"; {reason}" if reason else "")
-    return CellVerdict(
-        target=record.target, suite=record.suite, verdict=verdict.name, seconds=record.seconds, reason=reason, **counts
-    )
-
-
-def _silence(recorded: list[Event]) -> str:
-    """Why there is no result: nothing was recorded, or for which reasons tests were skipped."""
-    skipped = [event for event in recorded if isinstance(event, events.TestEvent) and event.outcome == "skipped"]
-    reasons = dict.fromkeys(event.message.removeprefix("Skipped: ") for event in skipped)
-    return f"every test was skipped: {'; '.join(reasons)}" if skipped else "no test recorded a result"
-
-
 _ORDER = ["alignment", "out-of-bounds", "sigsegv", "sigill", "crash", "exit", "hang", "wrong-result", "build"]
-
-
-def overall(cells: Sequence[CellVerdict]) -> Verdict:
-    """The worst; where suites were asked for and all of them skip, nothing was said, whatever the canaries did."""
-    verdict = Verdict.merge([Verdict[cell.verdict] for cell in cells])
-    suites = {cell.verdict for cell in cells if cell.suite != "canary"}
-    return Verdict.UNKNOWN if suites == {Verdict.SKIP.name} else verdict
 
 
 def by_severity(findings: list[Finding]) -> list[Finding]:
@@ -266,7 +189,7 @@ def _witness(site: list[Sighting]) -> Witness:
         fate=first.fate,
         kernel=first.kernel,
         difference=first.difference,
-        cells=list(dict.fromkeys("/".join(one.evidence.split("/")[:2]) for one in site)),
+        cells=list(dict.fromkeys(one.cell for one in site)),
         occasions=list(dict.fromkeys(_occasion(one) for one in site)),
     )
 

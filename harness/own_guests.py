@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.cell import CellSpec
+    from harness.event_log import EventLog
     from harness.guest import Guest
     from harness.machine_guest import Host
 
@@ -50,8 +51,9 @@ def new_guest(
 class StartGuest:
     """What the fixture `start_guest` gives: starts servers for the present test alone, and ends them with it."""
 
-    def __init__(self, cell: CellSpec, host: Host | None, numbers: Iterator[int]) -> None:
+    def __init__(self, cell: CellSpec, log: EventLog, host: Host | None, numbers: Iterator[int]) -> None:
         self._cell = cell
+        self._log = log
         self._host = host
         self._numbers = numbers
         """Every guest of the cell has one of its own."""
@@ -106,7 +108,7 @@ class StartGuest:
     def finish(self, test: str, outcome: events.Outcome) -> None:
         """End the servers of a test, or an example, that has ended, and record how each of them was."""
         for guest in self._running:
-            events.append(self._cell.folder / "events.jsonl", self._ended(guest, test, outcome))
+            self._log.append(self._ended(guest, test, outcome))
         self._running.clear()
 
     def _ended(self, guest: Guest, test: str, outcome: events.Outcome) -> events.GuestEvent:
@@ -131,6 +133,8 @@ class StartGuest:
             unanswered=tuple(requests),
             transcript=transcript,
             options=tuple(guest.options),
+            pid=guest.first_pid,
+            stopping=guest.ended_stopping,
         )
 
 

@@ -210,6 +210,14 @@ def waited_seconds(pid: int) -> float:
     return max(delays)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process does not run because somebody sent it SIGSTOP (proc(5): state T)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
+
+
 class Result:
     """How a finished command ended."""
 

@@ -16,7 +16,7 @@ from harness.canary import cases
 from harness.cell import CellSpec, fits, read_cell
 from harness.cell_run import CellRun
 from harness.difference import DifferenceError
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, is_machine_fault, machine_fault
 from harness.guest import StartError
 from harness.tclsuite import TclFile
 
@@ -84,6 +84,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = wanted
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is left of the cell's tests is what must have come to an end when it ends."""
+    run = session.config.stash.get(_CELL, None)
+    if run is not None:
+        run.collected(len(session.items))
+
+
 def _name(item: pytest.Item) -> str:
     """A test's name as reports have it: `bitops/test_bitops.py::test_count`."""
     return item.nodeid.removeprefix("suites/")
@@ -105,11 +112,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             "failed" if any(r.failed for r in reports) else "skipped" if any(r.skipped for r in reports) else "passed"
         )
         message = next((_message(report) for report in reports if not report.passed), run.note)
-        # A test whose examples failed is told by theirs.
-        if not run.examples_failed:
-            run.finish(outcome, message, time.monotonic() - started)
-    except InfrastructureError as error:
-        run.give_up(error)
+        run.end(outcome, message, time.monotonic() - started)
+    except (InfrastructureError, OSError) as error:
+        if not is_machine_fault(error):
+            raise
+        run.give_up(machine_fault(error))
     return result
 
 
@@ -124,8 +131,8 @@ def pytest_runtest_makereport(
     report = yield
     run = item.config.stash.get(_CELL, None)
     error = call.excinfo.value if call.excinfo is not None else None
-    if run is not None and isinstance(error, InfrastructureError):
-        run.give_up(error)
+    if run is not None and error is not None and is_machine_fault(error):
+        run.give_up(machine_fault(error))
     if run is not None and isinstance(error, unit_run.WrongLineError):
         run.wrong_line = error.line
         # What is wrong says all; how the test came to say so is no news.

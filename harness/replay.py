@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, disassembly, events, prepare, symbols, transcript, trees, unit_run, watch
+from harness import (
+    alignment,
+    canary,
+    disassembly,
+    fault_log,
+    prepare,
+    symbols,
+    transcript,
+    trees,
+    unit_run,
+    watch,
+)
 from harness.assertion import asserting_frames
 from harness.build import Builder, BuildFailedError
 from harness.detector import own_frames
@@ -261,7 +272,7 @@ def _named(ran: Ran, table: symbols.Symbols, target: Target) -> tuple[Seen, list
     for fault in ran.faults:
         frames = table.backtrace(fault, machine)
         name = signal.Signals(fault.signal).name if fault.signal else ""
-        access = disassembly.access_of(fault, machine) if events.is_misaligned(fault) else None
+        access = disassembly.access_of(fault, machine) if fault_log.is_misaligned(fault) else None
         faults.append(
             SeenFault(
                 misaligned=access is not None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import compare, events, selftests, transcript, unit_run
+from harness import compare, events, fault_log, selftests, transcript, unit_run
 from harness.assertion import asserted
 from harness.detector import reports
 from harness.difference import described
@@ -64,7 +64,7 @@ def run_server(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest]
     log = guest.log.read_bytes() if guest.log.is_file() else b""
     return Ran(
         seen=msgspec.structs.replace(seen, cut=_cut(guest.fault_log, log) or _from_outside(seen.detail)),
-        faults=events.read_faults(guest.fault_log),
+        faults=fault_log.read_faults(guest.fault_log),
         reports=guest.reports(0),
         assertion=asserted(log),
     )
@@ -204,7 +204,7 @@ def run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path, 
             ),
             cut=_cut(place / "faults.jsonl", ran.output) or _from_outside(killed),
         ),
-        faults=events.read_faults(place / "faults.jsonl"),
+        faults=fault_log.read_faults(place / "faults.jsonl"),
         reports=reports(ran.output, detector) if detector else [],
         assertion=asserted(ran.output),
     )

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import compiler_warnings, events, excerpt, inherited, known, provenance, stored_run, unchecked
+from harness import compiler_warnings, event_log, events, excerpt, inherited, known, provenance, stored_run, unchecked
 from harness.errors import ExitCode, UsageError
 from harness.finding import Finding, Verdict
-from harness.judge import CellVerdict, Judgement, judge, kernel_counters, overall
+from harness.judge import Judgement, judge, kernel_counters
 from harness.source import folder_in_repository
 from harness.store import Store
+from harness.verdict import cell_verdicts, overall
 
 if TYPE_CHECKING:
     from harness.console import Progress
@@ -31,7 +32,7 @@ def conclude(
     `made_here`: it was just made, and its reproducers may be replayed without a question.
     """
     with progress.stage("judge", "judging"):
-        findings, cells, counters = judge(folder)
+        findings, outcomes, counters = judge(folder)
         if made_here:
             provenance.seal_all(Store.default(), folder)
         run = stored_run.read(folder)
@@ -43,7 +44,7 @@ def conclude(
     said = compiler_warnings.read(folder, run)
     warned = [_with_known(one, listed, old, run.server, today) for one in compiler_warnings.of_targets_alone(run, said)]
     failing = warned if run.warnings == "fail" else []
-    judged = [_excuse(cell, marked) for cell in cells]
+    judged = cell_verdicts(outcomes, marked)
     left = unchecked.remarks(unchecked.read(folder), judged)
     left += unchecked.broken(folder, run.beside)
     left += compiler_warnings.unanswered(run, said) if run.warnings == "fail" else []
@@ -95,7 +96,7 @@ def _part(run: RunRecord) -> list[str]:
 
 def _turned_away(folder: Path) -> list[str]:
     """Whose connections no server saw: what their clients sent was no part of any test."""
-    guests = [event for path in sorted(folder.rglob("events.jsonl")) for event in events.read_events(path)]
+    guests = [event for path in sorted(folder.rglob("events.jsonl")) for event in event_log.read_events(path)]
     number = sum(event.strangers for event in guests if isinstance(event, events.GuestEvent))
     if not number:
         return []
@@ -122,15 +123,6 @@ def _with_known(
     if not reason and old:
         reason = inherited.reason(old, finding)
     return msgspec.structs.replace(finding, known=reason)
-
-
-def _excuse(cell: CellVerdict, findings: list[Finding]) -> CellVerdict:
-    """A cell whose every finding is known is an expected failure."""
-    # A peer's fault is another target's witness in this cell.
-    here = [f for f in findings if any(f"{cell.target}/{cell.suite}" in w.cells for w in f.witnesses)]
-    if cell.verdict == Verdict.FAIL.name and here and all(finding.known for finding in here):
-        return msgspec.structs.replace(cell, verdict=Verdict.XFAIL.name, reason=f"known: {here[0].known}")
-    return cell
 
 
 def new_run_folder(parent: Path) -> Path:

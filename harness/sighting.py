@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import alignment, allocator, disassembly, events, kernel_report, symbols, trigger
+from harness import alignment, allocator, disassembly, events, fault_log, kernel_report, symbols, trigger
 from harness.assertion import UNKNOWN, asserted, asserting_frames
 from harness.detector import own_frames
 from harness.guest import NO_PONG
@@ -67,6 +67,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     again: Again | None = None
     said: str = ""
     """All that a failed test said; the title has its first line."""
+    cell: str = ""
+    """Which cell saw it, `TARGET/SUITE`: a peer's is another target's."""
 
 
 class StartedWith(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +97,7 @@ def from_fault(
     frames = symbols.Symbols(run.triples[record.target], run.binaries[record.target]).backtrace(fault, machine)
     instruction = disassembly.disassemble(fault, machine)
     name = signal.Signals(fault.signal).name if fault.signal else "access"
-    access = disassembly.access_of(fault, machine) if events.is_misaligned(fault) else None
+    access = disassembly.access_of(fault, machine) if fault_log.is_misaligned(fault) else None
     beyond = name == "SIGSEGV" and allocator.holds(_log(guest / "log"), fault.address)
     through = ""
     if beyond:
@@ -182,8 +184,9 @@ def from_report(
 
 def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent, test: TestEvent | None) -> Sighting:
     """A guest that did not end as it was told to, or never."""
-    starting = event.end == "start-failed" or event.detail == NO_PONG
-    subject = "start" if event.end == "start-failed" or test is None else test.name
+    unasked = test is None and not event.stopping
+    starting = event.end == "start-failed" or event.detail == NO_PONG or unasked
+    subject = "stop" if event.stopping else "start" if event.end == "start-failed" or test is None else test.name
     sighting = _plain(
         record,
         kind="hang" if event.end == "hang" else "crash" if event.end == "signal" else "exit",
@@ -208,6 +211,22 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
         title=_title("assertion", "", subject, "", ""),
         frames=[place],
         identity=f"assertion-{_as_name(subject)}",
+    )
+
+
+def from_child_end(record: CellRecord, guest: Path, number: int, test: TestEvent | None) -> Sighting:
+    """A process that a server had forked, and that died of a signal without a record of its own: by abort(), say."""
+    name = signal.Signals(number).name
+    return _plain(
+        record,
+        kind="crash",
+        subject=f"child-{name}",
+        title=f"a child process of the server was killed by {name}",
+        evidence=str(guest / fault_log.NAME),
+        detector="process",
+        test=test,
+        transcript=guest / test.transcript if test and test.transcript else None,
+        started_with=_started_with(guest, test),
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events
+from harness import events, fault_log
 from harness.errors import UsageError
 from harness.load import Catalog
 from harness.store import Store
@@ -23,7 +23,8 @@ from harness.store import Store
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.events import Fault, RunRecord
+    from harness.events import RunRecord
+    from harness.fault_log import FaultLog
     from harness.finding import Finding
 
 NOWHERE = Path(os.devnull)
@@ -62,14 +63,15 @@ def read(folder: Path) -> RunRecord:
     )
 
 
-def read_faults(log: Path) -> list[Fault]:
+def read_fault_log(log: Path) -> FaultLog:
     """A fault log of a run's, with the files that may be opened; of others the name is left."""
     folder = next((above for above in log.parents if (above / "run.json").is_file()), log.parent)
+    told = fault_log.read(log)
     faults = []
-    for fault in events.read_faults(log):
+    for fault in told.faults:
         maps = [msgspec.structs.replace(one, path=_kept(folder, one.path)) for one in fault.maps]
         faults.append(msgspec.structs.replace(fault, maps=maps))
-    return faults
+    return msgspec.structs.replace(told, faults=faults)
 
 
 def remarks(folder: Path, findings: Sequence[Finding]) -> list[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from harness.judge import CellVerdict
+    from harness.verdict import CellVerdict
 
 NAME = "changes.json"
 

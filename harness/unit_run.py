@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import events, process
+from harness import events, fault_log, process
 from harness.guest import describe_exit
 from harness.model import Noun
 
@@ -109,7 +109,7 @@ def event_of(
         seconds=round(seconds, 3),
         message=message,
         guest=folder.name,
-        fault_to=events.count_faults(folder / "faults.jsonl"),
+        fault_to=fault_log.count_faults(folder / "faults.jsonl"),
         log_to=log.stat().st_size if log.is_file() else 0,
         unit=unit,
         program=program,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import canary, detector_canary, events
+from harness import canary, detector_canary, fault_log
 from harness.errors import InfrastructureError
 from harness.machine_guest import CANARY
 
@@ -62,4 +62,6 @@ def _canaries(store: Store, runner: Runner, tools: Toolchain, folder: Path, host
     log = folder / "canary-fault.jsonl"
     offset = deadly.prescribed.index("signal")
     died = canary.dies(canary.emulated(program, runner, log), deadly.access, offset, runner.target)
-    return "" if died and events.count_faults(log) else f"the fault of its canary {deadly.access.name} was not recorded"
+    return (
+        "" if died and fault_log.count_faults(log) else f"the fault of its canary {deadly.access.name} was not recorded"
+    )

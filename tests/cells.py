@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import environment, events, process
+from harness import environment, event_log, events, process
 from harness.cell import CellSpec, write_cell
 from harness.check import pytest_command
 from harness.load import ROOT
@@ -40,6 +40,6 @@ def recorded(spec: CellSpec) -> tuple[str, dict[str, events.TestEvent]]:
         folder=ROOT,
         environment=environment.for_cell(),
     )
-    found = events.read_events(spec.folder / "events.jsonl")
+    found = event_log.read_events(spec.folder / "events.jsonl")
     tests = [event for event in found if isinstance(event, events.TestEvent)]
     return result.text, {test.name.partition("[")[2].rstrip("]"): test for test in tests}

@@ -146,9 +146,13 @@ done
     put_on_path(folder, monkeypatch)
 
 
+PID = 100
+"""Of a guest's first process, where a test has no other in mind."""
+
+
 def fault(
     *,
-    pid: int = 100,
+    pid: int = PID,
     tid: int = 0,
     number: int = SIGBUS,
     code: int = ADRALN,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.finding import Finding, Frame, Witness
-from harness.judge import CellVerdict, Judgement
+from harness.judge import Judgement
+from harness.verdict import CellVerdict
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ FRAMES = [
 
 
 def cell(target: str, suite: str, verdict: str, reason: str = "") -> CellVerdict:
+    failed = int(verdict in {"FAIL", "XFAIL"})
     return CellVerdict(
-        target=target, suite=suite, verdict=verdict, seconds=1.5, reason=reason, passed=3, failed=1, skipped=2
+        target=target, suite=suite, verdict=verdict, seconds=1.5, reason=reason, passed=3, failed=failed, skipped=2
     )
 
 

@@ -6,11 +6,12 @@ import datetime
 import shlex
 from typing import TYPE_CHECKING, Literal
 
-from harness import events
+from harness import event_log, events, evidence_seal
 from harness.judge import judge
 from harness.reproducer import Reproducer, read_reproducer
 from harness.runs import conclude
 from harness.transcript import save
+from harness.verdict import cell_verdicts
 from tests import fakes
 from tests.fakes import chunk, fault, target, write
 
@@ -48,6 +49,7 @@ class StoredRun:
         self.audited: set[tuple[str, str]] = set()
         self.detectors: dict[str, Detector] = {}
         self.real_kernels: set[str] = set()
+        self.events: dict[tuple[str, str], list[events.Event]] = {}
 
     def binary(self, target: str) -> Path:
         """Where the target's server binary is; it exists, and holds nothing."""
@@ -100,7 +102,7 @@ class StoredRun:
             counters_before=counters[0] if counters else None,
             counters_after=counters[1] if counters else None,
         )
-        events.append(self.cell(target, suite) / "events.jsonl", event)
+        self.add(target, suite, event)
 
     def guest(
         self,
@@ -112,11 +114,12 @@ class StoredRun:
         detail: str = "",
         test: str = "",
         strangers: int = 0,
+        pid: int = fakes.PID,
     ) -> None:
         """How a guest ended."""
         (self.cell(target, suite) / name).mkdir(parents=True, exist_ok=True)
-        event = events.GuestEvent(name=name, end=end, detail=detail, test=test, strangers=strangers)
-        events.append(self.cell(target, suite) / "events.jsonl", event)
+        event = events.GuestEvent(name=name, end=end, detail=detail, test=test, pid=pid, strangers=strangers)
+        self.add(target, suite, event)
 
     def own_guest(
         self,
@@ -145,8 +148,27 @@ class StoredRun:
             own=True,
             unanswered=("SAVE",),
             options=options,
+            pid=fakes.PID,
         )
-        events.append(self.cell(cell, suite) / "events.jsonl", event)
+        self.add(cell, suite, event)
+
+    def add(self, target: str, suite: str, event: events.Event) -> None:
+        """One more line of a cell's events."""
+        self.events.setdefault((target, suite), []).append(event)
+
+    def write_events(self, target: str, suite: str) -> int:
+        """The cell's event log, as its process would have left it; how many of its tests failed."""
+        path = self.cell(target, suite) / event_log.NAME
+        path.unlink(missing_ok=True)
+        told = self.events.get((target, suite), [])
+        tests = [event for event in told if isinstance(event, events.TestEvent)]
+        failed = sum(test.outcome == "failed" for test in tests)
+        log = event_log.EventLog(path)
+        log.append(events.CollectedEvent(tests=len(tests)))
+        for event in told:
+            log.append(event)
+        log.close(tests=len(tests), failed=failed)
+        return failed
 
     def place(self, target: str, function: str, file: str = "src/bitops.c", line: int = 93) -> int:
         """Give a function an address in the target's binary; returns it."""
@@ -198,10 +220,21 @@ class StoredRun:
             for suite in self.suites:
                 if (name, suite) not in self.left_out:
                     text, kind = self.problems.get((name, suite), ("", ""))
-                    audit = "done" if (name, suite) in self.audited else ""
+                    failed = self.write_events(name, suite)
+                    audited = (name, suite) in self.audited
+                    if audited:
+                        self.write_events(name, f"{suite}/{events.AUDIT}")
                     cells.append(
                         events.CellRecord(
-                            target=name, suite=suite, seconds=1.5, problem=text, problem_kind=kind, audit=audit
+                            target=name,
+                            suite=suite,
+                            seconds=1.5,
+                            problem=text,
+                            problem_kind=kind,
+                            status=int(failed > 0),
+                            seal=evidence_seal.seal(self.cell(name, suite)),
+                            audit="done" if audited else "",
+                            audit_seal=evidence_seal.seal(self.cell(name, suite) / events.AUDIT) if audited else "",
                         )
                     )
         events.write_run(
@@ -238,7 +271,8 @@ def reproducer(finding: Finding) -> Reproducer:
 
 
 def judged(stored: StoredRun) -> tuple[list[Finding], dict[str, str]]:
-    findings, cells, _ = judge(stored.finish())
+    findings, outcomes, _ = judge(stored.finish())
+    cells = cell_verdicts(outcomes, findings)
     return findings, {f"{cell.target}/{cell.suite}": cell.verdict for cell in cells}
 
 

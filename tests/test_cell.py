@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import events, process
+from harness import event_log, events, process
 from harness.cell import fits, write_cell
 from harness.check import cell_problem, pytest_command
 from harness.errors import ExitCode
@@ -50,7 +50,7 @@ def test_a_machine_that_does_not_start_ends_the_cell_with_its_own_words(suite: s
     assert problem.startswith("no qemu-system-absent on this machine\n")
     assert "qemu-system-arm" in problem
     # The first test that needed the machine was the last, and nothing was recorded of it.
-    recorded = events.read_events(tmp_path / "events.jsonl")
+    recorded = event_log.read_events(tmp_path / "events.jsonl")
     assert [one for one in recorded if isinstance(one, events.TestEvent)] == []
     assert not re.search("failed|INTERNALERROR", result.text), result.text
 

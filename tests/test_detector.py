@@ -19,6 +19,7 @@ from harness.guest import Guest, StartError
 from harness.judge import judge
 from harness.load import Catalog
 from harness.store import Store
+from harness.verdict import cell_verdicts
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import StoredRun
@@ -354,11 +355,11 @@ def reported(run: StoredRun, text: bytes, *, outcome: Literal["passed", "failed"
 
 def test_a_report_during_a_test_that_passes_is_a_finding_with_its_command_and_reproducer(run: StoredRun) -> None:
     reported(run, MISALIGNED)
-    (finding,), cells, _ = judge(run.finish())
+    (finding,), outcomes, _ = judge(run.finish())
     assert (finding.id, finding.file, finding.line) == ("alignment-redisBitpos-load", "src/bitops.c", 131)
     assert (finding.command, finding.origin) == ("BITPOS k 0", "server")
     assert [(w.target, w.detector, w.test) for w in finding.witnesses] == [("native-ubsan", "ubsan", TEST)]
-    assert {cell.target: cell.verdict for cell in cells if cell.suite == "bitops"} == {
+    assert {cell.target: cell.verdict for cell in cell_verdicts(outcomes, [finding]) if cell.suite == "bitops"} == {
         "armv5": "PASS",
         "native-ubsan": "FAIL",
     }
@@ -369,6 +370,7 @@ def test_what_several_detectors_see_in_one_function_is_one_finding(run: StoredRu
     pc = run.place("armv5", "redisBitpos")
     run.fault("armv5", "bitops", "guest-1", fault(pc=pc))
     run.test("armv5", "bitops", TEST, outcome="failed", guest="guest-1", faults=(0, 1))
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGBUS", test=TEST)
     reported(run, text)
     (finding,), *_ = judge(run.finish())
     assert finding.id == "alignment-redisBitpos-load"

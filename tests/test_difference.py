@@ -179,7 +179,7 @@ def judged(tmp_path: Path) -> Finding:
     event = events.TestEvent(
         name="test_x", outcome="failed", seconds=1, message="1 keys differ", difference=DIFFERENCE, again=AGAIN
     )
-    events.append(stored.cell("sparc64", "persistence") / "events.jsonl", event)
+    stored.add("sparc64", "persistence", event)
     (finding,) = judge(stored.finish())[0]
     return finding
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import events
+from harness import fault_log
 from harness.disassembly import access_of, disassemble
 from tests import fakes
 
@@ -127,7 +127,7 @@ Machine = Literal["arm", "sparc32plus"]
 
 @pytest.mark.parametrize(("machine", "text"), [("arm", "ldr r1, [r3]"), ("sparc32plus", "ld [%g1], %o1")])
 def test_a_record_of_a_real_emulator_is_read(machine: Machine, text: str) -> None:
-    (record,) = events.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
+    (record,) = fault_log.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
     assert (record.signal, record.code, record.access, record.handled) == (fakes.SIGBUS, fakes.ADRALN, "load", False)
     assert text == disassemble(record, machine)
     assert str(access_of(record)) == "load of 4 bytes at 1 mod 4"

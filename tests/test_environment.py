@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import descendants, environment, events, process
+from harness import descendants, environment, event_log, events, process
 from harness.check import Check, pytest_command
 from harness.load import ROOT, Catalog
 from harness.request import Request
@@ -65,7 +65,7 @@ def outcomes(tmp_path: Path, name: str) -> dict[str, str]:
     assert record.problem_kind != "crash", record.problem
     return {
         event.name: event.outcome
-        for event in events.read_events(folder / "events.jsonl")
+        for event in event_log.read_events(folder / "events.jsonl")
         if isinstance(event, events.TestEvent)
     }
 

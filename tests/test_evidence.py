@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import codec, events
+from harness import codec, events, fault_log
 from harness.assertion import asserted
 from harness.errors import ExitCode
 from tests import fakes
@@ -256,19 +256,11 @@ def test_findings_are_ordered_worst_first(run: StoredRun) -> None:
     assert [finding.kind for finding in judged(run)[0]] == ["alignment", "hang", "wrong-result"]
 
 
-@pytest.mark.parametrize("log", ["events.jsonl", "guest-1/faults.jsonl"])
-def test_a_last_line_that_was_cut_is_passed_over(run: StoredRun, log: str) -> None:
-    a_fault(run)
-    with (run.cell("armv5", "bitops") / log).open("ab") as stream:
-        stream.write(b'{"type":"test","name":"test_b')
-    assert [finding.id for finding in judged(run)[0]] == ["alignment-bitopCommand-load"]
-
-
 def test_a_path_with_an_octal_escape_in_a_fault_log_is_read(tmp_path: Path) -> None:
     log = tmp_path / "faults.jsonl"
     record = codec.encode(fault(maps=[events.MapRecord(start=0, end=1, offset=0, path="/a@b")]))
     log.write_bytes(record.replace(b"@", b"\\040") + b"\n")
-    assert "/a\\040b" == events.read_faults(log)[0].maps[0].path  # noqa: SIM300
+    assert "/a\\040b" == fault_log.read_faults(log)[0].maps[0].path  # noqa: SIM300
 
 
 def test_a_test_with_a_very_long_name_is_judged(run: StoredRun) -> None:

@@ -32,6 +32,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:
     run.canary("armv5")
     run.fault("armv5", "bitops", "guest-1", fakes.fault(pc=run.place("armv5", "bitopCommand")))
     run.test("armv5", "bitops", "test_a", outcome="failed", guest="guest-1", faults=(0, 1), command="BITOP NOT a b")
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGBUS", test="test_a")
     run.finish()
     return run
 

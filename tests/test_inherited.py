@@ -28,6 +28,7 @@ def stored(tmp_path: Path) -> StoredRun:
     for target in run.targets:
         run.canary(target)
         run.test(target, "bitops", "test_bitop", outcome="failed", message="1 != 2")
+        run.test(target, "bitops", "test_bitpos")
     return run
 
 

@@ -207,10 +207,10 @@ def test_a_known_list_that_is_not_there_is_exit_4(plumb: Plumb, stored: StoredRu
     assert "absent.toml" in err
 
 
-def test_a_run_whose_record_is_damaged_is_exit_4_and_names_the_file(plumb: Plumb, stored: StoredRun) -> None:
+def test_a_run_whose_record_is_damaged_is_exit_6_and_names_the_file(plumb: Plumb, stored: StoredRun) -> None:
     fakes.write(stored.finish() / "run.json", "{")
     code, _, err = plumb("judge", stored.folder)
-    assert code == ExitCode.USAGE, err
+    assert code == ExitCode.INCONCLUSIVE, err
     assert "run.json" in err
 
 

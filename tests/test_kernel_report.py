@@ -68,6 +68,7 @@ def a_run_on_a_kernel(folder: Path) -> StoredRun:
         run.fault(target, "bitops", "guest-1", fault(pc=pc, kernel_log=line))
         seen = (counters(3), counters(5, word=1)) if target in run.real_kernels else None
         run.test(target, "bitops", "test_bitop", outcome="failed", guest="guest-1", faults=(0, 1), counters=seen)
+        run.guest(target, "bitops", "guest-1", end="signal", detail="killed by SIGBUS", test="test_bitop")
         run.test(target, "bitops", "test_more", counters=seen and (seen[1], counters(6, word=2)))
         # A machine that was started anew counts from zero: nothing can be said of that test.
         run.test(target, "bitops", "test_anew", counters=seen and (counters(6, word=2), counters(0)))

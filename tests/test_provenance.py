@@ -207,11 +207,11 @@ def test_what_an_audit_shows_is_replayed_by_the_audits_policy_whatever_saw_it(ru
     audit = run.cell("armv5", "bitops") / events.AUDIT
     (audit / "guest-1").mkdir(parents=True)
     died = events.GuestEvent(name="guest-1", end="signal", detail="killed by SIGABRT", test="test_a")
-    events.append(audit / "events.jsonl", died)
+    run.add("armv5", f"bitops/{events.AUDIT}", died)
     lost = events.TestEvent(name="test_a", outcome="failed", seconds=0.1, message="gone", guest="guest-1")
-    events.append(audit / "events.jsonl", lost)
+    run.add("armv5", f"bitops/{events.AUDIT}", lost)
     failed = events.TestEvent(name="test_b", outcome="failed", seconds=0.1, message="1 != 2")
-    events.append(audit / "events.jsonl", failed)
+    run.add("armv5", f"bitops/{events.AUDIT}", failed)
     run.test("armv5", "bitops", "test_c", outcome="failed", message="1 != 2")
     findings = {finding.id: reproducer(finding) for finding in judged(run)[0]}
     assert {name: kept.policy for name, kept in findings.items()} == {

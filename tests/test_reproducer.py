@@ -41,6 +41,7 @@ def test_a_sighting_with_requests_is_preferred_to_one_without(run: StoredRun) ->
         faults=(0, 1),
         transcript=BITOP,
     )
+    run.guest("armv5", "bitops", "guest-2", end="signal", detail="killed by SIGBUS", test="test_b")
     (finding,) = judged(run)[0]
     assert [chunk.content for chunk in reproducer(finding).chunks] == [BITOP]
 
@@ -59,5 +60,6 @@ def test_of_several_transcripts_the_shortest_is_the_reproducer(run: StoredRun) -
             faults=(0, 1),
             transcript=requests,
         )
+        run.guest("armv5", "bitops", f"guest-{number}", end="signal", detail="SIGBUS", test=f"test_{number}")
     (finding,) = judged(run)[0]
     assert [chunk.content for chunk in reproducer(finding).chunks] == [BITOP]

@@ -415,7 +415,7 @@ def test_an_assertion_of_a_self_test_is_placed_where_it_asserts_and_not_where_it
             unit="intset",
             program="selftests" if program == "selftests" else "units",
         )
-        events.append(stored.folder / "armv5" / "selftests" / "events.jsonl", event)
+        stored.add("armv5", "selftests", event)
         (finding,), _, _ = judge(stored.finish())
         found[program] = (finding.id, finding.title, finding.command)
     assert found["selftests"] == (

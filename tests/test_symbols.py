@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import events
+from harness import events, fault_log
 from harness.symbols import Symbols, place_in_object, place_in_tree
 from tests import fakes
 
@@ -141,7 +141,7 @@ def test_without_symbol_tools_the_function_is_unknown_and_nothing_fails(tmp_path
 
 @pytest.mark.parametrize("machine", ["arm", "sparc32plus"])
 def test_the_function_of_a_real_record_is_found_in_the_symbol_table_alone(machine: str) -> None:
-    (record,) = events.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
+    (record,) = fault_log.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
     binary = str(fakes.DATA / "stacks" / machine)
     maps = [
         events.MapRecord(start=m.start, end=m.end, offset=m.offset, path=m.path.replace("@DATA@/" + machine, binary))

@@ -22,7 +22,7 @@ def run_folder(tmp_path: Path) -> Path:
     for suite, commands, target in (("bitops", 900, ""), ("bitops", 100, ""), ("persistence", 30, "sparc64")):
         stored.test("armv5", suite, "test_it")
         event = events.GuestEvent(name="guest-1", end="stopped", commands=commands, target=target)
-        events.append(stored.folder / "armv5" / suite / "events.jsonl", event)
+        stored.add("armv5", suite, event)
     folder = stored.finish()
     run = events.read_run(folder)
     timed = [msgspec.structs.replace(cell, seconds=4.0) for cell in run.cells]

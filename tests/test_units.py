@@ -17,6 +17,7 @@ from harness.judge import judge
 from harness.model import SourceTree
 from harness.source import open_tree
 from harness.store import Store
+from harness.verdict import cell_verdicts
 from suites.units import expectations
 from tests import cells, fakes
 from tests.fakes import fault
@@ -308,8 +309,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:
 
 
 def judged(stored: StoredRun) -> tuple[list[Finding], str, str]:
-    findings, cells, _ = judge(stored.finish())
-    cell = next(cell for cell in cells if cell.suite == "units")
+    findings, outcomes, _ = judge(stored.finish())
+    cell = next(cell for cell in cell_verdicts(outcomes, findings) if cell.suite == "units")
     return findings, cell.verdict, cell.reason
 
 
@@ -328,6 +329,7 @@ def test_a_units_fault_and_the_servers_at_the_same_place_are_one_finding(run: St
     run.test("armv5", "units", "test_unit", outcome="failed", guest="guest-unit-bitpos", faults=(0, 1), unit="bitpos")
     run.fault("armv5", "bitops", "guest-1", fault(pc=pc))
     run.test("armv5", "bitops", "test_bitpos", outcome="failed", guest="guest-1", faults=(0, 1), transcript=b"BITPOS")
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGBUS", test="test_bitpos")
     (finding,), _, _ = judged(run)
     assert {witness.suite for witness in finding.witnesses} == {"bitops", "units"}
     # Requests show more than a unit does.

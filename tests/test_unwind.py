@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import events
+from harness import events, fault_log
 from harness.unwind import DEEPEST, Stack, call_chain, locate
 from tests import fakes
 
@@ -18,7 +18,7 @@ CALLERS = {"arm": [0x408553F3], "sparc32plus": [0x70887A98, 0x70887BB4, 0x780005
 
 
 def stored(machine: str) -> events.Fault:
-    (record,) = events.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
+    (record,) = fault_log.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
     data = str(fakes.DATA / "stacks")
     maps = [msgspec.structs.replace(m, path=m.path.replace("@DATA@", data)) for m in record.maps]
     return msgspec.structs.replace(record, maps=maps)

@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import alignment, codec, disassembly, events, symbols, tree_files
+from harness import alignment, codec, disassembly, events, fault_log, symbols, tree_files
 from harness.build import Builder, BuildFailedError
 from harness.check import Check
 from harness.emulator import Emulators
@@ -146,7 +146,7 @@ class _Porter:
                     return None
             except StartError as error:
                 detail = " ".join(error.detail.split())
-            faults = events.read_faults(guest.fault_log)
+            faults = fault_log.read_faults(guest.fault_log)
         table = symbols.Symbols(tools.triple, str(build.server_binary))
         stack = table.backtrace(faults[0], target.emulator.qemu) if faults else []
         return Death(
@@ -235,7 +235,7 @@ def _accesses(run: Path, target: Target) -> dict[str, list[Access]] | None:
     for log in sorted([*own, *peers]):
         if log.parts[-3] == "canary":
             continue
-        for fault in events.read_faults(log):
+        for fault in fault_log.read_faults(log):
             if fault.event == "access":
                 frame = table.frames(fault.maps, fault.pc)[0]
                 if not is_in_tree(frame):

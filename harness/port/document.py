@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from harness.judge import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.model import Noun
+from harness.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 FILE = "port.json"
 

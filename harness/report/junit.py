@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from harness.difference import described
-from harness.judge import CellVerdict
 from harness.report.finding import in_cell
+from harness.verdict import CellVerdict
 from harness.visible import visible
 
 if TYPE_CHECKING:

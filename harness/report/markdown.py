@@ -13,7 +13,8 @@ from harness.visible import one_line
 
 if TYPE_CHECKING:
     from harness.finding import Finding, Witness
-    from harness.judge import CellVerdict, Judgement
+    from harness.judge import Judgement
+    from harness.verdict import CellVerdict
 
 MOST_BYTES = 900_000
 """GitHub refuses a job summary of more than 1 MiB whole; what is beyond is left out, and told."""

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from harness.events import RunRecord
     from harness.excerpt import Excerpts, Listing
     from harness.finding import Finding, Witness
-    from harness.judge import CellVerdict, Judgement
+    from harness.judge import Judgement
+    from harness.verdict import CellVerdict
 
 OPEN_FINDINGS = 1
 """So many are unfolded at first."""

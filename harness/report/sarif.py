@@ -22,7 +22,8 @@ from harness.visible import one_line, visible
 
 if TYPE_CHECKING:
     from harness.finding import Difference, Finding, Frame, Witness
-    from harness.judge import CellVerdict, Judgement
+    from harness.judge import Judgement
+    from harness.verdict import CellVerdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "SRCROOT"

@@ -11,7 +11,8 @@ import msgspec
 
 from harness.events import Counters
 from harness.finding import Difference, Finding, Frame, Witness
-from harness.judge import CellVerdict, Judgement
+from harness.judge import Judgement
+from harness.verdict import CellVerdict
 
 VERSION = 1
 """What `schema` in the document says. Within a version fields are added, never renamed, removed or retyped."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import events
+from harness import event_log, events
 from harness.model import Noun
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def cells(folder: Path, run: RunRecord) -> list[Throughput]:
 
 
 def _of_cell(folder: Path, record: CellRecord) -> Throughput:
-    recorded = events.read_events(folder / record.target / record.suite / "events.jsonl")
+    recorded = event_log.read_events(folder / record.target / record.suite / "events.jsonl")
     guests = [event for event in recorded if isinstance(event, events.GuestEvent)]
     # Guests of other targets are counted too: their cell waits for them.
     commands = sum(guest.commands for guest in guests)

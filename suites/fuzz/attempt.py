@@ -7,7 +7,7 @@ import re
 import socket
 from typing import TYPE_CHECKING
 
-from harness import compare, events
+from harness import compare, fault_log
 from harness.guest import PANIC, StartError
 from harness.model import Noun
 from harness.refusal import release_of
@@ -154,7 +154,7 @@ def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: 
     if isinstance(error, TimeoutError) and not guest.died_of_fault(known_faults):
         guest.hung()
     guest.settle()
-    faults = [fault for fault in events.read_faults(guest.fault_log)[known_faults:] if fault.event == "fault"]
+    faults = [fault for fault in fault_log.read_faults(guest.fault_log)[known_faults:] if fault.event == "fault"]
     place = f"{faults[0].signal} at {faults[0].pc:#x}" if faults else guest.detail
     index = min(answered, len(stream) - 1)
     return Failure(

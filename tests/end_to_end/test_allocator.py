@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import allocator, events, process, toolchain
+from harness import allocator, fault_log, process, toolchain
 from harness.load import ROOT, Catalog
 from harness.store import Store
 from tests.end_to_end import machines
@@ -92,7 +92,7 @@ def test_one_byte_beyond_a_block_is_a_fault_where_blocks_are(target: str, size: 
     result = ask(target, "beyond", str(size), log=log)
     assert abs(result.code) in {signal.SIGSEGV, 128 + signal.SIGSEGV}, result.text
     if target != "native":
-        (fault,) = events.read_faults(log)
+        (fault,) = fault_log.read_faults(log)
         assert allocator.holds(result.output, fault.address), f"{fault.address:#x}: {result.text}"
 
 

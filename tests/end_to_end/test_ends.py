@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-from typing import TYPE_CHECKING
+import socket
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +20,6 @@ from tests.end_to_end.plumb_runs import (
     running,
     wait_for,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.end_to_end
 CHECK = ("check", "--target", "armv5", "--suite", "bitops", "--seed", "1", "--json", "--run")
@@ -67,16 +65,28 @@ def test_when_plumb_is_ended_in_the_middle_nothing_of_it_is_left(
 def test_a_guest_that_hangs_is_a_finding(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with running(*CHECK, folder) as plumb:
-        emulated_guest(folder).send_signal(signal.SIGSTOP)
-        out, _ = plumb.communicate(timeout=RUN_SECONDS)
+        words = emulated_guest(folder).cmdline()
+        path = Path(words[words.index("--unixsocket") + 1])
+        assert wait_for(path.exists, seconds=RUN_SECONDS)
+        with socket.socket(socket.AF_UNIX) as connected:
+            connected.connect(str(path))
+            connected.sendall(b"DEBUG SLEEP 10000\r\n")
+            out, _ = plumb.communicate(timeout=RUN_SECONDS)
     read = json.loads(out)
     assert (plumb.returncode, [finding["kind"] for finding in read["findings"]]) == (ExitCode.FINDINGS, ["hang"])
 
 
-def test_a_guest_that_is_killed_from_outside_is_no_finding_but_unknown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("server", ["guest", "oracle"])
+def test_a_server_that_is_killed_or_stopped_from_outside_is_no_finding_but_unknown(
+    tmp_path: Path, server: str, number: signal.Signals
+) -> None:
+    """Whether it is the one under test or the native build that its answers are compared with."""
     folder = tmp_path / "run"
     with running(*CHECK, folder) as plumb:
-        emulated_guest(folder).send_signal(signal.SIGKILL)
+        guest = emulated_guest(folder)
+        oracle = wait_for(lambda: processes_of(folder / "armv5" / "bitops" / "peers"), seconds=RUN_SECONDS)
+        (guest if server == "guest" else oracle[0]).send_signal(number)
         out, _ = plumb.communicate(timeout=RUN_SECONDS)
     read = json.loads(out)
     assert (plumb.returncode, read["verdict"], read["findings"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN", [])

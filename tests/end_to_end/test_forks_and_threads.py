@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import events, judge, process, source, symbols, tree_files
+from harness import event_log, events, evidence_seal, fault_log, judge, process, source, symbols, tree_files
 from harness.cell import CellSpec, write_cell
 from harness.events import CellRecord, RunRecord
 from harness.guest import Guest
 from harness.load import ROOT, Catalog
 from harness.resp import Client, ServerGoneError
 from harness.store import Store, key_of
+from harness.verdict import cell_verdicts
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def first_fault(guest: Guest) -> Fault:
     while not guest.faults():
         assert time.monotonic() < deadline, "nothing faulted"
         time.sleep(0.05)
-    return events.read_faults(guest.fault_log)[0]
+    return fault_log.read_faults(guest.fault_log)[0]
 
 
 def server_pid(guest: Guest) -> int:
@@ -285,9 +286,12 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
         command += ["-c", ROOT / "pyproject.toml", "-p", "harness.pytest_plugin", "--rootdir", tmp_path]
         result = process.run(command, deadline_seconds=300, folder=ROOT)
     assert result.code == 1, result.text
-    canary = events.TestEvent(name="canary/load-word@1", outcome="passed", seconds=0)
-    (run / target / "canary").mkdir()
-    events.append(run / target / "canary" / "events.jsonl", canary)
+    canary = run / target / "canary"
+    canary.mkdir()
+    log = event_log.EventLog(canary / event_log.NAME)
+    log.append(events.CollectedEvent(tests=1))
+    log.append(events.TestEvent(name="canary/load-word@1", outcome="passed", seconds=0))
+    log.close(tests=1, failed=0)
     machine = Catalog().targets[target]
     events.write_run(
         run,
@@ -304,10 +308,16 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
             triples={target: Catalog().toolchain_of(machine).triple},
             machines={target: machine},
             stages={},
-            cells=[CellRecord(target=target, suite=suite, seconds=1) for suite in ("canary", "persistence")],
+            cells=[
+                CellRecord(
+                    target=target, suite=suite, seconds=1, status=status, seal=evidence_seal.seal(run / target / suite)
+                )
+                for suite, status in (("canary", 0), ("persistence", 1))
+            ],
         ),
     )
-    findings, (_, verdict), _ = judge.judge(run)
+    findings, outcomes, _ = judge.judge(run)
+    _, verdict = cell_verdicts(outcomes, findings)
     # The second is this release's own: in the child its crash handler cancels threads that only the parent has.
     assert [finding.kind for finding in findings] == ["alignment", "crash-handler-sigsegv"]
     assert (findings[0].function, findings[0].origin) == ("plumbline_odd_word", "server")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import alignment, canary, disassembly, events, kernel_report
+from harness import alignment, canary, disassembly, event_log, events, fault_log, kernel_report
 from harness.errors import ExitCode
 from harness.load import Catalog
 from harness.store import Store
@@ -40,7 +40,7 @@ def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(tmp
         assert places["armv5"] == places["armv5-kernel"], f"{name}: {places}"
         said = {witness["kernel"].partition(", si_addr")[0] for witness in on_kernel(found[name])}
         assert said == {"SIGBUS, si_code BUS_ADRALN (1)"}
-    recorded = events.read_events(tmp_path / "run" / "armv5-kernel" / "bitops" / "events.jsonl")
+    recorded = event_log.read_events(tmp_path / "run" / "armv5-kernel" / "bitops" / "events.jsonl")
     counted = kernel_report.counted(recorded)
     faults = sum(len(on_kernel(finding)) for finding in found.values())
     assert counted is not None
@@ -79,7 +79,7 @@ def test_what_an_instruction_tells_of_its_access_is_what_the_emulator_recorded(n
     program = canary.compile_canary(Store.default(), emulated.target, tools)
     log = tmp_path / "faults.jsonl"
     canary.performed(program, emulated, log, tools.triple)
-    records = [fault for fault in events.read_faults(log) if fault.event == "access"]
+    records = [fault for fault in fault_log.read_faults(log) if fault.event == "access"]
     assert len(records) > 8
     for record in records:
         text = disassembly.disassemble(record, emulated.target.emulator.qemu)

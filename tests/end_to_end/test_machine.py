@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import alignment, canary, events, initramfs, process, symbols
+from harness import alignment, canary, fault_log, initramfs, process, symbols
 from harness.channel import RefusedError
 from harness.console import Progress
 from harness.emulator import Runner
@@ -98,7 +98,7 @@ def test_a_real_kernel_does_what_the_model_prescribes(
     found = CATALOG.targets[target]
     chosen = alignment.policy_for(CATALOG.policies, policy, found)
     machine = booted(name, target)
-    before = events.count_faults(machine.fault_log)
+    before = fault_log.count_faults(machine.fault_log)
     if policy.startswith("linux-arm-"):
         machine.set_alignment(int(policy[-1]))
     ran = machine.run(["/srv/canary", "all"], deadline_seconds=120)
@@ -116,7 +116,7 @@ def test_a_real_kernel_does_what_the_model_prescribes(
     ]
     assert wrong == []
     signals = sum(outcome == "signal" for found in outcomes.values() for outcome in found)
-    assert events.count_faults(machine.fault_log) - before == signals
+    assert fault_log.count_faults(machine.fault_log) - before == signals
 
 
 def test_an_access_that_never_ends_is_killed_at_its_deadline(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
         assert ran.end == Ended(how="signal", number=signal.SIGBUS)
         assert machine.counters() == msgspec.structs.replace(before, user=before.user + 1)
         (line,) = [line for line in machine.kernel_log().splitlines() if "Alignment trap: canary" in line]
-        (fault,) = events.read_faults(machine.fault_log)
+        (fault,) = fault_log.read_faults(machine.fault_log)
         assert line.partition("] ")[2] == fault.kernel_log[0]
         assert f"PC=0x{fault.pc:08x}" in line
         assert f"Address=0x{fault.address:08x}" in line
@@ -151,7 +151,7 @@ def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
         for mode, lines in ((3, 2), (4, 0)):
             machine.set_alignment(mode)
             machine.run(["/srv/canary", "vldr-double", "1"], deadline_seconds=20)
-            assert len(events.read_faults(machine.fault_log)[-1].kernel_log) == lines
+            assert len(fault_log.read_faults(machine.fault_log)[-1].kernel_log) == lines
         assert machine.run(["/srv/none"], deadline_seconds=20).end == Ended(how="exit", number=127)
         assert abs(float(machine.read("/proc/uptime").split()[0])) < 120
 
@@ -180,7 +180,7 @@ def test_a_fault_of_a_child_or_a_thread_is_recorded_and_a_sent_signal_is_not(
         assert forked.output == f"child ended by SIGBUS: {int(not fixed_up)}\n".encode()
         assert forked.end == Ended(how="exit", number=3)
         threaded = machine.run(["/srv/children", "thread"], deadline_seconds=30)
-    faults = events.read_faults(machine.fault_log)
+    faults = fault_log.read_faults(machine.fault_log)
     if fixed_up:
         # COMPAT_ALIGNMENT_FIXUPS repairs LDRD.
         assert faults == []
@@ -234,8 +234,8 @@ def test_a_servers_sigbus_has_its_function_and_line(name: str, target: str, resu
             assert ask(machine.endpoint(6379), "SET", key, "x" * 40) == b"+OK\r\n"
         assert ask(machine.endpoint(6379), "BITOP", "AND", "d", "a", "b") == b""
         assert machine.wait(pid, deadline_seconds=30) == Ended(how="signal", number=signal.SIGBUS)
-        fault = events.read_faults(machine.fault_log)[0]
-    assert events.is_misaligned(fault)
+        fault = fault_log.read_faults(machine.fault_log)[0]
+    assert fault_log.is_misaligned(fault)
     found = symbols.Symbols(CATALOG.toolchain_of(CATALOG.targets[target]).triple, str(build.server_binary))
     frames = found.backtrace(fault, CATALOG.targets[target].emulator.qemu)
     assert [frame.function for frame in frames[:3]] == ["bitopCommand", "call", "processCommand"]

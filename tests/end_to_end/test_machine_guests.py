@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import alignment, events
+from harness import alignment, fault_log
 from harness.emulator import Runner
 from harness.load import Catalog
 from harness.machine_guest import PORTS, SERVER, Host, MachineGuest, PreparedMachine
@@ -50,7 +50,7 @@ def test_servers_of_one_machine_keep_apart(tmp_path: Path) -> None:
             assert not one.settle()
             assert two.alive()
             assert (one.faults() > 0, two.faults()) == (True, 0)
-            assert {fault.session for fault in events.read_faults(one.fault_log)} == {one.pid}
+            assert {fault.session for fault in fault_log.read_faults(one.fault_log)} == {one.pid}
         # Both ports are free again, and nothing of those before is left for the next but what it is given.
         with guest("guest-3") as third, guest("guest-4", files={"dump.rdb": saved}) as fourth:
             assert {third.upstream, fourth.upstream} == {host.machine().endpoint(port) for port in PORTS[:2]}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from harness import disassembly, events, process, symbols, toolchain
+from harness import disassembly, fault_log, process, symbols, toolchain
 from harness.finding import Frame
 from harness.load import ROOT, Catalog
 from tests.end_to_end import machines
@@ -105,7 +105,7 @@ def line_of(file: str, text: str) -> int:
 def test_a_fault_is_placed(target: str, style: str, where: str, programs: Any, tmp_path: Path) -> None:
     program, log = programs(target, style), tmp_path / "faults.jsonl"
     result = process.run(machines.runner(target).command(program, [where], log), deadline_seconds=60)
-    (fault,) = events.read_faults(log)
+    (fault,) = fault_log.read_faults(log)
 
     said = re.search(r"parent (\d+)\nran (\d+) (\d+)\n", result.text)
     assert said, result.text

@@ -7,7 +7,13 @@
  * concerned, so forked children and threads are covered, and it is one write() of one line to a file opened
  * with O_APPEND, so that records of several processes do not mix. A reported access is recorded in full the
  * first time, and its count whenever that has doubled (event "count"), because a killed process tells nothing more;
- * one that ends by itself writes the exact counts.
+ * one that ends by itself writes the exact counts. A fault that an instruction repeats is recorded in full
+ * FAULTS_IN_FULL times, and counted likewise (event "repeat"). The last line of a process says how it ended (event
+ * "end").
+ *
+ * A guest can close descriptors that are not its own, or limit the size of files, so that lines are lost. Therefore
+ * the host may put a file of two zero numbers of 64 bits beside the log, FILE.counts: the emulator counts in it, by
+ * shared memory, the lines that were begun and those that were written whole.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -30,7 +36,7 @@
 #pragma GCC diagnostic error "-Wextra"
 #pragma GCC diagnostic ignored "-Wsign-compare" /* ARRAY_SIZE, sizes from GLib: QEMU's own idiom */
 
-enum { REGISTERS_LOGGED = 96, STACK_LOGGED = 16 * KiB, INSTRUCTION_LOGGED = 16 };
+enum { REGISTERS_LOGGED = 96, STACK_LOGGED = 16 * KiB, INSTRUCTION_LOGGED = 16, FAULTS_IN_FULL = 8 };
 
 /* What harness/model.py calls AccessClass; from CLASS_EXCLUSIVE on, no compiler splits an access. */
 enum {
@@ -52,6 +58,11 @@ static const char *const action_names[ACTIONS] = { "signal", "fixup", "ignore" }
 __thread unsigned plumbline_rotation;
 
 static int fault_log = -1;
+static char *fault_log_path;
+static struct stat fault_log_status;
+static struct {
+    uint64_t begun, written;
+} *lines;
 static int demand;
 static bool reporting;
 static unsigned assumed = 16; /* compilers are taken to split what is wider: Solaris' -xmemalign */
@@ -451,19 +462,54 @@ void plumbline_translating(CPUState *cpu, vaddr pc)
     plumbline_demand = demand == PLUMBLINE_NATURAL && is_library ? PLUMBLINE_ARCH : demand;
 }
 
+/* Out of the way of the numbers a guest expects its own files to get. */
+static bool open_fault_log(void)
+{
+    int low = open(fault_log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    int high = low < 0 ? low : fcntl(low, F_DUPFD_CLOEXEC, 900);
+
+    fault_log = high < 0 ? low : high;
+    if (high >= 0) {
+        close(low);
+    }
+    return fault_log >= 0 && fstat(fault_log, &fault_log_status) == 0;
+}
+
+static void map_line_counts(void)
+{
+    g_autofree char *path = g_strconcat(fault_log_path, ".counts", NULL);
+    struct stat status;
+    int file = open(path, O_RDWR | O_CLOEXEC);
+
+    if (file < 0) {
+        return;
+    }
+    if (fstat(file, &status) == 0 && status.st_size >= sizeof(*lines)) {
+        lines = mmap(NULL, sizeof(*lines), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (lines == MAP_FAILED) {
+            lines = NULL;
+        }
+    }
+    close(file);
+}
+
 void plumbline_set_fault_log(const char *path)
 {
-    fault_log = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-    if (fault_log < 0) {
+    fault_log_path = g_canonicalize_filename(path, NULL);
+    if (!open_fault_log()) {
         error_report("-fault-log: cannot open '%s': %s", path, strerror(errno));
         exit(EXIT_FAILURE);
     }
-    /* Out of the way of the numbers a guest expects its own files to get. */
-    int high = fcntl(fault_log, F_DUPFD_CLOEXEC, 900);
-    if (high >= 0) {
-        close(fault_log);
-        fault_log = high;
-    }
+    map_line_counts();
+}
+
+/* Whether the descriptor is still the log's: a guest may have closed it, and opened another file under its number. */
+static bool is_fault_log_open(void)
+{
+    struct stat status;
+
+    return fstat(fault_log, &status) == 0 && status.st_dev == fault_log_status.st_dev
+           && status.st_ino == fault_log_status.st_ino;
 }
 
 static void append_hex(GString *line, const uint8_t *bytes, size_t length)
@@ -511,11 +557,37 @@ static void append_maps(GString *line)
     free_self_maps(maps);
 }
 
-static void write_line(GString *line)
+/* A guest's own limit of a file's size is no reason for it to die of a signal that it did not earn. */
+static ssize_t write_within_limits(const GString *line)
 {
-    if (write(fault_log, line->str, line->len) != line->len) {
-        error_report("-fault-log: a record was cut short: %s", strerror(errno));
+    static const struct timespec at_once;
+    sigset_t limit, before;
+
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &limit, &before);
+    ssize_t length = write(fault_log, line->str, line->len);
+    int error = errno;
+    if (length < 0 && error == EFBIG) {
+        sigtimedwait(&limit, NULL, &at_once);
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return length;
+}
+
+static void write_line(const GString *line)
+{
+    if (lines) {
+        qatomic_inc(&lines->begun);
+    }
+    if ((is_fault_log_open() || open_fault_log()) && write_within_limits(line) == line->len) {
+        if (lines) {
+            qatomic_inc(&lines->written);
+        }
+        return;
+    }
+    error_report("-fault-log: a record was cut short: %s", strerror(errno));
 }
 
 #ifdef TARGET_HPPA
@@ -570,6 +642,77 @@ static void write_record(CPUArchState *env, const char *event, vaddr pc, int hos
     write_line(line);
 }
 
+/* How often each instruction of this process has made a reported access, and how often it has raised a signal. */
+enum { ACCESSES, FAULTS, COUNTED };
+static const char *const count_names[COUNTED] = { "count", "repeat" };
+static GHashTable *counts[COUNTED];
+static GMutex counts_lock;
+
+static void write_count(int of, vaddr pc, uintptr_t count)
+{
+    g_autoptr(GString) line = g_string_new(NULL);
+
+    g_string_printf(line, "{\"event\":\"%s\",\"pid\":%d,\"pc\":%" PRIu64 ",\"count\":%" PRIuPTR "}\n",
+                    count_names[of], getpid(), (uint64_t)pc, count);
+    write_line(line);
+}
+
+/* Whether `count_once` has written this count already, or what it means is in the records. */
+static bool is_written(int of, uintptr_t count)
+{
+    return is_power_of_2(count) || (of == FAULTS && count <= FAULTS_IN_FULL);
+}
+
+static void write_last_counts(void)
+{
+    g_mutex_lock(&counts_lock);
+    for (int of = 0; of < COUNTED; of++) {
+        GHashTableIter iter;
+        gpointer pc, count;
+
+        if (!counts[of]) {
+            continue;
+        }
+        g_hash_table_iter_init(&iter, counts[of]);
+        while (g_hash_table_iter_next(&iter, &pc, &count)) {
+            if (!is_written(of, (uintptr_t)count)) {
+                write_count(of, (uintptr_t)pc, (uintptr_t)count);
+            }
+        }
+    }
+    g_mutex_unlock(&counts_lock);
+}
+
+/* A forked child counts its own, from nothing; a thread that held the lock is not there any more. */
+static void forget_counts(void)
+{
+    g_mutex_init(&counts_lock);
+    for (int of = 0; of < COUNTED; of++) {
+        if (counts[of]) {
+            g_hash_table_remove_all(counts[of]);
+        }
+    }
+}
+
+static uintptr_t count_once(int of, vaddr pc)
+{
+    static bool forgets;
+    gpointer key = (gpointer)(uintptr_t)pc;
+
+    g_mutex_lock(&counts_lock);
+    if (!forgets) {
+        forgets = true;
+        pthread_atfork(NULL, NULL, forget_counts);
+    }
+    if (!counts[of]) {
+        counts[of] = g_hash_table_new(g_direct_hash, g_direct_equal);
+    }
+    uintptr_t count = (uintptr_t)g_hash_table_lookup(counts[of], key) + 1;
+    g_hash_table_insert(counts[of], key, (gpointer)count);
+    g_mutex_unlock(&counts_lock);
+    return count;
+}
+
 void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address, bool handled)
 {
     CPUState *cpu = env_cpu(env);
@@ -587,66 +730,37 @@ void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
 #else
         bool is_misaligned = sig == TARGET_SIGBUS && last.is_pending && last.address == address;
 #endif
+        uintptr_t count = count_once(FAULTS, pc);
 
-        write_record(env, "fault", pc, target_to_host_signal(sig), code, address, is_misaligned,
-                     handled);
+        /* One that nobody handles is the last of its process, and whoever reads looks for it. */
+        if (count <= FAULTS_IN_FULL || !handled) {
+            write_record(env, "fault", pc, target_to_host_signal(sig), code, address, is_misaligned, handled);
+        } else if (is_power_of_2(count)) {
+            write_count(FAULTS, pc, count);
+        }
     }
     last.is_pending = false;
 }
 
-/* How often each instruction has made a reported access, in this process. */
-static GHashTable *counts;
-static GMutex counts_lock;
+/* The host's number of the signal that this process is about to die of. */
+static int fatal_signal;
 
-static void write_count(vaddr pc, uintptr_t count)
+void plumbline_dying(int host_sig)
+{
+    fatal_signal = host_sig;
+}
+
+void plumbline_finish(int status)
 {
     g_autoptr(GString) line = g_string_new(NULL);
 
-    g_string_printf(line, "{\"event\":\"count\",\"pid\":%d,\"pc\":%" PRIu64 ",\"count\":%" PRIuPTR "}\n",
-                    getpid(), (uint64_t)pc, count);
-    write_line(line);
-}
-
-void plumbline_finish(void)
-{
-    GHashTableIter iter;
-    gpointer pc, count;
-
-    if (!counts) {
+    if (fault_log < 0) {
         return;
     }
-    g_mutex_lock(&counts_lock);
-    g_hash_table_iter_init(&iter, counts);
-    while (g_hash_table_iter_next(&iter, &pc, &count)) {
-        if (!is_power_of_2((uintptr_t)count)) {
-            write_count((uintptr_t)pc, (uintptr_t)count);
-        }
-    }
-    g_mutex_unlock(&counts_lock);
-}
-
-/* A forked child counts its own, from nothing; a thread that held the lock is not there any more. */
-static void forget_counts(void)
-{
-    g_mutex_init(&counts_lock);
-    if (counts) {
-        g_hash_table_remove_all(counts);
-    }
-}
-
-static uintptr_t count_access(vaddr pc)
-{
-    gpointer key = (gpointer)(uintptr_t)pc;
-
-    g_mutex_lock(&counts_lock);
-    if (!counts) {
-        counts = g_hash_table_new(g_direct_hash, g_direct_equal);
-        pthread_atfork(NULL, NULL, forget_counts);
-    }
-    uintptr_t count = (uintptr_t)g_hash_table_lookup(counts, key) + 1;
-    g_hash_table_insert(counts, key, (gpointer)count);
-    g_mutex_unlock(&counts_lock);
-    return count;
+    write_last_counts();
+    g_string_printf(line, "{\"event\":\"end\",\"pid\":%d,\"signal\":%d,\"status\":%d}\n",
+                    getpid(), fatal_signal, fatal_signal ? 0 : status & 0xff);
+    write_line(line);
 }
 
 /* What the policy says to an access, which is remembered. */
@@ -699,12 +813,12 @@ bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, ui
         return true;
     }
     if (reporting && fault_log >= 0 && is_first_part(cpu, pc)) {
-        uintptr_t count = count_access(pc);
+        uintptr_t count = count_once(ACCESSES, pc);
 
         if (count == 1) {
             write_record(cpu_env(cpu), "access", pc, 0, 0, *address, true, false);
         } else if (is_power_of_2(count)) {
-            write_count(pc, count);
+            write_count(ACCESSES, pc, count);
         }
     }
     if (action == ACTION_IGNORE) {

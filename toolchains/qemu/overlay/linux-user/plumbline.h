@@ -12,7 +12,10 @@ void plumbline_set_coverage(const char *path);
 /* Append one JSON line about a synchronous signal that is about to be delivered. */
 void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address, bool handled);
 
-/* Append the counts that have not been written yet: the process is about to end. */
-void plumbline_finish(void);
+/* The process is about to die of a signal, by the host's number. */
+void plumbline_dying(int host_sig);
+
+/* Append the counts that have not been written yet, and how the process ends: with this status, unless it is dying. */
+void plumbline_finish(int status);
 
 #endif

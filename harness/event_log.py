@@ -1,0 +1,109 @@
+"""A cell's events.jsonl: written line by line while its tests run, and read again, with what is missing of it.
+
+It begins with how many tests there are, and ends with how many came to their ends and a digest of all before. What was
+cut, lost or changed is told by these two lines: whoever judges asks for `doubts`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import codec
+from harness.errors import InfrastructureError
+from harness.events import CollectedEvent, EndEvent, Event, GuestEvent, TestEvent
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "events.jsonl"
+Line = Event | CollectedEvent | EndEvent
+
+
+class EventLog:
+    """The one writer of a cell's events. After a line that could not be written it writes no more."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lines = 0
+        self._digest = hashlib.sha256()
+        self._is_broken = False
+
+    def append(self, event: Line) -> None:
+        """Add a line. Raises InfrastructureError when it cannot be written, now or ever since."""
+        line = codec.encode(event) + b"\n"
+        if not self._is_broken:
+            try:
+                with self.path.open("ab", buffering=0) as stream:
+                    self._is_broken = stream.write(line) != len(line)
+            except OSError as error:
+                self._is_broken = True
+                raise _unwritten(self.path, error.strerror or str(error)) from error
+        if self._is_broken:
+            raise _unwritten(self.path, "a line was cut short")
+        self._lines += 1
+        self._digest.update(line)
+
+    def close(self, *, tests: int, failed: int) -> None:
+        """Write the last line: how many tests came to their ends, and how many of them failed."""
+        end = EndEvent(tests=tests, failed=failed, lines=self._lines, digest=self._digest.hexdigest())
+        self.append(end)
+
+
+class Recorded(Noun, frozen=True):
+    """What an event log holds."""
+
+    events: list[Event]
+    """Tests and guests, in the order in which they were written."""
+    failed: int
+    """How many of the collected tests failed, as the last line has it."""
+    doubts: list[str]
+    """Why this may not be all, for the reader; empty when every collected test came to its end."""
+
+
+def read(path: Path) -> Recorded:
+    """All whole lines, and what is wrong with the others."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return Recorded(events=[], failed=0, doubts=[f"there is no {path.name}"])
+    *lines, rest = content.split(b"\n")
+    doubts = [f"{path.name} ends in the middle of a line"] if rest else []
+    decoded = [_decoded(line) for line in lines]
+    doubts += [f"line {number} of {path.name} is damaged" for number, one in enumerate(decoded, 1) if one is None]
+    first = decoded[0] if decoded else None
+    last = decoded[-1] if decoded else None
+    collected = first.tests if isinstance(first, CollectedEvent) else None
+    if collected is None:
+        doubts.append(f"{path.name} does not say how many tests there are")
+    if isinstance(last, EndEvent):
+        before = b"".join(line + b"\n" for line in lines[:-1])
+        if (last.lines, last.digest) != (len(lines) - 1, hashlib.sha256(before).hexdigest()):
+            doubts.append(f"{path.name} is not what was written")
+        elif collected is not None and last.tests != collected:
+            doubts.append(f"{last.tests} of {collected} tests came to an end")
+    else:
+        doubts.append("its test process left no word of its end")
+    told: list[Event] = [one for one in decoded if isinstance(one, TestEvent | GuestEvent)]
+    return Recorded(events=told, failed=last.failed if isinstance(last, EndEvent) else 0, doubts=doubts)
+
+
+def read_events(path: Path) -> list[Event]:
+    """The tests and guests of a log, whatever else may be missing."""
+    return read(path).events
+
+
+def _decoded(line: bytes) -> Line | None:
+    try:
+        return codec.decode(line, Line)  # type: ignore[arg-type]
+    except msgspec.DecodeError:
+        return None
+
+
+def _unwritten(path: Path, because: str) -> InfrastructureError:
+    return InfrastructureError(
+        "the evidence cannot be written", where=str(path), because=because, remedy="free some space, then run again"
+    )

@@ -1,0 +1,84 @@
+"""The seal of a cell's evidence: length and digest of every file, taken when nothing writes any more.
+
+The cell's record in run.json has the seal's own digest, so that a run is judged by what was recorded, whole, or not at
+all: a file that was cut, lost or changed since makes its cell UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import codec, event_log, events, fault_log
+from harness.model import Noun
+from harness.store import sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NAME = "seal.json"
+SHOWN = 3
+"""So many files are named to the reader."""
+
+
+class SealedFile(Noun, frozen=True):
+    """One file of evidence."""
+
+    bytes: int
+    sha256: str
+
+
+def seal(cell: Path) -> str:
+    """Write a cell's seal.json; its digest. Nothing may write there any more."""
+    files = {
+        str(path.relative_to(cell)): SealedFile(bytes=path.stat().st_size, sha256=sha256_of(path))
+        for path in _evidence(cell)
+    }
+    content = codec.pretty(files)
+    (cell / NAME).write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def doubts(cell: Path, digest: str) -> list[str]:
+    """What is not as it was sealed, for the reader; empty when every file is."""
+    try:
+        content = (cell / NAME).read_bytes()
+    except FileNotFoundError:
+        return [f"there is no {NAME}"]
+    if hashlib.sha256(content).hexdigest() != digest:
+        return [f"{NAME} is not what was written"]
+    try:
+        files = codec.decode(content, dict[str, SealedFile])
+    except msgspec.DecodeError as error:
+        return [f"{NAME} cannot be read: {error}"]
+    wrong = [f"{name} {why}" for name, one in files.items() if (why := _why_not(cell / name, one))]
+    added = {str(path.relative_to(cell)) for path in _evidence(cell)} - files.keys()
+    wrong += [f"{name} was not there" for name in sorted(added)]
+    more = [f"and {len(wrong) - SHOWN} files more"] if len(wrong) > SHOWN else []
+    return [f"changed since it was recorded: {'; '.join([*wrong[:SHOWN], *more])}"] if wrong else []
+
+
+def _why_not(path: Path, sealed: SealedFile) -> str:
+    if not path.is_file() or path.is_symlink() or ".." in path.parts:
+        return "is gone"
+    length = path.stat().st_size
+    if length != sealed.bytes:
+        return f"has {length} bytes of {sealed.bytes}"
+    return "" if sha256_of(path) == sealed.sha256 else "has other content"
+
+
+_FILES = {event_log.NAME, events.PROBLEM, fault_log.NAME, f"{fault_log.NAME}.counts", "log", "cell.json", "console"}
+
+
+def _evidence(cell: Path) -> Iterator[Path]:
+    """Files that are judged or shown, in a fixed order; not what a server stored for itself, nor an audit's, which has
+    a seal of its own.
+    """
+    for path in sorted(cell.rglob("*")):
+        inside = path.relative_to(cell).parts
+        kept = path.name in _FILES or path.name.startswith("transcript-") or events.INPUTS in inside
+        if kept and inside[0] != events.AUDIT and path.is_file() and not path.is_symlink():
+            yield path

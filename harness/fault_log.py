@@ -1,0 +1,167 @@
+"""The emulator's log of a guest's faults, read: what happened, how often, how processes ended, and what was lost.
+
+The writer is toolchains/qemu/overlay/linux-user/plumbline.c; on a real kernel harness.machine, from what init sends.
+Whoever judges asks for `damage` as well: a line that is cut or missing may have been the one that mattered.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from harness import codec
+from harness.events import BUS_ADRALN, Fault
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "faults.jsonl"
+_LEDGER_BYTES = 16
+_CUT_SHORT = b"-fault-log: a record was cut short"
+_CRASHED = re.compile(rb"^QEMU internal SIG\w+", re.MULTILINE)
+
+
+class Count(Noun, frozen=True):
+    """How often an instruction has done something so far, in one process."""
+
+    event: Literal["count", "repeat"]
+    """count: it made a reported access. repeat: it raised a signal, more often than is recorded in full."""
+    pid: int
+    pc: int
+    count: int
+
+
+class ProcessEnd(Noun, frozen=True):
+    """How a process of the guest ended."""
+
+    event: Literal["end"]
+    pid: int
+    signal: int
+    """The host's number of the signal that it died of; 0 if it exited."""
+    status: int
+    """Exit status, if it exited."""
+
+
+class FaultLog(Noun, frozen=True):
+    """What a guest's fault log holds."""
+
+    faults: list[Fault]
+    counts: dict[tuple[int, int], int]
+    """(Process, program counter) -> how often its access was reported, or its signal raised. Counts are written when
+    they double and when a process ends: of one that was killed, half may be missing."""
+    ends: dict[int, ProcessEnd]
+    """Process -> how it ended; those that were killed, and those of a real kernel, are missing."""
+    damage: list[str]
+    """What was lost, for the reader; empty when every line that was begun is here."""
+
+
+def ledger_of(log: Path) -> Path:
+    """The file beside a log in which the emulator counts the lines that it begins and those that it has written."""
+    return log.with_name(f"{log.name}.counts")
+
+
+def open_ledger(log: Path) -> None:
+    """Have the emulator count its lines: must be there when it starts. Its blocks are real: a mapped hole could not be
+    filled on a full disk.
+    """
+    ledger_of(log).write_bytes(bytes(_LEDGER_BYTES))
+
+
+def read(log: Path) -> FaultLog:
+    """Everything in a log; nothing of one that is not there, which is right where nothing happened."""
+    faults: list[Fault] = []
+    counts: dict[tuple[int, int], int] = {}
+    ends: dict[int, ProcessEnd] = {}
+    lines, damage = _lines(log)
+    for number, line in enumerate(lines, 1):
+        record, whole = _record(line)
+        if not whole:
+            damage.append(f"line {number} of {log.name} is damaged")
+        if isinstance(record, Fault):
+            faults.append(record)
+        elif isinstance(record, Count):
+            key = (record.pid, record.pc)
+            counts[key] = max(record.count, counts.get(key, 0))
+        elif isinstance(record, ProcessEnd):
+            ends[record.pid] = record
+    return FaultLog(faults=faults, counts=counts, ends=ends, damage=[*damage, *_missing(log, len(lines))])
+
+
+def read_faults(log: Path) -> list[Fault]:
+    """The faults and reported accesses alone, in the order in which they were written."""
+    return read(log).faults
+
+
+def count_faults(log: Path) -> int:
+    """How many of them a log has by now: cheap, as every test asks."""
+    return sum(line.startswith(_FAULT) for line in _lines(log)[0])
+
+
+def emulator_trouble(log: bytes) -> str:
+    """What a guest's log, to which its emulator writes as well, says of the emulator itself; empty for nothing."""
+    if _CUT_SHORT in log:
+        return "its emulator could not write a record of a fault"
+    crash = _CRASHED.search(log)
+    return f"its emulator crashed: {crash[0].decode()}" if crash else ""
+
+
+def is_misaligned(fault: Fault) -> bool:
+    """Whether a record tells of a misaligned access: one that was reported, or one that raised its signal.
+
+    On z/Architecture that is SIGILL, and only the emulator's word for the access tells it from other reasons.
+    """
+    by_signal = fault.signal == signal.SIGBUS and fault.code == BUS_ADRALN
+    return fault.event == "access" or by_signal or (fault.signal == signal.SIGILL and bool(fault.access_class))
+
+
+_FAULT = (b'{"event":"fault"', b'{"event":"access"')
+_KINDS: dict[bytes, type[Fault | Count | ProcessEnd]] = {
+    b"fault": Fault,
+    b"access": Fault,
+    b"count": Count,
+    b"repeat": Count,
+    b"end": ProcessEnd,
+}
+_HEAD = re.compile(rb'\{"event":"(\w+)"')
+
+
+def _lines(log: Path) -> tuple[list[bytes], list[str]]:
+    try:
+        content = log.read_bytes()
+    except FileNotFoundError:
+        return [], []
+    *lines, rest = content.split(b"\n")
+    return lines, [f"{log.name} ends in the middle of a line"] if rest else []
+
+
+def _record(line: bytes) -> tuple[Fault | Count | ProcessEnd | None, bool]:
+    """What a line says, and whether it is as it was written. Behind one that was cut, another may be whole."""
+    heads = list(_HEAD.finditer(line))
+    for head in reversed(heads):
+        kind = _KINDS.get(head[1])
+        if kind is None:
+            continue
+        try:
+            # A path may have an escape that JSON lacks, an octal one: it is read as it stands.
+            text = re.sub(rb"\\([0-7]{3})", rb"\\\\\1", line[head.start() :])
+            return codec.decode(text, kind), head.start() == 0
+        except msgspec.DecodeError:
+            continue
+    return None, False
+
+
+def _missing(log: Path, lines: int) -> list[str]:
+    ledger = ledger_of(log)
+    if not ledger.is_file():
+        return []
+    content = ledger.read_bytes()
+    if len(content) < _LEDGER_BYTES:
+        return [f"{ledger.name} is damaged"]
+    begun, written = (int.from_bytes(content[at : at + 8], "little") for at in (0, 8))
+    if begun == written == lines:
+        return []
+    return [f"{log.name} has {lines} lines, of {begun} that the emulator began and {written} that it wrote"]

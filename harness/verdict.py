@@ -1,0 +1,121 @@
+"""From what a cell showed to its verdict. Pure: no file is read here.
+
+Silence is never PASS, and a known finding excuses nothing but itself: a cell passes, or fails as expected, only if it
+ran to its planned end, its evidence is whole, and something in it passed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.finding import Verdict
+from harness.model import Noun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.finding import Finding
+
+CANARY = "canary"
+SHOWN = 3
+"""So many of what is wrong are named to the reader."""
+
+
+class CellOutcome(Noun, frozen=True):
+    """What a cell showed, before it is known which of its findings were expected."""
+
+    target: str
+    suite: str
+    seconds: float
+    passed: int
+    failed: int
+    skipped: int
+    doubts: list[str]
+    """Why this may not be all, or says nothing of the server: it was cut, killed, or is damaged."""
+    unexplained: list[str]
+    """Tests that failed for no reason that is in the evidence."""
+    absent: str = ""
+    """Why there was nothing to run; empty if there was."""
+    silence: str = ""
+    """Why nothing passed, where nothing did."""
+
+
+class CellVerdict(Noun, frozen=True):
+    """A cell's row in the report."""
+
+    target: str
+    suite: str
+    verdict: str
+    seconds: float
+    reason: str
+    passed: int
+    failed: int
+    skipped: int
+
+
+def cell_verdicts(outcomes: Sequence[CellOutcome], findings: Sequence[Finding]) -> list[CellVerdict]:
+    """A verdict for every cell, with the findings that have been compared with the known list.
+
+    Where a target's canaries did not behave, nothing is believed of its other cells.
+    """
+    believed = {one.target for one in outcomes if one.suite == CANARY and _canary(one)[0] is Verdict.PASS}
+    verdicts = []
+    for one in outcomes:
+        verdict, reason = _canary(one) if one.suite == CANARY else _judged(one, findings)
+        if one.target not in believed and one.suite != CANARY:
+            verdict, reason = Verdict.UNKNOWN, _joined(["its canaries did not behave", reason])
+        verdicts.append(
+            CellVerdict(
+                target=one.target,
+                suite=one.suite,
+                verdict=verdict.name,
+                seconds=one.seconds,
+                reason=reason,
+                passed=one.passed,
+                failed=one.failed,
+                skipped=one.skipped,
+            )
+        )
+    return verdicts
+
+
+def of_cell(findings: Sequence[Finding], target: str, suite: str) -> list[Finding]:
+    """The findings that a cell showed, on its own target or on a peer's."""
+    name = f"{target}/{suite}"
+    return [finding for finding in findings if any(name in witness.cells for witness in finding.witnesses)]
+
+
+def overall(cells: Sequence[CellVerdict]) -> Verdict:
+    """The worst; where suites were asked for and all of them skip, nothing was said, whatever the canaries did."""
+    verdict = Verdict.merge([Verdict[cell.verdict] for cell in cells])
+    suites = {cell.verdict for cell in cells if cell.suite != CANARY}
+    return Verdict.UNKNOWN if suites == {Verdict.SKIP.name} else verdict
+
+
+def _canary(one: CellOutcome) -> tuple[Verdict, str]:
+    reasons = list(one.doubts)
+    if one.unexplained:
+        reasons.append(f"{one.failed} canaries did not behave: {'; '.join(one.unexplained[:SHOWN])}")
+    if not one.passed and not reasons:
+        reasons.append("no canary ran")
+    return (Verdict.UNKNOWN if reasons else Verdict.PASS), _joined(reasons)
+
+
+def _judged(one: CellOutcome, findings: Sequence[Finding]) -> tuple[Verdict, str]:
+    here = of_cell(findings, one.target, one.suite)
+    news = [finding for finding in here if not finding.known]
+    known = f"known: {here[0].known}" if here else ""
+    if news or one.unexplained:
+        found = f"{len(here)} findings in {one.failed} failed tests" if here else f"{one.failed} tests failed"
+        return Verdict.FAIL, _joined([found, *one.doubts])
+    if one.absent:
+        return Verdict.SKIP, one.absent
+    if one.doubts:
+        return Verdict.UNKNOWN, _joined([*one.doubts, known])
+    if not one.passed:
+        return Verdict.UNKNOWN, _joined([one.silence, known])
+    return (Verdict.XFAIL if here else Verdict.PASS), known
+
+
+def _joined(reasons: Sequence[str]) -> str:
+    return "; ".join(reason for reason in reasons if reason)

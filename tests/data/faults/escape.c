@@ -1,0 +1,70 @@
+/* A program that its emulator's fault log must survive: it closes what is not its own, limits files, repeats itself. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char bytes[16] __attribute__((aligned(16)));
+static sigjmp_buf again;
+
+/* One instruction, which every strict machine refuses. */
+__attribute__((noinline)) static uint32_t misaligned(const char *address)
+{
+    __asm__ volatile("" : "+r"(address));
+    return *(const volatile uint32_t *)address;
+}
+
+static void handled(int number)
+{
+    (void)number;
+    siglongjmp(again, 1);
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "";
+
+    if (strcmp(how, "close") == 0) {
+        for (int number = 3; number < 4096; number++) {
+            close(number);
+        }
+    } else if (strcmp(how, "reuse") == 0) {
+        /* Every number that the log can have becomes a file of the program's own. */
+        int own = open(argv[2], O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+        for (int number = 3; number < 1020; number++) {
+            if (number != own) {
+                dup2(own, number);
+            }
+        }
+    } else if (strcmp(how, "limit") == 0) {
+        const struct rlimit least = { 1, 1 };
+
+        setrlimit(RLIMIT_FSIZE, &least);
+    } else if (strcmp(how, "repeat") == 0) {
+        volatile int left = atoi(argv[2]);
+
+        signal(SIGBUS, handled);
+        sigsetjmp(again, 1);
+        while (left-- > 0) {
+            misaligned(bytes + 1);
+        }
+        return 0;
+    } else if (strcmp(how, "abort") == 0) {
+        int status;
+
+        if (fork() == 0) {
+            abort();
+        }
+        wait(&status);
+        return 7;
+    }
+    misaligned(bytes + 1);
+    return 0;
+}

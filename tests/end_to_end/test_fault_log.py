@@ -1,0 +1,83 @@
+"""The emulator's fault log keeps its records, or says that it could not, whatever the guest does to its descriptors."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import fault_log, process, toolchain
+from harness.fault_log import FaultLog, ProcessEnd
+from harness.load import ROOT, Catalog
+from tests.end_to_end import machines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+SOURCE = ROOT / "tests" / "data" / "faults" / "escape.c"
+
+
+@pytest.fixture(scope="module", params=["armv5", "sparc64"])
+def target(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def program(target: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    catalog = Catalog()
+    found = catalog.targets[target]
+    made = tmp_path_factory.mktemp("escape") / "escape"
+    flags = [*toolchain.compiler_flags(found, "O2"), "-Wall", "-Werror"]
+    compiler = toolchain.tool(catalog.toolchain_of(found), "gcc")
+    result = process.run([compiler, str(SOURCE), *flags, "-o", str(made)], deadline_seconds=120)
+    assert result.code == 0, result.text
+    return made
+
+
+def ran(target: str, program: Path, folder: Path, *arguments: str) -> tuple[process.Result, FaultLog]:
+    log = folder / fault_log.NAME
+    fault_log.open_ledger(log)
+    command = machines.runner(target).command(program, arguments, log)
+    return process.run(command, deadline_seconds=120, folder=folder), fault_log.read(log)
+
+
+@pytest.mark.parametrize("how", ["", "close", "reuse"])
+def test_a_guest_that_closes_or_takes_the_logs_descriptor_is_recorded_all_the_same(
+    target: str, program: Path, tmp_path: Path, how: str
+) -> None:
+    own = tmp_path / "own"
+    result, log = ran(target, program, tmp_path, how, str(own))
+    assert result.code == -signal.SIGBUS, result.text
+    assert (len(log.faults), log.damage) == (1, [])
+    (end,) = log.ends.values()
+    assert end == ProcessEnd(event="end", pid=log.faults[0].pid, signal=signal.SIGBUS, status=0)
+    assert not own.exists() or not own.read_bytes(), "a record went into the guest's own file"
+
+
+def test_a_record_that_a_file_size_limit_refuses_is_missed_and_kills_nobody(
+    target: str, program: Path, tmp_path: Path
+) -> None:
+    result, log = ran(target, program, tmp_path, "limit")
+    assert result.code == -signal.SIGBUS, "the guest died of the limit, not of its own fault"
+    assert log.faults == []
+    assert log.damage
+    assert "record was cut short" in result.text
+
+
+def test_a_fault_that_repeats_is_counted_and_recorded_in_full_a_few_times(
+    target: str, program: Path, tmp_path: Path
+) -> None:
+    result, log = ran(target, program, tmp_path, "repeat", "1000")
+    assert (result.code, log.damage) == (0, [])
+    (counted,) = log.counts.values()
+    assert (counted, len(log.faults)) == (1000, 8)
+    assert {fault.pc for fault in log.faults} == {pc for _, pc in log.counts}
+
+
+def test_how_every_process_ended_is_recorded(target: str, program: Path, tmp_path: Path) -> None:
+    result, log = ran(target, program, tmp_path, "abort")
+    assert (result.code, log.damage, log.faults) == (7, [], [])
+    assert sorted((end.signal, end.status) for end in log.ends.values()) == [(0, 7), (signal.SIGABRT, 0)]

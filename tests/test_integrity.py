@@ -1,0 +1,365 @@
+"""A verdict follows from whole evidence alone: what is cut, lost or changed is UNKNOWN.
+
+A known finding excuses itself, and nothing else.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import pytest
+
+from harness import codec, event_log, events, evidence_seal, fault_log
+from harness.errors import ExitCode, InconclusiveError, InfrastructureError, UsageError
+from harness.judge import judge
+from harness.runs import conclude
+from tests import fakes
+from tests.fakes import fault
+from tests.stored import StoredRun, a_fault, concluded, entry, known_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("fake_symbols")
+
+
+@pytest.fixture
+def clean(run: StoredRun) -> StoredRun:
+    """A run that passes, with a fault log, a ledger and a transcript."""
+    run.test("armv5", "bitops", "test_bitop", guest="guest-1", transcript=b"*1\r\n$4\r\nPING\r\n")
+    run.test("armv5", "bitops", "test_bitpos", guest="guest-1")
+    run.guest("armv5", "bitops", "guest-1", end="stopped")
+    log = run.cell("armv5", "bitops") / "guest-1" / fault_log.NAME
+    log.write_bytes(b'{"event":"end","pid":100,"signal":0,"status":0}\n')
+    fault_log.ledger_of(log).write_bytes((1).to_bytes(8, "little") * 2)
+    return run
+
+
+def verdict_of(folder: Path, tmp_path: Path, *entries: str) -> tuple[str, str]:
+    """The verdict on a folder as it is now, and why its worst cell has it."""
+    try:
+        judgement, code = conclude(folder, known_file(tmp_path, *entries), fakes.quiet())
+    except (InconclusiveError, UsageError) as error:
+        return "UNKNOWN", str(error)
+    assert (judgement.verdict in {"PASS", "XFAIL", "SKIP"}) == (code == ExitCode.PASS)
+    worst = next(cell for cell in judgement.cells if cell.verdict == judgement.verdict)
+    return judgement.verdict, worst.reason
+
+
+def test_whole_evidence_passes(clean: StoredRun, tmp_path: Path) -> None:
+    assert verdict_of(clean.finish(), tmp_path) == ("PASS", "")
+
+
+EVIDENCE = [
+    "run.json",
+    "armv5/canary/events.jsonl",
+    "armv5/canary/seal.json",
+    "armv5/bitops/events.jsonl",
+    "armv5/bitops/seal.json",
+    "armv5/bitops/guest-1/faults.jsonl",
+    "armv5/bitops/guest-1/faults.jsonl.counts",
+    "armv5/bitops/guest-1/transcript-0.jsonl",
+]
+
+
+@pytest.mark.parametrize("name", EVIDENCE)
+def test_evidence_that_was_cut_anywhere_or_is_gone_never_passes(clean: StoredRun, tmp_path: Path, name: str) -> None:
+    file = clean.finish() / name
+    content = file.read_bytes()
+    # Every byte of what is short; a step that no record's length is a multiple of elsewhere.
+    for cut in range(0, len(content), 1 if len(content) < 500 else 13):
+        file.write_bytes(content[:cut])
+        verdict, why = verdict_of(clean.folder, tmp_path)
+        assert (verdict, bool(why)) == ("UNKNOWN", True), f"{name} cut at {cut} of {len(content)}"
+    file.unlink()
+    assert verdict_of(clean.folder, tmp_path)[0] == "UNKNOWN"
+    file.write_bytes(content)
+    assert verdict_of(clean.folder, tmp_path)[0] == "PASS"
+
+
+@pytest.mark.parametrize("name", EVIDENCE)
+def test_evidence_with_one_bit_flipped_never_passes(clean: StoredRun, tmp_path: Path, name: str) -> None:
+    file = clean.finish() / name
+    content = file.read_bytes()
+    for at in range(0, len(content), 1 if len(content) < 500 else 17):
+        changed = bytearray(content)
+        changed[at] ^= 0x10
+        file.write_bytes(changed)
+        assert verdict_of(clean.folder, tmp_path)[0] == "UNKNOWN", f"{name} at {at}"
+
+
+def test_a_cell_taken_out_of_the_record_is_missed(clean: StoredRun, tmp_path: Path) -> None:
+    """By a program that writes a valid record: the plan is there as well."""
+    folder = clean.finish()
+    record = events.read_run(folder)
+    events.write_run(folder, msgspec.structs.replace(record, cells=record.cells[:1]))
+    assert verdict_of(folder, tmp_path) == ("UNKNOWN", "it was planned, and has no record")
+
+
+def test_a_cell_without_a_folder_is_missed(clean: StoredRun, tmp_path: Path) -> None:
+    shutil.rmtree(clean.finish() / "armv5" / "bitops")
+    assert verdict_of(clean.folder, tmp_path)[0] == "UNKNOWN"
+
+
+@pytest.mark.parametrize(("version", "made_by"), [(1, "an older"), (events.VERSION + 1, "a newer")])
+def test_a_run_of_another_format_is_told_from_a_damaged_one(clean: StoredRun, version: int, made_by: str) -> None:
+    path = clean.finish() / "run.json"
+    raw = codec.decode(path.read_bytes(), dict)
+    path.write_bytes(codec.encode({**raw, "version": version, "a key of later": 1}))
+    with pytest.raises(UsageError, match=f"made by {made_by} Plumbline"):
+        judge(clean.folder)
+
+
+def rewritten(stored: StoredRun, change: Callable[[Path], None]) -> Path:
+    """A run whose events were changed before they were sealed: as a process leaves them that ends badly."""
+    folder = stored.finish()
+    cell = folder / "armv5" / "bitops"
+    change(cell / event_log.NAME)
+    record = events.read_run(folder)
+    cells = [
+        msgspec.structs.replace(one, seal=evidence_seal.seal(cell)) if one.suite == "bitops" else one
+        for one in record.cells
+    ]
+    events.write_run(folder, msgspec.structs.replace(record, cells=cells))
+    return folder
+
+
+def test_a_process_that_ended_before_its_tests_did_is_unknown(clean: StoredRun, tmp_path: Path) -> None:
+    def cut(log: Path) -> None:
+        log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
+
+    assert verdict_of(rewritten(clean, cut), tmp_path) == ("UNKNOWN", "its test process left no word of its end")
+
+
+def test_tests_that_were_collected_and_never_ran_are_missed(clean: StoredRun, tmp_path: Path) -> None:
+    def claim_more(path: Path) -> None:
+        told = event_log.read_events(path)
+        path.unlink()
+        log = event_log.EventLog(path)
+        log.append(events.CollectedEvent(tests=173))
+        for event in told:
+            log.append(event)
+        log.close(tests=101, failed=0)
+
+    assert verdict_of(rewritten(clean, claim_more), tmp_path) == ("UNKNOWN", "101 of 173 tests came to an end")
+
+
+def test_a_log_that_was_removed_in_mid_run_is_missed(clean: StoredRun, tmp_path: Path) -> None:
+    def remove_first_half(path: Path) -> None:
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[2:]))
+
+    verdict, why = verdict_of(rewritten(clean, remove_first_half), tmp_path)
+    assert verdict == "UNKNOWN"
+    assert "does not say how many tests there are" in why
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_status_that_its_tests_do_not_explain_is_unknown(clean: StoredRun, tmp_path: Path, status: int) -> None:
+    if not status:
+        clean.test("armv5", "bitops", "test_b", outcome="failed", message="1 != 2")
+    folder = clean.finish()
+    record = events.read_run(folder)
+    cells = [msgspec.structs.replace(one, status=status) for one in record.cells]
+    events.write_run(folder, msgspec.structs.replace(record, cells=cells))
+    listed = entry("wrong-result-test_b")
+    verdict, why = verdict_of(folder, tmp_path, listed)
+    assert verdict == "UNKNOWN"
+    assert f"ended with status {status}" in why
+
+
+def test_a_log_that_cannot_be_written_is_the_machines_fault_from_then_on(tmp_path: Path) -> None:
+    log = event_log.EventLog(tmp_path / "gone" / "events.jsonl")
+    for _ in range(2):
+        with pytest.raises(InfrastructureError, match="evidence cannot be written"):
+            log.append(events.CollectedEvent(tests=1))
+        (tmp_path / "gone").mkdir(exist_ok=True)
+
+
+# A known finding excuses itself, and nothing else.
+
+KNOWN = entry("alignment-bitopCommand-load")
+
+
+def test_a_known_finding_does_not_excuse_a_cell_that_died(run: StoredRun, tmp_path: Path) -> None:
+    a_fault(run)
+    run.test("armv5", "bitops", "test_bitpos")
+    assert verdict_of(run.finish(), tmp_path, KNOWN) == ("PASS", "")
+    run.problem("armv5", "bitops", "it did not end within 420 s", "deadline")
+    verdict, why = verdict_of(run.finish(), tmp_path, KNOWN)
+    assert (verdict, why.startswith("it did not end within 420 s")) == ("UNKNOWN", True)
+
+
+def test_a_known_finding_does_not_excuse_a_guest_that_was_killed(run: StoredRun, tmp_path: Path) -> None:
+    a_fault(run)
+    run.test("armv5", "bitops", "test_bitpos", outcome="failed", message="closed by the server", guest="guest-2")
+    run.guest("armv5", "bitops", "guest-2", end="signal", detail="killed by SIGKILL", test="test_bitpos")
+    run.test("armv5", "bitops", "test_bitcount")
+    assert verdict_of(run.finish(), tmp_path, KNOWN)[0] == "UNKNOWN"
+
+
+def test_a_known_finding_does_not_excuse_that_nothing_passed(run: StoredRun, tmp_path: Path) -> None:
+    a_fault(run)
+    verdict, why = verdict_of(run.finish(), tmp_path, KNOWN)
+    assert (verdict, why) == ("UNKNOWN", "nothing passed: 1 tests failed; known: issue 3273")
+
+
+def test_a_test_that_could_not_run_and_nobody_knows_why_fails(run: StoredRun, tmp_path: Path) -> None:
+    a_fault(run)
+    run.test("armv5", "bitops", "test_bitpos", outcome="failed", message="the server did not start", blocked=True)
+    run.test("armv5", "bitops", "test_bitcount")
+    assert verdict_of(run.finish(), tmp_path, KNOWN)[0] == "FAIL"
+
+
+# What explains a failure.
+
+
+def test_an_access_that_was_let_through_does_not_explain_a_wrong_answer(run: StoredRun, tmp_path: Path) -> None:
+    pc = run.place("armv5", "lposCommand")
+    run.fault("armv5", "bitops", "guest-1", fault(pc=pc, event="access", number=0, code=0))
+    run.test("armv5", "bitops", "test_lpos", outcome="failed", message="12345 != 3", guest="guest-1", faults=(0, 1))
+    run.guest("armv5", "bitops", "guest-1", end="stopped")
+    judgement, _ = concluded(tmp_path, run)
+    assert [finding.kind for finding in judgement.findings] == ["alignment", "wrong-result"]
+
+
+def test_a_childs_death_does_not_explain_a_wrong_answer_of_its_parent(run: StoredRun, tmp_path: Path) -> None:
+    pc = run.place("armv5", "rdbSaveLen", "src/rdb.c", 1)
+    run.fault("armv5", "bitops", "guest-1", fault(pc=pc, pid=999))
+    run.test("armv5", "bitops", "test_lpos", outcome="failed", message="12345 != 3", guest="guest-1", faults=(0, 1))
+    run.guest("armv5", "bitops", "guest-1", end="stopped")
+    judgement, _ = concluded(tmp_path, run)
+    assert [finding.kind for finding in judgement.findings] == ["alignment", "wrong-result"]
+
+
+def test_a_repaired_access_does_not_explain_a_servers_end(run: StoredRun, tmp_path: Path) -> None:
+    pc = run.place("armv5", "lposCommand")
+    run.fault("armv5", "bitops", "guest-1", fault(pc=pc, event="access", number=0, code=0))
+    run.test("armv5", "bitops", "test_lpos", outcome="failed", message="closed", guest="guest-1", faults=(0, 1))
+    run.guest("armv5", "bitops", "guest-1", end="exit", detail="exit status 1", test="test_lpos")
+    judgement, _ = concluded(tmp_path, run)
+    assert [finding.kind for finding in judgement.findings] == ["alignment", "exit"]
+
+
+def test_a_silent_or_killed_oracle_is_no_finding_of_the_server(run: StoredRun, tmp_path: Path) -> None:
+    event = events.TestEvent(
+        name="test_bitop", outcome="failed", seconds=1, message="timed out", doubt="the native build did not answer"
+    )
+    run.add("armv5", "bitops", event)
+    run.test("armv5", "bitops", "test_bitpos")
+    judgement, code = concluded(tmp_path, run)
+    assert (judgement.findings, code) == ([], ExitCode.INCONCLUSIVE)
+    assert "the native build did not answer" in judgement.cells[1].reason
+
+
+# How processes end.
+
+
+def ended(run: StoredRun, *lines: str) -> Path:
+    """A guest that passed its test and stopped, with these lines in its fault log."""
+    run.test("armv5", "bitops", "test_bitop", guest="guest-1")
+    run.guest("armv5", "bitops", "guest-1", end="stopped")
+    log = run.cell("armv5", "bitops") / "guest-1" / fault_log.NAME
+    log.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return log
+
+
+END = '{{"event":"end","pid":{pid},"signal":{signal},"status":0}}'
+
+
+@pytest.mark.parametrize(("signal", "kinds"), [(6, ["crash"]), (11, ["crash"]), (10, []), (15, []), (0, [])])
+def test_a_child_that_dies_of_a_signal_is_a_finding_unless_its_parent_ended_it(
+    run: StoredRun, tmp_path: Path, signal: int, kinds: list[str]
+) -> None:
+    ended(run, END.format(pid=101, signal=signal), END.format(pid=fakes.PID, signal=0))
+    judgement, _ = concluded(tmp_path, run)
+    assert [finding.kind for finding in judgement.findings] == kinds
+
+
+def test_a_server_that_crashes_when_it_is_told_to_stop_is_a_finding(run: StoredRun, tmp_path: Path) -> None:
+    run.test("armv5", "bitops", "test_bitop", guest="guest-1")
+    event = events.GuestEvent(
+        name="guest-1", end="signal", detail="killed by SIGSEGV when it was told to stop", stopping=True
+    )
+    run.add("armv5", "bitops", event)
+    judgement, code = concluded(tmp_path, run)
+    (finding,) = judgement.findings
+    assert (finding.id, code) == ("crash-stop", ExitCode.FINDINGS)
+    assert finding.title == "the server ended in stop: killed by SIGSEGV when it was told to stop"
+
+
+def test_what_an_instruction_repeats_is_counted_once(run: StoredRun, tmp_path: Path) -> None:
+    pc = run.place("armv5", "bitopCommand")
+    for thread in range(8):
+        run.fault("armv5", "bitops", "guest-1", fault(pc=pc, handled=True, tid=1000 + thread))
+    log = run.cell("armv5", "bitops") / "guest-1" / fault_log.NAME
+    for count in (64, 512):
+        with log.open("a") as stream:
+            stream.write(f'{{"event":"repeat","pid":{fakes.PID},"pc":{pc},"count":{count}}}\n')
+    run.test("armv5", "bitops", "test_bitop", guest="guest-1", faults=(0, 8))
+    run.guest("armv5", "bitops", "guest-1", end="stopped")
+    judgement, _ = concluded(tmp_path, run)
+    assert [finding.occurrences for finding in judgement.findings] == [512]
+
+
+# Lost and broken records.
+
+
+def lost(run: StoredRun, how: Literal["begun", "unwritten", "unterminated", "binary", "fused", "gone"]) -> str:
+    log = ended(run, END.format(pid=fakes.PID, signal=0))
+    ledger = [1, 1]
+    if how == "begun":
+        ledger = [2, 1]
+    elif how == "unwritten":
+        ledger = [2, 2]
+    elif how == "gone":
+        log.unlink()
+    else:
+        damage = {
+            "unterminated": b'{"event":"fault","pid"',
+            "binary": b"\xff\xfe\n",
+            "fused": b'{"event":"fau{"event"\n',
+        }
+        log.write_bytes(log.read_bytes() + damage[how])
+    fault_log.ledger_of(log).write_bytes(b"".join(number.to_bytes(8, "little") for number in ledger))
+    return how
+
+
+@pytest.mark.parametrize("how", ["begun", "unwritten", "unterminated", "binary", "fused", "gone"])
+def test_a_fault_log_that_lacks_records_is_unknown(
+    run: StoredRun, tmp_path: Path, how: Literal["begun", "unwritten", "unterminated", "binary", "fused", "gone"]
+) -> None:
+    lost(run, how)
+    judgement, code = concluded(tmp_path, run)
+    assert (judgement.findings, code) == ([], ExitCode.INCONCLUSIVE)
+    assert "guest-1: " in judgement.cells[1].reason
+
+
+def test_a_record_behind_one_that_was_cut_is_read(run: StoredRun, tmp_path: Path) -> None:
+    run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "bitopCommand")))
+    log = run.cell("armv5", "bitops") / "guest-1" / fault_log.NAME
+    log.write_bytes(b'{"event":"fault","pid":100,"tid":1' + log.read_bytes())
+    run.test("armv5", "bitops", "test_bitop", guest="guest-1", faults=(0, 1))
+    judgement, code = concluded(tmp_path, run)
+    assert ([finding.function for finding in judgement.findings], code) == (["bitopCommand"], ExitCode.FINDINGS)
+    assert "line 1 of faults.jsonl is damaged" in judgement.cells[1].reason
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"qemu-arm: -fault-log: a record was cut short: No space left on device\n",
+        b"QEMU internal SIGSEGV {code=MAPERR}\n",
+    ],
+)
+def test_an_emulator_in_trouble_is_no_finding_of_the_server(run: StoredRun, tmp_path: Path, said: bytes) -> None:
+    run.log("armv5", "bitops", "guest-1", said)
+    run.test("armv5", "bitops", "test_bitop", outcome="failed", message="closed by the server", guest="guest-1")
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGSEGV", test="test_bitop")
+    run.test("armv5", "bitops", "test_bitpos")
+    judgement, code = concluded(tmp_path, run)
+    assert (judgement.findings, code) == ([], ExitCode.INCONCLUSIVE)
+    assert "its emulator" in judgement.cells[1].reason
