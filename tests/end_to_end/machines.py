@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from harness.alignment import policy_for
 from harness.build import Builder
@@ -19,22 +21,33 @@ if TYPE_CHECKING:
     from harness.model import Build, SourceTree
 
 REQUIRED = [target.name for target in Catalog().targets.values() if "required" in target.groups]
-TESTED = [*REQUIRED, "mips", "hppa", "powerpc", "riscv64", "s390x"]
-"""What the project's own tests run under user-mode emulation: the required targets, and those of the others for which
-the emulator was changed. Each of the rest costs a compiler of 150 MB and a minute of building, and its canary suite
-proves it whenever it is used."""
+OTHERS = ["mips", "hppa", "powerpc", "riscv64", "s390x"]
+"""Those of the other targets for which the emulator was changed: `ci/test --all` runs them. Each of the rest costs a
+compiler of 150 MB and a minute of building, and its canary suite proves it whenever it is used."""
+KERNELS = ["versatile", "sun4u"]
+"""The machines with a real kernel that `ci/test` runs; `ci/test --all` runs every one."""
+
+
+def beyond(*values: object) -> Any:
+    """A test's parameters that only `ci/test --all` has the time for."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+TESTED = [*REQUIRED, *(beyond(name) for name in OTHERS)]
+"""What tests run under user-mode emulation."""
 
 
 @cache
-def _programs() -> tuple[Emulators, dict[str, Path]]:
+def emulators_for(group: tuple[str, ...]) -> tuple[Emulators, dict[str, Path]]:
+    """The emulators of several targets, built together if they are not in the cache."""
     store, progress = Store.default(), fakes.quiet()
     emulators = Emulators(store, Fetcher(store, progress), progress)
-    return emulators, emulators.prepare([Catalog().targets[name].emulator for name in TESTED])
+    return emulators, emulators.prepare([Catalog().targets[name].emulator for name in group])
 
 
 def runner(target: str, policy: str = "signal") -> Runner:
     """The pinned emulator for a target; built if it is not in the cache."""
-    emulators, programs = _programs()
+    emulators, programs = emulators_for(tuple(REQUIRED if target in REQUIRED else OTHERS))
     catalog = Catalog()
     found = catalog.targets[target]
     return emulators.runner(found, catalog.toolchain_of(found), policy_for(catalog.policies, policy, found), programs)

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.end_to_end
 CATALOG = Catalog()
 AUDITS = [alignment.AUDIT, alignment.audit_name("strict")]
 CELLS = [
-    (name, policy)
-    for name in machines.TESTED
+    (name, policy) if name in machines.REQUIRED else machines.beyond(name, policy)
+    for name in [*machines.REQUIRED, *machines.OTHERS]
     for policy in [*CATALOG.policies, *AUDITS]
     if policy in AUDITS or alignment.applies(CATALOG.policies[policy], CATALOG.targets[name])
 ]
@@ -41,7 +41,8 @@ def prepared(name: str, policy: Policy) -> tuple[Path, Runner, str]:
     target, store = CATALOG.targets[name], Store.default()
     tools = CATALOG.toolchain_of(target)
     emulators = Emulators(store, Fetcher(store, Progress()), Progress())
-    programs = emulators.prepare([CATALOG.targets[one].emulator for one in machines.TESTED])
+    group = machines.REQUIRED if name in machines.REQUIRED else machines.OTHERS
+    programs = emulators.prepare([CATALOG.targets[one].emulator for one in group])
     program = canary.compile_canary(store, target, tools)
     return program, emulators.runner(target, tools, policy, programs), tools.triple
 

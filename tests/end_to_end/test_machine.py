@@ -42,10 +42,10 @@ pytestmark = pytest.mark.end_to_end
 CATALOG = Catalog()
 CELLS = [
     *[("versatile", "armv5", f"linux-arm-{mode}") for mode in (2, 3, 4, 5)],
-    *[("realview", "armv6", f"linux-arm-{mode}") for mode in range(6)],
-    *[("virt-armv7", "armv7", f"linux-arm-{mode}") for mode in range(6)],
-    ("virt-arm64", "aarch64", "linux-arm64"),
-    ("virt-arm64", "armv7", "linux-arm64-compat"),
+    *[machines.beyond("realview", "armv6", f"linux-arm-{mode}") for mode in range(6)],
+    *[machines.beyond("virt-armv7", "armv7", f"linux-arm-{mode}") for mode in range(6)],
+    machines.beyond("virt-arm64", "aarch64", "linux-arm64"),
+    machines.beyond("virt-arm64", "armv7", "linux-arm64-compat"),
     ("sun4u", "sparc64", "linux-sparc"),
     ("sun4u", "sparc32plus", "linux-sparc"),
 ]
@@ -158,7 +158,7 @@ def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "target"),
-    [("versatile", "armv5"), ("virt-arm64", "armv7"), ("sun4u", "sparc64"), ("sun4u", "sparc32plus")],
+    [("versatile", "armv5"), machines.beyond("virt-arm64", "armv7"), ("sun4u", "sparc64"), ("sun4u", "sparc32plus")],
 )
 def test_a_fault_of_a_child_or_a_thread_is_recorded_and_a_sent_signal_is_not(
     name: str, target: str, tmp_path: Path

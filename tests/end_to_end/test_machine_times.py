@@ -19,6 +19,7 @@ from harness.fetch import Fetcher
 from harness.machine import Machine
 from harness.snapshot import snapshot
 from harness.store import Store
+from tests.end_to_end.machines import KERNELS, beyond
 from tests.end_to_end.test_machine import CATALOG, archive, built, serving
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ MACHINES = {
 
 
 @pytest.mark.parametrize("resumed", [False, True], ids=["cold", "resumed"])
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", [name if name in KERNELS else beyond(name) for name in MACHINES])
 def test_a_server_answers_soon_after_its_machine_was_asked_for(name: str, *, resumed: bool, tmp_path: Path) -> None:
     store, progress = Store.default(), Progress()
     kernel, target = built(name), CATALOG.targets[MACHINES[name]]

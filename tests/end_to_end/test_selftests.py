@@ -59,6 +59,7 @@ def test_a_missing_byte_swap_fails_a_self_test_on_a_big_endian_target_alone_and_
     shown_again(found["(self-test ziplist)"], "redis-7.0.15")
 
 
+@pytest.mark.slow
 def test_tests_in_googletest_find_a_missing_byte_swap_and_a_dereference_where_they_show(tmp_path: Path) -> None:
     # Of its hundreds of tests those of the two files that are broken: all of them take minutes on sparc64.
     part = ("--test", "IntsetTest.", "--test", "ListpackTest.")

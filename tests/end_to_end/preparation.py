@@ -1,0 +1,80 @@
+"""Builds what the end-to-end tests have in common before the first of them, and says what it builds, and why.
+
+`ci/test` calls it: inside tests nobody would see it, and several would wait for one. `--all` adds what the extended
+tests need. What is in the cache already takes no time.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from harness.build import Builder
+from harness.console import Progress
+from harness.emulator import Emulators
+from harness.fetch import Fetcher
+from harness.kernel import Kernels
+from harness.load import Catalog
+from harness.store import Store
+from tests.end_to_end.machines import KERNELS, OTHERS, REQUIRED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+SERVERS = {
+    "redis-7.0.15": ("the clean release, which must pass", ["native", "armv5", "sparc64", "armv7", "aarch64"]),
+    "redis-3.2.6": ("the bad release, whose bugs must be found", ["native", "armv5", "sparc64"]),
+    "valkey-9.1.2": ("the other family, which cannot start there", ["native", "sparc64"]),
+}
+"""Server -> why it is built, and for which targets."""
+
+
+def steps(
+    catalog: Catalog, store: Store, progress: Progress, *, everything: bool
+) -> list[tuple[str, Callable[[], object]]]:
+    """What there is to build, in order: why, and how."""
+    fetcher = Fetcher(store, progress)
+    emulators, kernels, builder = (
+        Emulators(store, fetcher, progress),
+        Kernels(store, fetcher, progress),
+        Builder(store, progress),
+    )
+    groups = [REQUIRED, OTHERS] if everything else [REQUIRED]
+    machines = list(catalog.kernels) if everything else KERNELS
+
+    def emulator(group: Sequence[str]) -> Callable[[], object]:
+        return lambda: emulators.prepare([catalog.targets[name].emulator for name in group])
+
+    def kernel(name: str) -> Callable[[], object]:
+        spec = catalog.kernels[name]
+        return lambda: kernels.build(spec, catalog.toolchains[spec.toolchain])
+
+    def server(name: str, target: str) -> Callable[[], object]:
+        found = catalog.targets[target]
+        return lambda: builder.build(fetcher.server(catalog.servers[name]), found, catalog.toolchain_of(found), "O2")
+
+    return [
+        *(
+            (f"emulators for {', '.join(group)}: servers and programs run under them", emulator(group))
+            for group in groups
+        ),
+        *((f"kernel {name}: the kernel tier's tests boot it", kernel(name)) for name in machines),
+        *(
+            (f"{name} for {target}: {why}", server(name, target))
+            for name, (why, targets) in SERVERS.items()
+            for target in targets
+        ),
+    ]
+
+
+def main() -> None:
+    """Build it all."""
+    progress = Progress()
+    todo = steps(Catalog(), Store.default(), progress, everything="--all" in sys.argv[1:])
+    for number, (why, build) in enumerate(todo, 1):
+        progress.say(f"before the tests, {number} of {len(todo)}: {why}")
+        build()
+
+
+if __name__ == "__main__":
+    main()

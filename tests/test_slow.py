@@ -1,0 +1,36 @@
+"""Every test that only `ci/test --all` runs is in the table that says what shows its property otherwise."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from harness import process
+from harness.load import ROOT
+
+
+def test_every_slow_test_is_in_the_table() -> None:
+    collected = {
+        option: process.run(
+            [sys.executable, "-m", "pytest", "--collect-only", "-q", *option, ROOT / "tests" / "end_to_end"],
+            deadline_seconds=300,
+            folder=ROOT,
+        )
+        for option in ((), ("--all",))
+    }
+    names = {
+        option: {line for line in result.text.splitlines() if "::" in line} for option, result in collected.items()
+    }
+    slow = names["--all",] - names[()]
+    assert slow, collected["--all",].text
+    table = (ROOT / "docs" / "TESTS.md").read_text("utf-8")
+    files = set(re.findall(r"^\| `(test_\w+\.py)`", table, re.MULTILINE))
+    assert {name.partition("::")[0].rpartition("/")[2] for name in slow} == files
+    # What is left is run on something: no test function is slow whole, but those that the table names.
+    functions = {option: {name.partition("[")[0] for name in found} for option, found in names.items()}
+    gone = {name.rpartition("::")[2] for name in functions["--all",] - functions[()]}
+    assert gone == {
+        "test_a_tree_as_before_2_8_8_compiles",
+        "test_tests_in_googletest_find_a_missing_byte_swap_and_a_dereference_where_they_show",
+    }
+    assert all(name in table for name in gone)
