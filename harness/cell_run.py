@@ -191,7 +191,7 @@ class CellRun:
             self.log.append(msgspec.structs.replace(record, **seen))
             return
         # Before the guest is asked anything: a silent oracle is no guest's fault.
-        doubt = self._oracle_doubt() if outcome == "failed" else ""
+        doubt = self._doubt() if outcome == "failed" else ""
         guest, faults, log_bytes = self._guest, 0, 0
         requests: list[str] = []
         transcript = ""
@@ -305,8 +305,12 @@ class CellRun:
             )
             self.log.append(event)
 
-    def _oracle_doubt(self) -> str:
-        """Why a failed test says nothing of the server: somebody ended or stopped what it was compared with."""
+    def _doubt(self) -> str:
+        """Why a failed test says nothing of the server: somebody ended or stopped what it was compared with, or this
+        machine could not pass on what it was asked."""
+        for server in (self._guest, self._oracle):
+            if server is not None and server.recorder is not None and server.recorder.trouble:
+                return f"its requests could not be passed on: {server.recorder.trouble}"
         oracle = self._oracle
         if oracle is None or (oracle.alive() and answers_ping(oracle.upstream)):
             return ""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 import hiredis
 
 from harness import codec, loopback
+from harness.errors import is_machine_fault, machine_fault
 from harness.model import Noun
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 INCOMPLETE = object()
 CHUNK_BYTES = 65536
+RETRY_SECONDS = 0.1
 UNANSWERED_SHOWN = 200
 BACKLOG = 4096
 """Connections that may wait to be accepted: beyond these a Unix socket, other than a port, turns clients away."""
@@ -71,6 +73,8 @@ class Recorder:
     def __init__(self, upstream: Address, path: Path) -> None:
         self.path = path
         self.strangers = 0
+        self.trouble = ""
+        """Why this machine could not take a client on; empty while it can."""
         """Connections of other users that were turned away, and such as were closed before it could be told whose."""
         self._upstream = upstream
         self._lock = threading.Lock()
@@ -122,13 +126,17 @@ class Recorder:
         self._listeners.append(listener)
         threading.Thread(target=self._accept, args=(listener, serve), daemon=True).start()
 
-    @staticmethod
-    def _accept(listener: socket.socket, serve: Callable[[socket.socket], None]) -> None:
+    def _accept(self, listener: socket.socket, serve: Callable[[socket.socket], None]) -> None:
         while True:
             try:
                 client, _ = listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if not is_machine_fault(error):
+                    return
+                # As long as there are no descriptors, clients wait; what they then say of the server is not its doing.
+                self.trouble = str(machine_fault(error))
+                time.sleep(RETRY_SECONDS)
+                continue
             serve(client)
 
     def _serve_our_own(self, client: socket.socket) -> None:

@@ -150,7 +150,9 @@ class Session:
         has_keys = KEYS.match(theirs) is not None
         if sound and not message and not has_keys:
             message = f"{name}: both do not take it, and nothing in it is damaged: {theirs:.200}"
-        self._count(message, message)
+        # A sound one is asked for besides the examples, which are to be damaged.
+        if message or not sound:
+            self._count(message, message)
         if not message:
             self.run.start_guest.dismiss()
         self.run.end_example(name, message, time.monotonic() - started)
