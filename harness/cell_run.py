@@ -257,9 +257,12 @@ class CellRun:
             strangers=guest.strangers,
             pid=pid,
             stopping=guest.ended_stopping,
+            left=guest.left,
         )
         if self._failure is not None:
-            event = events.GuestEvent(name=guest.name, end=self._failure.end, detail=self._failure.detail, pid=pid)
+            event = events.GuestEvent(
+                name=guest.name, end=self._failure.end, detail=self._failure.detail, pid=pid, left=guest.left
+            )
         self.log.append(event)
 
     def give_up(self, error: InfrastructureError) -> NoReturn:
@@ -307,7 +310,8 @@ class CellRun:
 
     def _doubt(self) -> str:
         """Why a failed test says nothing of the server: somebody ended or stopped what it was compared with, or this
-        machine could not pass on what it was asked."""
+        machine could not pass on what it was asked.
+        """
         for server in (self._guest, self._oracle):
             if server is not None and server.recorder is not None and server.recorder.trouble:
                 return f"its requests could not be passed on: {server.recorder.trouble}"

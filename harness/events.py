@@ -171,6 +171,8 @@ class GuestEvent(Noun, frozen=True, tag="guest"):
     """It ended so after it had been told to stop."""
     oracle: bool = False
     """It is the native build that answers are compared with."""
+    left: tuple[Name, ...] = ()
+    """Files that it must have left in its folder, whatever happened."""
 
 
 class CollectedEvent(Noun, frozen=True, tag="collected"):

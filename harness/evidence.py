@@ -150,6 +150,10 @@ class _Evidence:
             if killed_from_outside(event):
                 self._not_the_servers.add(event.name)
                 self._doubt(f"a guest was {event.detail} from outside (out of memory, or by hand)")
+            folder = (self._cell / events.PEERS / event.target if event.target else self._cell) / event.name
+            for name in event.left:
+                if not (folder / name).is_file():
+                    self._doubt(f"{event.name}: its {name} is gone")
         found: list[Sighting] = []
         for guest, where in _guest_folders(self._cell, self._record):
             alone = self._alone(guest)

@@ -119,6 +119,12 @@ class Guest:
         return self.pid if self.started() else 0
 
     @property
+    def left(self) -> tuple[str, ...]:
+        """Files that it leaves in its folder, whatever happens to it."""
+        ledger = (fault_log.ledger_of(self.fault_log).name,) if self.runner.records_faults else ()
+        return (self.log.name, *ledger) if self.started() else ()
+
+    @property
     def deadline_seconds(self) -> float:
         """How long a reply may take on this target."""
         return REPLY_SECONDS * self.runner.target.slowdown

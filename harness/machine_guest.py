@@ -127,6 +127,11 @@ class MachineGuest(Guest):
         return self._pid
 
     @property
+    def left(self) -> tuple[str, ...]:
+        """Nothing is sure to be left: its log is inside the machine, which may be gone."""
+        return ()
+
+    @property
     def upstream(self) -> Address:
         """The forwarded port on loopback."""
         assert self._machine is not None

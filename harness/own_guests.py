@@ -134,6 +134,7 @@ class StartGuest:
             transcript=transcript,
             options=tuple(guest.options),
             pid=guest.first_pid,
+            left=guest.left,
             stopping=guest.ended_stopping,
         )
 

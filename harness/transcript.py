@@ -72,9 +72,9 @@ class Recorder:
 
     def __init__(self, upstream: Address, path: Path) -> None:
         self.path = path
-        self.strangers = 0
         self.trouble = ""
         """Why this machine could not take a client on; empty while it can."""
+        self.strangers = 0
         """Connections of other users that were turned away, and such as were closed before it could be told whose."""
         self._upstream = upstream
         self._lock = threading.Lock()

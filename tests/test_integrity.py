@@ -305,6 +305,20 @@ def test_what_an_instruction_repeats_is_counted_once(run: StoredRun, tmp_path: P
     assert [finding.occurrences for finding in judgement.findings] == [512]
 
 
+@pytest.mark.parametrize("gone", ["log", f"{fault_log.NAME}.counts"])
+def test_what_a_guest_leaves_is_missed_if_somebody_took_it_away_while_it_ran(
+    run: StoredRun, tmp_path: Path, gone: str
+) -> None:
+    left = ("log", f"{fault_log.NAME}.counts")
+    run.test("armv5", "bitops", "test_bitop", guest="guest-1")
+    run.add("armv5", "bitops", events.GuestEvent(name="guest-1", end="stopped", left=left))
+    for name in left:
+        fakes.write(run.cell("armv5", "bitops") / "guest-1" / name, "\0" * 16)
+    assert verdict_of(run.finish(), tmp_path) == ("PASS", "")
+    (run.cell("armv5", "bitops") / "guest-1" / gone).unlink()
+    assert verdict_of(run.finish(), tmp_path) == ("UNKNOWN", f"guest-1: its {gone} is gone")
+
+
 # Lost and broken records.
 
 

@@ -47,7 +47,7 @@ def emulators_for(group: tuple[str, ...]) -> tuple[Emulators, dict[str, Path]]:
 
 def runner(target: str, policy: str = "signal") -> Runner:
     """The pinned emulator for a target; built if it is not in the cache."""
-    emulators, programs = emulators_for(tuple(REQUIRED if target in REQUIRED else OTHERS))
+    emulators, programs = emulators_for(tuple(OTHERS if target in OTHERS else REQUIRED))
     catalog = Catalog()
     found = catalog.targets[target]
     return emulators.runner(found, catalog.toolchain_of(found), policy_for(catalog.policies, policy, found), programs)

@@ -1,0 +1,43 @@
+"""`python -m tests.chaos --faults 200 --cuts 100000 --seed 1`: chaos by hand, for as long as it takes.
+
+Prints a line a fault and a table at the end; exit 1 if anything was believed that must not be.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from tests.chaos.rounds import Chaos, rounds
+
+
+@click.command()
+@click.option("--faults", default=200, show_default=True, help="How many faults to inject into checks.")
+@click.option("--cuts", default=20_000, show_default=True, help="How many times to cut a run's evidence.")
+@click.option("--seed", default=1, show_default=True, help="What decides which, where and when.")
+def main(faults: int, cuts: int, seed: int) -> None:
+    """Inject faults into checks of a clean server, and cut what they recorded."""
+    with tempfile.TemporaryDirectory(prefix="plumbline-chaos-", ignore_cleanup_errors=True) as folder:
+        chaos = Chaos(Path(folder), seed=seed)
+        codes: Counter[tuple[str, int]] = Counter()
+        lies = 0
+        for number, seen in enumerate(rounds(chaos, faults), 1):
+            codes[seen.fault, seen.code] += 1
+            lies += bool(seen.lies)
+            told = "; ".join(seen.lies) or "withstood"
+            click.echo(f"{number:4} {seen.fault}: exit {seen.code} {seen.verdict}: {told}")
+        passed = list(chaos.cuts(cuts))
+        damaged = chaos.damaged_entries()
+        for (fault, code), times in sorted(codes.items()):
+            click.echo(f"| {fault} | {code} | {times} |")
+        click.echo(f"seed {seed}: {faults} faults, {lies} believed; {cuts} cuts, {len(passed)} passed: {passed[:5]}")
+        click.echo(f"damaged entries of the cache: {damaged}")
+    sys.exit(1 if lies or passed or damaged else 0)
+
+
+if __name__ == "__main__":
+    main()

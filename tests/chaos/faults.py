@@ -1,0 +1,170 @@
+"""The faults: what is done to a running check, to its environment, or to a cache before it begins.
+
+Each is one function; those of a running check are told its process and its run folder, and are called when its cell has
+recorded some of its tests. All draw from a seeded generator, so that a round can be repeated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+from typing import TYPE_CHECKING, TypeAlias
+
+import psutil  # type: ignore[import-untyped]
+
+from tests.end_to_end.plumb_runs import processes_of
+
+if TYPE_CHECKING:
+    import random
+    import subprocess
+    from collections.abc import Callable
+    from pathlib import Path
+
+CELL = "armv5/bitops"
+
+LiveFault: TypeAlias = "Callable[[subprocess.Popen[bytes], Path, random.Random], None]"
+
+
+def _send(victims: list[psutil.Process], number: signal.Signals) -> None:
+    for victim in victims:
+        with contextlib.suppress(psutil.Error):
+            victim.send_signal(number)
+
+
+def _guests(run: Path) -> list[psutil.Process]:
+    return processes_of(run, named="qemu-")
+
+
+def _oracles(run: Path) -> list[psutil.Process]:
+    return processes_of(run / CELL / "peers")
+
+
+def _cells(run: Path) -> list[psutil.Process]:
+    return [one for one in processes_of(run / CELL / "cell.json") if "pytest" in " ".join(one.cmdline())]
+
+
+def _helpers(run: Path, name: str) -> list[psutil.Process]:
+    del run
+    return [one for one in psutil.Process().children(recursive=True) if name in " ".join(_words(one))]
+
+
+def _words(one: psutil.Process) -> list[str]:
+    try:
+        return list(one.cmdline())
+    except psutil.Error:
+        return []
+
+
+def _rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        path.write_bytes(change(path.read_bytes()))
+
+
+def _logs(run: Path) -> list[Path]:
+    return sorted((run / CELL).glob("guest-*/faults.jsonl"))
+
+
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+LIVE: dict[str, LiveFault] = {
+    "guest killed": lambda _, run, __: _send(_guests(run), signal.SIGKILL),
+    "guest stopped": lambda _, run, __: _send(_guests(run), signal.SIGSTOP),
+    "oracle killed": lambda _, run, __: _send(_oracles(run), signal.SIGKILL),
+    "oracle stopped": lambda _, run, __: _send(_oracles(run), signal.SIGSTOP),
+    "cell's process killed": lambda _, run, __: _send(_cells(run), signal.SIGKILL),
+    "cell's process told to end": lambda _, run, __: _send(_cells(run), signal.SIGTERM),
+    "keeper killed": lambda _, run, __: _send(_helpers(run, "keeper.py"), signal.SIGKILL),
+    "plumb killed": lambda plumb, _, __: plumb.send_signal(signal.SIGKILL),
+    "plumb interrupted": lambda plumb, _, __: plumb.send_signal(signal.SIGINT),
+    "plumb told to end": lambda plumb, _, __: plumb.send_signal(signal.SIGTERM),
+    "events removed": lambda _, run, __: _remove([run / CELL / "events.jsonl"]),
+    "events cut": lambda _, run, draw: _rewrite(
+        run / CELL / "events.jsonl", lambda content: content[: draw.randrange(len(content) + 1)]
+    ),
+    "a line of events lost": lambda _, run, draw: _rewrite(
+        run / CELL / "events.jsonl", lambda content: _without_a_line(content, draw)
+    ),
+    "fault log removed": lambda _, run, __: _remove(_logs(run)),
+    "fault log's ledger removed": lambda _, run, __: _remove(sorted((run / CELL).glob("guest-*/*.counts"))),
+    "noise in the fault log": lambda _, run, draw: _add_noise(run, draw),
+    "guest's folder removed": lambda _, run, __: _remove_folders(run),
+    "cell's folder removed": lambda _, run, __: shutil.rmtree(run / CELL, ignore_errors=True),
+}
+"""What is done to a check that runs."""
+
+
+def _add_noise(run: Path, draw: random.Random) -> None:
+    for log in _logs(run):
+        _rewrite(log, lambda content: content + draw.randbytes(20))
+
+
+def _remove_folders(run: Path) -> None:
+    for log in (run / CELL).glob("guest-*/log"):
+        shutil.rmtree(log.parent, ignore_errors=True)
+
+
+def _without_a_line(content: bytes, draw: random.Random) -> bytes:
+    lines = content.splitlines(keepends=True)
+    return b"".join(line for number, line in enumerate(lines) if number != draw.randrange(len(lines) or 1))
+
+
+def _limit(what: int, value: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(what, (value, value))
+
+
+ENVIRONMENTS: dict[str, dict[str, str]] = {
+    "PYTEST_ADDOPTS deselects": {"PYTEST_ADDOPTS": "-k nothing_has_this_name"},
+    "PYTEST_ADDOPTS ends early": {"PYTEST_ADDOPTS": "--maxfail=1 --exitfirst"},
+    "assertions off": {"PYTHONOPTIMIZE": "2"},
+    "no temporary folder": {"TMPDIR": "/nonexistent/folder"},
+    "a temporary folder too deep": {"TMPDIR": "/tmp/" + "d" * 120},  # noqa: S108 - it does not exist
+    "compiler's flags": {"CFLAGS": "-O0 -fno-such-flag", "MAKEFLAGS": "-n"},
+    "another emulator's policy": {"QEMU_ALIGNMENT": "demand=none", "QEMU_FAULT_LOG": "/dev/null"},
+    "another language": {"LC_ALL": "tr_TR.UTF-8", "LANG": "C", "PYTHONIOENCODING": "ascii"},
+}
+"""What surrounds a check from its beginning: it may be refused, or change nothing."""
+
+LIMITS: dict[str, Callable[[], None]] = {
+    "few descriptors": _limit(resource.RLIMIT_NOFILE, 40),
+    "small files": _limit(resource.RLIMIT_FSIZE, 20_000),
+    "small files, later": _limit(resource.RLIMIT_FSIZE, 120_000),
+    "closed standard output": lambda: os.close(1),
+}
+"""What its process may do."""
+
+
+def _half(path: Path, draw: random.Random) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: draw.randrange(len(content))])
+
+
+def _flip(path: Path, draw: random.Random) -> None:
+    """One bit, and the time of change put back."""
+    status = path.stat()
+    content = bytearray(path.read_bytes())
+    content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+CACHE: dict[str, Callable[[Path, random.Random], None]] = {
+    "cut short": _half,
+    "emptied": lambda path, _: os.truncate(path, 0),
+    "gone": lambda path, _: path.unlink(),
+    "one bit flipped": _flip,
+}
+"""What is done to a file of the cache before a check."""
+
+CACHED = {
+    "server": "builds/redis-7.0.15-armv5-*/redis-server",
+    "oracle": "builds/redis-7.0.15-native-*/redis-server",
+    "emulator": "emulators/*-arm/qemu-arm",
+    "canary": "canaries/armv5-*/canary",
+}
+"""Which file, by glob."""

@@ -1,0 +1,266 @@
+"""One round: a fault, a check of a clean server, and what may be believed of it. The judge of the judgement.
+
+The server is clean, so that every finding is false; and a PASS is false unless it tells of just the tests that pass
+when nobody interferes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness import runs
+from harness.errors import PlumblineError
+from harness.load import ROOT
+from harness.store import Store
+from tests import fakes
+from tests.chaos import faults
+from tests.end_to_end.plumb_runs import PLUMB, processes_of, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+SERVER = "redis-7.0.15"
+WORDS = ("--target", "armv5", "--suite", "bitops", "--test", "getbit", "--test", "bitpos", "--seed", "1", "--offline")
+SECONDS = 600.0
+LINES = 14
+"""So many lines of events the cell writes at least: the fault comes after one of them."""
+GONE_SECONDS = 20.0
+SETTLE_SECONDS = 60.0
+NEEDED = ("archives", "builds", "canaries", "emulators", "guest-roots", "sources")
+"""What a check of the cache's kinds takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a round came to."""
+
+    fault: str
+    code: int
+    verdict: str
+    lies: tuple[str, ...]
+    """What was wrong with it: a false PASS, a false finding, an orphan; nothing when the fault was withstood."""
+
+
+Counts = dict[str, tuple[str, int, int, int]]
+"""`TARGET/SUITE` -> verdict, passed, failed, skipped."""
+
+
+class Chaos:
+    """Rounds in a folder, with a cache that may be damaged."""
+
+    def __init__(self, folder: Path, *, seed: int) -> None:
+        self.folder = folder
+        self.draw = random.Random(seed)
+        self.cache = folder / "cache"
+        self._number = 0
+        shared = Store.default().root
+        for kind in NEEDED:
+            chosen = [path for path in (shared / kind).glob("*") if _is_needed(kind, path.name)]
+            (self.cache / kind).mkdir(parents=True, exist_ok=True)
+            for path in chosen:
+                into = self.cache / kind / path.name
+                shutil.copytree(path, into, symlinks=True) if path.is_dir() else shutil.copy2(path, into)
+        # Nobody interferes: this is what a check comes to.
+        self.usual = counts(self._document(self._finished()))
+        assert {verdict for verdict, *_ in self.usual.values()} == {"PASS"}, self.usual
+
+    def live(self, name: str) -> Seen:
+        """A fault in the midst of a check, after some of its tests."""
+        run = self._fresh()
+        after = self.draw.randrange(1, LINES)
+        with self._started(run, {}) as plumb:
+            wait_for(lambda: _lines(run) >= after or plumb.poll() is not None, seconds=SECONDS)
+            faults.LIVE[name](plumb, run, self.draw)
+        return self._seen(name, plumb.returncode, run)
+
+    def surrounded(self, name: str) -> Seen:
+        """A check in an environment that would change it."""
+        run = self._fresh()
+        with self._started(run, faults.ENVIRONMENTS[name]) as plumb:
+            pass
+        return self._seen(name, plumb.returncode, run)
+
+    def limited(self, name: str) -> Seen:
+        """A check whose process may do less."""
+        run = self._fresh()
+        with self._started(run, {}, before=faults.LIMITS[name]) as plumb:
+            pass
+        return self._seen(name, plumb.returncode, run)
+
+    def cached(self, what: str, how: str) -> Seen:
+        """A check with a cache in which one file was damaged: without the network it is mended from what is there."""
+        path = self.draw.choice(sorted(self.cache.glob(faults.CACHED[what])))
+        entry = path.parent
+        kept = self.folder / "kept"
+        shutil.copytree(entry, kept, symlinks=True)
+        faults.CACHE[how](path, self.draw)
+        run = self._fresh()
+        try:
+            with self._started(run, {}) as plumb:
+                pass
+            return self._seen(f"{what} {how}", plumb.returncode, run)
+        finally:
+            if not entry.is_dir():
+                # It could not be made anew: the next round has it again.
+                shutil.copytree(kept, entry, symlinks=True)
+                seal = Store.default().root / entry.parent.name / f"{entry.name}.seal"
+                shutil.copy2(seal, entry.with_name(f"{entry.name}.seal"))
+            shutil.rmtree(kept)
+
+    def damaged_entries(self) -> list[str]:
+        """What of the cache is not as it was sealed, after all rounds."""
+        return Store(self.cache).damage(read_again=True)
+
+    def cuts(self, most: int) -> Iterator[str]:
+        """Cut every file of a run's evidence, at as many bytes as fit; tells where a cut passed."""
+        run = self._finished()
+        known = fakes.write(self.folder / "known.toml", "findings = []\n")
+        files = sorted(path for path in run.rglob("*") if path.is_file() and _is_evidence(path))
+        for path in files:
+            content = path.read_bytes()
+            at = range(len(content))
+            for cut in sorted(self.draw.sample(at, min(len(at), max(1, most // len(files))))):
+                path.write_bytes(content[:cut])
+                if _passes(run, known):
+                    yield f"{path.relative_to(run)} cut at {cut} of {len(content)}"
+            path.unlink()
+            if _passes(run, known):
+                yield f"{path.relative_to(run)} removed"
+            path.write_bytes(content)
+        assert _passes(run, known), "whole again, it does not pass"
+
+    def _fresh(self) -> Path:
+        self._number += 1
+        return self.folder / f"run-{self._number}"
+
+    @contextlib.contextmanager
+    def _started(
+        self, run: Path, more: Mapping[str, str], *, before: Callable[[], None] | None = None
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A check, which is waited for; a file has what it prints."""
+        with (
+            _output(run).open("wb") as out,
+            _output(run).with_suffix(".err").open("wb") as err,
+            subprocess.Popen(
+                [*PLUMB, "check", "--server", SERVER, *WORDS, "--json", "--run", str(run)],
+                cwd=ROOT,
+                env={**os.environ, "PLUMBLINE_CACHE": str(self.cache), **more},
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=before,  # noqa: PLW1509 - nothing here has threads
+            ) as plumb,
+        ):
+            yield plumb
+            plumb.wait(SECONDS)
+
+    def _finished(self) -> Path:
+        """The run folder of a check that nobody interfered with."""
+        run = self._fresh()
+        with self._started(run, {}):
+            pass
+        return run
+
+    @staticmethod
+    def _document(run: Path) -> dict[str, Any]:
+        try:
+            read: dict[str, Any] = json.loads(_output(run).read_bytes())
+        except json.JSONDecodeError:
+            return {}
+        return read
+
+    def _seen(self, fault: str, code: int, run: Path) -> Seen:
+        read = self._document(run)
+        told = bool(read)
+        lies = []
+        if code == 0 and told and counts(read) != self.usual:
+            lies.append(f"false PASS: {counts(read)} instead of {self.usual}")
+        if code == 0 and not told and fault != "closed standard output":
+            lies.append("exit 0 without a document")
+        if code == 1 or read.get("findings"):
+            lies.append(f"false findings: {[one['id'] for one in read.get('findings', [])]}")
+        if code == 3:
+            lies.append("a bug in Plumbline")
+        gone = wait_for(lambda: not processes_of(run), seconds=GONE_SECONDS)
+        if gone is not True:
+            lies.append(f"orphans: {processes_of(run)}")
+        if not lies:
+            shutil.rmtree(run, ignore_errors=True)
+        return Seen(fault=fault, code=code, verdict=str(read.get("verdict", "")), lies=tuple(lies))
+
+
+def counts(document: dict[str, Any]) -> Counts:
+    """What each cell of a judgement came to."""
+    return {
+        f"{cell['target']}/{cell['suite']}": (cell["verdict"], cell["passed"], cell["failed"], cell["skipped"])
+        for cell in document.get("cells", [])
+    }
+
+
+def rounds(chaos: Chaos, number: int) -> Iterator[Seen]:
+    """So many faults, every kind in turn, in an order that the seed decides."""
+    kinds: list[Callable[[], Seen]] = [
+        *((lambda name=name: chaos.live(name)) for name in faults.LIVE),
+        *((lambda name=name: chaos.surrounded(name)) for name in faults.ENVIRONMENTS),
+        *((lambda name=name: chaos.limited(name)) for name in faults.LIMITS),
+        *((lambda what=what, how=how: chaos.cached(what, how)) for what in faults.CACHED for how in faults.CACHE),
+    ]
+    left: list[Callable[[], Seen]] = []
+    for _ in range(number):
+        if not left:
+            left = list(kinds)
+            chaos.draw.shuffle(left)
+        yield left.pop()()
+
+
+def _output(run: Path) -> Path:
+    return run.with_suffix(".json")
+
+
+def _lines(run: Path) -> int:
+    path = run / faults.CELL / "events.jsonl"
+    try:
+        return path.read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+_EVIDENCE = ("run.json", "events.jsonl", "seal.json", "faults.jsonl", "faults.jsonl.counts", "log", "cell.json")
+
+
+def _is_evidence(path: Path) -> bool:
+    return path.name in _EVIDENCE or path.name.startswith("transcript-")
+
+
+def _passes(run: Path, known: Path) -> bool:
+    try:
+        judgement, code = runs.conclude(run, known, fakes.quiet())
+    except PlumblineError:
+        return False
+    return code == 0 or judgement.verdict == "PASS"
+
+
+def _is_needed(kind: str, name: str) -> bool:
+    if kind == "builds":
+        return name.startswith(("redis-7.0.15-armv5-O2", "redis-7.0.15-native-O2"))
+    if kind == "emulators":
+        return name.endswith(("-arm", "-arm.seal"))
+    if kind == "canaries":
+        return name.startswith(("armv5", "native"))
+    return kind == "guest-roots" or name.startswith(SERVER)
+
+
+def settle() -> None:
+    """Wait until a burst of other work is over: a minute at most."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while os.getloadavg()[0] > 2 * (os.cpu_count() or 1) and time.monotonic() < deadline:
+        time.sleep(1)

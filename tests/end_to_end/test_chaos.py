@@ -1,0 +1,25 @@
+"""Some rounds of chaos, seeded: `python -m tests.chaos` goes on for hours (docs/RELIABILITY.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chaos.rounds import Chaos, rounds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+FAULTS, CUTS = 12, 600
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_nothing_is_believed_that_was_interfered_with(tmp_path: Path, seed: int) -> None:
+    chaos = Chaos(tmp_path, seed=seed)
+    believed = [seen for seen in rounds(chaos, FAULTS) if seen.lies]
+    assert believed == []
+    assert list(chaos.cuts(CUTS)) == []
+    assert chaos.damaged_entries() == []
