@@ -190,7 +190,8 @@ def run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path, 
     wrong = reproducer.wrong_line
     end = f"{how}, and wrote again: {wrong:.200}" if wrong and wrong in lines else how
     complaints = selftests.complaints(ran) if own else [] if complete else [how]
-    if own and (skipped := selftests.why_not_run(ran)):
+    skipped = selftests.why_not_run(ran) if own else ""
+    if skipped:
         complete, complaints = False, [skipped]
     detector = runner.target.emulator.detector
     killed = "killed by SIGKILL" if ran.code == -9 and not ran.expired else ""

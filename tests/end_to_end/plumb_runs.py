@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil  # type: ignore[import-untyped]
@@ -15,7 +16,6 @@ from harness.load import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 RUN_SECONDS = 1800.0
 """Deadline of a whole check: the first one builds emulators."""
@@ -69,12 +69,16 @@ def running(*words: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def processes_of(folder: Path, *, named: str = "") -> list[psutil.Process]:
-    """Live processes whose command line mentions the run folder, `plumb` itself left out."""
+    """Live processes that work in a folder, or whose command line mentions it; `plumb` itself left out.
+
+    A server that is not emulated writes a title of its own over its command line.
+    """
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             words = process.cmdline()
-            ours = any(str(folder) in word for word in words) and "harness.cli" not in words
+            works_there = Path(process.cwd()).is_relative_to(folder)
+            ours = (works_there or any(str(folder) in word for word in words)) and "harness.cli" not in words
             if ours and named in words[0] and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found

@@ -85,7 +85,8 @@ def test_a_server_that_is_killed_or_stopped_from_outside_is_no_finding_but_unkno
     folder = tmp_path / "run"
     with running(*CHECK, folder) as plumb:
         guest = emulated_guest(folder)
-        oracle = wait_for(lambda: processes_of(folder / "armv5" / "bitops" / "peers"), seconds=RUN_SECONDS)
+        oracle = wait_for(lambda: processes_of(folder / "armv5" / "bitops" / "peers"), seconds=GONE_SECONDS)
+        assert oracle, "no oracle was started"
         (guest if server == "guest" else oracle[0]).send_signal(number)
         out, _ = plumb.communicate(timeout=RUN_SECONDS)
     read = json.loads(out)
