@@ -38,6 +38,8 @@ def seal(cell: Path) -> str:
         for path in _evidence(cell)
     }
     content = codec.pretty(files)
+    # Somebody may have removed all of it: then the seal says so.
+    cell.mkdir(parents=True, exist_ok=True)
     (cell / NAME).write_bytes(content)
     return hashlib.sha256(content).hexdigest()
 

@@ -99,6 +99,12 @@ def test_a_cell_taken_out_of_the_record_is_missed(clean: StoredRun, tmp_path: Pa
     assert verdict_of(folder, tmp_path) == ("UNKNOWN", "it was planned, and has no record")
 
 
+def test_a_cell_whose_folder_somebody_removed_is_sealed_as_empty(tmp_path: Path) -> None:
+    digest = evidence_seal.seal(tmp_path / "armv5" / "bitops")
+    assert evidence_seal.doubts(tmp_path / "armv5" / "bitops", digest) == []
+    assert event_log.read(tmp_path / "armv5" / "bitops" / event_log.NAME).doubts == ["there is no events.jsonl"]
+
+
 def test_a_cell_without_a_folder_is_missed(clean: StoredRun, tmp_path: Path) -> None:
     shutil.rmtree(clean.finish() / "armv5" / "bitops")
     assert verdict_of(clean.folder, tmp_path)[0] == "UNKNOWN"
