@@ -111,7 +111,8 @@ def _remove_folders(run: Path) -> None:
 
 def _without_a_line(content: bytes, draw: random.Random) -> bytes:
     lines = content.splitlines(keepends=True)
-    return b"".join(line for number, line in enumerate(lines) if number != draw.randrange(len(lines) or 1))
+    lost = draw.randrange(len(lines) or 1)
+    return b"".join(lines[:lost] + lines[lost + 1 :])
 
 
 def _limit(what: int, value: int) -> Callable[[], None]:
@@ -161,10 +162,5 @@ CACHE: dict[str, Callable[[Path, random.Random], None]] = {
 }
 """What is done to a file of the cache before a check."""
 
-CACHED = {
-    "server": "builds/redis-7.0.15-armv5-*/redis-server",
-    "oracle": "builds/redis-7.0.15-native-*/redis-server",
-    "emulator": "emulators/*-arm/qemu-arm",
-    "canary": "canaries/armv5-*/canary",
-}
-"""Which file, by glob."""
+CACHED = ("server", "oracle", "emulator", "canary")
+"""Which file."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness import runs
+from harness.cell import read_cell
 from harness.errors import PlumblineError
 from harness.load import ROOT
 from harness.store import Store
@@ -70,8 +71,22 @@ class Chaos:
                 into = self.cache / kind / path.name
                 shutil.copytree(path, into, symlinks=True) if path.is_dir() else shutil.copy2(path, into)
         # Nobody interferes: this is what a check comes to.
-        self.usual = counts(self._document(self._finished()))
+        run = self._finished()
+        self.usual = counts(self._document(run))
         assert {verdict for verdict, *_ in self.usual.values()} == {"PASS"}, self.usual
+        cell, canary = (read_cell(run / "armv5" / suite / "cell.json") for suite in ("bitops", "canary"))
+        oracle = cell.peers["native"].build
+        assert cell.build
+        assert oracle
+        assert canary.canary
+        assert cell.runner.program
+        self.used = {
+            "server": cell.build.server_binary,
+            "oracle": oracle.server_binary,
+            "emulator": cell.runner.program,
+            "canary": canary.canary,
+        }
+        """What of the cache a check really takes."""
 
     def live(self, name: str) -> Seen:
         """A fault in the midst of a check, after some of its tests."""
@@ -98,7 +113,7 @@ class Chaos:
 
     def cached(self, what: str, how: str) -> Seen:
         """A check with a cache in which one file was damaged: without the network it is mended from what is there."""
-        path = self.draw.choice(sorted(self.cache.glob(faults.CACHED[what])))
+        path = self.used[what]
         entry = path.parent
         kept = self.folder / "kept"
         shutil.copytree(entry, kept, symlinks=True)
