@@ -38,7 +38,7 @@ class CellRun:
     def __init__(self, cell: CellSpec) -> None:
         self.cell = cell
         self.log = EventLog(cell.folder / event_log.NAME)
-        self._collected = self._finished = self._failed = 0
+        self._finished = self._failed = 0
         self._guest: Guest | None = None
         self._oracle: Guest | None = None
         self._host = Host(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
@@ -131,7 +131,6 @@ class CellRun:
 
     def collected(self, tests: int) -> None:
         """There are so many tests to run."""
-        self._collected = tests
         self.log.append(events.CollectedEvent(tests=tests))
 
     def begin(self, name: str) -> None:

@@ -297,7 +297,8 @@ def _is_fatal(fault: events.Fault, log: FaultLog, event: GuestEvent | None) -> b
     if fault.event != "fault":
         return False
     if event is not None:
-        return event.end != "stopped" and fault.pid in {event.pid, *([] if event.pid else [fault.pid])}
+        # 0: its number is not known.
+        return event.end != "stopped" and event.pid in {0, fault.pid}
     end = log.ends.get(fault.pid)
     return end is None or end.signal != 0
 

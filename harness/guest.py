@@ -200,7 +200,7 @@ class Guest:
         """Tell it to end. How it does so is evidence as well: one that crashes on its way out has not stopped."""
         self.kill(grace_seconds=STOP_SECONDS * self.runner.target.slowdown)
         code = self.poll()
-        if code is None or code in _STOPPED_BY or code - 128 in map(abs, _STOPPED_BY):
+        if code is None or code in _STOPPED_BY:
             self.end = "stopped"
         else:
             self.end, detail = describe_exit(code)
@@ -337,7 +337,7 @@ class Guest:
         return file + arguments + self.options[len(file) :]
 
 
-_STOPPED_BY = (0, -signal.SIGTERM, -signal.SIGKILL)
+_STOPPED_BY = {0, *(status for number in (signal.SIGTERM, signal.SIGKILL) for status in (-number, 128 + number))}
 """Exit statuses of who was told to stop: by itself, by the signal as it is, or killed because it took too long."""
 
 SHOWN_CHARACTERS = 300

@@ -12,7 +12,6 @@ import os
 import random
 import shutil
 import subprocess
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,6 @@ SECONDS = 600.0
 LINES = 14
 """So many lines of events the cell writes at least: the fault comes after one of them."""
 GONE_SECONDS = 20.0
-SETTLE_SECONDS = 60.0
 NEEDED = ("archives", "builds", "canaries", "emulators", "guest-roots", "sources")
 """What a check of the cache's kinds takes."""
 
@@ -272,10 +270,3 @@ def _is_needed(kind: str, name: str) -> bool:
     if kind == "canaries":
         return name.startswith(("armv5", "native"))
     return kind == "guest-roots" or name.startswith(SERVER)
-
-
-def settle() -> None:
-    """Wait until a burst of other work is over: a minute at most."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while os.getloadavg()[0] > 2 * (os.cpu_count() or 1) and time.monotonic() < deadline:
-        time.sleep(1)
