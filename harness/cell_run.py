@@ -20,7 +20,7 @@ from harness.errors import ExitCode, InfrastructureError
 from harness.event_log import EventLog
 from harness.guest import StartError, answers_ping
 from harness.machine_guest import CANARY, Host
-from harness.own_guests import StartGuest, keep_transcript, new_guest
+from harness.own_guests import StartGuest, ended, keep_transcript, new_guest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -245,22 +245,11 @@ class CellRun:
         if guest is None:
             return
         commands = guest.commands() if guest.started() else 0
-        pid = guest.first_pid
         guest.__exit__()
-        event = events.GuestEvent(
-            name=guest.name,
-            end=guest.end or "stopped",
-            detail=guest.detail,
-            test=self.test,
-            commands=commands,
-            strangers=guest.strangers,
-            pid=pid,
-            stopping=guest.ended_stopping,
-            left=guest.left,
-        )
+        event = msgspec.structs.replace(ended(guest, self.test), commands=commands)
         if self._failure is not None:
-            event = events.GuestEvent(
-                name=guest.name, end=self._failure.end, detail=self._failure.detail, pid=pid, left=guest.left
+            event = msgspec.structs.replace(
+                ended(guest, ""), end=self._failure.end, detail=self._failure.detail, stopping=False
             )
         self.log.append(event)
 
@@ -292,19 +281,9 @@ class CellRun:
         oracle, self._oracle = self._oracle, None
         if oracle is None:
             return
-        pid = oracle.first_pid
         oracle.__exit__()
-        if oracle.end not in {None, "stopped"}:
-            event = events.GuestEvent(
-                name=oracle.name,
-                end=oracle.end or "stopped",
-                detail=oracle.detail,
-                test=self.test,
-                target="native",
-                pid=pid,
-                stopping=oracle.ended_stopping,
-                oracle=True,
-            )
+        event = msgspec.structs.replace(ended(oracle, self.test), target="native", oracle=True)
+        if event.end != "stopped":
             self.log.append(event)
 
     def _doubt(self) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness import events
 from harness.guest import LOG_LINES, PANIC, StartError
 from harness.machine_guest import guest_of
@@ -121,22 +123,29 @@ class StartGuest:
         transcript = ""
         if outcome == "failed" or ended_by_itself or guest.faults():
             requests, transcript = keep_transcript(guest)
-        return events.GuestEvent(
-            name=guest.name,
-            end=guest.end or "stopped",
-            detail=guest.detail,
-            test=test,
+        return msgspec.structs.replace(
+            ended(guest, test),
             target=guest.runner.target.name if guest.folder.parent != self._cell.folder else "",
             own=True,
             commands=commands,
-            strangers=guest.strangers,
             unanswered=tuple(requests),
             transcript=transcript,
             options=tuple(guest.options),
-            pid=guest.first_pid,
-            left=guest.left,
-            stopping=guest.ended_stopping,
         )
+
+
+def ended(guest: Guest, test: str) -> events.GuestEvent:
+    """How a guest ended that has been put away, during a test or none, as every guest's end is recorded."""
+    return events.GuestEvent(
+        name=guest.name,
+        end=guest.end or "stopped",
+        detail=guest.detail,
+        test=test,
+        strangers=guest.strangers,
+        pid=guest.first_pid,
+        left=guest.left,
+        stopping=guest.ended_stopping,
+    )
 
 
 def keep_transcript(guest: Guest) -> tuple[list[str], str]:
