@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from harness import codec
-from harness.load import ROOT, read_toml
 from harness.model import Abilities, Noun
+from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from harness import alignment, canary
 from harness.emulator import Emulators
-from harness.load import ROOT, read_toml
 from harness.machine_guest import CANARY, Host
 from harness.model import AccessClass, Noun
 from harness.prepare import machine_target, prepare_machine
+from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,13 +6,12 @@ what a build with jemalloc is told, and recognises an access beyond a block by i
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from harness import toolchain
 from harness.artifact import compiled
 from harness.errors import UsageError
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,19 +93,3 @@ def configure_jemalloc(tree: SourceTree, target: Target, tools: Toolchain, work:
     settings = jemalloc_settings(target, tools)
     site.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), "utf-8")
     return {"CONFIG_SITE": str(site)}
-
-
-_RANGE = re.compile(rb"^plumbline-guard: blocks from (0x[0-9a-f]+) to (0x[0-9a-f]+)(?:\n|\Z)", re.MULTILINE)
-
-
-def without_range(log: bytes) -> bytes:
-    """A program's output without what the adversary told in it."""
-    return _RANGE.sub(b"", log)
-
-
-def holds(log: bytes, address: int) -> bool:
-    """Whether an address lies where the adversary puts blocks, by what it told in a guest's log.
-
-    A fault there is an access beyond a block, or to one that has been freed: everything else there is accessible.
-    """
-    return any(int(match[1], 16) <= address < int(match[2], 16) for match in _RANGE.finditer(log))

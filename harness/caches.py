@@ -16,9 +16,9 @@ from harness.emulator import QEMU_FOLDER, Qemu, qemu_key
 from harness.errors import InfrastructureError
 from harness.fetch import archive_name
 from harness.kernel import kernel_key, kernel_name, linux_source
-from harness.load import read_toml
 from harness.model import Noun, SourceTree
 from harness.store import key_of
+from harness.strict_toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ import msgspec
 from harness import alignment, fault_log, process, symbols
 from harness.artifact import compiled
 from harness.errors import InfrastructureError
-from harness.load import ROOT, read_toml
 from harness.model import Noun, PlannedAccess
+from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

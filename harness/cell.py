@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import fnmatch
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness import codec
 from harness.emulator import Runner  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.machine_guest import PreparedMachine  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.model import Abilities, Build, Noun
+from harness.model import Abilities, Build, Noun, Tier
 from harness.units import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-Tier = Literal["quick", "full", "thorough", "kernel"]
-
 
 LARGEST_SEED = 2**32 - 1
 """A seed is a number from 0 to this: what every generator of ours takes, Tcl's included."""

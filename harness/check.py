@@ -20,12 +20,12 @@ from harness.emulator import Runner, with_alignment
 from harness.errors import ExitCode, InfrastructureError
 from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
-from harness.load import ROOT
 from harness.plan import Plan, make_plan
 from harness.prepare import Preparation, Prepared
 from harness.runs import conclude
 from harness.schedule import side_by_side
 from harness.selftests import why_none, without_native_faults
+from harness.strict_toml import ROOT
 from harness.trees import open_server
 from harness.units import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 

@@ -10,25 +10,11 @@ from pathlib import Path
 
 from harness import environment, process
 from harness.errors import InfrastructureError, UsageError
-from harness.model import Noun
+from harness.inherited import Base
 
 GIT_SECONDS = 120.0
 UPSTREAMS = ("origin/HEAD", "origin/unstable", "origin/main", "origin/master")
 """Where the default branch of the place that it was cloned from is looked for, in this order."""
-
-
-class Base(Noun, frozen=True):
-    """The revision that a checkout is compared with."""
-
-    commit: str
-    """Its full name."""
-    subject: str
-    """The first line of its message."""
-    why: str
-    """How it was chosen."""
-
-    def __str__(self) -> str:
-        return f"{self.commit[:12]} '{self.subject}' ({self.why})"
 
 
 class Checkout:

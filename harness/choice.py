@@ -9,10 +9,9 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from harness.load import ROOT, read_toml
 from harness.model import Allocator, Noun, Suite
+from harness.strict_toml import ROOT, read_toml
+from harness.unchecked import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,18 +36,6 @@ class UnseenTable(Noun, frozen=True):
     """No part of any program."""
     unchecked: list[Unseen]
     """Part of a program, or of the server as others build it."""
-
-
-class Change(Noun, frozen=True):
-    """A changed file, and what it asks for."""
-
-    file: str
-    suites: list[str]
-    why: str
-    covering: list[str] = msgspec.field(default_factory=list)
-    """Those of them that say that they cover it, one of which must run; of what none covers, all of them must."""
-    unchecked: bool = False
-    """Whether it matters, and no suite looks at it."""
 
 
 class Choice(Noun, frozen=True):

@@ -11,10 +11,10 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from harness.load import ROOT, read_toml
 from harness.model import Noun
 from harness.refusal import refused
 from harness.stream import command, line_of, pieces, wire
+from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

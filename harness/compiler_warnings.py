@@ -1,39 +1,36 @@
-"""What a compiler warns of on a target alone: RUN/warnings/TARGET.json, beside the evidence, and the findings of it.
-
-The kinds are those that tell of alignment and width. The oracle's machine takes any address and has longer words: its
-compiler is silent where a target's is not, and what both say is no target's.
-"""
+"""What compilers warned of while they looked at a tree: RUN/warnings/TARGET.json, beside the evidence."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import codec, symbols
-from harness.diagnostics import Diagnostic  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness import codec
 from harness.errors import UsageError
-from harness.finding import Finding, Frame, Occasion, Verdict, Witness
 from harness.model import Noun
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from harness.events import RunRecord
-    from harness.model import Target
 
 FOLDER = "warnings"
-KIND = "warning"
-SUITE = "warnings"
-"""What stands for a suite where it says what saw a finding."""
 ORACLE = "native"
-_KINDS = re.compile(
-    r"cast-align.*|address-of-packed-member|format.*|overflow|shift-(count|overflow|negative).*"
-    r"|int-to-pointer-cast|pointer-to-int-cast"
-)
+
+
+class Diagnostic(Noun, frozen=True):
+    """One error or warning."""
+
+    severity: Literal["error", "warning"]
+    file: str
+    """In the tree, or whole where it lies outside."""
+    line: int
+    text: str
+    warning: str
+    """The option that asks for it, without `-W`; empty for errors, and warnings that nothing switches."""
+    function: str = ""
+    """The function that it stands in; empty at the top level."""
 
 
 class Said(Noun, frozen=True):
@@ -62,104 +59,3 @@ def read(folder: Path, run: RunRecord) -> dict[str, Said]:
         except msgspec.DecodeError as error:
             raise UsageError("what a compiler said is damaged", where=str(path), because=str(error)) from error
     return found
-
-
-def of_targets_alone(run: RunRecord, said: Mapping[str, Said]) -> list[Finding]:
-    """A finding for each function and kind of warning that the oracle's compiler does not have, by identity."""
-    if ORACLE not in said:
-        return []
-    everywhere = {_site(one) for one in said[ORACLE].warnings}
-    groups: dict[str, list[tuple[str, Diagnostic]]] = {}
-    for target, words in said.items():
-        for one in words.warnings:
-            if _KINDS.fullmatch(one.warning) and _site(one) not in everywhere:
-                groups.setdefault(_identity(one), []).append((target, one))
-    return [_finding(run, identity, groups[identity]) for identity in sorted(groups)]
-
-
-def remarks(said: Mapping[str, Said], findings: Sequence[Finding]) -> list[str]:
-    """How many there are of each kind on each target, and what is not known."""
-    told = []
-    seen = [(witness.target, finding.title.partition(" ")[0]) for finding in findings for witness in finding.witnesses]
-    for target in said:
-        counts = Counter(kind for name, kind in seen if name == target)
-        if counts:
-            kinds = ", ".join(f"{number} of {kind}" for kind, number in counts.most_common())
-            told.append(f"{target}: its compiler warns where the oracle's does not: {kinds} (findings.json: warnings)")
-    return told + problems(said)
-
-
-def looked_at(target: Target) -> bool:
-    """Whether a target's compiler is asked: not where a detector or a machine is all that differs from another one."""
-    return target.emulator.kind != "system" and not target.emulator.detector
-
-
-def unanswered(run: RunRecord, said: Mapping[str, Said]) -> list[str]:
-    """A sentence for each compiler that should have been asked, and did not tell all: then nothing passes."""
-    asked = [name for name in run.targets if looked_at(run.machines[name]) and name != ORACLE]
-    why = {name: said[name].problem if name in said else "nobody asked" for name in [*asked, ORACLE] if asked}
-    return [f"NOT CHECKED: what the compiler of {name} warns of: {problem}" for name, problem in why.items() if problem]
-
-
-def verdicts(findings: Sequence[Finding]) -> list[Verdict]:
-    """FAIL for each new one among the findings, where they are only if they are to fail."""
-    return [Verdict.FAIL for finding in findings if finding.kind == KIND and not finding.known]
-
-
-def problems(said: Mapping[str, Said]) -> list[str]:
-    """What is not known of compilers' warnings, and why."""
-    told = [(target, words.problem) for target, words in said.items() if words.problem]
-    return [f"{target}: not all that its compiler warns of is known: {problem}" for target, problem in told]
-
-
-def _site(one: Diagnostic) -> tuple[str, int, str]:
-    return one.file, one.line, one.warning
-
-
-def _identity(one: Diagnostic) -> str:
-    return f"{KIND}-{one.warning}-" + re.sub(r"[^A-Za-z0-9_.]+", "_", one.function or one.file)
-
-
-def _finding(run: RunRecord, identity: str, seen: list[tuple[str, Diagnostic]]) -> Finding:
-    first = seen[0][1]
-    title = f"{first.warning} in {first.function or first.file}: {first.text}"
-    targets = list(dict.fromkeys(target for target, _ in seen))
-    return Finding(
-        id=identity,
-        kind=KIND,
-        title=title,
-        function=first.function,
-        file=first.file,
-        line=first.line,
-        instruction="",
-        access="",
-        origin=_origin(first.file),
-        targets=targets,
-        command="",
-        replay=f"plumb check --server {run.server} --target {targets[0]} --suite canary --warnings fail",
-        known="",
-        witnesses=[_witness(target, one, title) for target, one in seen],
-        occurrences=len(seen),
-    )
-
-
-def _witness(target: str, one: Diagnostic, title: str) -> Witness:
-    frame = Frame(function=one.function or "??", file=one.file, line=one.line, origin=_origin(one.file), pc=0)
-    return Witness(
-        target=target,
-        suite=SUITE,
-        file=one.file,
-        line=one.line,
-        instruction="",
-        access="",
-        test="",
-        evidence=f"{FOLDER}/{target}.json",
-        backtrace=[frame],
-        detector="compiler",
-        occasions=[Occasion(test="", command="", title=title, said=one.text, functions=(frame.function,))],
-    )
-
-
-def _origin(file: str) -> str:
-    """Of a path in the tree; a whole one is the system's."""
-    return symbols.place_in_tree(f"/tree/{file}" if not file.startswith("/") else file)[1]

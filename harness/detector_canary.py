@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from harness import process, toolchain
 from harness.artifact import compiled
 from harness.detector import PRELUDE_FILE, PRELUDES, reports
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,9 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from harness.compiler_warnings import Diagnostic
 from harness.model import Noun
 
 if TYPE_CHECKING:
@@ -45,20 +46,6 @@ _SHELL = re.compile(
 )
 """What a recipe's shell and scripts say. Much of it stands in good builds as well, so it counts before a failure."""
 EXCERPT_LINES = 3
-
-
-class Diagnostic(Noun, frozen=True):
-    """One error or warning."""
-
-    severity: Literal["error", "warning"]
-    file: str
-    """In the tree, or whole where it lies outside."""
-    line: int
-    text: str
-    warning: str
-    """The option that asks for it, without `-W`; empty for errors, and warnings that nothing switches."""
-    function: str = ""
-    """The function that it stands in; empty at the top level."""
 
 
 class Compilation(Noun, frozen=True):

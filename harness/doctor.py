@@ -12,8 +12,8 @@ from harness.emulator import QEMU_FOLDER, Qemu
 from harness.errors import InfrastructureError
 from harness.fetch import packages_for_sources
 from harness.kernel import needed_packages as kernel_packages
-from harness.load import read_toml
 from harness.model import Noun
+from harness.strict_toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,15 +6,15 @@ import os
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness import detector, environment, process
 from harness.errors import InfrastructureError
-from harness.load import ROOT, read_toml
-from harness.model import EmulatorSpec, Noun, Place, Policy, Target, Toolchain
+from harness.model import EmulatorSpec, Flavour, Noun, Place, Policy, Target, Toolchain
 from harness.store import Store, key_of, refuse_edited, sha256_of
+from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 BUILD_SECONDS = 3600
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"
-
-Flavour = Literal["pinned", "distro"]
 
 
 class Qemu(Noun, frozen=True):

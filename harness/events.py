@@ -259,6 +259,8 @@ PROBLEM = "problem"
 AUDIT = "audit"
 """RUN/TARGET/SUITE/audit/: the same evidence again, of the audit that follows guests' death by misaligned accesses."""
 
+NO_PONG = "no PONG before the deadline"
+"""GuestEvent.detail of a guest that hung and was never ready."""
 INPUTS = "inputs"
 """RUN/TARGET/SUITE/guest-N/inputs/: files that lay in the guest's folder when it started."""
 PROGRESS = "progress"

@@ -21,6 +21,7 @@ from harness.capped import LIMIT_BYTES, Capped, tail_of
 from harness.coverage import Edges
 from harness.detector import reports
 from harness.errors import InfrastructureError
+from harness.events import NO_PONG
 from harness.resp import Client
 from harness.store import disk_errors
 from harness.temporary import refuse_long
@@ -44,8 +45,6 @@ PING_SECONDS = 1.0
 LOG_LINES = 1000
 TAIL_BYTES = 1 << 20
 """Of a log's end, where its last lines are looked for."""
-NO_PONG = "no PONG before the deadline"
-"""How a guest hangs that was never ready."""
 PANIC = "Guru Meditation"
 """Redis and Valkey log it before they stop themselves on purpose (serverPanic), by a signal."""
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import codec
-from harness.checkout import Base  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.errors import UsageError
 from harness.finding import Finding, Verdict
 from harness.model import Noun
@@ -24,6 +23,20 @@ if TYPE_CHECKING:
     from harness.judge import Judgement
 
 NAME = "inherited.json"
+
+
+class Base(Noun, frozen=True):
+    """The revision that a checkout is compared with."""
+
+    commit: str
+    """Its full name."""
+    subject: str
+    """The first line of its message."""
+    why: str
+    """How it was chosen."""
+
+    def __str__(self) -> str:
+        return f"{self.commit[:12]} '{self.subject}' ({self.why})"
 
 
 class Way(Noun, frozen=True):

@@ -18,9 +18,9 @@ from elftools.elf.elffile import ELFFile
 from harness import toolchain
 from harness.artifact import compiled
 from harness.errors import InfrastructureError
-from harness.load import ROOT
 from harness.model import Noun
 from harness.store import Store, key_of, refuse_edited, sha256_of
+from harness.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import compiler_warnings
+from harness import warning_findings
 from harness.errors import UsageError
 from harness.finding import Verdict
 from harness.judge import by_severity
@@ -50,7 +50,7 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
         first,
         unchecked=unchecked,
         verdict=Verdict.merge(
-            [overall(cells), *compiler_warnings.verdicts(findings), *(Verdict.UNKNOWN for _ in unchecked)]
+            [overall(cells), *warning_findings.verdicts(findings), *(Verdict.UNKNOWN for _ in unchecked)]
         ).name,
         run=", ".join(one.run for one in judgements),
         cells=cells,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from harness import environment, process, toolchain
 from harness.errors import UsageError
-from harness.load import ROOT, read_toml
 from harness.model import KernelSpec, Noun, Place
 from harness.store import key_of, refuse_edited, sha256_of
+from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from harness.console import Progress

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness.load import ROOT, read_toml
 from harness.model import Endianness, Noun
+from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

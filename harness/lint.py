@@ -18,7 +18,8 @@ from harness.store import key_of
 
 if TYPE_CHECKING:
     from harness.build import Builder, Workshop
-    from harness.diagnostics import Compilation, Diagnostic
+    from harness.compiler_warnings import Diagnostic
+    from harness.diagnostics import Compilation
     from harness.model import SourceTree, Target, Toolchain
 
 ASKED = ["-fsyntax-only", "-Wcast-align", "-Wformat", "-Wno-error"]

@@ -8,70 +8,22 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-import tomllib
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness import codec
 from harness.errors import NothingSelectedError, UsageError
 from harness.model import KernelSpec, Noun, Policy, Server, Suite, Target, Toolchain
+from harness.strict_toml import ROOT, nearest_key, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-ROOT = Path(__file__).resolve().parent.parent
-"""The checkout: targets, toolchains and suites lie beside the package."""
+    from pathlib import Path
 
 DEFAULT_SERVER = "redis-7.0.15"
 DEFAULT_TARGETS = ("required",)
-
-_Loaded = TypeVar("_Loaded", bound=msgspec.Struct)
-
-
-def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
-    """Decode one file as one noun; `given` are the fields that the file's place tells.
-
-    Raises UsageError naming the file, the key and the nearest known key.
-    """
-    try:
-        raw: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError("the file cannot be read", where=str(path), because=str(error.strerror)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError("not valid TOML", where=str(path), because=str(error)) from error
-    clash = sorted(set(raw) & set(given))
-    if clash:
-        raise UsageError(f"key '{clash[0]}' is told by the file's name", where=str(path), remedy="remove the key")
-    try:
-        return codec.convert({**raw, **given}, kind)
-    except msgspec.ValidationError as error:
-        raise UsageError(
-            f"not a valid {kind.__name__.lower()}",
-            where=str(path),
-            because=str(error),
-            remedy=_nearest_key(str(error), kind),
-        ) from error
-
-
-def _nearest_key(message: str, kind: type[msgspec.Struct]) -> str:
-    unknown = re.search(r"unknown field `([^`]+)`", message)
-    if unknown is None:
-        return ""
-    known = _field_names(kind)
-    near = difflib.get_close_matches(unknown[1], known, n=1, cutoff=0.0)
-    return f"'{near[0]}' is the nearest known key; all of them: {', '.join(known)}"
-
-
-def _field_names(kind: type[msgspec.Struct]) -> list[str]:
-    names: list[str] = []
-    for field in msgspec.structs.fields(kind):
-        names.append(field.name)
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            names += _field_names(field.type)
-    return sorted(set(names))
 
 
 class PolicyFamily(Noun, frozen=True):
@@ -160,7 +112,7 @@ def _policy(raw: dict[str, Any], path: Path, source: str) -> Policy:
             "not a valid policy",
             where=f"{path}: {raw.get('name', 'without a name')}",
             because=str(error),
-            remedy=_nearest_key(str(error), Policy),
+            remedy=nearest_key(str(error), Policy),
         ) from error
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness import toolchain
 from harness.artifact import compiled
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -273,6 +273,10 @@ class SourceTree(Noun, frozen=True):
 
 
 SuiteTier = Literal["quick", "full", "thorough"]
+Tier = Literal["quick", "full", "thorough", "kernel"]
+"""How much a run does: what suites say, and what real kernels are asked."""
+Flavour = Literal["pinned", "distro"]
+"""Which emulator runs it: the pinned QEMU with our changes, or the distribution's."""
 
 Program = Literal["units", "selftests"]
 """What is run instead of a server: functions of it called by drivers of ours (harness.units), or tests of its own

@@ -9,8 +9,8 @@ import fnmatch
 from typing import TYPE_CHECKING, Literal
 
 from harness.errors import UsageError
-from harness.load import ROOT, read_toml
 from harness.model import Allocator, Noun
+from harness.strict_toml import ROOT, read_toml
 from harness.tree_files import copy_tree
 
 if TYPE_CHECKING:

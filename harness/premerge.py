@@ -10,15 +10,27 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import check, compiler_warnings, inherited, report, runs, source, toolchain, tree_files, unchecked
-from harness.checkout import Base, Checkout
-from harness.choice import Change, choose, read_unseen
+from harness import (
+    check,
+    inherited,
+    report,
+    runs,
+    source,
+    toolchain,
+    tree_files,
+    unchecked,
+    warning_findings,
+)
+from harness.checkout import Checkout
+from harness.choice import choose, read_unseen
 from harness.errors import UsageError
 from harness.finding import Verdict
-from harness.load import ROOT
+from harness.inherited import Base  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.model import Noun
 from harness.plan import make_plan
 from harness.store import key_of
+from harness.strict_toml import ROOT
+from harness.unchecked import Change  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +132,7 @@ def run(
     with unchecked.noted(request.run, premerge.changes):
         judgement, code = check.Check(catalog, store, progress, request).run()
     suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL.name}
-    if not suspected and not compiler_warnings.verdicts(judgement.findings):
+    if not suspected and not warning_findings.verdicts(judgement.findings):
         return judgement, code
     # For what compilers say of the base, nothing of it has to run.
     suites = [name for name in premerge.suites if name in suspected] or ["canary"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, compiler_warnings, initramfs, lint
+from harness import alignment, canary, compiler_warnings, initramfs, lint, warning_findings
 from harness.build import Builder, BuildFailedError
 from harness.cell import Peer
 from harness.emulator import Emulators, Runner, native_runner
@@ -135,7 +135,7 @@ class Preparation:
         """Have each target's compiler, and the oracle's, look at the tree; what they say goes beside the evidence."""
         native = self.catalog.targets["native"]
         plain = [
-            one.target for one in prepared.values() if one.build is not None and compiler_warnings.looked_at(one.target)
+            one.target for one in prepared.values() if one.build is not None and warning_findings.looked_at(one.target)
         ]
         if self.request.warnings == "off" or not [target for target in plain if target != native]:
             return

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.console import Progress
-    from harness.emulator import Flavour, Runner
+    from harness.emulator import Runner
     from harness.finding import Frame
     from harness.load import Catalog
-    from harness.model import Build, SourceTree, Target
+    from harness.model import Build, Flavour, SourceTree, Target
     from harness.recurrence import Seen
     from harness.replay_run import Ran
     from harness.store import Store

@@ -12,7 +12,8 @@ from harness import compare, events, fault_log, selftests, transcript, unit_run
 from harness.assertion import asserted
 from harness.detector import reports
 from harness.difference import described
-from harness.guest import NO_PONG, POLL_SECONDS, StartError, answers_ping
+from harness.events import NO_PONG
+from harness.guest import POLL_SECONDS, StartError, answers_ping
 from harness.recurrence import WRONG_RESULT, Seen, SeenUnit
 from harness.refusal import release_of
 from harness.resp import Client

@@ -6,9 +6,7 @@ from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it 
 
 import msgspec
 
-from harness.cell import Tier  # noqa: TC001 - the same
-from harness.emulator import Flavour  # noqa: TC001 - the same
-from harness.model import Allocator, CompilerWarnings, Noun
+from harness.model import Allocator, CompilerWarnings, Flavour, Noun, Tier
 
 
 class Request(Noun, frozen=True):

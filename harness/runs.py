@@ -11,11 +11,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import compiler_warnings, event_log, events, excerpt, inherited, known, provenance, stored_run, unchecked
+from harness import (
+    compiler_warnings,
+    event_log,
+    events,
+    excerpt,
+    inherited,
+    known,
+    provenance,
+    stored_run,
+    unchecked,
+    warning_findings,
+)
 from harness.errors import ExitCode, UsageError
 from harness.finding import Finding, Verdict
 from harness.judge import Judgement, judge, kernel_counters
-from harness.source import folder_in_repository
 from harness.store import Store
 from harness.verdict import cell_verdicts, overall
 
@@ -42,13 +52,13 @@ def conclude(
     today = datetime.datetime.now(tz=datetime.UTC).date()
     marked = [_with_known(finding, listed, old, run.server, today) for finding in findings]
     said = compiler_warnings.read(folder, run)
-    warned = [_with_known(one, listed, old, run.server, today) for one in compiler_warnings.of_targets_alone(run, said)]
+    warned = [_with_known(one, listed, old, run.server, today) for one in warning_findings.of_targets_alone(run, said)]
     failing = warned if run.warnings == "fail" else []
     judged = cell_verdicts(outcomes, marked)
     left = unchecked.remarks(unchecked.read(folder), judged)
     left += unchecked.broken(folder, run.beside)
-    left += compiler_warnings.unanswered(run, said) if run.warnings == "fail" else []
-    verdict = Verdict.merge([overall(judged), *compiler_warnings.verdicts(failing), *(Verdict.UNKNOWN for _ in left)])
+    left += warning_findings.unanswered(run, said) if run.warnings == "fail" else []
+    verdict = Verdict.merge([overall(judged), *warning_findings.verdicts(failing), *(Verdict.UNKNOWN for _ in left)])
     judgement = Judgement(
         schema=1,
         verdict=verdict.name,
@@ -75,7 +85,7 @@ def conclude(
                 part=bool(run.tests),
             ),
             *(inherited.remarks(old, [*marked, *failing]) if old else []),
-            *compiler_warnings.remarks(said, warned),
+            *warning_findings.remarks(said, warned),
             *stored_run.remarks(folder, marked),
         ],
         stages=run.stages,
@@ -113,6 +123,18 @@ def _place(server: str) -> str:
     tree = Path(server)
     # A release's name is no path, and its source is in nobody's repository.
     return folder_in_repository(tree, Path.cwd()) if tree.is_absolute() else ""
+
+
+def folder_in_repository(tree: Path, here: Path) -> str:
+    """A tree's folder below the top of the repository that has it, with forward slashes; empty where it is the top.
+
+    Without a .git above the tree (an archive, GitHub's own checkout without git), `here` counts as the top if the tree
+    is in it.
+    """
+    above = [tree, *tree.parents]
+    top = next((folder for folder in above if (folder / ".git").exists()), here if here in above else tree)
+    folder = tree.relative_to(top).as_posix()
+    return "" if folder == "." else folder
 
 
 def _with_known(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import allocator, assertion, codec, googletest, toolchain
+from harness import allocator, allocator_log, assertion, codec, googletest, toolchain
 from harness.build import build_key
 from harness.model import Noun
 from harness.store import disk_errors, key_of
@@ -194,7 +194,7 @@ _PASSING = re.compile(r"^\d+(:\w)? |0x[0-9a-f]+")
 
 def lines(run: UnitRun) -> list[str]:
     """What a self-test printed, without colours; and without what its allocator told."""
-    return _COLOUR.sub("", allocator.without_range(run.output).decode("utf-8", "replace")).splitlines()
+    return _COLOUR.sub("", allocator_log.without_range(run.output).decode("utf-8", "replace")).splitlines()
 
 
 def printed(run: UnitRun) -> list[str]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import alignment, allocator, disassembly, events, fault_log, kernel_report, symbols, trigger
+from harness import alignment, allocator_log, disassembly, events, fault_log, kernel_report, symbols, trigger
 from harness.assertion import UNKNOWN, asserted, asserting_frames
 from harness.detector import own_frames
-from harness.guest import NO_PONG
+from harness.events import NO_PONG
 from harness.load import Catalog
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def from_fault(
     instruction = disassembly.disassemble(fault, machine)
     name = signal.Signals(fault.signal).name if fault.signal else "access"
     access = disassembly.access_of(fault, machine) if fault_log.is_misaligned(fault) else None
-    beyond = name == "SIGSEGV" and allocator.holds(_log(guest / "log"), fault.address)
+    beyond = name == "SIGSEGV" and allocator_log.holds(_log(guest / "log"), fault.address)
     through = ""
     if beyond:
         frames, through = own_frames(frames)

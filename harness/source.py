@@ -80,15 +80,3 @@ def take(path: Path, into: Path) -> SourceTree:
     # What the copy says it is: the header may have been edited this moment.
     copied = open_tree(into, name=opened.name, digest=digest)
     return msgspec.structs.replace(copied, path=opened.path, files=digest, copy=into)
-
-
-def folder_in_repository(tree: Path, here: Path) -> str:
-    """A tree's folder below the top of the repository that has it, with forward slashes; empty where it is the top.
-
-    Without a .git above the tree (an archive, GitHub's own checkout without git), `here` counts as the top if the tree
-    is in it.
-    """
-    above = [tree, *tree.parents]
-    top = next((folder for folder in above if (folder / ".git").exists()), here if here in above else tree)
-    folder = tree.relative_to(top).as_posix()
-    return "" if folder == "." else folder

@@ -17,12 +17,12 @@ from harness.build import Builder
 from harness.emulator import Emulators
 from harness.errors import InfrastructureError
 from harness.guest import StartError
-from harness.load import ROOT
 from harness.machine_guest import PORTS, SERVER, Host, MachineGuest
 from harness.model import Noun
 from harness.prepare import machine_target, prepare_machine
 from harness.price import AccessCost, ServerTax, Tax, access_cost, repaired, taxed
 from harness.resp import Client
+from harness.strict_toml import ROOT
 from harness.trees import open_server
 
 if TYPE_CHECKING:

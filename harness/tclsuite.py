@@ -14,7 +14,7 @@ import pytest
 from harness import process
 from harness.dialogue import Dialogue
 from harness.errors import InfrastructureError
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

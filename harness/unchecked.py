@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import codec, compiler_warnings
-from harness.choice import Change
 from harness.errors import UsageError
 from harness.finding import Verdict
+from harness.model import Noun
 from harness.store import sha256_of
 
 if TYPE_CHECKING:
@@ -23,6 +23,18 @@ if TYPE_CHECKING:
     from harness.verdict import CellVerdict
 
 NAME = "changes.json"
+
+
+class Change(Noun, frozen=True):
+    """A changed file, and what it asks for."""
+
+    file: str
+    suites: list[str]
+    why: str
+    covering: list[str] = msgspec.field(default_factory=list)
+    """Those of them that say that they cover it, one of which must run; of what none covers, all of them must."""
+    unchecked: bool = False
+    """Whether it matters, and no suite looks at it."""
 
 
 @contextlib.contextmanager

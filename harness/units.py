@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from harness import codec, toolchain
 from harness.build import build_key
 from harness.diagnostics import first_error
-from harness.load import ROOT, read_toml
 from harness.model import Noun, Program
 from harness.store import disk_errors, key_of, sha256_of
+from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from harness.stream import command, line_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.cell import Tier
+    from harness.model import Tier
     from harness.resp import Reply
 
 # Around every SDS header's limit (1, 3, 5 and 9 bytes: 31/32, 255/256, 65535/65536), embstr's (44/45) and every word's.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from harness import environment, event_log, events, process
 from harness.cell import CellSpec, write_cell
 from harness.check import pytest_command
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

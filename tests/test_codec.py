@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import process
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

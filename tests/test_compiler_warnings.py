@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from harness import codec, compiler_warnings, events, inherited
-from harness.checkout import Base
-from harness.compiler_warnings import Said
-from harness.diagnostics import Diagnostic, read
+from harness.compiler_warnings import Diagnostic, Said
+from harness.diagnostics import read
 from harness.errors import ExitCode, UsageError
+from harness.inherited import Base
 from harness.join import join
 from harness.report import junit, sarif
 from harness.runs import conclude

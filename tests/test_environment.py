@@ -10,9 +10,10 @@ import pytest
 
 from harness import descendants, environment, event_log, events, process
 from harness.check import Check, pytest_command
-from harness.load import ROOT, Catalog
+from harness.load import Catalog
 from harness.request import Request
 from harness.store import Store
+from harness.strict_toml import ROOT
 from tests import cells, fakes
 
 if TYPE_CHECKING:

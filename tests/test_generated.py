@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 from tests.generated import DOCUMENTS, TOML_FILES
 
 if TYPE_CHECKING:

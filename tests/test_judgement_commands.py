@@ -11,8 +11,8 @@ import pytest
 from harness import codec, process
 from harness import replay as replaying
 from harness.errors import ExitCode, InfrastructureError, UsageError
-from harness.load import ROOT
 from harness.replay import Replay
+from harness.strict_toml import ROOT
 from tests import fakes
 from tests.stored import StoredRun
 

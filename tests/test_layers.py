@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from importlinter.cli import lint_imports
 
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 
 if TYPE_CHECKING:
     import pytest

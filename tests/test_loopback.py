@@ -16,7 +16,7 @@ import pytest
 
 from harness import loopback, private_network, process, runs
 from harness.errors import InfrastructureError
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 from harness.transcript import Recorder, connect
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import pytest
 from harness import mutate
 from harness.errors import UsageError
 from harness.finding import Finding, Witness
-from harness.load import ROOT, Catalog
+from harness.load import Catalog
 from harness.mutation import Edit, Expected, Mutation, caught, mutations, plant
+from harness.strict_toml import ROOT
 from tests import fakes
 
 if TYPE_CHECKING:

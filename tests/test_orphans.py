@@ -14,7 +14,7 @@ import pytest
 
 from harness import descendants, kept, process
 from harness.errors import ExitCode, InfrastructureError
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 from harness.supervisor import INTERRUPTED
 from tests.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
 

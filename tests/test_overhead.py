@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.load import ROOT
 from harness.overhead import (
     AUDITED,
     COVERED,
@@ -19,6 +18,7 @@ from harness.overhead import (
     ratio_of,
     text_of,
 )
+from harness.strict_toml import ROOT
 
 rates = st.lists(st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)), min_size=1, max_size=9)
 

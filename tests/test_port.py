@@ -10,7 +10,7 @@ import pytest
 
 from harness import codec, diagnostics
 from harness.finding import Access, Finding
-from harness.load import ROOT, Catalog
+from harness.load import Catalog
 from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.port.document import (
     BLOCKERS,
@@ -24,6 +24,7 @@ from harness.port.document import (
     Xmemalign,
 )
 from harness.port.sections import ANY_POLICY
+from harness.strict_toml import ROOT
 from tests.judgements import HOSTILE, judgement, run_folder
 from tests.test_page import Outline
 

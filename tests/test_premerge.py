@@ -14,7 +14,7 @@ from harness import process
 from harness.cli import main
 from harness.commands.group import plumb as group
 from harness.errors import ExitCode
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 from tests import fakes
 from tests.test_checkout import commit, git
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness import process
 from harness.errors import InfrastructureError
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 from tests.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
 
 

@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 
 from harness import codec, known, report
-from harness.load import ROOT
 from harness.report.schema import schema
 from harness.runs import conclude
+from harness.strict_toml import ROOT
 from tests import fakes
 from tests.judgements import judgement, run_folder
 from tests.stored import StoredRun

@@ -12,9 +12,10 @@ from harness.assertion import asserting_frames
 from harness.cell import Peer
 from harness.finding import Frame, Verdict
 from harness.judge import judge
-from harness.load import ROOT, Catalog
+from harness.load import Catalog
 from harness.runs import conclude
 from harness.source import open_tree
+from harness.strict_toml import ROOT
 from harness.symbols import Symbols
 from tests import cells, fakes
 from tests.stored import StoredRun

@@ -6,7 +6,7 @@ import re
 import sys
 
 from harness import process
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 
 
 def test_every_slow_test_is_in_the_table() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.errors import ExitCode
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from harness import process
 from harness.errors import InfrastructureError
-from harness.load import ROOT
 from harness.store import Store, key_of, refuse_edited, sha256_of
+from harness.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

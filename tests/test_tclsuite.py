@@ -13,7 +13,7 @@ import pytest
 from harness import process
 from harness.cell import LARGEST_SEED
 from harness.errors import InfrastructureError
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 from harness.tclsuite import RUNNER, Interpreter, TclFailedError, TclFile, verdict
 from tests import cells, fakes
 

@@ -15,7 +15,7 @@ import pytest
 from harness import temporary
 from harness.errors import InfrastructureError
 from harness.guest import Guest
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 from tests import fakes
 from tests.survivors import SLEEP, eventually
 

@@ -20,7 +20,7 @@ from tests.stored import StoredRun, concluded
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.choice import Change
+    from harness.unchecked import Change
 
 SUITES = Catalog().suites
 QUICK = [name for name, suite in SUITES.items() if suite.tier == "quick" and suite.needs_server]

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from harness import caches as caching
-from harness import completion, options, trees
+from harness import completion, model, options, trees
 from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness.build import Builder
@@ -18,10 +18,11 @@ from harness.console import Progress
 from harness.errors import ExitCode
 from harness.fetch import Fetcher
 from harness.harmless import write_commands
-from harness.load import Catalog, read_toml
+from harness.load import Catalog
 from harness.options import may_install
 from harness.plan import make_plan
 from harness.store import Store
+from harness.strict_toml import read_toml
 
 
 @click.command()
@@ -130,7 +131,7 @@ def build(
     trees.known_server(catalog, server)
     doctoring.mend(doctoring.diagnose(catalog, chosen, emulator=emulator), progress, install=may_install(install))
     fetcher = Fetcher(store, progress, offline=offline)
-    flavour: emulating.Flavour = "distro" if emulator == "distro" else "pinned"
+    flavour: model.Flavour = "distro" if emulator == "distro" else "pinned"
     emulating.Emulators(store, fetcher, progress, flavour=flavour).prepare(
         [catalog.targets[name].emulator for name in chosen]
     )

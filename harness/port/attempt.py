@@ -21,7 +21,8 @@ from harness.port import conditionals
 from harness.port.document import Step
 
 if TYPE_CHECKING:
-    from harness.diagnostics import Compilation, Diagnostic, Linking
+    from harness.compiler_warnings import Diagnostic
+    from harness.diagnostics import Compilation, Linking
     from harness.model import Build, SourceTree, Target, Toolchain
 
 WARNINGS = ["cast-align=strict", "address-of-packed-member"]

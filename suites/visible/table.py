@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.load import ROOT, read_toml
 from harness.model import Noun
 from harness.stream import from_text, line_of
+from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from harness.model import Target

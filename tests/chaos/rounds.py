@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from harness import runs
 from harness.cell import read_cell
 from harness.errors import PlumblineError
-from harness.load import ROOT
 from harness.store import Store
+from harness.strict_toml import ROOT
 from tests import fakes
 from tests.chaos import faults
 from tests.end_to_end.plumb_runs import PLUMB, processes_of, wait_for

@@ -11,7 +11,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from harness.load import ROOT
+from harness.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

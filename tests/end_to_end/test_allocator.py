@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import allocator, fault_log, process, toolchain
-from harness.load import ROOT, Catalog
+from harness import allocator, allocator_log, fault_log, process, toolchain
+from harness.load import Catalog
 from harness.store import Store
+from harness.strict_toml import ROOT
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def test_one_byte_beyond_a_block_is_a_fault_where_blocks_are(target: str, size: 
     assert abs(result.code) in {signal.SIGSEGV, 128 + signal.SIGSEGV}, result.text
     if target != "native":
         (fault,) = fault_log.read_faults(log)
-        assert allocator.holds(result.output, fault.address), f"{fault.address:#x}: {result.text}"
+        assert allocator_log.holds(result.output, fault.address), f"{fault.address:#x}: {result.text}"
 
 
 @every_target

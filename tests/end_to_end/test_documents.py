@@ -10,8 +10,9 @@ import pytest
 from harness import mutation
 from harness.console import Progress
 from harness.fetch import Fetcher
-from harness.load import ROOT, Catalog
+from harness.load import Catalog
 from harness.store import Store
+from harness.strict_toml import ROOT
 from harness.tree_files import copy_tree
 from tests.end_to_end.documents import first_absent, follow
 

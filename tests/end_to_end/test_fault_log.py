@@ -9,7 +9,8 @@ import pytest
 
 from harness import fault_log, process, toolchain
 from harness.fault_log import FaultLog, ProcessEnd
-from harness.load import ROOT, Catalog
+from harness.load import Catalog
+from harness.strict_toml import ROOT
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from harness import event_log, events, evidence_seal, fault_log, judge, process,
 from harness.cell import CellSpec, write_cell
 from harness.events import CellRecord, RunRecord
 from harness.guest import Guest
-from harness.load import ROOT, Catalog
+from harness.load import Catalog
 from harness.resp import Client, ServerGoneError
 from harness.store import Store, key_of
+from harness.strict_toml import ROOT
 from harness.verdict import cell_verdicts
 from tests.end_to_end import machines
 

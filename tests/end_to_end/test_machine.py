@@ -24,11 +24,12 @@ from harness.emulator import Runner
 from harness.errors import InfrastructureError
 from harness.fetch import Fetcher
 from harness.kernel import Kernel, Kernels
-from harness.load import ROOT, Catalog
+from harness.load import Catalog
 from harness.machine import Ended, Machine
 from harness.snapshot import snapshot
 from harness.source import open_tree
 from harness.store import Store
+from harness.strict_toml import ROOT
 from harness.toolchain import tool
 from tests.end_to_end import machines
 

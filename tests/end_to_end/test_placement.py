@@ -15,7 +15,8 @@ from elftools.elf.elffile import ELFFile
 
 from harness import disassembly, fault_log, process, symbols, toolchain
 from harness.finding import Frame
-from harness.load import ROOT, Catalog
+from harness.load import Catalog
+from harness.strict_toml import ROOT
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import codec
-from harness.load import ROOT
 from harness.replay import from_stream
 from harness.reproducer import Reproducer
+from harness.strict_toml import ROOT
 from harness.transcript import connect
 from tests.end_to_end.plumb_runs import GONE_SECONDS, PLUMB, processes_of, run, wait_for
 

@@ -1,0 +1,63 @@
+"""Reads TOML into nouns, strictly: an unknown key, type or name is a usage error that names the nearest known one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness import codec
+from harness.errors import UsageError
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The checkout: targets, toolchains and suites lie beside the package."""
+
+_Loaded = TypeVar("_Loaded", bound=msgspec.Struct)
+
+
+def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
+    """Decode one file as one noun; `given` are the fields that the file's place tells.
+
+    Raises UsageError naming the file, the key and the nearest known key.
+    """
+    try:
+        raw: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError("the file cannot be read", where=str(path), because=str(error.strerror)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError("not valid TOML", where=str(path), because=str(error)) from error
+    clash = sorted(set(raw) & set(given))
+    if clash:
+        raise UsageError(f"key '{clash[0]}' is told by the file's name", where=str(path), remedy="remove the key")
+    try:
+        return codec.convert({**raw, **given}, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"not a valid {kind.__name__.lower()}",
+            where=str(path),
+            because=str(error),
+            remedy=nearest_key(str(error), kind),
+        ) from error
+
+
+def nearest_key(message: str, kind: type[msgspec.Struct]) -> str:
+    """What to try instead of the key that msgspec's message complains of; empty where it complains of no key."""
+    unknown = re.search(r"unknown field `([^`]+)`", message)
+    if unknown is None:
+        return ""
+    known = _field_names(kind)
+    near = difflib.get_close_matches(unknown[1], known, n=1, cutoff=0.0)
+    return f"'{near[0]}' is the nearest known key; all of them: {', '.join(known)}"
+
+
+def _field_names(kind: type[msgspec.Struct]) -> list[str]:
+    names: list[str] = []
+    for field in msgspec.structs.fields(kind):
+        names.append(field.name)
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            names += _field_names(field.type)
+    return sorted(set(names))
