@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from harness import codec
-from harness.model import Abilities, Noun
-from harness.strict_toml import ROOT, read_toml
+from harness.core import json_codec
+from harness.core.model import Abilities, Noun
+from harness.core.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,7 +78,7 @@ def _commands(path: Path) -> set[str]:
 def _described(file: Path) -> list[tuple[str, str]]:
     """The commands that a file describes, and since which release there are: none where an edit left it broken."""
     try:
-        told = codec.decode(file.read_bytes(), dict[str, dict[str, Any]])
+        told = json_codec.decode(file.read_bytes(), dict[str, dict[str, Any]])
     except msgspec.DecodeError:
         return []
     return [

@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import alignment, canary
+from harness.core.model import AccessClass, Noun
+from harness.core.strict_toml import ROOT, read_toml
 from harness.emulator import Emulators
 from harness.machine_guest import CANARY, Host
-from harness.model import AccessClass, Noun
 from harness.prepare import machine_target, prepare_machine
-from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.console import Progress
+    from harness.core.cache import Store
+    from harness.core.model import Policy, Target
+    from harness.core.progress import Progress
     from harness.fetch import Fetcher
     from harness.load import Catalog
-    from harness.model import Policy, Target
-    from harness.store import Store
 
 DIFFERENCES = ROOT / "suites" / "canary" / "differences.toml"
 

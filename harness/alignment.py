@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness.errors import UsageError
-from harness.finding import Access
-from harness.model import AccessClass
+from harness.core.errors import UsageError
+from harness.core.finding import Access
+from harness.core.model import AccessClass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.finding import Fate
-    from harness.model import PlannedAccess, Policy, Target
+    from harness.core.finding import Fate
+    from harness.core.model import PlannedAccess, Policy, Target
 
 Outcome = Literal["done", "signal", "rotated", "truncated"]
 """done: the right bytes were moved. signal: SIGBUS, BUS_ADRALN (but see `signal_of`), and nothing was moved. rotated:

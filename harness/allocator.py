@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from harness import toolchain
 from harness.artifact import compiled
-from harness.errors import UsageError
-from harness.strict_toml import ROOT
+from harness.core.errors import UsageError
+from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import Allocator, SourceTree, Target, Toolchain
-    from harness.store import Store
+    from harness.core.cache import Store
+    from harness.core.model import Allocator, SourceTree, Target, Toolchain
 
 SOURCE = ROOT / "toolchains" / "allocator" / "guard.c"
 FLAGS: dict[Allocator, list[str]] = {"guard": [], "guard-natural": ["-DNATURAL"]}

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import process, toolchain
-from harness.store import key_of, refuse_edited, sha256_of
+from harness import toolchain
+from harness.core.cache import key_of, refuse_edited, sha256_of
+from harness.core.processes import process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.model import Toolchain
-    from harness.store import Store
+    from harness.core.cache import Store
+    from harness.core.model import Toolchain
 
 COMPILE_SECONDS = 120
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from harness.finding import Frame
+from harness.core.finding import Frame
 
 _SAID = re.compile(
     rb"^\S+: (?P<file>\S+):(?P<line>\d+): (?P<function>\w+): Assertion `.*' failed\.$"

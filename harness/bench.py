@@ -22,9 +22,9 @@ from harness.resp import Client
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from harness.console import Progress
+    from harness.core.model import Build, SourceTree
+    from harness.core.progress import Progress
     from harness.emulator import Runner
-    from harness.model import Build, SourceTree
     from harness.overhead import Ratio, ReportPrice
 
 POLICIES = (UNCHECKED, ENFORCED, AUDITED, COVERED)

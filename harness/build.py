@@ -11,19 +11,21 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Literal
 
-from harness import allocator, codec, detector, process, toolchain
+from harness import allocator, detector, toolchain
+from harness.core import json_codec
+from harness.core.cache import Store, disk_errors, key_of
+from harness.core.errors import ExitCode, InfrastructureError, PlumblineError
+from harness.core.model import Build
+from harness.core.processes import process
 from harness.diagnostics import complaints, first_error
-from harness.errors import ExitCode, InfrastructureError, PlumblineError
-from harness.model import Build
-from harness.store import Store, disk_errors, key_of
 from harness.tree_files import copy_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from harness.console import Progress
-    from harness.model import Allocator, SourceTree, Target, Toolchain
+    from harness.core.model import Allocator, SourceTree, Target, Toolchain
+    from harness.core.progress import Progress
 
     Linked = Literal["libc", "jemalloc"]
 
@@ -189,12 +191,12 @@ class Builder:
                 with disk_errors(into):
                     shutil.copy2(shop.binary, into)
                     command = shop.make_command([shop.binary.name])
-                    (into / "build.json").write_bytes(codec.pretty({"command_line": command}))
+                    (into / "build.json").write_bytes(json_codec.pretty({"command_line": command}))
                 if then:
                     then(shop, made)
 
         folder = self.store.folder("builds", key, compile_into)
-        recorded = codec.decode((folder / "build.json").read_bytes(), dict[str, list[str]])
+        recorded = json_codec.decode((folder / "build.json").read_bytes(), dict[str, list[str]])
         return Build(
             key=key,
             target=target.name,

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 from harness import alignment, source
 from harness.build import build_name
+from harness.core.cache import key_of
+from harness.core.errors import InfrastructureError
+from harness.core.model import Noun, SourceTree
+from harness.core.strict_toml import read_toml
 from harness.emulator import QEMU_FOLDER, Qemu, qemu_key
-from harness.errors import InfrastructureError
 from harness.fetch import archive_name
 from harness.kernel import kernel_key, kernel_name, linux_source
-from harness.model import Noun, SourceTree
-from harness.store import key_of
-from harness.strict_toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.core.cache import Store
     from harness.load import Catalog
-    from harness.store import Store
 
 
 class Cache(Noun, frozen=True):

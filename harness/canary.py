@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, fault_log, process, symbols
+from harness import alignment, fault_log, symbols
 from harness.artifact import compiled
-from harness.errors import InfrastructureError
-from harness.model import Noun, PlannedAccess
-from harness.strict_toml import ROOT, read_toml
+from harness.core.errors import InfrastructureError
+from harness.core.model import Noun, PlannedAccess
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.cache import Store
+    from harness.core.model import Target, Toolchain
     from harness.emulator import Runner
     from harness.machine import Machine
-    from harness.model import Target, Toolchain
-    from harness.store import Store
 
 FOLDER = ROOT / "suites" / "canary"
 DRIVER = FOLDER / "driver.c"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import codec
+from harness.core import json_codec
+from harness.core.model import Abilities, Build, Noun, Tier
 from harness.emulator import Runner  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.machine_guest import PreparedMachine  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.model import Abilities, Build, Noun, Tier
 from harness.units import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ def fits(test: str, wanted: Sequence[str]) -> bool:
 
 def write_cell(path: Path, cell: CellSpec) -> None:
     """Write it as JSON."""
-    path.write_bytes(codec.pretty(cell))
+    path.write_bytes(json_codec.pretty(cell))
 
 
 def read_cell(path: Path) -> CellSpec:
     """Read what `write_cell` wrote."""
-    return codec.decode(path.read_bytes(), CellSpec)
+    return json_codec.decode(path.read_bytes(), CellSpec)

@@ -16,7 +16,7 @@ import pytest
 
 from harness import event_log, events, unit_run
 from harness.canary import emulated, on_machine
-from harness.errors import ExitCode, InfrastructureError
+from harness.core.errors import ExitCode, InfrastructureError
 from harness.event_log import EventLog
 from harness.guest import StartError, answers_ping
 from harness.machine_guest import CANARY, Host
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from harness.canary import Perform
     from harness.cell import CellSpec
-    from harness.difference import DifferenceError
+    from harness.core.byte_diff import DifferenceError
     from harness.guest import Guest
     from harness.unit_run import UnitRun
 

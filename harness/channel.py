@@ -13,8 +13,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from harness.errors import InfrastructureError
-from harness.model import Noun
+from harness.core.errors import InfrastructureError
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, doctor, environment, events, evidence_seal, fault_log, process, unchecked
+from harness import alignment, canary, doctor, events, evidence_seal, fault_log, unchecked
 from harness.allocator import refuse_nonsense
 from harness.cell import CellSpec, Peer, write_cell
+from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.processes import environment, process
+from harness.core.strict_toml import ROOT
 from harness.detector_canary import compile_detector_canary
 from harness.emulator import Runner, with_alignment
-from harness.errors import ExitCode, InfrastructureError
 from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
 from harness.plan import Plan, make_plan
@@ -25,20 +27,19 @@ from harness.prepare import Preparation, Prepared
 from harness.runs import conclude
 from harness.schedule import side_by_side
 from harness.selftests import why_none, without_native_faults
-from harness.strict_toml import ROOT
 from harness.trees import open_server
 from harness.units import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.console import Progress
+    from harness.core.cache import Store
+    from harness.core.model import Cell, SourceTree, Suite
+    from harness.core.progress import Progress
     from harness.events import ProblemKind
     from harness.judge import Judgement
     from harness.load import Catalog
-    from harness.model import Cell, SourceTree, Suite
     from harness.request import Request
-    from harness.store import Store
 
 CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}
 """Deadline of a cell, by tier: a target that faults for ever is ended, not waited for."""

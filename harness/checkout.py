@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from harness import environment, process
-from harness.errors import InfrastructureError, UsageError
+from harness.core.errors import InfrastructureError, UsageError
+from harness.core.processes import environment, process
 from harness.inherited import Base
 
 GIT_SECONDS = 120.0

@@ -9,8 +9,8 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING
 
-from harness.model import Allocator, Noun, Suite
-from harness.strict_toml import ROOT, read_toml
+from harness.core.model import Allocator, Noun, Suite
+from harness.core.strict_toml import ROOT, read_toml
 from harness.unchecked import Change
 
 if TYPE_CHECKING:

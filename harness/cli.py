@@ -25,13 +25,14 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(group.run(arguments))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda _number, _frame: os._exit(_INTERRUPTED))
-    from harness import standard, supervisor  # noqa: PLC0415
-    from harness.errors import InfrastructureError  # noqa: PLC0415
+    from harness.core import standard_streams  # noqa: PLC0415
+    from harness.core.errors import InfrastructureError  # noqa: PLC0415
+    from harness.core.processes import supervisor  # noqa: PLC0415
 
     words = sys.argv[1:]
-    closed = standard.open_closed_descriptors()
+    closed = standard_streams.open_closed_descriptors()
     try:
-        standard.refuse_closed(closed)
+        standard_streams.refuse_closed(closed)
     except InfrastructureError as error:
         supervisor.say(str(error))
         sys.exit(error.exit_code)
@@ -40,9 +41,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _supervised(words: list[str]) -> int:
-    from harness import standard, supervisor  # noqa: PLC0415
+    from harness.core import standard_streams  # noqa: PLC0415
+    from harness.core.processes import supervisor  # noqa: PLC0415
 
-    streams = standard.Streams()
+    streams = standard_streams.Streams()
     try:
         code = _command(words)
     except KeyboardInterrupt:
@@ -57,13 +59,13 @@ def _supervised(words: list[str]) -> int:
 
 
 def _command(words: list[str]) -> int:
-    from harness import process  # noqa: PLC0415 - a signal may come while this is imported
+    from harness.core.processes import process  # noqa: PLC0415 - a signal may come while this is imported
 
     process.stop_on_signals()
-    from harness import temporary  # noqa: PLC0415
     from harness.commands import group  # noqa: PLC0415 - and this takes longest
+    from harness.core.processes import temporary_folder  # noqa: PLC0415
 
-    return group.run(words, first=temporary.confine)
+    return group.run(words, first=temporary_folder.confine)
 
 
 if __name__ == "__main__":

@@ -11,15 +11,15 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from harness.model import Noun
+from harness.core.model import Noun
+from harness.core.strict_toml import ROOT, read_toml
 from harness.refusal import refused
 from harness.stream import command, line_of, pieces, wire
-from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.model import Target
+    from harness.core.model import Target
     from harness.refusal import Refusal, Release
     from harness.resp import Client, Reply
     from harness.stream import Command, Stream

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import codec
-from harness.errors import UsageError
-from harness.model import Noun
+from harness.core import json_codec
+from harness.core.errors import UsageError
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ class Said(Noun, frozen=True):
 def write(run: Path, target: str, said: Said) -> None:
     """Put it beside the evidence."""
     (run / FOLDER).mkdir(parents=True, exist_ok=True)
-    (run / FOLDER / f"{target}.json").write_bytes(codec.pretty(said))
+    (run / FOLDER / f"{target}.json").write_bytes(json_codec.pretty(said))
 
 
 def read(folder: Path, run: RunRecord) -> dict[str, Said]:
@@ -53,7 +53,7 @@ def read(folder: Path, run: RunRecord) -> dict[str, Said]:
     for target in dict.fromkeys([*run.targets, ORACLE]):
         path = folder / FOLDER / f"{target}.json"
         try:
-            found[target] = codec.decode(path.read_bytes(), Said)
+            found[target] = json_codec.decode(path.read_bytes(), Said)
         except FileNotFoundError:
             continue
         except msgspec.DecodeError as error:

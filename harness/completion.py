@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from click.shell_completion import CompletionItem, get_completion_class
 
-from harness.errors import InfrastructureError, PlumblineError
+from harness.core.errors import InfrastructureError, PlumblineError
 from harness.load import Catalog, target_groups
 
 if TYPE_CHECKING:

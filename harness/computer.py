@@ -12,12 +12,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import process, toolchain
+from harness import toolchain
 from harness.channel import Channel, ChannelError
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
+from harness.core.processes.temporary_folder import refuse_long
 from harness.machine_command import control_port, emulator_command, forwarded_ports
 from harness.qmp import Qmp, QmpError, load_state, save_state
-from harness.temporary import refuse_long
 
 if TYPE_CHECKING:
     import subprocess

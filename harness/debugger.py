@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from harness.core.model import SourceTree
     from harness.guest import Guest
-    from harness.model import SourceTree
 
 FIRST_STOP = "main"
 RELAY = "gdb"

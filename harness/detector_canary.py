@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import process, toolchain
+from harness import toolchain
 from harness.artifact import compiled
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 from harness.detector import PRELUDE_FILE, PRELUDES, reports
-from harness.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.cache import Store
+    from harness.core.model import Detector, Target, Toolchain
     from harness.emulator import Runner
-    from harness.model import Detector, Target, Toolchain
-    from harness.store import Store
 
 SOURCE = ROOT / "suites" / "canary" / "detector.c"
 RUN_SECONDS = 5.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.compiler_warnings import Diagnostic
-from harness.model import Noun
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

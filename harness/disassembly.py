@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 import capstone
 
-from harness import process
-from harness.finding import Access
-from harness.model import AccessClass
+from harness.core.finding import Access
+from harness.core.model import AccessClass
+from harness.core.processes import process
 
 if TYPE_CHECKING:
     from harness.events import Fault

@@ -7,18 +7,19 @@ import shlex
 import shutil
 from typing import TYPE_CHECKING
 
-from harness import environment, googletest, process, toolchain
+from harness import googletest, toolchain
+from harness.core.errors import InfrastructureError
+from harness.core.model import Noun
+from harness.core.processes import environment, process
+from harness.core.strict_toml import read_toml
 from harness.emulator import QEMU_FOLDER, Qemu
-from harness.errors import InfrastructureError
 from harness.fetch import packages_for_sources
 from harness.kernel import needed_packages as kernel_packages
-from harness.model import Noun
-from harness.strict_toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.console import Progress
+    from harness.core.progress import Progress
     from harness.load import Catalog
 
 SUITE_PACKAGES = ["ccache", "make", "shellcheck", "tcl"]

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import detector, environment, process
-from harness.errors import InfrastructureError
-from harness.model import EmulatorSpec, Flavour, Noun, Place, Policy, Target, Toolchain
-from harness.store import Store, key_of, refuse_edited, sha256_of
-from harness.strict_toml import ROOT, read_toml
+from harness import detector
+from harness.core.cache import Store, key_of, refuse_edited, sha256_of
+from harness.core.errors import InfrastructureError
+from harness.core.model import EmulatorSpec, Flavour, Noun, Place, Policy, Target, Toolchain
+from harness.core.processes import environment, process
+from harness.core.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.console import Progress
+    from harness.core.progress import Progress
     from harness.fetch import Fetcher
     from harness.load import Catalog
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import codec
-from harness.errors import InfrastructureError
+from harness.core import json_codec
+from harness.core.errors import InfrastructureError
+from harness.core.model import Noun
 from harness.events import CollectedEvent, EndEvent, Event, GuestEvent, TestEvent
-from harness.model import Noun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ class EventLog:
 
     def append(self, event: Line) -> None:
         """Add a line. Raises InfrastructureError when it cannot be written, now or ever since."""
-        line = codec.encode(event) + b"\n"
+        line = json_codec.encode(event) + b"\n"
         if not self._is_broken:
             try:
                 with self.path.open("ab", buffering=0) as stream:
@@ -98,7 +98,7 @@ def read_events(path: Path) -> list[Event]:
 
 def _decoded(line: bytes) -> Line | None:
     try:
-        return codec.decode(line, Line)  # type: ignore[arg-type]
+        return json_codec.decode(line, Line)  # type: ignore[arg-type]
     except msgspec.DecodeError:
         return None
 

@@ -19,10 +19,10 @@ from typing import Literal
 
 import msgspec
 
-from harness import codec
-from harness.errors import InconclusiveError, UsageError
-from harness.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.model import AccessClass, Allocator, CompilerWarnings, Name, NameOrNone, Noun, Program, Target
+from harness.core import json_codec
+from harness.core.errors import InconclusiveError, UsageError
+from harness.core.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.model import AccessClass, Allocator, CompilerWarnings, Name, NameOrNone, Noun, Program, Target
 
 ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 """absent: there is nothing of what the suite should run, in the server or among what was asked for; no fault."""
@@ -270,7 +270,7 @@ PROGRESS = "progress"
 def write_run(folder: Path, record: RunRecord) -> None:
     """Write RUN/run.json, replacing it whole."""
     unfinished = folder / ".run.json"
-    unfinished.write_bytes(signed(codec.pretty(msgspec.structs.replace(record, digest=""))))
+    unfinished.write_bytes(signed(json_codec.pretty(msgspec.structs.replace(record, digest=""))))
     unfinished.rename(folder / "run.json")
 
 
@@ -291,7 +291,7 @@ def read_run(folder: Path) -> RunRecord:
     try:
         content = path.read_bytes()
         # Before the rest: a newer release may have keys that are not known here.
-        version = codec.decode(content, _Versioned).version
+        version = json_codec.decode(content, _Versioned).version
         if version != VERSION:
             made_by = "a newer" if version > VERSION else "an older"
             raise UsageError(
@@ -300,7 +300,7 @@ def read_run(folder: Path) -> RunRecord:
                 because=f"its format is {version}, and this release reads {VERSION}",
                 remedy="judge it with the release that made it, or run the check again",
             )
-        record = codec.decode(content, RunRecord)
+        record = json_codec.decode(content, RunRecord)
     except msgspec.DecodeError as error:
         raise _damaged(path, str(error)) from error
     before, _, after = content.rpartition(_SIGNED % record.digest.encode())

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import capped, event_log, events, evidence_seal, fault_log, stored_run
+from harness import event_log, events, evidence_seal, fault_log, stored_run
+from harness.core.processes import capped_log
 from harness.detector import Report, reports
 from harness.sighting import (
     Sighting,
@@ -26,9 +27,9 @@ from harness.sighting import (
 from harness.verdict import CANARY, CellOutcome
 
 if TYPE_CHECKING:
+    from harness.core.model import Detector
     from harness.events import CellRecord, Event, GuestEvent, RunRecord, TestEvent
     from harness.fault_log import FaultLog
-    from harness.model import Detector
 
 
 def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sighting], CellOutcome]:
@@ -334,7 +335,8 @@ def _reports(log: Path, kind: Detector) -> list[Report]:
     said = log.read_bytes()
     # Events tell offsets into all that was written.
     return [
-        msgspec.structs.replace(report, offset=capped.as_written(said, report.offset)) for report in reports(said, kind)
+        msgspec.structs.replace(report, offset=capped_log.as_written(said, report.offset))
+        for report in reports(said, kind)
     ]
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import codec, event_log, events, fault_log
-from harness.model import Noun
-from harness.store import sha256_of
+from harness import event_log, events, fault_log
+from harness.core import json_codec
+from harness.core.cache import sha256_of
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def seal(cell: Path) -> str:
         str(path.relative_to(cell)): SealedFile(bytes=path.stat().st_size, sha256=sha256_of(path))
         for path in _evidence(cell)
     }
-    content = codec.pretty(files)
+    content = json_codec.pretty(files)
     # Somebody may have removed all of it: then the seal says so.
     cell.mkdir(parents=True, exist_ok=True)
     (cell / NAME).write_bytes(content)
@@ -53,7 +54,7 @@ def doubts(cell: Path, digest: str) -> list[str]:
     if hashlib.sha256(content).hexdigest() != digest:
         return [f"{NAME} is not what was written"]
     try:
-        files = codec.decode(content, dict[str, SealedFile])
+        files = json_codec.decode(content, dict[str, SealedFile])
     except msgspec.DecodeError as error:
         return [f"{NAME} cannot be read: {error}"]
     wrong = [f"{name} {why}" for name, one in files.items() if (why := _why_not(cell / name, one))]

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import codec, disassembly, stored_run, unwind
-from harness.model import Noun
+from harness import disassembly, stored_run, unwind
+from harness.core import json_codec
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
+    from harness.core.finding import Finding, Witness
     from harness.events import Fault, RunRecord
-    from harness.finding import Finding, Witness
 
 FILE = "excerpts.json"
 SOURCE_LINES = 5
@@ -81,13 +82,13 @@ def collect(folder: Path, run: RunRecord, findings: list[Finding], tree: Path | 
             if place_key(witness) not in listings and (listing := _listing(folder, run, witness)):
                 listings[place_key(witness)] = listing
     excerpts = Excerpts(sources={file: lines for file, lines in sources.items() if lines}, listings=listings)
-    (folder / FILE).write_bytes(codec.encode(excerpts) + b"\n")
+    (folder / FILE).write_bytes(json_codec.encode(excerpts) + b"\n")
 
 
 def read(folder: Path) -> Excerpts:
     """A run's excerpts; none where it has none, or damaged ones: they are no evidence, only a help."""
     try:
-        return codec.decode((folder / FILE).read_bytes(), Excerpts)
+        return json_codec.decode((folder / FILE).read_bytes(), Excerpts)
     except (OSError, msgspec.DecodeError):
         return Excerpts()
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import codec
+from harness.core import json_codec
+from harness.core.model import Noun
 from harness.events import BUS_ADRALN, Fault
-from harness.model import Noun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,7 +148,7 @@ def _record(line: bytes) -> tuple[Fault | Count | ProcessEnd | None, bool]:
         try:
             # A path may have an escape that JSON lacks, an octal one: it is read as it stands.
             text = re.sub(rb"\\([0-7]{3})", rb"\\\\\1", line[head.start() :])
-            return codec.decode(text, kind), head.start() == 0
+            return json_codec.decode(text, kind), head.start() == 0
         except msgspec.DecodeError:
             continue
     return None, False

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import environment, process, source
-from harness.errors import InfrastructureError, PlumblineError
-from harness.store import Store, disk_errors, sha256_of
+from harness import source
+from harness.core.cache import Store, disk_errors, sha256_of
+from harness.core.errors import InfrastructureError, PlumblineError
+from harness.core.processes import environment, process
 from harness.tree_files import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.console import Progress
-    from harness.model import Place, Server, SourceTree
+    from harness.core.model import Place, Server, SourceTree
+    from harness.core.progress import Progress
 
 DOWNLOAD_SECONDS = 900
 DEBIAN_TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")

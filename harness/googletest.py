@@ -17,9 +17,9 @@ from harness.tree_files import digest_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness import process
     from harness.build import Workshop
-    from harness.model import Toolchain
+    from harness.core.model import Toolchain
+    from harness.core.processes import process
 
 FOLDER = Path("/usr/src/googletest")
 PACKAGE = "googletest"

@@ -16,25 +16,26 @@ from typing import TYPE_CHECKING, Self
 
 import hiredis
 
-from harness import fault_log, loopback, process
-from harness.capped import LIMIT_BYTES, Capped, tail_of
+from harness import fault_log, loopback
+from harness.core.cache import disk_errors
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
+from harness.core.processes.capped_log import LIMIT_BYTES, Capped, tail_of
+from harness.core.processes.temporary_folder import refuse_long
 from harness.coverage import Edges
 from harness.detector import reports
-from harness.errors import InfrastructureError
 from harness.events import NO_PONG
 from harness.resp import Client
-from harness.store import disk_errors
-from harness.temporary import refuse_long
 from harness.transcript import Recorder, connect
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
 
+    from harness.core.model import Build
     from harness.detector import Report
     from harness.emulator import Runner
     from harness.events import End
-    from harness.model import Build
     from harness.transcript import Address
 
 START_SECONDS = 10.0

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import codec
-from harness.errors import UsageError
-from harness.finding import Finding, Verdict
-from harness.model import Noun
+from harness.core import json_codec
+from harness.core.errors import UsageError
+from harness.core.finding import Finding, Verdict
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,14 +107,14 @@ def _without_chance(title: str) -> str:
 
 def write(folder: Path, inherited: Inherited) -> None:
     """Put it into a run folder, or the cache."""
-    (folder / NAME).write_bytes(codec.pretty(inherited))
+    (folder / NAME).write_bytes(json_codec.pretty(inherited))
 
 
 def read(folder: Path) -> Inherited | None:
     """What a folder has of it; None for nothing. Raises UsageError for what is damaged."""
     path = folder / NAME
     try:
-        return codec.decode(path.read_bytes(), Inherited)
+        return json_codec.decode(path.read_bytes(), Inherited)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError as error:

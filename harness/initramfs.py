@@ -17,15 +17,15 @@ from elftools.elf.elffile import ELFFile
 
 from harness import toolchain
 from harness.artifact import compiled
-from harness.errors import InfrastructureError
-from harness.model import Noun
-from harness.store import Store, key_of, refuse_edited, sha256_of
-from harness.strict_toml import ROOT
+from harness.core.cache import Store, key_of, refuse_edited, sha256_of
+from harness.core.errors import InfrastructureError
+from harness.core.model import Noun
+from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.model import Toolchain
+    from harness.core.model import Toolchain
 
 INIT_FOLDER = ROOT / "toolchains" / "kernels" / "init"
 INIT_FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-D_FILE_OFFSET_BITS=64", "-static"]

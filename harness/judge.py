@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import event_log, events, kernel_report, stored_run
+from harness.core.finding import Finding, Occasion, Witness
+from harness.core.model import Allocator, Noun
 from harness.events import Counters
 from harness.evidence import cell_evidence, never_run
-from harness.finding import Finding, Occasion, Witness
-from harness.model import Allocator, Noun
 from harness.reproducer import best_of, write_reproducer
 from harness.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 

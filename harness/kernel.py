@@ -12,17 +12,18 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import environment, process, toolchain
-from harness.errors import UsageError
-from harness.model import KernelSpec, Noun, Place
-from harness.store import key_of, refuse_edited, sha256_of
-from harness.strict_toml import ROOT, read_toml
+from harness import toolchain
+from harness.core.cache import key_of, refuse_edited, sha256_of
+from harness.core.errors import UsageError
+from harness.core.model import KernelSpec, Noun, Place
+from harness.core.processes import environment, process
+from harness.core.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
-    from harness.console import Progress
+    from harness.core.cache import Store
+    from harness.core.model import Toolchain
+    from harness.core.progress import Progress
     from harness.fetch import Fetcher
-    from harness.model import Toolchain
-    from harness.store import Store
 
 KERNELS_FOLDER = ROOT / "toolchains" / "kernels"
 SOURCE_FILE = KERNELS_FOLDER / "linux" / "linux.toml"

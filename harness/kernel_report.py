@@ -6,7 +6,7 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
 from harness.events import BUS_ADRALN, Counters, TestEvent
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness.model import Endianness, Noun
-from harness.strict_toml import ROOT, read_toml
+from harness.core.model import Endianness, Noun
+from harness.core.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.finding import Finding, Occasion, Witness
-    from harness.model import Target
+    from harness.core.finding import Finding, Occasion, Witness
+    from harness.core.model import Target
 
 DEFAULT = ROOT / "ci" / "known.toml"
 

@@ -11,16 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import codec, diagnostics, process
+from harness import diagnostics
 from harness.build import build_name
 from harness.compiler_warnings import Said
-from harness.store import key_of
+from harness.core import json_codec
+from harness.core.cache import key_of
+from harness.core.processes import process
 
 if TYPE_CHECKING:
     from harness.build import Builder, Workshop
     from harness.compiler_warnings import Diagnostic
+    from harness.core.model import SourceTree, Target, Toolchain
     from harness.diagnostics import Compilation
-    from harness.model import SourceTree, Target, Toolchain
 
 ASKED = ["-fsyntax-only", "-Wcast-align", "-Wformat", "-Wno-error"]
 """Behind the makefile's own flags. -Wcast-align alone is silent for machines that take any address: the oracle's."""
@@ -38,10 +40,10 @@ def look(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, o
     def look_into(into: Path) -> None:
         what = f"warnings of {tree.name} for {target.name}"
         with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
-            (into / NAME).write_bytes(codec.pretty(_said(shop)))
+            (into / NAME).write_bytes(json_codec.pretty(_said(shop)))
 
     folder = builder.store.folder("warnings", key, look_into)
-    return codec.decode((folder / NAME).read_bytes(), Said)
+    return json_codec.decode((folder / NAME).read_bytes(), Said)
 
 
 def _said(shop: Workshop) -> Said:

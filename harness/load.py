@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness import codec
-from harness.errors import NothingSelectedError, UsageError
-from harness.model import KernelSpec, Noun, Policy, Server, Suite, Target, Toolchain
-from harness.strict_toml import ROOT, nearest_key, read_toml
+from harness.core import json_codec
+from harness.core.errors import NothingSelectedError, UsageError
+from harness.core.model import KernelSpec, Noun, Policy, Server, Suite, Target, Toolchain
+from harness.core.strict_toml import ROOT, nearest_key, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -106,7 +106,7 @@ class Catalog:
 
 def _policy(raw: dict[str, Any], path: Path, source: str) -> Policy:
     try:
-        return codec.convert({"source": source.strip(), **raw}, Policy)
+        return json_codec.convert({"source": source.strip(), **raw}, Policy)
     except msgspec.ValidationError as error:
         raise UsageError(
             "not a valid policy",

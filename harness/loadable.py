@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from harness import toolchain
 from harness.artifact import compiled
-from harness.strict_toml import ROOT
+from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import SourceTree, Target, Toolchain
-    from harness.store import Store
+    from harness.core.cache import Store
+    from harness.core.model import SourceTree, Target, Toolchain
 
 SOURCE = ROOT / "suites" / "modules" / "plumbline.c"
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
-from harness import codec, events, kernel_report, process
+from harness import events, kernel_report
 from harness.channel import LARGEST_PAYLOAD, ChannelError, fields
 from harness.computer import Computer
-from harness.model import Noun
+from harness.core import json_codec
+from harness.core.model import Noun
+from harness.core.processes import process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -220,11 +222,11 @@ class Machine:
     def _on_event(self, frame: Frame) -> None:
         if frame.word == "ended":
             pid, how, number = frame.payload.decode().split()
-            self._ends[int(pid)] = codec.convert({"how": how, "number": int(number)}, Ended)
+            self._ends[int(pid)] = json_codec.convert({"how": how, "number": int(number)}, Ended)
         elif frame.word == "fault":
-            fault = codec.decode(frame.payload, events.Fault)
+            fault = json_codec.decode(frame.payload, events.Fault)
             with self.fault_logs.get(fault.session, self.fault_log).open("ab") as stream:
-                stream.write(codec.encode(with_host_paths(fault, self.initramfs.places)) + b"\n")
+                stream.write(json_codec.encode(with_host_paths(fault, self.initramfs.places)) + b"\n")
 
 
 def with_host_paths(fault: events.Fault, places: Mapping[str, Path]) -> events.Fault:

@@ -11,19 +11,19 @@ from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it 
 from typing import TYPE_CHECKING
 
 from harness.channel import RefusedError
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
+from harness.core.model import Noun
 from harness.guest import POLL_SECONDS, Guest
 from harness.initramfs import Initramfs  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.kernel import Kernel  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.machine import Machine
-from harness.model import Noun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from harness.core.model import Build
     from harness.emulator import Runner
     from harness.events import Counters
-    from harness.model import Build
     from harness.transcript import Address
 
 SERVER = "/srv/server"

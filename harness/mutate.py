@@ -8,20 +8,20 @@ import time
 from typing import TYPE_CHECKING
 
 from harness import check, known, mutation, report
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.core.model import Noun
 from harness.fetch import Fetcher
 from harness.load import select
-from harness.model import Noun
 from harness.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.console import Progress
-    from harness.finding import Finding
+    from harness.core.cache import Store
+    from harness.core.finding import Finding
+    from harness.core.progress import Progress
     from harness.load import Catalog
     from harness.mutation import Mutation
-    from harness.store import Store
 
 SEED = 1
 """The same streams every time: a mutation that is found once is found again."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING, Literal
 
-from harness.errors import UsageError
-from harness.model import Allocator, Noun
-from harness.strict_toml import ROOT, read_toml
+from harness.core.errors import UsageError
+from harness.core.model import Allocator, Noun
+from harness.core.strict_toml import ROOT, read_toml
 from harness.tree_files import copy_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.finding import Finding
+    from harness.core.finding import Finding
 
 FOLDER = ROOT / "harness" / "mutations"
 

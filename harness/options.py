@@ -12,13 +12,13 @@ import click
 from harness import completion
 from harness import known as knowing
 from harness.cell import LARGEST_SEED
+from harness.core.model import Allocator, CompilerWarnings
 from harness.load import DEFAULT_SERVER, DEFAULT_TARGETS
-from harness.model import Allocator, CompilerWarnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.errors import ExitCode
+    from harness.core.errors import ExitCode
 
 
 KEPT_RUNS = 20

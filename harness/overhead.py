@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from harness.model import Noun
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness import codec
-from harness.errors import UsageError
+from harness.core import json_codec
+from harness.core.errors import UsageError
+from harness.core.model import Cell, Noun
 from harness.load import select
-from harness.model import Cell, Noun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ def _jobs(catalog: Catalog, targets: list[str], suites: list[str], tier: int) ->
 def read_plan(path: Path) -> list[Cell]:
     """The cells of what `plumb plan --json` printed. Raises UsageError for anything else."""
     try:
-        return codec.convert(codec.decode(path.read_bytes(), dict[str, Any])["cells"], list[Cell])
+        return json_codec.convert(json_codec.decode(path.read_bytes(), dict[str, Any])["cells"], list[Cell])
     except (KeyError, msgspec.DecodeError) as error:
         raise UsageError(
             "not a plan", where=str(path), because=str(error), remedy="plumb plan --json > FILE"

@@ -23,26 +23,26 @@ from harness import (
 )
 from harness.checkout import Checkout
 from harness.choice import choose, read_unseen
-from harness.errors import UsageError
-from harness.finding import Verdict
+from harness.core.cache import key_of
+from harness.core.errors import UsageError
+from harness.core.finding import Verdict
+from harness.core.model import Noun
+from harness.core.strict_toml import ROOT
 from harness.inherited import Base  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.model import Noun
 from harness.plan import make_plan
-from harness.store import key_of
-from harness.strict_toml import ROOT
 from harness.unchecked import Change  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.console import Progress
-    from harness.errors import ExitCode
+    from harness.core.cache import Store
+    from harness.core.errors import ExitCode
+    from harness.core.model import Allocator
+    from harness.core.progress import Progress
     from harness.inherited import Inherited
     from harness.judge import Judgement
     from harness.load import Catalog
-    from harness.model import Allocator
     from harness.request import Request
-    from harness.store import Store
 
 
 class Premerge(Noun, frozen=True):

@@ -12,8 +12,8 @@ import msgspec
 from harness import alignment, canary, compiler_warnings, initramfs, lint, warning_findings
 from harness.build import Builder, BuildFailedError
 from harness.cell import Peer
+from harness.core.errors import UsageError
 from harness.emulator import Emulators, Runner, native_runner
-from harness.errors import UsageError
 from harness.kernel import Kernels
 from harness.loadable import build_module
 from harness.machine_guest import CANARY, SERVER, PreparedMachine
@@ -24,13 +24,13 @@ from harness.unit_run import PLACES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.console import Progress
+    from harness.core.cache import Store
+    from harness.core.model import Allocator, Build, Program, SourceTree, Target, Toolchain
+    from harness.core.progress import Progress
     from harness.fetch import Fetcher
     from harness.load import Catalog
-    from harness.model import Allocator, Build, Program, SourceTree, Target, Toolchain
     from harness.plan import Plan
     from harness.request import Request
-    from harness.store import Store
     from harness.units import Units
 
 

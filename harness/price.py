@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
+from harness.core.model import AccessClass, Noun
 from harness.events import Counters
-from harness.model import AccessClass, Noun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.model import PlannedAccess
+    from harness.core.model import PlannedAccess
 
 Repairer = Literal["kernel", "processor"]
 

@@ -16,7 +16,7 @@ import struct
 import sys
 from pathlib import Path
 
-from harness import process
+from harness.core.processes import process
 
 _NEW_NETWORK = 0x40000000
 """CLONE_NEWNET, and CLONE_NEWUSER (linux/sched.h)."""

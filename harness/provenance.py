@@ -18,15 +18,15 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import InfrastructureError, UsageError
+from harness.core.errors import InfrastructureError, UsageError
 from harness.reproducer import SEAL, read_reproducer, unsealed
 from harness.transcript import requests
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from harness.core.cache import Store
     from harness.reproducer import Reproducer
-    from harness.store import Store
 
 PLAIN_OPTIONS = frozenset(
     {

@@ -15,8 +15,8 @@ from harness import detector_canary, events, private_network, unit_run, units
 from harness.canary import cases
 from harness.cell import CellSpec, fits, read_cell
 from harness.cell_run import CellRun
-from harness.difference import DifferenceError
-from harness.errors import InfrastructureError, is_machine_fault, machine_fault
+from harness.core.byte_diff import DifferenceError
+from harness.core.errors import InfrastructureError, is_machine_fault, machine_fault
 from harness.guest import StartError
 from harness.tclsuite import TclFile
 

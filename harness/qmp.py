@@ -8,8 +8,8 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from harness import codec
-from harness.errors import InfrastructureError
+from harness.core import json_codec
+from harness.core.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +62,7 @@ class Qmp:
     def execute(self, command: str, **arguments: Any) -> Any:
         """What a command returns. Raises QmpError when it is refused, or the emulator ends."""
         try:
-            self._stream.write(codec.encode({"execute": command, "arguments": arguments}) + b"\n")
+            self._stream.write(json_codec.encode({"execute": command, "arguments": arguments}) + b"\n")
             self._stream.flush()
             while True:
                 message = self._read()
@@ -81,7 +81,7 @@ class Qmp:
         line = self._stream.readline()
         if not line:
             raise QmpError("the emulator has gone")
-        return codec.decode(line, dict[str, Any])
+        return json_codec.decode(line, dict[str, Any])
 
 
 def save_state(qmp: Qmp, path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from harness.model import Noun
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from harness.reproducer import Reproducer

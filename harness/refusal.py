@@ -10,8 +10,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.model import Noun
-from harness.strict_toml import ROOT, read_toml
+from harness.core.model import Noun
+from harness.core.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

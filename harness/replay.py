@@ -30,14 +30,14 @@ from harness import (
 )
 from harness.assertion import asserting_frames
 from harness.build import Builder, BuildFailedError
+from harness.core.errors import ExitCode
+from harness.core.model import Noun
 from harness.detector import own_frames
 from harness.emulator import Emulators, native_runner
-from harness.errors import ExitCode
 from harness.fetch import Fetcher
 from harness.guest import Guest
 from harness.load import select
 from harness.machine_guest import CANARY, SERVER, Host, guest_of
-from harness.model import Noun
 from harness.recurrence import NAMELESS, RECORDED, STREAM, WRONG_RESULT, Outcome, Recurrence, SeenFault, recurrence
 from harness.replay_run import run_server, run_unit
 from harness.reproducer import Reproducer, files_of
@@ -47,14 +47,14 @@ from harness.stream import read_stream, wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.console import Progress
+    from harness.core.cache import Store
+    from harness.core.finding import Frame
+    from harness.core.model import Build, Flavour, SourceTree, Target
+    from harness.core.progress import Progress
     from harness.emulator import Runner
-    from harness.finding import Frame
     from harness.load import Catalog
-    from harness.model import Build, Flavour, SourceTree, Target
     from harness.recurrence import Seen
     from harness.replay_run import Ran
-    from harness.store import Store
     from harness.units import Units
 
 

@@ -10,8 +10,8 @@ import msgspec
 
 from harness import compare, events, fault_log, selftests, transcript, unit_run
 from harness.assertion import asserted
+from harness.core.byte_diff import described
 from harness.detector import reports
-from harness.difference import described
 from harness.events import NO_PONG
 from harness.guest import POLL_SECONDS, StartError, answers_ping
 from harness.recurrence import WRONG_RESULT, Seen, SeenUnit
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from harness.core.finding import Again, Frame
     from harness.detector import Report
     from harness.emulator import Runner
-    from harness.finding import Again, Frame
     from harness.guest import Guest
     from harness.machine_guest import Host
     from harness.reproducer import Reproducer

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from harness import alignment, codec
-from harness.errors import UsageError
+from harness import alignment
+from harness.core import json_codec
+from harness.core.cache import key_of
+from harness.core.errors import UsageError
+from harness.core.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.model import Allocator, FileName, NameOrNone, Noun, Program
 from harness.events import AUDIT
-from harness.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.model import Allocator, FileName, NameOrNone, Noun, Program
-from harness.store import key_of
 from harness.transcript import Chunk, load
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
     )
     path = folder / "reproducers" / f"{_file_name(best.identity)}.json"
     path.parent.mkdir(exist_ok=True)
-    document = codec.encode(reproducer)
+    document = json_codec.encode(reproducer)
     # What is there already may be sealed, and stays so.
     if not path.is_file() or unsealed(path.read_bytes()) != document:
         path.write_bytes(document)
@@ -159,6 +160,6 @@ def read_reproducer(name: str) -> Reproducer:
             "no such reproducer", where=name, remedy="the report's `replay` line names it: RUN/reproducers/ID.json"
         )
     try:
-        return codec.decode(unsealed(path.read_bytes()), Reproducer)
+        return json_codec.decode(unsealed(path.read_bytes()), Reproducer)
     except msgspec.DecodeError as error:
         raise UsageError("not a reproducer", where=name, because=str(error)) from error

@@ -6,7 +6,7 @@ from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it 
 
 import msgspec
 
-from harness.model import Allocator, CompilerWarnings, Flavour, Noun, Tier
+from harness.core.model import Allocator, CompilerWarnings, Flavour, Noun, Tier
 
 
 class Request(Noun, frozen=True):

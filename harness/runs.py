@@ -23,14 +23,14 @@ from harness import (
     unchecked,
     warning_findings,
 )
-from harness.errors import ExitCode, UsageError
-from harness.finding import Finding, Verdict
+from harness.core.cache import Store
+from harness.core.errors import ExitCode, UsageError
+from harness.core.finding import Finding, Verdict
 from harness.judge import Judgement, judge, kernel_counters
-from harness.store import Store
 from harness.verdict import cell_verdicts, overall
 
 if TYPE_CHECKING:
-    from harness.console import Progress
+    from harness.core.progress import Progress
     from harness.events import RunRecord
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import allocator, allocator_log, assertion, codec, googletest, toolchain
+from harness import allocator, allocator_log, assertion, googletest, toolchain
 from harness.build import build_key
-from harness.model import Noun
-from harness.store import disk_errors, key_of
+from harness.core import json_codec
+from harness.core.cache import disk_errors, key_of
+from harness.core.model import Noun
 from harness.unit_run import how_it_ended
 from harness.units import Units, build_units, in_a_line
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.build import Builder, Workshop
-    from harness.model import Allocator, Program, SourceTree, Target, Toolchain
+    from harness.core.model import Allocator, Program, SourceTree, Target, Toolchain
     from harness.unit_run import UnitRun
 
 RECIPE = "1"
@@ -129,10 +130,10 @@ def build_selftests(builder: Builder, tree: SourceTree, target: Target, tools: T
     def compile_into(into: Path) -> None:
         what = f"self-tests of {tree.name} for {target.name}"
         with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
-            (into / "broken.json").write_bytes(codec.pretty(_compile(shop, style, into)))
+            (into / "broken.json").write_bytes(json_codec.pretty(_compile(shop, style, into)))
 
     folder = builder.store.folder("selftests", key, compile_into)
-    problem = codec.decode((folder / "broken.json").read_bytes(), str)
+    problem = json_codec.decode((folder / "broken.json").read_bytes(), str)
     return Units(
         program=None if problem else folder / style.goal,
         absent={},

@@ -14,25 +14,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, doctor, process, transcript, trees
+from harness import alignment, doctor, transcript, trees
 from harness.build import Builder
+from harness.core.errors import InfrastructureError, UsageError
+from harness.core.model import Noun
+from harness.core.processes import process
 from harness.debugger import RELAY, Relay, native_script, remote_script
 from harness.emulator import Emulators
-from harness.errors import InfrastructureError, UsageError
 from harness.fetch import Fetcher
 from harness.guest import Guest, answers_ping
 from harness.load import DEFAULT_SERVER, select
-from harness.model import Noun
 from harness.reproducer import files_of
 from harness.transcript import Recorder
 
 if TYPE_CHECKING:
-    from harness.console import Progress
+    from harness.core.cache import Store
+    from harness.core.model import Build, SourceTree, Target
+    from harness.core.progress import Progress
     from harness.emulator import Runner
     from harness.load import Catalog
-    from harness.model import Build, SourceTree, Target
     from harness.reproducer import Reproducer
-    from harness.store import Store
 
 STUB_SECONDS = 20.0
 REPLY_SECONDS = 3600.0

@@ -20,10 +20,10 @@ from harness.load import Catalog
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.finding import Again, Difference, Fate, Frame
+    from harness.core.model import AccessClass, Program
     from harness.detector import Report
     from harness.events import CellRecord, Fault, GuestEvent, RunRecord, TestEvent
-    from harness.finding import Again, Difference, Fate, Frame
-    from harness.model import AccessClass, Program
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     wrong_line: str = ""
     """What it wrote that is wrong."""
     kernel: str = ""
-    """What a real kernel said of it: see harness.finding.Witness."""
+    """What a real kernel said of it: see harness.core.finding.Witness."""
     started_with: StartedWith | None = None
     """None where the guest was started as always."""
     detail: str = ""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import codec, toolchain
+from harness import toolchain
+from harness.core import json_codec
+from harness.core.cache import key_of
 from harness.machine import Machine
-from harness.store import key_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.cache import Store
     from harness.initramfs import Initramfs
     from harness.kernel import Kernel
-    from harness.store import Store
 
 
 def snapshot(store: Store, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:
@@ -24,7 +25,7 @@ def snapshot(store: Store, kernel: Kernel, initramfs: Initramfs, *, sockets: Pat
     if not kernel.spec.machine.snapshots:
         return None
     emulator = toolchain.version(kernel.spec.machine.emulator)
-    key = key_of([kernel.key, initramfs.key, emulator, codec.encode(kernel.spec.machine).decode()])
+    key = key_of([kernel.key, initramfs.key, emulator, json_codec.encode(kernel.spec.machine).decode()])
 
     def fill(into: Path) -> None:
         with Machine(kernel, initramfs, into / "machine", sockets=sockets) as machine:

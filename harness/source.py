@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.abilities import abilities_of, age_of, is_development
-from harness.errors import UsageError
-from harness.model import SourceTree
+from harness.core.errors import UsageError
+from harness.core.model import SourceTree
 from harness.tree_files import copy_at_rest, digest_of
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """A stored run as far as this machine may believe it: its folder, its record, the files that its evidence names.
 
 Runs come as artifacts of CI jobs and in bug reports: they are data from strangers. Nothing of theirs is a program or a
-path that leads out of their folder (names of cells, guests and files are harness.model's `Name`). What would lead out
-is not opened, and what it would have told is left out.
+path that leads out of their folder (names of cells, guests and files are harness.core.model's `Name`). What would lead
+out is not opened, and what it would have told is left out.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import events, fault_log
-from harness.errors import UsageError
+from harness.core.cache import Store
+from harness.core.errors import UsageError
 from harness.load import Catalog
-from harness.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.core.finding import Finding
     from harness.events import RunRecord
     from harness.fault_log import FaultLog
-    from harness.finding import Finding
 
 NOWHERE = Path(os.devnull)
 """Below a device there is no file, whatever its name."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import hiredis
 
-from harness.errors import UsageError
-from harness.model import Noun
+from harness.core.errors import UsageError
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from harness import process, unwind
-from harness.finding import Frame
+from harness import unwind
+from harness.core.finding import Frame
+from harness.core.processes import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

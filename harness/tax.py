@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING
 from harness import alignment, canary
 from harness.artifact import compiled
 from harness.build import Builder
+from harness.core.errors import InfrastructureError
+from harness.core.model import Noun
+from harness.core.strict_toml import ROOT
 from harness.emulator import Emulators
-from harness.errors import InfrastructureError
 from harness.guest import StartError
 from harness.machine_guest import PORTS, SERVER, Host, MachineGuest
-from harness.model import Noun
 from harness.prepare import machine_target, prepare_machine
 from harness.price import AccessCost, ServerTax, Tax, access_cost, repaired, taxed
 from harness.resp import Client
-from harness.strict_toml import ROOT
 from harness.trees import open_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.console import Progress
+    from harness.core.cache import Store
+    from harness.core.model import PlannedAccess, Policy, SourceTree, Target, Toolchain
+    from harness.core.progress import Progress
     from harness.fetch import Fetcher
     from harness.load import Catalog
     from harness.machine import Machine
-    from harness.model import PlannedAccess, Policy, SourceTree, Target, Toolchain
     from harness.price import Repairer
-    from harness.store import Store
 
 FOLDER = ROOT / "toolchains" / "kernels" / "tax"
 SERVERS = ("redis-3.2.6", "redis-7.0.15")

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import process
-from harness.dialogue import Dialogue
-from harness.errors import InfrastructureError
-from harness.strict_toml import ROOT
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
+from harness.core.processes.line_process import Dialogue
+from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from harness.cell import CellSpec
-    from harness.dialogue import Answer
+    from harness.core.processes.line_process import Answer
     from harness.guest import Guest
 
 RUNNER = ROOT / "suites" / "protocol" / "runner.tcl"

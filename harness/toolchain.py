@@ -7,14 +7,14 @@ import shutil
 from functools import cache
 from typing import TYPE_CHECKING
 
-from harness import process
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from harness.model import Target, Toolchain
+    from harness.core.model import Target, Toolchain
 
 
 def tool(toolchain: Toolchain, name: str) -> str:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Literal
 
 import hiredis
 
-from harness import codec, loopback
-from harness.errors import is_machine_fault, machine_fault
-from harness.model import Noun
+from harness import loopback
+from harness.core import json_codec
+from harness.core.errors import is_machine_fault, machine_fault
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,12 +187,12 @@ class Recorder:
 
 def save(path: Path, chunks: list[Chunk]) -> None:
     """Write chunks, one JSON object a line."""
-    path.write_bytes(b"".join(codec.encode(chunk) + b"\n" for chunk in chunks))
+    path.write_bytes(b"".join(json_codec.encode(chunk) + b"\n" for chunk in chunks))
 
 
 def load(path: Path) -> list[Chunk]:
     """Read what `save` wrote."""
-    return [codec.decode(line, Chunk) for line in path.read_bytes().splitlines()]
+    return [json_codec.decode(line, Chunk) for line in path.read_bytes().splitlines()]
 
 
 def unanswered(chunks: list[Chunk]) -> list[str]:

@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.errors import InfrastructureError, UsageError
+from harness.core.errors import InfrastructureError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import events, source
-from harness.errors import InfrastructureError, UsageError
+from harness.core.errors import InfrastructureError, UsageError
 from harness.fetch import Fetcher
 from harness.load import select
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.console import Progress
+    from harness.core.cache import Store
+    from harness.core.model import Server, SourceTree
+    from harness.core.progress import Progress
     from harness.load import Catalog
-    from harness.model import Server, SourceTree
-    from harness.store import Store
 
 
 def known_server(catalog: Catalog, name: str, *, tell: Callable[[str], None] | None = None) -> Server | Path:

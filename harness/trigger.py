@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from harness.core.finding import Frame
     from harness.detector import Report
     from harness.events import Fault, TestEvent
-    from harness.finding import Frame
 
 
 def of_fault(fault: Fault, guest: Path, test: TestEvent | None, frames: list[Frame]) -> str:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import codec, compiler_warnings
-from harness.errors import UsageError
-from harness.finding import Verdict
-from harness.model import Noun
-from harness.store import sha256_of
+from harness import compiler_warnings
+from harness.core import json_codec
+from harness.core.cache import sha256_of
+from harness.core.errors import UsageError
+from harness.core.finding import Verdict
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +43,7 @@ def noted(folder: Path, changes: Sequence[Change]) -> Iterator[None]:
     """Put what a run is made for into its folder, before the run; and take it away where nothing came of it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
-    path.write_bytes(codec.pretty(list(changes)))
+    path.write_bytes(json_codec.pretty(list(changes)))
     try:
         yield
     finally:
@@ -54,7 +55,7 @@ def read(folder: Path) -> list[Change]:
     """What a run was made for; nothing for one that no change asked for. Raises UsageError for what is damaged."""
     path = folder / NAME
     try:
-        return codec.decode(path.read_bytes(), list[Change])
+        return json_codec.decode(path.read_bytes(), list[Change])
     except FileNotFoundError:
         return []
     except msgspec.DecodeError as error:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import events, fault_log, process
+from harness import events, fault_log
+from harness.core.model import Noun
+from harness.core.processes import process
 from harness.guest import describe_exit
-from harness.model import Noun
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.model import Program
     from harness.emulator import Runner
     from harness.machine import Machine
-    from harness.model import Program
     from harness.units import Units
 
 RUN_SECONDS: dict[Program, float] = {"units": 20.0, "selftests": 120.0}

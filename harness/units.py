@@ -10,19 +10,20 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import codec, toolchain
+from harness import toolchain
 from harness.build import build_key
+from harness.core import json_codec
+from harness.core.cache import disk_errors, key_of, sha256_of
+from harness.core.model import Noun, Program
+from harness.core.strict_toml import ROOT, read_toml
 from harness.diagnostics import first_error
-from harness.model import Noun, Program
-from harness.store import disk_errors, key_of, sha256_of
-from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness import process
     from harness.build import Builder, Workshop
-    from harness.model import SourceTree, Target, Toolchain
+    from harness.core.model import SourceTree, Target, Toolchain
+    from harness.core.processes import process
 
 FOLDER = ROOT / "suites" / "units"
 INSIDE = Path("suites") / "units" / "drivers"
@@ -65,7 +66,7 @@ class Units(Noun, frozen=True):
     arguments: tuple[str, ...] = ("{unit}",)
     """The words after the program's name that call a unit."""
     preload: Path | None = None
-    """A shared object that the program is started with, as servers are (harness.model.Build)."""
+    """A shared object that the program is started with, as servers are (harness.core.model.Build)."""
 
     def call(self, unit: str) -> list[str]:
         """The words after the program's name that call this unit."""
@@ -121,7 +122,7 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
     return Units(
         program=program if program.is_file() else None,
         absent=absent,
-        broken=codec.decode((folder / "broken.json").read_bytes(), dict[str, str]),
+        broken=json_codec.decode((folder / "broken.json").read_bytes(), dict[str, str]),
     )
 
 
@@ -140,7 +141,7 @@ def _compile(shop: Workshop, made: str, wanted: Sequence[Unit], into: Path) -> N
     with disk_errors(into):
         if not problem:
             shutil.copy2(folder / "units", into)
-        (into / "broken.json").write_bytes(codec.pretty(broken))
+        (into / "broken.json").write_bytes(json_codec.pretty(broken))
 
 
 def _drivers(shop: Workshop, wanted: Sequence[Unit]) -> tuple[list[Path], dict[str, str]]:

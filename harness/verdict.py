@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.finding import Verdict
-from harness.model import Noun
+from harness.core.finding import Verdict
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.finding import Finding
+    from harness.core.finding import Finding
 
 CANARY = "canary"
 SHOWN = 3

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from harness import symbols
 from harness.compiler_warnings import FOLDER, ORACLE
-from harness.finding import Finding, Frame, Occasion, Verdict, Witness
+from harness.core.finding import Finding, Frame, Occasion, Verdict, Witness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.compiler_warnings import Diagnostic, Said
+    from harness.core.model import Target
     from harness.events import RunRecord
-    from harness.model import Target
 
 KIND = "warning"
 SUITE = "warnings"

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import canary, detector_canary, fault_log
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
 from harness.machine_guest import CANARY
 
 if TYPE_CHECKING:
+    from harness.core.cache import Store
+    from harness.core.model import Toolchain
     from harness.emulator import Runner
     from harness.machine_guest import Host
-    from harness.model import Toolchain
-    from harness.store import Store
 
 
 def why_blind(store: Store, runner: Runner, tools: Toolchain, folder: Path, host: Host | None) -> str:

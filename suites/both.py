@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from harness.difference import DifferenceError, excerpt, parted
-from harness.finding import Difference
+from harness.core.byte_diff import DifferenceError, excerpt, parted
+from harness.core.finding import Difference
 from harness.resp import Client
 from harness.stream import command, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.model import Tier
+    from harness.core.model import Tier
     from harness.resp import Reply
 
 # Around every SDS header's limit (1, 3, 5 and 9 bytes: 31/32, 255/256, 65535/65536), embstr's (44/45) and every word's.

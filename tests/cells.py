@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import environment, event_log, events, process
+from harness import event_log, events
 from harness.cell import CellSpec, write_cell
 from harness.check import pytest_command
-from harness.strict_toml import ROOT
+from harness.core.processes import environment, process
+from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

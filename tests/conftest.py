@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from harness import process, toolchain
+from harness import toolchain
 from harness.cli import main
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
 from tests import fakes
 from tests.stored import StoredRun
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from rich.console import Console
 
-from harness import events, process
-from harness.console import Progress
+from harness import events
+from harness.core.model import Build, Detector, EmulatorSpec, Endianness, SourceTree, Target, Toolchain
+from harness.core.processes import process
+from harness.core.progress import Progress
 from harness.emulator import Runner
 from harness.load import Catalog
-from harness.model import Build, Detector, EmulatorSpec, Endianness, SourceTree, Target, Toolchain
 from harness.transcript import Chunk
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from harness.model import AccessClass
+    from harness.core.model import AccessClass
 
 Plumb: TypeAlias = "Callable[..., tuple[int, str, str]]"
 """Runs a command line: exit code, standard output, standard error (the fixture `plumb`)."""

@@ -19,16 +19,16 @@ from harness.abilities import Landmarks
 from harness.canary import AccessTable
 from harness.choice import UnseenTable
 from harness.commands.group import plumb
+from harness.core.errors import ExitCode
+from harness.core.model import KernelSpec, Policy, Server, Suite, Target, Toolchain
+from harness.core.strict_toml import ROOT
 from harness.emulator import Qemu
-from harness.errors import ExitCode
 from harness.kernel import LinuxSource
 from harness.known import KnownList
 from harness.load import Catalog
-from harness.model import KernelSpec, Policy, Server, Suite, Target, Toolchain
 from harness.mutation import Mutation
 from harness.refusal import RefusalList
 from harness.report.schema import field_docstrings
-from harness.strict_toml import ROOT
 from harness.units import UnitTable
 from suites.fuzz.generate import Grammar
 from suites.visible import table as visible

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.finding import Finding, Frame, Witness
+from harness.core.finding import Finding, Frame, Witness
 from harness.judge import Judgement
 from harness.verdict import CellVerdict
 from tests.stored import StoredRun

@@ -18,10 +18,10 @@ from tests.fakes import chunk, fault, target, write
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.errors import ExitCode
-    from harness.finding import Finding
+    from harness.core.errors import ExitCode
+    from harness.core.finding import Finding
+    from harness.core.model import Detector
     from harness.judge import Judgement
-    from harness.model import Detector
 
 BITOP = b"*1\r\n$5\r\nBITOP\r\n"
 
@@ -182,14 +182,16 @@ class StoredRun:
 
     def fault(self, target: str, suite: str, guest: str, record: events.Fault, *, binary_of: str = "") -> None:
         """One line of a guest's fault log, inside the target's binary."""
-        from harness import codec
+        from harness.core import json_codec
 
         maps = [events.MapRecord(start=0, end=0x100000, offset=0, path=str(self.binary(binary_of or target)))]
-        complete = codec.decode(codec.encode({**codec.decode(codec.encode(record), dict), "maps": maps}), events.Fault)
+        complete = json_codec.decode(
+            json_codec.encode({**json_codec.decode(json_codec.encode(record), dict), "maps": maps}), events.Fault
+        )
         log = self.cell(target, suite) / guest / "faults.jsonl"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as stream:
-            stream.write(codec.encode(complete) + b"\n")
+            stream.write(json_codec.encode(complete) + b"\n")
 
     def log(self, target: str, suite: str, guest: str, text: bytes) -> tuple[int, int]:
         """Add to a guest's log; returns where: [from, to)."""

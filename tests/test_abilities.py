@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from harness.abilities import abilities_of, age_of, landmarks
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.core.model import Abilities
 from harness.guest import Guest, StartError, last_words
-from harness.model import Abilities
 from harness.source import open_tree
 from tests import fakes
 

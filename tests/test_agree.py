@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from harness.agree import DIFFERENCES, Difference, DifferenceList, Row, explain, policies_of, summary, unexplained
+from harness.core.strict_toml import read_toml
 from harness.load import Catalog
-from harness.strict_toml import read_toml
 
 CATALOG = Catalog()
 ROW = Row(

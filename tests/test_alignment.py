@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.alignment import CLASSES, applies, audited, fate, forbidden, policy_for, prescribed, signal_of
-from harness.errors import UsageError
-from harness.finding import Access
+from harness.core.errors import UsageError
+from harness.core.finding import Access
 from harness.load import Catalog
 
 if TYPE_CHECKING:
-    from harness.model import AccessClass, Direction
+    from harness.core.model import AccessClass, Direction
 
 CATALOG = Catalog()
 UNIT: dict[AccessClass, int] = {"half": 2, "word": 4, "dword": 8, "multi": 4, "vfp": 8, "float": 4, "double": 8}

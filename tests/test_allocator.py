@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import allocator, allocator_log, codec
+from harness import allocator, allocator_log
 from harness.build import Builder
+from harness.core import json_codec
+from harness.core.cache import Store
+from harness.core.errors import UsageError
 from harness.emulator import Runner
-from harness.errors import UsageError
 from harness.judge import judge
 from harness.load import Catalog
 from harness.reproducer import Reproducer
 from harness.source import open_tree
-from harness.store import Store
 from harness.verdict import cell_verdicts
 from tests import fakes
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
-    from harness.model import Allocator, Build
+    from harness.core.model import Allocator, Build
 
 MAKEFILE = 'redis-server:\n\techo $(MALLOC) $$(test -z "$$CONFIG_SITE" || cat $$CONFIG_SITE) >redis-server\n'
 TOLD = b"noise\nplumbline-guard: blocks from 0x40a7f000 to 0x68a7f000\n7747:C 21 Nov 2026 ready\n"
@@ -169,6 +170,6 @@ def test_a_reproducer_of_before_there_were_allocators_is_libcs() -> None:
         emulator="pinned",
         chunks=[],
     )
-    text = codec.decode(codec.encode(old), dict)
+    text = json_codec.decode(json_codec.encode(old), dict)
     assert text.pop("allocator") == "libc"
-    assert codec.decode(codec.encode(text), Reproducer) == old
+    assert json_codec.decode(json_codec.encode(text), Reproducer) == old

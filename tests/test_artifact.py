@@ -8,8 +8,8 @@ import pytest
 
 from harness import toolchain
 from harness.artifact import compiled
-from harness.errors import InfrastructureError
-from harness.store import Store
+from harness.core.cache import Store
+from harness.core.errors import InfrastructureError
 from tests import fakes
 
 if TYPE_CHECKING:

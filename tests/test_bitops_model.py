@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.strict_toml import ROOT
+from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import process
 from harness.build import Builder, BuildFailedError
-from harness.errors import ExitCode, InfrastructureError
+from harness.core.cache import Store
+from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.processes import process
 from harness.fetch import Fetcher
 from harness.load import Catalog
 from harness.source import open_tree
-from harness.store import Store
 from harness.trees import open_server
 from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import Build, SourceTree
+    from harness.core.model import Build, SourceTree
 
 MAKEFILE = """
 redis-server:

@@ -8,9 +8,9 @@ import pytest
 
 from harness import caches as caching
 from harness import emulator, toolchain
-from harness.errors import InfrastructureError
+from harness.core.cache import Store
+from harness.core.errors import InfrastructureError
 from harness.load import Catalog
-from harness.store import Store
 from tests import fakes
 
 if TYPE_CHECKING:

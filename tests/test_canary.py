@@ -10,13 +10,13 @@ import pytest
 
 from harness import alignment, canary
 from harness.canary import CanaryCase, Performed, Reported
+from harness.core.errors import InfrastructureError
 from harness.emulator import Runner, alignment_option, with_alignment
-from harness.errors import InfrastructureError
 from harness.load import Catalog
 from tests import fakes
 
 if TYPE_CHECKING:
-    from harness.model import Policy, Target
+    from harness.core.model import Policy, Target
 
 CATALOG = Catalog()
 SIGNAL = CATALOG.policies["signal"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import capped, process
+from harness.core.processes import capped_log, process
 from harness.guest import Guest
 from tests import fakes
 from tests.survivors import eventually
@@ -21,8 +21,8 @@ CHATTY = "echo first; head -c {size} /dev/zero | tr '\\0' x; echo; echo last"
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capped, "LIMIT_BYTES", LIMIT)
-    monkeypatch.setattr(capped, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(capped_log, "LIMIT_BYTES", LIMIT)
+    monkeypatch.setattr(capped_log, "LOOK_SECONDS", 0.01)
 
 
 def test_what_fits_is_left_as_it_is(tmp_path: Path) -> None:
@@ -53,10 +53,10 @@ def test_the_disk_is_given_back_while_the_log_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, holes: bool
 ) -> None:
     if not holes:
-        monkeypatch.setattr(capped, "_punch", lambda *_: False)
+        monkeypatch.setattr(capped_log, "_punch", lambda *_: False)
     path = tmp_path / "log"
     with path.open("wb") as log:
-        watched = capped.Capped(log.fileno())
+        watched = capped_log.Capped(log.fileno())
         for _ in range(64):
             log.write(HEAD + b"y" * (LIMIT // 4))
             log.flush()
@@ -71,9 +71,9 @@ def test_the_disk_is_given_back_while_the_log_is_written(
     said = path.read_bytes()
     assert len(said) < LIMIT + 100
     assert (said[: len(HEAD)], said[-5:]) == (HEAD, b"last\n")
-    assert capped.as_written(said, 5) == 5
+    assert capped_log.as_written(said, 5) == 5
     if holes:
-        assert capped.as_written(said, len(said) - 5) == size
+        assert capped_log.as_written(said, len(said) - 5) == size
 
 
 def test_a_servers_log_is_capped(tmp_path: Path) -> None:
@@ -94,4 +94,4 @@ def test_a_servers_log_is_capped(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_not_there_has_no_tail(tmp_path: Path) -> None:
-    assert capped.tail_of(tmp_path / "log", 10) == b""
+    assert capped_log.tail_of(tmp_path / "log", 10) == b""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import event_log, events, process
+from harness import event_log, events
 from harness.cell import fits, write_cell
 from harness.check import cell_problem, pytest_command
-from harness.errors import ExitCode
+from harness.core.errors import ExitCode
+from harness.core.processes import process
 from harness.guest import Guest
 from harness.initramfs import Initramfs
 from harness.kernel import Kernel

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.checkout import Checkout
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from tests import fakes
 
 if TYPE_CHECKING:

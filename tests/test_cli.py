@@ -10,9 +10,10 @@ import click
 import pytest
 
 from harness import check as checking
-from harness import completion, process
+from harness import completion
 from harness.commands.group import plumb as group
-from harness.errors import ExitCode, InfrastructureError
+from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.processes import process
 from harness.load import Catalog
 from tests import fakes
 from tests.stored import StoredRun

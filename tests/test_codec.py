@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import process
-from harness.strict_toml import ROOT
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ PROCESSES = 8
 ENTERED_AGAIN = """
 import threading
 import msgspec
-from harness import codec
+from harness.core import json_codec as codec
 
 others = []
 
@@ -52,7 +52,7 @@ SWITCHED_QUICKLY = """
 import sys
 import threading
 import msgspec
-from harness import codec
+from harness.core import json_codec as codec
 
 sys.setswitchinterval(1e-6)
 for _ in range(10):
@@ -117,4 +117,4 @@ def test_only_the_codec_decodes() -> None:
     files = [path for folder in ("harness", "suites", "tests", "ci") for path in (ROOT / folder).rglob("*.py")]
     found = [call for path in files for call in decoding_calls(path)]
     assert found, "the codec itself is not seen to decode"
-    assert {call.partition(":")[0] for call in found} == {"harness/codec.py"}, found
+    assert {call.partition(":")[0] for call in found} == {"harness/core/json_codec.py"}, found

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import codec, compiler_warnings, events, inherited
+from harness import compiler_warnings, events, inherited
 from harness.compiler_warnings import Diagnostic, Said
+from harness.core import json_codec
+from harness.core.errors import ExitCode, UsageError
 from harness.diagnostics import read
-from harness.errors import ExitCode, UsageError
 from harness.inherited import Base
 from harness.join import join
 from harness.report import junit, sarif
@@ -22,8 +23,8 @@ from tests.stored import StoredRun
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.model import CompilerWarnings
     from harness.judge import Judgement
-    from harness.model import CompilerWarnings
 
 pytestmark = pytest.mark.usefixtures("fake_symbols")
 
@@ -136,7 +137,7 @@ def test_formats_show_them_as_warnings_and_their_failure_as_a_failure(tmp_path: 
     failing, _ = judged(passed(tmp_path / "b", wanted="fail", **words))
     assert 'name="armv5/warnings"' in junit.render(failing)
     assert 'failures="1"' in junit.render(failing)
-    assert codec.pretty(failing)
+    assert json_codec.pretty(failing)
 
 
 def test_a_warning_knows_its_function() -> None:

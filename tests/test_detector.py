@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import detector_canary
+from harness.core.cache import Store
 from harness.detector import ENVIRONMENTS, PREFIXES, PRELUDES, Report, reports, write_prelude
 from harness.emulator import Emulators
 from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
 from harness.judge import judge
 from harness.load import Catalog
-from harness.store import Store
 from harness.verdict import cell_verdicts
 from tests import fakes
 from tests.fakes import fault
@@ -27,7 +27,7 @@ from tests.stored import StoredRun
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.model import Detector
+    from harness.core.model import Detector
 
 LOGS = fakes.DATA / "detectors"
 DETECTORS: list[Detector] = ["ubsan", "asan", "valgrind"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.dialogue import Dialogue
+from harness.core.processes.line_process import Dialogue
 from tests.survivors import SLEEP, eventually, lives, pids_in
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from hypothesis import strategies as some
 from rich.console import Console
 
 from harness import events
-from harness.difference import DifferenceError, described, excerpt, parted
-from harness.finding import Again, Difference
+from harness.core.byte_diff import DifferenceError, described, excerpt, parted
+from harness.core.finding import Again, Difference
 from harness.judge import judge
 from harness.mutation import Expected, Mutation, caught
 from harness.report import github, junit, markdown, page, sarif, terminal
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from harness.finding import Finding
+    from harness.core.finding import Finding
     from suites.persistence.rdb import Place
 
 VERSION = (7, 0, 15)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.strict_toml import ROOT
+from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import descendants, environment, event_log, events, process
+from harness import event_log, events
 from harness.check import Check, pytest_command
+from harness.core.cache import Store
+from harness.core.processes import environment, process, process_tree
+from harness.core.strict_toml import ROOT
 from harness.load import Catalog
 from harness.request import Request
-from harness.store import Store
-from harness.strict_toml import ROOT
 from tests import cells, fakes
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def test_a_cell_sees_what_is_listed_and_nothing_else(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("REDIS_SECRET", "1")
     seen = process.run(["env"], deadline_seconds=60, environment=environment.for_cell())
     names = {line.partition("=")[0] for line in seen.text.splitlines()}
-    assert names == {*environment.CELL, *environment.CELL_SETTINGS, descendants.MARK}
+    assert names == {*environment.CELL, *environment.CELL_SETTINGS, process_tree.MARK}
 
 
 def test_clients_of_registries_keep_what_the_user_configured(monkeypatch: pytest.MonkeyPatch) -> None:

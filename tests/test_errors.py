@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.errors import ExitCode, InfrastructureError, is_machine_fault, machine_fault
+from harness.core.errors import ExitCode, InfrastructureError, is_machine_fault, machine_fault
 
 if TYPE_CHECKING:
     from tests.fakes import Plumb

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import codec, events, fault_log
+from harness import events, fault_log
 from harness.assertion import asserted
-from harness.errors import ExitCode
+from harness.core import json_codec
+from harness.core.errors import ExitCode
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import StoredRun, a_fault, concluded, entry, judged, reproducer, two_machines
@@ -258,7 +259,7 @@ def test_findings_are_ordered_worst_first(run: StoredRun) -> None:
 
 def test_a_path_with_an_octal_escape_in_a_fault_log_is_read(tmp_path: Path) -> None:
     log = tmp_path / "faults.jsonl"
-    record = codec.encode(fault(maps=[events.MapRecord(start=0, end=1, offset=0, path="/a@b")]))
+    record = json_codec.encode(fault(maps=[events.MapRecord(start=0, end=1, offset=0, path="/a@b")]))
     log.write_bytes(record.replace(b"@", b"\\040") + b"\n")
     assert "/a\\040b" == fault_log.read_faults(log)[0].maps[0].path  # noqa: SIM300
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import codec, events, excerpt, symbols
+from harness import events, excerpt, symbols
+from harness.core import json_codec
+from harness.core.cache import Store
 from harness.judge import judge
 from harness.load import Catalog
-from harness.store import Store
 from harness.trees import stored_tree
 from tests import fakes
 from tests.stored import StoredRun
@@ -19,7 +20,7 @@ from tests.stored import StoredRun
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.finding import Finding
+    from harness.core.finding import Finding
 
 SOURCE = "".join(f"line {number}\n" for number in range(1, 201))
 
@@ -95,7 +96,7 @@ def listing(run: StoredRun, code: bytes, offset: int, **fault: object) -> excerp
     record = fakes.fault(pc=0x10000 + offset, maps=maps, **fault)  # type: ignore[arg-type]
     log = run.cell("armv5", "bitops") / "guest-1" / "faults.jsonl"
     log.unlink()
-    log.write_bytes(codec.encode(record) + b"\n")
+    log.write_bytes(json_codec.encode(record) + b"\n")
     (kept,) = taken(run, None).listings.values()
     return kept
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import fetch
-from harness.errors import InfrastructureError
+from harness.core.cache import Store
+from harness.core.errors import InfrastructureError
+from harness.core.model import Place, Server
 from harness.fetch import Fetcher, extract
-from harness.model import Place, Server
-from harness.store import Store
 from harness.tree_files import digest_of
 from tests import fakes
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.strict_toml import ROOT
+from harness.core.strict_toml import ROOT
 from tests.generated import DOCUMENTS, TOML_FILES
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from harness import console
-from harness.errors import ExitCode
-from harness.harmless import Harmless, in_json, in_markup
+from harness.core import progress
+from harness.core.ci_streams import Harmless, in_json, in_markup
+from harness.core.errors import ExitCode
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def test_no_document_on_standard_output_has_a_command(plumb: Plumb, hostile: Sto
 
 def test_neither_an_error_nor_progress_is_obeyed(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> None:
-        console.Progress().say(f"{HOSTILE}\x1b[2J")
+        progress.Progress().say(f"{HOSTILE}\x1b[2J")
         raise RuntimeError(f"{HOSTILE}\x1b[2J")
 
     monkeypatch.setattr("harness.commands.judgements.open_reproducer", fails)

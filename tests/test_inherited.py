@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import inherited, runs
-from harness.errors import ExitCode, UsageError
+from harness.core.errors import ExitCode, UsageError
 from harness.inherited import Base
 from tests import fakes
 from tests.stored import StoredRun

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import pytest
 
-from harness import codec, event_log, events, evidence_seal, fault_log
-from harness.errors import ExitCode, InconclusiveError, InfrastructureError, UsageError
+from harness import event_log, events, evidence_seal, fault_log
+from harness.core import json_codec
+from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, UsageError
 from harness.judge import judge
 from harness.runs import conclude
 from tests import fakes
@@ -113,8 +114,8 @@ def test_a_cell_without_a_folder_is_missed(clean: StoredRun, tmp_path: Path) -> 
 @pytest.mark.parametrize(("version", "made_by"), [(1, "an older"), (events.VERSION + 1, "a newer")])
 def test_a_run_of_another_format_is_told_from_a_damaged_one(clean: StoredRun, version: int, made_by: str) -> None:
     path = clean.finish() / "run.json"
-    raw = codec.decode(path.read_bytes(), dict)
-    path.write_bytes(codec.encode({**raw, "version": version, "a key of later": 1}))
+    raw = json_codec.decode(path.read_bytes(), dict)
+    path.write_bytes(json_codec.encode({**raw, "version": version, "a key of later": 1}))
     with pytest.raises(UsageError, match=f"made by {made_by} Plumbline"):
         judge(clean.folder)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.errors import ExitCode
+from harness.core.errors import ExitCode
 from harness.load import Catalog
 from tests import fakes
 

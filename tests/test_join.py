@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.core.model import Cell
 from harness.join import join
-from harness.model import Cell
 from tests.judgements import cell, judgement
 
 CLEAN = msgspec.structs.replace(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import codec
-from harness.errors import ExitCode, UsageError
-from harness.finding import Verdict
+from harness.core import json_codec
+from harness.core.errors import ExitCode, UsageError
+from harness.core.finding import Verdict
 from harness.judge import judge
 from harness.runs import conclude
 from tests import fakes
@@ -125,7 +125,7 @@ def test_judging_twice_gives_the_same(tmp_path: Path, run: StoredRun) -> None:
     a_fault(run)
     run.test("armv5", "bitops", "test_wrong", outcome="failed", message="1 != 2")
     first, second = concluded(tmp_path, run), concluded(tmp_path, run)
-    assert codec.encode(first[0]) == codec.encode(second[0])
+    assert json_codec.encode(first[0]) == json_codec.encode(second[0])
     assert first[1] == second[1]
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import pytest
 
-from harness import codec, process
 from harness import replay as replaying
-from harness.errors import ExitCode, InfrastructureError, UsageError
+from harness.core import json_codec
+from harness.core.errors import ExitCode, InfrastructureError, UsageError
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 from harness.replay import Replay
-from harness.strict_toml import ROOT
 from tests import fakes
 from tests.stored import StoredRun
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 def test_a_reproducer_of_a_unit_has_nothing_to_send(plumb: Plumb, tmp_path: Path) -> None:
     read = replaying.from_stream(fakes.write(tmp_path / "a.stream", "PING\n"), target="armv5", server="redis-7.0.15")
     path = tmp_path / "unit.json"
-    path.write_bytes(codec.encode(msgspec.structs.replace(read, unit="sha1")))
+    path.write_bytes(json_codec.encode(msgspec.structs.replace(read, unit="sha1")))
     code, _, err = plumb("shell", "armv5", "--run", path, "--trust")
     assert code == ExitCode.USAGE
     assert "error: the reproducer has no requests (--run)\n  because: it is one of the unit sha1, which" in err

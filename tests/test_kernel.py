@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import events, kernel, machine, machine_command
-from harness.errors import InfrastructureError, UsageError
+from harness.core.cache import Store
+from harness.core.errors import InfrastructureError, UsageError
 from harness.initramfs import assemble, cpio
 from harness.load import Catalog
-from harness.store import Store
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from harness import report
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
 from harness.events import Counters
 from harness.kernel_report import counted, read_counters, told
 from harness.report import markdown, terminal

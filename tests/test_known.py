@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.errors import UsageError
-from harness.finding import Finding, Occasion, Witness
+from harness.core.errors import UsageError
+from harness.core.finding import Finding, Occasion, Witness
 from harness.known import DEFAULT, KnownFinding, KnownList, load_known, match, remarks
 from harness.load import Catalog
 from tests import fakes

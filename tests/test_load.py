@@ -12,11 +12,11 @@ import pytest
 
 from harness.alignment import applies
 from harness.commands.group import plumb
+from harness.core.errors import ExitCode, NothingSelectedError, UsageError
+from harness.core.model import Target, Toolchain
+from harness.core.strict_toml import ROOT, read_toml
 from harness.emulator import QEMU_FOLDER, Qemu
-from harness.errors import ExitCode, NothingSelectedError, UsageError
 from harness.load import Catalog, select, target_groups
-from harness.model import Target, Toolchain
-from harness.strict_toml import ROOT, read_toml
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

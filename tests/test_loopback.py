@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from harness import loopback, private_network, process, runs
-from harness.errors import InfrastructureError
-from harness.strict_toml import ROOT
+from harness import loopback, private_network, runs
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 from harness.transcript import Recorder, connect
 
 if TYPE_CHECKING:

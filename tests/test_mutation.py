@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import mutate
-from harness.errors import UsageError
-from harness.finding import Finding, Witness
+from harness.core.errors import UsageError
+from harness.core.finding import Finding, Witness
+from harness.core.strict_toml import ROOT
 from harness.load import Catalog
 from harness.mutation import Edit, Expected, Mutation, caught, mutations, plant
-from harness.strict_toml import ROOT
 from tests import fakes
 
 if TYPE_CHECKING:

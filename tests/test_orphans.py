@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from harness import descendants, kept, process
-from harness.errors import ExitCode, InfrastructureError
-from harness.strict_toml import ROOT
-from harness.supervisor import INTERRUPTED
+from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.processes import leftovers, process, process_tree
+from harness.core.processes.supervisor import INTERRUPTED
+from harness.core.strict_toml import ROOT
 from tests.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_nobody_waits_for_an_orphan_that_is_another_users(tmp_path: Path, monkey
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "kill", refused)
-        patched.setattr(descendants, "KILL_SECONDS", 600.0)
+        patched.setattr(process_tree, "KILL_SECONDS", 600.0)
         process.run(["sh", "-c", daemons(pids, "setsid")], deadline_seconds=WAIT_SECONDS)
     (pid,) = pids_in(pids, 1)
     assert lives(pid)
@@ -100,7 +100,7 @@ def test_nobody_waits_for_an_orphan_that_is_another_users(tmp_path: Path, monkey
 
 SUPERVISED = """
 import os, sys, time
-from harness import process, supervisor
+from harness.core.processes import process, supervisor
 def command():
     process.stop_on_signals()
     try:
@@ -168,7 +168,7 @@ def test_a_keeper_that_was_killed_is_replaced_and_keeps_what_the_first_one_kept(
     pids = tmp_path / "pids"
     text = f"""
 import os, signal, time
-from harness import process
+from harness.core.processes import process
 first = process.start(["sh", "-c", "echo $$ >>{pids}; exec sleep {SLEEP}"])
 keeper = process._KEPT._keeper
 os.kill(keeper.pid, signal.SIGKILL)
@@ -212,7 +212,7 @@ def test_a_signal_in_the_first_second_and_every_one_after_it_is_exit_2_in_silenc
 
 HANGS = """
 import os, signal, time
-from harness import process, supervisor
+from harness.core.processes import process, supervisor
 def command():
     {first}
     open({there!r}, "w").close()
@@ -277,25 +277,25 @@ def test_too_few_open_files_are_told_before_a_server_is_blamed() -> None:
     text = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
-from harness import process
+from harness.core.processes import process
 process.run(["true"], deadline_seconds=10)
 """
     ended = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert f"only 200 files may be open at once, {kept.FILES_FLOOR} are needed" in ended.stderr
+    assert f"only 200 files may be open at once, {leftovers.FILES_FLOOR} are needed" in ended.stderr
 
 
 def test_a_keeper_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     with pytest.raises(InfrastructureError, match="cannot start the keeper"):
-        kept.Kept().start(lambda _: pytest.fail("it was started without a keeper"))
+        leftovers.Kept().start(lambda _: pytest.fail("it was started without a keeper"))
 
 
 def test_the_processes_of_the_machine_are_known_with_their_parents() -> None:
     with subprocess.Popen(["sh", "-c", f"sleep {SLEEP} & wait"], start_new_session=True) as parent:
         try:
-            assert eventually(lambda: len(descendants.below(parent.pid, descendants.processes())) == 1)
-            seen = descendants.processes(since=parent.pid)
-            (child,) = descendants.below(parent.pid, seen)
+            assert eventually(lambda: len(process_tree.below(parent.pid, process_tree.processes())) == 1)
+            seen = process_tree.processes(since=parent.pid)
+            (child,) = process_tree.below(parent.pid, seen)
             assert (seen[parent.pid].parent, child.parent, child.session) == (os.getpid(), parent.pid, parent.pid)
         finally:
             os.killpg(parent.pid, signal.SIGKILL)

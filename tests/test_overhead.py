@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.strict_toml import ROOT
 from harness.overhead import (
     AUDITED,
     COVERED,
@@ -18,7 +19,6 @@ from harness.overhead import (
     ratio_of,
     text_of,
 )
-from harness.strict_toml import ROOT
 
 rates = st.lists(st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)), min_size=1, max_size=9)
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import codec, excerpt, report
+from harness import excerpt, report
+from harness.core import json_codec
 from harness.report import page
 from tests import fakes
 from tests.judgements import HOSTILE, judgement, run_folder
@@ -146,7 +147,7 @@ def test_source_and_instructions_are_shown_with_the_place_marked(tmp_path: Path)
         sources={"src/bitops.c": {451: "\t\twhile (n)", 452: "\t\t\tx = <p>;", 460: "\t\tfar away"}},
         listings={excerpt.place_key(witness): listing},
     )
-    (folder / excerpt.FILE).write_bytes(codec.encode(kept))
+    (folder / excerpt.FILE).write_bytes(json_codec.encode(kept))
     report.write(folder, judgement())
     text = (folder / "report.html").read_text("utf-8")
     marked = [line for line in text.splitlines() if "marked" in line and "line" in line and "class" in line]
@@ -162,7 +163,7 @@ def test_history_tells_what_came_and_what_went(tmp_path: Path) -> None:
     whole = judgement()
     for name, findings in (("20260101-000000", []), ("20260102-000000", whole.findings)):
         older = StoredRun(tmp_path / name).finish()
-        (older / "findings.json").write_bytes(codec.encode(msgspec.structs.replace(whole, findings=findings)))
+        (older / "findings.json").write_bytes(json_codec.encode(msgspec.structs.replace(whole, findings=findings)))
     fakes.write(tmp_path / "20260103-000000" / "findings.json", "{")
     other = msgspec.structs.replace(whole.findings[0], id="other")
     text = Outline(written(tmp_path, msgspec.structs.replace(whole, findings=[other]))).text()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import codec
-from harness.errors import NothingSelectedError, UsageError
+from harness.core import json_codec
+from harness.core.errors import NothingSelectedError, UsageError
 from harness.load import Catalog
 from harness.plan import TIERS, Plan, make_plan, read_plan
 
@@ -110,7 +110,7 @@ def test_what_pairs_nothing_in_a_tier_runs_with_the_rest() -> None:
 
 def test_a_plan_is_read_back_and_anything_else_is_refused(tmp_path: Path) -> None:
     plan = planned(["armv5"], ["bitops"])
-    (tmp_path / "plan").write_bytes(codec.pretty(plan))
+    (tmp_path / "plan").write_bytes(json_codec.pretty(plan))
     assert read_plan(tmp_path / "plan") == plan.cells
     for wrong in (b"{}", b"", b'{"cells": [{"target": "armv5"}]}'):
         (tmp_path / "plan").write_bytes(wrong)

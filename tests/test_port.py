@@ -8,8 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness import codec, diagnostics
-from harness.finding import Access, Finding
+from harness import diagnostics
+from harness.core import json_codec
+from harness.core.finding import Access, Finding
+from harness.core.strict_toml import ROOT
 from harness.load import Catalog
 from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.port.document import (
@@ -24,7 +26,6 @@ from harness.port.document import (
     Xmemalign,
 )
 from harness.port.sections import ANY_POLICY
-from harness.strict_toml import ROOT
 from tests.judgements import HOSTILE, judgement, run_folder
 from tests.test_page import Outline
 
@@ -367,7 +368,7 @@ def test_the_place_where_it_dies_at_start_comes_first_and_once() -> None:
 
 def test_items_are_in_the_order_of_what_to_fix_first_and_targets_are_joined() -> None:
     def item(rank: str, target: str, title: str = "x") -> Item:
-        return codec.convert({"rank": rank, "title": title, "targets": [target]}, Item)
+        return json_codec.convert({"rank": rank, "title": title, "targets": [target]}, Item)
 
     ordered = items.in_order(
         [item("note", "a"), item("value", "a"), item("build", "a"), item("build", "b"), item("strict", "a")]
@@ -382,7 +383,7 @@ def test_items_are_in_the_order_of_what_to_fix_first_and_targets_are_joined() ->
 
 @pytest.mark.parametrize("rank", items.RANKS)
 def test_blockers_alone_fail(rank: str) -> None:
-    one = codec.convert({"rank": rank, "title": "x", "targets": ["a"]}, Item)
+    one = json_codec.convert({"rank": rank, "title": "x", "targets": ["a"]}, Item)
     cells = [cell for cell in judgement().cells if cell.verdict != "UNKNOWN"]
     assert items.verdict_of([one], cells) == ("FAIL" if rank in BLOCKERS else "PASS")
 
@@ -429,7 +430,7 @@ def report(**more: object) -> PortReport:
 
 
 def test_the_document_is_read_back_as_it_was() -> None:
-    assert report() == codec.decode(codec.pretty(report()), PortReport)
+    assert report() == json_codec.decode(json_codec.pretty(report()), PortReport)
 
 
 def test_the_page_has_every_section_and_obeys_nobody(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import process
 from harness.cli import main
 from harness.commands.group import plumb as group
-from harness.errors import ExitCode
-from harness.strict_toml import ROOT
+from harness.core.errors import ExitCode
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 from tests import fakes
 from tests.test_checkout import commit, git
 

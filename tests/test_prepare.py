@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from harness.build import BuildFailedError
+from harness.core.cache import Store
 from harness.fetch import Fetcher
 from harness.known import DEFAULT
 from harness.load import Catalog
@@ -15,13 +16,12 @@ from harness.plan import make_plan
 from harness.prepare import Preparation, Prepared
 from harness.request import Request
 from harness.source import open_tree
-from harness.store import Store
 from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import SourceTree
+    from harness.core.model import SourceTree
 
 MAKEFILE = """
 redis-server: first second

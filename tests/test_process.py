@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import process
-from harness.errors import InfrastructureError
-from harness.strict_toml import ROOT
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 from tests.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
 
 
@@ -122,7 +122,7 @@ def test_kill_group_kills_what_ignores_the_request() -> None:
 # As `plumb` itself does: a caller in the background of a shell hands down an ignored SIGINT.
 HARNESS = """
 import os, sys, time
-from harness import process
+from harness.core.processes import process
 process.stop_on_signals()
 started = process.start(["sh", "-c", "sleep {sleep} & echo $! >{pids}; echo $$ >>{pids}; wait"])
 open("{pids}.registered", "w").close()
@@ -164,7 +164,7 @@ def test_the_keeper_ignores_what_it_does_not_understand_and_still_keeps() -> Non
     with subprocess.Popen(["sleep", SLEEP], start_new_session=True) as kept:
         try:
             subprocess.run(
-                [sys.executable, str(ROOT / "harness" / "keeper.py")],
+                [sys.executable, str(ROOT / "harness" / "core" / "processes" / "watchdog.py")],
                 input=f"+{kept.pid}\nnonsense\n\n+\n".encode(),
                 stderr=subprocess.DEVNULL,
                 timeout=WAIT_SECONDS,
@@ -194,7 +194,7 @@ def test_ctrl_c_is_the_attended_programs_own() -> None:
 
 
 ATTENDING = """
-from harness import process
+from harness.core.processes import process
 process.attend(["sh", "-c", "echo $$ >{pids}; exec sleep {sleep}"], environment=process.PLAIN_ENVIRONMENT)
 """
 
@@ -204,7 +204,7 @@ def test_however_the_harness_dies_what_it_attends_does_not_survive(tmp_path: Pat
     pids = tmp_path / "pids"
     code = ATTENDING.format(sleep=SLEEP, pids=pids)
     if death == signal.SIGTERM:
-        code = "from harness import process; process.stop_on_signals()" + code
+        code = "from harness.core.processes import process; process.stop_on_signals()" + code
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL) as harness:
         try:
             (pid,) = pids_in(pids, 1)
@@ -220,7 +220,7 @@ def test_the_keeper_spares_a_group_that_was_released() -> None:
     with subprocess.Popen(["sleep", SLEEP], start_new_session=True) as kept:
         try:
             subprocess.run(
-                [sys.executable, str(ROOT / "harness" / "keeper.py")],
+                [sys.executable, str(ROOT / "harness" / "core" / "processes" / "watchdog.py")],
                 input=f"+{kept.pid}\n-{kept.pid}\n".encode(),
                 timeout=WAIT_SECONDS,
                 check=True,
@@ -232,7 +232,7 @@ def test_the_keeper_spares_a_group_that_was_released() -> None:
 
 SPAWNING_MODULES = {"subprocess", "multiprocessing", "pty"}
 SPAWNING_CALLS = {"fork", "forkpty", "system", "popen", "posix_spawn", "posix_spawnp"}
-SPAWNERS = {"process.py", "kept.py", "supervisor.py"}
+SPAWNERS = ROOT / "harness" / "core" / "processes"
 
 
 def spawning(path: Path) -> list[str]:
@@ -261,10 +261,10 @@ def spawning(path: Path) -> list[str]:
     return found
 
 
-def test_only_one_module_starts_processes() -> None:
+def test_only_one_package_starts_processes() -> None:
     files = [*(ROOT / "harness").rglob("*.py"), *(ROOT / "suites").rglob("*.py"), ROOT / "conftest.py"]
     assert len(files) > 20
-    guilty = [where for path in sorted(files) if path.name not in SPAWNERS for where in spawning(path)]
+    guilty = [where for path in sorted(files) if path.parent != SPAWNERS for where in spawning(path)]
     assert guilty == []
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import codec, events, provenance
-from harness.errors import ExitCode
+from harness import events, provenance
+from harness.core import json_codec
+from harness.core.cache import Store
+from harness.core.errors import ExitCode
 from harness.replay import Replay
 from harness.reproducer import Reproducer, read_reproducer
 from harness.runs import conclude
-from harness.store import Store
 from harness.transcript import Chunk
 from tests import fakes
 from tests.stored import BITOP, StoredRun, a_fault, judged, known_file, reproducer
@@ -38,7 +39,7 @@ def made(**of: Any) -> dict[str, Any]:
         emulator="pinned",
         chunks=[SENT],
     )
-    return {**codec.decode(codec.encode(usual), dict), **of}
+    return {**json_codec.decode(json_codec.encode(usual), dict), **of}
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
 from harness.qmp import Qmp, QmpError
 
 if TYPE_CHECKING:

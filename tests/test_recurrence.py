@@ -200,7 +200,7 @@ def test_a_command_that_nobody_doubts_may_stand_beside_one_that_is_free() -> Non
 
 
 def test_a_file_that_is_refused_is_not_taken_for_another_any_more() -> None:
-    from harness.finding import Again
+    from harness.core.finding import Again
 
     finding = reproducer(
         kind="wrong-result", function="", detector="suite", again=Again(target="a", requests=(), wrong="")

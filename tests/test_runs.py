@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from harness import events
-from harness.errors import ExitCode
+from harness.core.errors import ExitCode
 from harness.runs import conclude
 from tests import fakes
 from tests.stored import StoredRun, a_fault, concluded, entry, known_file

@@ -9,7 +9,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from harness.finding import Frame
+from harness.core.finding import Frame
 from harness.report import sarif
 from tests import fakes
 from tests.judgements import HOSTILE, judgement

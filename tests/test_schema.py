@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from harness import codec, known, report
+from harness import known, report
+from harness.core import json_codec
+from harness.core.strict_toml import ROOT
 from harness.report.schema import schema
 from harness.runs import conclude
-from harness.strict_toml import ROOT
 from tests import fakes
 from tests.judgements import judgement, run_folder
 from tests.stored import StoredRun
@@ -27,7 +28,7 @@ def valid(document: Any) -> None:
 
 
 def test_the_published_schema_is_current() -> None:
-    assert codec.pretty(schema()).decode() == PUBLISHED.read_text("utf-8"), (
+    assert json_codec.pretty(schema()).decode() == PUBLISHED.read_text("utf-8"), (
         "run: plumb schema > docs/schema/findings-1.json"
     )
 
@@ -49,7 +50,7 @@ def test_what_judging_a_run_gives_is_valid(tmp_path: Path, monkeypatch: pytest.M
     stored.fault("armv5", "bitops", "guest-1", fakes.fault(pc=stored.place("armv5", "bitopCommand")))
     stored.test("armv5", "bitops", "test_a", outcome="failed", guest="guest-1", faults=(0, 1), command="BITOP NOT a b")
     judged, _ = conclude(stored.finish(), known.DEFAULT, fakes.quiet())
-    document = json.loads(codec.encode(judged))
+    document = json.loads(json_codec.encode(judged))
     assert document["findings"]
     valid(document)
 
@@ -57,11 +58,11 @@ def test_what_judging_a_run_gives_is_valid(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("change", [{"verdict": 1}, {"schema": 2}, {"findings": [{}]}])
 def test_a_changed_document_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        valid({**json.loads(codec.encode(judgement())), **change})
+        valid({**json.loads(json_codec.encode(judgement())), **change})
 
 
 def test_a_later_versions_field_is_allowed() -> None:
-    valid({**json.loads(codec.encode(judgement())), "added": "later"})
+    valid({**json.loads(json_codec.encode(judgement())), "added": "later"})
 
 
 def test_every_field_that_the_code_explains_is_explained() -> None:

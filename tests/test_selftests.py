@@ -10,12 +10,12 @@ import pytest
 from harness import events, googletest, selftests, unit_run, units
 from harness.assertion import asserting_frames
 from harness.cell import Peer
-from harness.finding import Frame, Verdict
+from harness.core.finding import Frame, Verdict
+from harness.core.strict_toml import ROOT
 from harness.judge import judge
 from harness.load import Catalog
 from harness.runs import conclude
 from harness.source import open_tree
-from harness.strict_toml import ROOT
 from harness.symbols import Symbols
 from tests import cells, fakes
 from tests.stored import StoredRun

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import sys
 
-from harness import process
-from harness.strict_toml import ROOT
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 
 
 def test_every_slow_test_is_in_the_table() -> None:

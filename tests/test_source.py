@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.errors import InfrastructureError, UsageError
+from harness.core.errors import InfrastructureError, UsageError
 from harness.runs import folder_in_repository
 from harness.source import open_tree, take
 from harness.tree_files import copy_at_rest, copy_tree, digest_of

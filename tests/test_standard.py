@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.errors import ExitCode
-from harness.strict_toml import ROOT
+from harness.core.errors import ExitCode
+from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +74,7 @@ def test_a_terminal_that_is_not_utf_8_is_shown_what_it_can_show(tmp_path: Path, 
 def test_a_document_loses_nothing_whatever_the_terminal_is(encoding: str) -> None:
     line = "from harness.commands.output import print_json; print_json({'name': 'снег é \U0001f41f'})"
     ended = subprocess.run(
-        [sys.executable, "-c", f"from harness.standard import Streams; Streams(); {line}"],
+        [sys.executable, "-c", f"from harness.core.standard_streams import Streams; Streams(); {line}"],
         cwd=ROOT,
         capture_output=True,
         check=True,

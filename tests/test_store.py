@@ -15,10 +15,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness import process
-from harness.errors import InfrastructureError
-from harness.store import Store, key_of, refuse_edited, sha256_of
-from harness.strict_toml import ROOT
+from harness.core.cache import Store, key_of, refuse_edited, sha256_of
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -323,7 +323,7 @@ def test_an_entry_is_on_the_disk_before_it_can_be_found(tmp_path: Path, monkeypa
     def sync(path: Path | str) -> None:
         synced.append((os.path.relpath(path, tmp_path / "builds"), final.exists()))
 
-    monkeypatch.setattr("harness.seal.sync", sync)
+    monkeypatch.setattr("harness.core.cache_seal.sync", sync)
     Store(tmp_path).folder("builds", "key", fill)
     before = {path for path, published in synced if not published}
     assert {".key.new/server", ".key.new/etc/build.json", ".key.new", ".key.new/etc"} <= before
@@ -360,7 +360,7 @@ def test_what_is_damaged_while_it_is_used_is_told(tmp_path: Path) -> None:
 KILLED = """
 import sys, time
 from pathlib import Path
-from harness.store import Store
+from harness.core.cache import Store
 store = Store(Path(sys.argv[1]))
 def fill(into):
     (into / "half").write_text("half")
@@ -405,7 +405,7 @@ def test_leftovers_of_a_release_with_other_locks_are_swept_when_they_are_old(tmp
 
 
 def test_a_process_own_folder_is_its_own_and_gone_after_it(tmp_path: Path) -> None:
-    words = "import sys; from pathlib import Path; from harness.store import Store; s = Store(Path(sys.argv[1]))"
+    words = "import sys; from pathlib import Path; from harness.core.cache import Store; s = Store(Path(sys.argv[1]))"
     script = f"{words}; a, b = s.private('tree'), s.private('tree'); a.mkdir(); b.mkdir(); print(a != b, a.is_dir())"
     result = process.run([sys.executable, "-c", script, tmp_path], deadline_seconds=60, folder=ROOT)
     assert result.text == "True True\n"

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from harness import codec, events, stored_run
-from harness.errors import ExitCode
-from harness.finding import Again
+from harness import events, stored_run
+from harness.core import json_codec
+from harness.core.errors import ExitCode
+from harness.core.finding import Again
 from tests import fakes
 from tests.stored import StoredRun, a_fault, judged
 
@@ -128,7 +129,7 @@ def test_no_name_in_a_record_leads_anywhere_else(record: msgspec.Struct, name: s
     assert set(text) - free - _UNUSED
     for key in set(text) - free - _UNUSED:
         with pytest.raises(msgspec.ValidationError):
-            codec.decode(codec.encode({**msgspec.to_builtins(record), key: name}), type(record))
+            json_codec.decode(json_codec.encode({**msgspec.to_builtins(record), key: name}), type(record))
 
 
 _UNUSED = {"type", "seal", "audit_seal", "doubt", "problem_kind", "audit", "unit", "program", "wrong_line", "asked"}

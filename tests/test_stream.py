@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.stream import (
     Command,
     command,

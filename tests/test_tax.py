@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from harness import canary, tax
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
+from harness.core.strict_toml import ROOT
 from harness.kernel_report import read_counters
 from harness.load import Catalog
 from harness.price import AccessCost, ServerTax, Tax, access_cost, price, repaired, summary, taxed
-from harness.strict_toml import ROOT
 
 CATALOG = Catalog()
 LDM = next(one for one in canary.table(CATALOG.targets["armv5-kernel"]).accesses if one.name == "ldm")

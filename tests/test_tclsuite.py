@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import process
 from harness.cell import LARGEST_SEED
-from harness.errors import InfrastructureError
-from harness.strict_toml import ROOT
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 from harness.tclsuite import RUNNER, Interpreter, TclFailedError, TclFile, verdict
 from tests import cells, fakes
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from harness.dialogue import Answer
+    from harness.core.processes.line_process import Answer
 
 PASSED = "runner.tcl:\tTotal\t41\tPassed\t1\tSkipped\t40\tFailed\t0\n"
 FAILED = """

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import temporary
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
+from harness.core.processes import temporary_folder
+from harness.core.strict_toml import ROOT
 from harness.guest import Guest
-from harness.strict_toml import ROOT
 from tests import fakes
 from tests.survivors import SLEEP, eventually
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 COMMAND = """
 import os, sys, tempfile, time
-from harness import process, temporary
+from harness.core.processes import process, temporary_folder as temporary
 temporary.confine()
 kept = tempfile.mkdtemp(prefix="plumbline-")
 open(os.path.join(kept, "file"), "w").close()
@@ -95,13 +95,13 @@ def test_where_temporary_files_have_a_long_path_sockets_get_a_short_one(tmp_path
     with command(place, 0) as started:
         assert started.wait() == 0
         folder = folder_of(started)
-    assert len(os.fsencode(folder)) < temporary.SOCKET_PATH_BYTES - 30
+    assert len(os.fsencode(folder)) < temporary_folder.SOCKET_PATH_BYTES - 30
 
 
 def test_where_no_place_is_short_the_machine_is_to_blame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(temporary, "BELOW_BYTES", 106)
+    monkeypatch.setattr(temporary_folder, "BELOW_BYTES", 106)
     with pytest.raises(InfrastructureError, match="short enough for sockets") as caught:
-        temporary._place()  # noqa: SLF001
+        temporary_folder._place()  # noqa: SLF001
     assert "TMPDIR=/tmp" in caught.value.remedy
 
 

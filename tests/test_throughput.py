@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import events
+from harness.core.strict_toml import ROOT
 from harness.load import Catalog
 from harness.report import throughput
-from harness.strict_toml import ROOT
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from harness import events, unchecked
 from harness.choice import choose, read_unseen
-from harness.errors import ExitCode, UsageError
+from harness.core.errors import ExitCode, UsageError
 from harness.join import join
 from harness.load import Catalog
 from harness.runs import conclude

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import process
-from harness.model import Endianness
+from harness.core.model import Endianness
+from harness.core.processes import process
 from suites.units import encodings, expectations, models, values
 
 if TYPE_CHECKING:

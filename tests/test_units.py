@@ -13,10 +13,10 @@ import pytest
 
 from harness import events, unit_run, units
 from harness.build import Builder
+from harness.core.cache import Store
+from harness.core.model import SourceTree
 from harness.judge import judge
-from harness.model import SourceTree
 from harness.source import open_tree
-from harness.store import Store
 from harness.verdict import cell_verdicts
 from suites.units import expectations
 from tests import cells, fakes
@@ -26,7 +26,7 @@ from tests.stored import StoredRun, reproducer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.finding import Finding
+    from harness.core.finding import Finding
 
 
 # The table and the drivers

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from harness.visible import one_line, visible
+from harness.core.untrusted_text import one_line, visible
 
 
 @given(some.text())

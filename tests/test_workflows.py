@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.strict_toml import ROOT
+from harness.core.strict_toml import ROOT
 from tests.end_to_end.expressions import ExpressionError, Strict, evaluate, expand
 
 FILES = sorted([ROOT / "action.yml", *(ROOT / ".github" / "workflows").glob("*.yml")])

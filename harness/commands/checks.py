@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import alignment, codec, options, runs, trees
+from harness import alignment, options, runs, trees
 from harness import check as checking
 from harness import port as porting
 from harness import premerge as premerging
 from harness import report as reporting
 from harness.cell import LARGEST_SEED
 from harness.commands import output
-from harness.console import Progress
-from harness.errors import ExitCode, UsageError
+from harness.core import json_codec
+from harness.core.cache import Store, key_of
+from harness.core.errors import ExitCode, UsageError
+from harness.core.progress import Progress
 from harness.load import Catalog
 from harness.options import may_install
 from harness.plan import make_plan
 from harness.request import Request
-from harness.store import Store, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -206,4 +207,4 @@ def _requested(catalog: Catalog, run_folder: Path | None, *, parent: Path = RUNS
         "install": may_install(options["install"]),
         "run": folder,
     }
-    return codec.convert(asked, Request)
+    return json_codec.convert(asked, Request)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import process
 from harness.commands import COMMANDS
-from harness.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
-from harness.harmless import harmless_streams
-from harness.supervisor import INTERRUPTED
-from harness.visible import visible
+from harness.core.ci_streams import harmless_streams
+from harness.core.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
+from harness.core.processes import process
+from harness.core.processes.supervisor import INTERRUPTED
+from harness.core.untrusted_text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import shutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from harness import caches as caching
-from harness import completion, model, options, trees
+from harness import completion, options, trees
 from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness.build import Builder
 from harness.commands import output
-from harness.console import Progress
-from harness.errors import ExitCode
+from harness.core.cache import Store
+from harness.core.ci_streams import write_commands
+from harness.core.errors import ExitCode
+from harness.core.progress import Progress
+from harness.core.strict_toml import read_toml
 from harness.fetch import Fetcher
-from harness.harmless import write_commands
 from harness.load import Catalog
 from harness.options import may_install
 from harness.plan import make_plan
-from harness.store import Store
-from harness.strict_toml import read_toml
+
+if TYPE_CHECKING:
+    from harness.core import model
 
 
 @click.command()

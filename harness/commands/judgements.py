@@ -7,21 +7,22 @@ from typing import Any
 
 import click
 
-from harness import codec, completion, options, runs, stored_run, trees
+from harness import completion, options, runs, stored_run, trees
 from harness import join as joining
 from harness import replay as replaying
 from harness import report as reporting
 from harness import shell as shelling
 from harness.commands import output
-from harness.console import Progress
-from harness.errors import ExitCode, UsageError
+from harness.core import json_codec
+from harness.core.cache import Store
+from harness.core.errors import ExitCode, UsageError
+from harness.core.progress import Progress
+from harness.core.untrusted_text import visible
 from harness.load import DEFAULT_SERVER, Catalog
 from harness.options import may_install
 from harness.plan import read_plan
 from harness.provenance import open_reproducer
 from harness.report.schema import schema as findings_schema
-from harness.store import Store
-from harness.visible import visible
 
 trust = click.option(
     "--trust", is_flag=True, help="Carry out a reproducer that no check on this machine made: it is done as you."
@@ -108,7 +109,7 @@ def shell(target: str, reproducer: str, trust: bool, install: bool | None, **opt
     """Open gdb on a running server, its sources found. Words behind -- are gdb's: -- -batch -ex continue -ex bt."""
     catalog = Catalog()
     shelling.debuggable(catalog, target)
-    session = codec.convert({**options, "target": target, "install": may_install(install)}, shelling.Session)
+    session = json_codec.convert({**options, "target": target, "install": may_install(install)}, shelling.Session)
     read = None
     if reproducer.endswith(".stream"):
         read = replaying.from_stream(Path(reproducer), target=target, server=session.server or DEFAULT_SERVER)

@@ -17,15 +17,15 @@ from harness import price as pricing
 from harness import tax as taxing
 from harness.build import Builder
 from harness.commands import output
-from harness.console import Progress
-from harness.errors import ExitCode
+from harness.core.cache import Store
+from harness.core.errors import ExitCode
+from harness.core.progress import Progress
 from harness.fetch import Fetcher
 from harness.load import Catalog
 from harness.options import may_install
-from harness.store import Store
 
 if TYPE_CHECKING:
-    from harness.model import Target
+    from harness.core.model import Target
 
 
 @click.command()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from harness import codec
 from harness import report as reporting
-from harness.harmless import in_json, in_markup, write_commands
+from harness.core import json_codec
+from harness.core.ci_streams import in_json, in_markup, write_commands
 from harness.report import terminal
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def print_json(value: Any) -> None:
     """The one document of a command's `--json`; in ASCII, without a loss, for a terminal that is not UTF-8."""
-    text = in_json(codec.pretty(value).decode())
+    text = in_json(json_codec.pretty(value).decode())
     everywhere = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
     click.echo(text if everywhere else _in_ascii(text), nl=False)
 

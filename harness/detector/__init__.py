@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from harness.model import Detector
+    from harness.core.model import Detector
 
 __all__ = ["ENVIRONMENTS", "PREFIXES", "PRELUDES", "PRELUDE_FILE", "Report", "own_frames", "reports", "write_prelude"]
 

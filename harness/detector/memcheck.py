@@ -14,7 +14,7 @@ from harness.detector.report import Line, Report, frames_of, own_frames, without
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.finding import Frame
+    from harness.core.finding import Frame
 
 _VALGRIND = re.compile(r"==(?P<pid>\d+)== (?P<text>.*)")
 _VALGRIND_FRAME = re.compile(r"   (?:at|by) 0x(?P<pc>[0-9A-F]+): (?P<function>.+?)(?: \((?P<place>[^()]*)\))?")

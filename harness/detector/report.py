@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from harness.finding import Frame
-from harness.model import Detector, Noun
+from harness.core.finding import Frame
+from harness.core.model import Detector, Noun
 from harness.symbols import place_in_object, place_in_tree
 
 

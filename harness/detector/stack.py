@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from harness.detector.report import frames_of
 
 if TYPE_CHECKING:
+    from harness.core.finding import Frame
     from harness.detector.report import Line
-    from harness.finding import Frame
 
 _STACK_WITHIN_LINES = 12
 """A stack's next line is looked for so far: what other processes write meanwhile comes between."""

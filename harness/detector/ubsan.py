@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
+from harness.core.finding import Frame
 from harness.detector.report import Report, own_frames, without_addresses
 from harness.detector.stack import sanitizer_stack
-from harness.finding import Frame
 from harness.symbols import place_in_tree
 
 if TYPE_CHECKING:

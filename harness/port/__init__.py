@@ -20,11 +20,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import alignment, codec, disassembly, events, fault_log, symbols, tree_files
+from harness import alignment, disassembly, events, fault_log, symbols, tree_files
 from harness.build import Builder, BuildFailedError
 from harness.check import Check
+from harness.core import json_codec
+from harness.core.errors import UsageError
 from harness.emulator import Emulators
-from harness.errors import UsageError
 from harness.guest import Guest, StartError
 from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.port.document import FILE, Hint, PortReport, Region, Step, TargetPort
@@ -34,14 +35,14 @@ from harness.report.finding import is_in_tree
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.console import Progress
-    from harness.finding import Access, Finding
+    from harness.core.cache import Store
+    from harness.core.finding import Access, Finding
+    from harness.core.model import Build, SourceTree, Target
+    from harness.core.progress import Progress
     from harness.judge import Judgement
     from harness.load import Catalog
-    from harness.model import Build, SourceTree, Target
     from harness.port.attempt import Attempt
     from harness.request import Request
-    from harness.store import Store
 
 AUDITED_POLICY = alignment.audit_name("strict")
 """Under it every suite runs to its end, and whatever is not naturally aligned is reported."""
@@ -161,7 +162,7 @@ class _Porter:
 def write(folder: Path, report: PortReport, judgement: Judgement) -> list[Path]:
     """port.json, port.md and port.html, in the run folder."""
     documents = {
-        FILE: codec.pretty(report).decode(),
+        FILE: json_codec.pretty(report).decode(),
         "port.md": markdown.render(report),
         "port.html": page.render(folder, report, judgement),
     }

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import allocator, diagnostics, process, toolchain
+from harness import allocator, diagnostics, toolchain
 from harness.build import Builder, BuildFailedError, Workshop
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.core.processes import process
 from harness.port import conditionals
 from harness.port.document import Step
 
 if TYPE_CHECKING:
     from harness.compiler_warnings import Diagnostic
+    from harness.core.model import Build, SourceTree, Target, Toolchain
     from harness.diagnostics import Compilation, Linking
-    from harness.model import Build, SourceTree, Target, Toolchain
 
 WARNINGS = ["cast-align=strict", "address-of-packed-member"]
 """Asked for besides the makefile's own; -Wcast-align alone is silent for machines that take any address."""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.model import Noun
+from harness.core.model import Noun
 from harness.port import makefiles
 from harness.port.document import BLOCKERS, Item, Rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.finding import Finding, Witness
+    from harness.core.finding import Finding, Witness
     from harness.port.document import PortReport, Step, TargetPort
     from harness.verdict import CellVerdict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.model import Noun
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from harness.port.document import Assumption, Hint, PortReport, Rank, Region, Xmemalign

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.alignment import Outcome
-    from harness.finding import Access
-    from harness.model import Policy, Target
+    from harness.core.finding import Access
+    from harness.core.model import Policy, Target
 
 FAMILY = "solaris-"
 DEFAULTS = {32: f"{FAMILY}8i", 64: f"{FAMILY}8s"}

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import codec, events
-from harness.errors import UsageError
+from harness import events
+from harness.core import json_codec
+from harness.core.errors import UsageError
 from harness.judge import Judgement
 from harness.report import github, junit, markdown, page, sarif, throughput
 
@@ -34,7 +35,7 @@ FORMATS = [*FILES, "github", "outputs", "throughput"]
 def render(folder: Path, judgement: Judgement, form: str) -> str:
     """One format's document."""
     documents: dict[str, Callable[[], str]] = {
-        "json": lambda: codec.pretty(judgement).decode(),
+        "json": lambda: json_codec.pretty(judgement).decode(),
         "markdown": lambda: markdown.render(judgement),
         "junit": lambda: junit.render(judgement),
         "sarif": lambda: sarif.render(judgement),
@@ -63,7 +64,7 @@ def read(folder: Path) -> Judgement:
     """The judgement that a run folder holds. Raises UsageError where it has none, or one of another version."""
     path = folder / FILES["json"]
     try:
-        return codec.decode(path.read_bytes(), Judgement)
+        return json_codec.decode(path.read_bytes(), Judgement)
     except FileNotFoundError as error:
         why = "it has not been judged" if (folder / "run.json").is_file() else "it has no run.json"
         remedy = f"plumb judge {folder}" if (folder / "run.json").is_file() else "name a folder below runs/"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from harness.finding import Finding, Frame, Witness
+    from harness.core.finding import Finding, Frame, Witness
 
 Level = Literal["error", "warning", "note"]
 _ORDER: tuple[Level, ...] = ("error", "warning", "note")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from harness.difference import described
+from harness.core.byte_diff import described
+from harness.core.untrusted_text import one_line, visible
 from harness.report.finding import frame_in_tree, level_of
-from harness.visible import one_line, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.finding import Finding
+    from harness.core.finding import Finding
     from harness.judge import Judgement
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness import codec
+from harness.core import json_codec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ def history(folder: Path) -> list[Run]:
     for path in folder.resolve().parent.glob("*/findings.json"):
         record = path.with_name("run.json")
         try:
-            read.append((_when(record), path.parent, codec.decode(path.read_bytes(), _Judged)))
+            read.append((_when(record), path.parent, json_codec.decode(path.read_bytes(), _Judged)))
         except (OSError, ValueError, msgspec.DecodeError):
             continue
     read.sort(key=lambda one: (one[0], one[1].name))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from harness.difference import described
+from harness.core.byte_diff import described
+from harness.core.untrusted_text import visible
 from harness.report.finding import in_cell
 from harness.verdict import CellVerdict
-from harness.visible import visible
 
 if TYPE_CHECKING:
-    from harness.finding import Finding
+    from harness.core.finding import Finding
     from harness.judge import Judgement
 
 _CHILDREN = {"FAIL": "failure", "UNKNOWN": "error", "XFAIL": "skipped", "SKIP": "skipped"}

@@ -6,13 +6,13 @@ import html
 import re
 from typing import TYPE_CHECKING
 
-from harness.difference import described
+from harness.core.byte_diff import described
+from harness.core.untrusted_text import one_line
 from harness.report.finding import frame_in_tree, level_of, place_of, seen_by
 from harness.report.worklist import counters_text, sites
-from harness.visible import one_line
 
 if TYPE_CHECKING:
-    from harness.finding import Finding, Witness
+    from harness.core.finding import Finding, Witness
     from harness.judge import Judgement
     from harness.verdict import CellVerdict
 

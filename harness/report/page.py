@@ -18,18 +18,18 @@ import msgspec
 from markupsafe import Markup
 
 from harness import alignment, excerpt
+from harness.core.untrusted_text import visible
 from harness.report import chart
 from harness.report.finding import in_cell, level_of, place_of
 from harness.report.history import history
 from harness.report.worklist import FATES, counters_text, named_counters, sites, targets_of
-from harness.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from harness.core.finding import Finding, Witness
     from harness.events import RunRecord
     from harness.excerpt import Excerpts, Listing
-    from harness.finding import Finding, Witness
     from harness.judge import Judgement
     from harness.verdict import CellVerdict
 

@@ -15,13 +15,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from harness import codec
-from harness.difference import described
+from harness.core import json_codec
+from harness.core.byte_diff import described
+from harness.core.untrusted_text import one_line, visible
 from harness.report.finding import frame_in_tree, is_in_tree, level_of
-from harness.visible import one_line, visible
 
 if TYPE_CHECKING:
-    from harness.finding import Difference, Finding, Frame, Witness
+    from harness.core.finding import Difference, Finding, Frame, Witness
     from harness.judge import Judgement
     from harness.verdict import CellVerdict
 
@@ -77,7 +77,7 @@ def render(judgement: Judgement) -> str:
             "optimisation": judgement.optimisation,
         },
     }
-    return codec.pretty({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}).decode()
+    return json_codec.pretty({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}).decode()
 
 
 def fingerprint(finding: Finding) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from harness.core.finding import Difference, Finding, Frame, Witness
 from harness.events import Counters
-from harness.finding import Difference, Finding, Frame, Witness
 from harness.judge import Judgement
 from harness.verdict import CellVerdict
 

@@ -8,16 +8,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness import alignment
-from harness.difference import described
-from harness.finding import Verdict
+from harness.core.byte_diff import described
+from harness.core.finding import Verdict
+from harness.core.untrusted_text import one_line
 from harness.report.finding import place_of, seen_by
 from harness.report.worklist import FATES, counters_text, sites
-from harness.visible import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.finding import Finding
+    from harness.core.finding import Finding
     from harness.judge import Judgement
     from harness.verdict import CellVerdict
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness import event_log, events
-from harness.model import Noun
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from pathlib import Path

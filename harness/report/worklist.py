@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
+    from harness.core.finding import Fate, Finding, Witness
     from harness.events import Counters
-    from harness.finding import Fate, Finding, Witness
 
 FATES: dict[Fate, str] = {
     "kill": "kills even with the kernel's fixup on",

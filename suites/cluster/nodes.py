@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.difference import DifferenceError
-from harness.finding import Difference
+from harness.core.byte_diff import DifferenceError
+from harness.core.finding import Difference
 from suites.keyspace import server
 from suites.replication.link import await_that, info
 from suites.units.models import crc16

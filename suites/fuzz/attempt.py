@@ -8,8 +8,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from harness import compare, fault_log
+from harness.core.model import Noun
 from harness.guest import PANIC, StartError
-from harness.model import Noun
 from harness.refusal import release_of
 from harness.resp import Client
 from harness.stream import Command, command

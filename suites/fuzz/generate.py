@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.model import Noun
+from harness.core.model import Noun
+from harness.core.strict_toml import read_toml
 from harness.stream import Command, split_words
-from harness.strict_toml import read_toml
 from suites.fuzz.values import INTEGERS, KEY_LETTERS, KINDS, Draw
 
 if TYPE_CHECKING:

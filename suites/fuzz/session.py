@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import codec, events
+from harness import events
+from harness.core import json_codec
+from harness.core.model import Noun
 from harness.guest import StartError
-from harness.model import Noun
 from harness.stream import text_of, wire
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import DIED, KEYS, Failure, attempt, empty, shout, taken
@@ -235,7 +236,7 @@ class Session:
 
     def _tell(self, shrinking: Shrinking) -> None:
         with (self._streams() / "shrinking.jsonl").open("ab") as file:
-            file.write(codec.encode(shrinking) + b"\n")
+            file.write(json_codec.encode(shrinking) + b"\n")
 
     def _streams(self) -> Path:
         folder = self.cell.folder / "streams"

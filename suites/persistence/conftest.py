@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from filelock import FileLock
 
-from harness import codec
 from harness.cell import read_cell
+from harness.core import json_codec
 from suites.keyspace import server
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def written(cell: CellSpec, start_guest: StartGuest, family: str) -> Callable[[s
                 options = [*server.OPTIONS, "--appendonly", "yes"]
                 files = _write(start_guest(target=target, options=options), family)
                 unfinished = path.with_suffix(".part")
-                unfinished.write_bytes(codec.encode(files))
+                unfinished.write_bytes(json_codec.encode(files))
                 unfinished.rename(path)
-        return codec.decode(path.read_bytes(), Written)
+        return json_codec.decode(path.read_bytes(), Written)
 
     return by
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from harness.difference import DifferenceError, excerpt, parted
-from harness.finding import Again, Difference
+from harness.core.byte_diff import DifferenceError, excerpt, parted
+from harness.core.finding import Again, Difference
 from harness.stream import command, line_of
 from suites.keyspace import dataset, server
 from suites.keyspace.values import Key, Stream, differences

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import process
-from harness.difference import DifferenceError, excerpt
-from harness.finding import Again, Difference
+from harness.core.byte_diff import DifferenceError, excerpt
+from harness.core.finding import Again, Difference
+from harness.core.model import Endianness
+from harness.core.processes import process
 from harness.guest import StartError
-from harness.model import Endianness
 from harness.stream import command, wire
 from suites.keyspace import dataset, server
 from suites.keyspace.values import Key, differences

@@ -13,7 +13,7 @@ from suites.units.values import OFFSETS, digest, exactly, hexadecimal, shown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.model import Endianness
+    from harness.core.model import Endianness
 
 
 class Intset:

@@ -11,7 +11,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.model import Endianness
+from harness.core.model import Endianness
 from suites.units import containers, encodings, models
 from suites.units.models import pattern
 from suites.units.values import OPPOSITE, digest, everywhere, exactly, hexadecimal, number_everywhere

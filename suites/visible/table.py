@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.model import Noun
+from harness.core.model import Noun
+from harness.core.strict_toml import ROOT, read_toml
 from harness.stream import from_text, line_of
-from harness.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
-    from harness.model import Target
+    from harness.core.model import Target
     from harness.resp import Reply
     from harness.stream import Command, Stream
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness import runs
 from harness.cell import read_cell
-from harness.errors import PlumblineError
-from harness.store import Store
-from harness.strict_toml import ROOT
+from harness.core.cache import Store
+from harness.core.errors import PlumblineError
+from harness.core.strict_toml import ROOT
 from tests import fakes
 from tests.chaos import faults
 from tests.end_to_end.plumb_runs import PLUMB, processes_of, wait_for

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import process
+from harness.core.processes import process
 from harness.doctor import BROWSER_PACKAGE, BROWSERS
 
 if TYPE_CHECKING:

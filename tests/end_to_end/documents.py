@@ -11,7 +11,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from harness.strict_toml import ROOT
+from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

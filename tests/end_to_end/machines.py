@@ -9,16 +9,16 @@ import pytest
 
 from harness.alignment import policy_for
 from harness.build import Builder
+from harness.core.cache import Store, key_of, sha256_of
 from harness.emulator import Emulators, Runner
 from harness.fetch import Fetcher
 from harness.load import Catalog
-from harness.store import Store, key_of, sha256_of
 from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import Build, SourceTree
+    from harness.core.model import Build, SourceTree
 
 REQUIRED = [target.name for target in Catalog().targets.values() if "required" in target.groups]
 OTHERS = ["mips", "hppa", "powerpc", "riscv64", "s390x"]

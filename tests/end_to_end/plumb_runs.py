@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil  # type: ignore[import-untyped]
 
-from harness.strict_toml import ROOT
+from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,12 +10,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from harness.build import Builder
-from harness.console import Progress
+from harness.core.cache import Store
+from harness.core.progress import Progress
 from harness.emulator import Emulators
 from harness.fetch import Fetcher
 from harness.kernel import Kernels
 from harness.load import Catalog
-from harness.store import Store
 from tests.end_to_end.machines import KERNELS, OTHERS, REQUIRED
 
 if TYPE_CHECKING:

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import allocator, allocator_log, fault_log, process, toolchain
+from harness import allocator, allocator_log, fault_log, toolchain
+from harness.core.cache import Store
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 from harness.load import Catalog
-from harness.store import Store
-from harness.strict_toml import ROOT
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import Allocator
-    from harness.process import Result
+    from harness.core.model import Allocator
+    from harness.core.processes.process import Result
 
 pytestmark = pytest.mark.end_to_end
 

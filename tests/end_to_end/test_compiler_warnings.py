@@ -9,10 +9,10 @@ import pytest
 
 from harness import lint
 from harness.build import Builder
+from harness.core.cache import Store
 from harness.fetch import Fetcher
 from harness.load import Catalog
 from harness.source import open_tree
-from harness.store import Store
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -11,19 +11,19 @@ import msgspec
 import pytest
 
 from harness import alignment, canary
-from harness.console import Progress
+from harness.core.cache import Store
+from harness.core.errors import InfrastructureError
+from harness.core.progress import Progress
 from harness.emulator import Emulators, alignment_option, with_alignment
-from harness.errors import InfrastructureError
 from harness.fetch import Fetcher
 from harness.load import Catalog
-from harness.store import Store
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.model import Policy, Target
     from harness.emulator import Runner
-    from harness.model import Policy, Target
 
 pytestmark = pytest.mark.end_to_end
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import toolchain
+from harness.core.cache import Store, key_of
 from harness.coverage import SIZE_BYTES, Edges
 from harness.load import Catalog
-from harness.store import Store, key_of
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.errors import ExitCode
+from harness.core.errors import ExitCode
 from harness.load import Catalog
 from harness.source import open_tree
 from harness.tree_files import copy_tree
@@ -22,7 +22,7 @@ from tests.end_to_end.plumb_runs import document, run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.model import Build
+    from harness.core.model import Build
 
 pytestmark = pytest.mark.end_to_end
 SERVERS = Catalog().servers

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from harness import mutate, mutation
-from harness.errors import ExitCode
+from harness.core.cache import Store
+from harness.core.errors import ExitCode
 from harness.fetch import Fetcher
 from harness.load import Catalog
-from harness.store import Store
 from suites.persistence import places
 from tests import fakes
 from tests.end_to_end.plumb_runs import PLUMB, run

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import mutation
-from harness.console import Progress
+from harness.core.cache import Store
+from harness.core.progress import Progress
+from harness.core.strict_toml import ROOT
 from harness.fetch import Fetcher
 from harness.load import Catalog
-from harness.store import Store
-from harness.strict_toml import ROOT
 from harness.tree_files import copy_tree
 from tests.end_to_end.documents import first_absent, follow
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ExitCode
+from harness.core.errors import ExitCode
 from tests.end_to_end.plumb_runs import (
     GONE_SECONDS,
     RUN_SECONDS,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import fault_log, process, toolchain
+from harness import fault_log, toolchain
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 from harness.fault_log import FaultLog, ProcessEnd
 from harness.load import Catalog
-from harness.strict_toml import ROOT
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -14,23 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import event_log, events, evidence_seal, fault_log, judge, process, source, symbols, tree_files
+from harness import event_log, events, evidence_seal, fault_log, judge, source, symbols, tree_files
 from harness.cell import CellSpec, write_cell
+from harness.core.cache import Store, key_of
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 from harness.events import CellRecord, RunRecord
 from harness.guest import Guest
 from harness.load import Catalog
 from harness.resp import Client, ServerGoneError
-from harness.store import Store, key_of
-from harness.strict_toml import ROOT
 from harness.verdict import cell_verdicts
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from harness.core.finding import Frame
+    from harness.core.model import Build
     from harness.events import Fault
-    from harness.finding import Frame
-    from harness.model import Build
 
 pytestmark = pytest.mark.end_to_end
 

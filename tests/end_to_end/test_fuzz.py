@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import codec
-from harness.errors import ExitCode
+from harness.core import json_codec
+from harness.core.errors import ExitCode
 from harness.stream import read_stream
 from suites.fuzz.session import SHRUNK, Shrinking
 from tests.end_to_end.plumb_runs import document, run
@@ -63,7 +63,7 @@ def test_a_missing_byte_swap_is_found_on_a_big_endian_target_and_shown_with_both
     assert all(len(stream) <= SMALL for _, stream in small_streams(tmp_path / "run" / "sparc64" / "fuzz"))
     # The measure: a planted bug is made small within a minute.
     told = (tmp_path / "run" / "sparc64" / "fuzz" / "streams" / "shrinking.jsonl").read_text("utf-8").splitlines()
-    shrunk = [codec.decode(line.encode(), Shrinking) for line in told]
+    shrunk = [json_codec.decode(line.encode(), Shrinking) for line in told]
     assert shrunk
     assert all(one.commands_after <= SMALL and one.seconds < MINUTE for one in shrunk), shrunk
     finding = next(one for one in read["findings"] if one["command"].startswith("SMEMBERS"))

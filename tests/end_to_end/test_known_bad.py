@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.errors import ExitCode
+from harness.core.errors import ExitCode
 from tests.end_to_end.plumb_runs import FIXUP_FOR_SIGNAL, PLUMB, document, run
 
 if TYPE_CHECKING:

@@ -17,19 +17,20 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import alignment, canary, fault_log, initramfs, process, symbols
+from harness import alignment, canary, fault_log, initramfs, symbols
 from harness.channel import RefusedError
-from harness.console import Progress
+from harness.core.cache import Store
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
+from harness.core.progress import Progress
+from harness.core.strict_toml import ROOT
 from harness.emulator import Runner
-from harness.errors import InfrastructureError
 from harness.fetch import Fetcher
 from harness.kernel import Kernel, Kernels
 from harness.load import Catalog
 from harness.machine import Ended, Machine
 from harness.snapshot import snapshot
 from harness.source import open_tree
-from harness.store import Store
-from harness.strict_toml import ROOT
 from harness.toolchain import tool
 from tests.end_to_end import machines
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import process
 from harness.build import Builder
-from harness.console import Progress
+from harness.core.cache import Store
+from harness.core.processes import process
+from harness.core.progress import Progress
 from harness.fetch import Fetcher
 from harness.machine import Machine
 from harness.snapshot import snapshot
-from harness.store import Store
 from tests.end_to_end.machines import KERNELS, beyond
 from tests.end_to_end.test_machine import CATALOG, archive, built, serving
 

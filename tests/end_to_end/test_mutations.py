@@ -15,9 +15,9 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from harness import mutate, mutation
-from harness.errors import ExitCode
+from harness.core.cache import Store
+from harness.core.errors import ExitCode
 from harness.load import Catalog
-from harness.store import Store
 from tests import fakes
 from tests.end_to_end.plumb_runs import PLUMB, document, run
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import codec, excerpt, report
+from harness import excerpt, report
+from harness.core import json_codec
 from tests.end_to_end.browser import DESKTOP, PHONE, look
 from tests.judgements import HOSTILE, judgement, run_folder
 
@@ -59,7 +60,7 @@ def page(tmp_path: Path) -> Path:
     folder = run_folder(tmp_path)
     whole = judgement(title=HOSTILE + "<img src=http://127.0.0.1:1/x onerror=alert(1)>" + "long" * 60, reason=HOSTILE)
     kept = excerpt.Excerpts(sources={"src/bitops.c": {452: "\t" * 3 + "x" * 300}})
-    (folder / excerpt.FILE).write_bytes(codec.encode(kept))
+    (folder / excerpt.FILE).write_bytes(json_codec.encode(kept))
     report.write(folder, whole)
     return folder / "report.html"
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from harness import disassembly, fault_log, process, symbols, toolchain
-from harness.finding import Frame
+from harness import disassembly, fault_log, symbols, toolchain
+from harness.core.finding import Frame
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
 from harness.load import Catalog
-from harness.strict_toml import ROOT
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

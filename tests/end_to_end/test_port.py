@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.console import Progress
-from harness.errors import ExitCode
+from harness.core.cache import Store
+from harness.core.errors import ExitCode
+from harness.core.progress import Progress
 from harness.fetch import Fetcher
 from harness.load import Catalog
 from harness.port import page
-from harness.store import Store
 from harness.trees import open_server
 from tests.end_to_end.browser import DESKTOP, PHONE, look
 from tests.end_to_end.plumb_runs import document, run

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import choice, mutation
-from harness.errors import ExitCode
+from harness.core.cache import Store
+from harness.core.errors import ExitCode
 from harness.fetch import Fetcher
 from harness.load import Catalog
-from harness.store import Store
 from tests import fakes
 from tests.end_to_end.plumb_runs import document, run
 from tests.test_choice import FILES

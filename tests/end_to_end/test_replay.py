@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import watch
-from harness.errors import ExitCode
+from harness.core.cache import Store
+from harness.core.errors import ExitCode
 from harness.load import Catalog
-from harness.store import Store
 from tests.end_to_end import machines
 from tests.end_to_end.plumb_runs import FIXUP_FOR_SIGNAL, run
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import codec, mutation
-from harness.errors import ExitCode
-from harness.store import Store, key_of
+from harness import mutation
+from harness.core import json_codec
+from harness.core.cache import Store, key_of
+from harness.core.errors import ExitCode
 from tests.end_to_end.machines import release
 from tests.end_to_end.plumb_runs import PLUMB, document, run
 
@@ -43,7 +44,7 @@ def planted_tree(server: str, *edits: mutation.Edit) -> Path:
     planted = mutation.Mutation(
         name="selftests", title="", fault="byte-order", server=server, edits=list(edits), expected=[]
     )
-    key = key_of([source.name, *(codec.encode(edit).decode() for edit in edits)])
+    key = key_of([source.name, *(json_codec.encode(edit).decode() for edit in edits)])
     # A tree by the release's name is compiled where the release is: what is not edited, the compiler's cache knows.
     make = functools.partial(mutation.plant, planted, source)
     return Store.default().folder("test-trees", f"selftests-{key}", lambda into: make(into / server)) / server

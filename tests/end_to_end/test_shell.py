@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import codec
+from harness.core import json_codec
+from harness.core.strict_toml import ROOT
 from harness.replay import from_stream
 from harness.reproducer import Reproducer
-from harness.strict_toml import ROOT
 from harness.transcript import connect
 from tests.end_to_end.plumb_runs import GONE_SECONDS, PLUMB, processes_of, run, wait_for
 
@@ -42,7 +42,7 @@ def reproducer(tmp_path: Path) -> Path:
     read = from_stream(stream, target="armv5", server="redis-3.2.6")
     assert isinstance(read, Reproducer)
     path = tmp_path / "bitop.json"
-    path.write_bytes(codec.encode(read))
+    path.write_bytes(json_codec.encode(read))
     return path
 
 

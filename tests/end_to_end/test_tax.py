@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness import codec
-from harness.errors import ExitCode
+from harness.core import json_codec
+from harness.core.errors import ExitCode
 from harness.price import Tax
 from harness.tax import COUNT, ROUNDS
 from tests.end_to_end.plumb_runs import run
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.end_to_end
 def measured(target: str, server: str) -> Tax:
     finished = run("tax", "--target", target, "--server", server, "--json")
     assert finished.returncode == ExitCode.PASS, finished.stderr
-    return codec.decode(finished.stdout.encode(), Tax)
+    return json_codec.decode(finished.stdout.encode(), Tax)
 
 
 def test_armv5s_fixups_are_counted_dear_and_the_same_on_every_boot() -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.errors import ExitCode
-from harness.store import Store, key_of
+from harness.core.cache import Store, key_of
+from harness.core.errors import ExitCode
 from tests.end_to_end.machines import release
 from tests.end_to_end.plumb_runs import PLUMB, document, run
 

@@ -38,7 +38,7 @@
 
 enum { REGISTERS_LOGGED = 96, STACK_LOGGED = 16 * KiB, INSTRUCTION_LOGGED = 16, FAULTS_IN_FULL = 8 };
 
-/* What harness/model.py calls AccessClass; from CLASS_EXCLUSIVE on, no compiler splits an access. */
+/* What harness/core/model.py calls AccessClass; from CLASS_EXCLUSIVE on, no compiler splits an access. */
 enum {
     CLASS_HALF, CLASS_WORD, CLASS_DWORD, CLASS_MULTI, CLASS_PAIR, CLASS_VFP, CLASS_NEON, CLASS_FLOAT, CLASS_DOUBLE,
     CLASS_EXCLUSIVE, CLASS_ACQUIRE, CLASS_SWAP, CLASS_CAS, CLASS_LINKED, CLASS_OTHER, CLASSES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.finding import Again, Difference
+    from harness.core.finding import Again, Difference
 
 SHOWN_BYTES = 16
 """So many bytes of each side are told."""

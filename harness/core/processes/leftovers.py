@@ -1,8 +1,9 @@
-"""What must not outlive us: processes and their orphans, temporary folders. The harness' side of harness.keeper.
+"""What must not outlive us: processes and their orphans, temporary folders. The harness' side of
+harness.core.processes.watchdog.
 
-Every process that is started is marked with a token (harness.descendants), and we are the parent of orphans. So when a
-process has ended, what it left behind is known, whatever session it is in: an orphan of ours whose token is that of
-nobody who still runs, or that has none because it emptied its environment.
+Every process that is started is marked with a token (harness.core.processes.process_tree), and we are the parent of
+orphans. So when a process has ended, what it left behind is known, whatever session it is in: an orphan of ours whose
+token is that of nobody who still runs, or that has none because it emptied its environment.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness import descendants
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,15 +94,15 @@ class Kept:
         if self._count:
             self._kill(lambda: [*self._alive(started), *self._orphans(stopping=True)])
 
-    def _alive(self, started: dict[int, _Started]) -> list[descendants.Process]:
+    def _alive(self, started: dict[int, _Started]) -> list[process_tree.Process]:
         """Who has been killed and has not ended. Its end is for those to learn who wait for it."""
-        found = (descendants.look_at(pid) for pid in started)
+        found = (process_tree.look_at(pid) for pid in started)
         return [one for one in found if one and one.parent == os.getpid() and one.state not in "ZX"]
 
-    def _orphans(self, *, since: int = 0, stopping: bool = False) -> list[descendants.Process]:
+    def _orphans(self, *, since: int = 0, stopping: bool = False) -> list[process_tree.Process]:
         """Those that are ours to kill, and their descendants."""
         with self._lock:
-            every = descendants.processes(since=since)
+            every = process_tree.processes(since=since)
             running = set() if stopping else {one.token for one in self._started.values()}
             session = os.getsid(0)
             roots = [
@@ -111,25 +112,25 @@ class Kept:
                 and one.pid not in self._started
                 # A library's of ours: what we start has a session of its own, and so has all that comes of it.
                 and one.session != session
-                and descendants.token_of(one.pid) not in running | {descendants.KEEPER}
+                and process_tree.token_of(one.pid) not in running | {process_tree.KEEPER}
             ]
-        return [*roots, *(one for root in roots for one in descendants.below(root.pid, every))]
+        return [*roots, *(one for root in roots for one in process_tree.below(root.pid, every))]
 
-    def _kill(self, doomed: Callable[[], list[descendants.Process]]) -> None:
-        deadline = time.monotonic() + descendants.KILL_SECONDS
-        while (found := [one for one in doomed() if descendants.may_kill(one.pid)]) and time.monotonic() < deadline:
-            descendants.kill(one.pid for one in found if one.state not in "ZX")
+    def _kill(self, doomed: Callable[[], list[process_tree.Process]]) -> None:
+        deadline = time.monotonic() + process_tree.KILL_SECONDS
+        while (found := [one for one in doomed() if process_tree.may_kill(one.pid)]) and time.monotonic() < deadline:
+            process_tree.kill(one.pid for one in found if one.state not in "ZX")
             with self._lock:
                 for one in found:
                     if one.parent == os.getpid() and one.pid not in self._started:
                         with contextlib.suppress(ChildProcessError):
                             os.waitpid(one.pid, os.WNOHANG)
-            time.sleep(descendants.POLL_SECONDS)
+            time.sleep(process_tree.POLL_SECONDS)
 
     def _ready(self) -> None:
         """Have a keeper before there is anything to keep. Raises InfrastructureError."""
         if self._keeper is None:
-            descendants.adopt_orphans()
+            process_tree.adopt_orphans()
             _allow_files()
         if self._keeper is None or self._keeper.poll() is not None:
             self._hire()
@@ -144,7 +145,7 @@ class Kept:
             self._hire()
 
     def _hire(self) -> None:
-        script = Path(__file__).with_name("keeper.py")
+        script = Path(__file__).with_name("watchdog.py")
         try:
             self._keeper = subprocess.Popen(
                 [sys.executable, "-S", "-E", str(script)],
@@ -153,7 +154,7 @@ class Kept:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd="/",
-                env={**os.environ, descendants.MARK: descendants.KEEPER},
+                env={**os.environ, process_tree.MARK: process_tree.KEEPER},
                 bufsize=0,
             )
         except OSError as error:

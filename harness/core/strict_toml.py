@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from harness import codec
-from harness.errors import UsageError
+from harness.core import json_codec
+from harness.core.errors import UsageError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 """The checkout: targets, toolchains and suites lie beside the package."""
 
 _Loaded = TypeVar("_Loaded", bound=msgspec.Struct)
@@ -34,7 +34,7 @@ def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
     if clash:
         raise UsageError(f"key '{clash[0]}' is told by the file's name", where=str(path), remedy="remove the key")
     try:
-        return codec.convert({**raw, **given}, kind)
+        return json_codec.convert({**raw, **given}, kind)
     except msgspec.ValidationError as error:
         raise UsageError(
             f"not a valid {kind.__name__.lower()}",

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from harness.model import AccessClass, FileNameOrNone, Name, NameOrNone, Noun
+from harness.core.model import AccessClass, FileNameOrNone, Name, NameOrNone, Noun
 
 
 class Verdict(IntEnum):

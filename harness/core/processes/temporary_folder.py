@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import process
-from harness.errors import InfrastructureError
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
 
 PREFIX = "plumb-"
 LOCK = "lock"

@@ -7,7 +7,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from harness import process
+from harness.core.processes import process
 
 if TYPE_CHECKING:
     import subprocess

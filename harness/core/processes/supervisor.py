@@ -15,8 +15,8 @@ import signal
 import time
 from typing import TYPE_CHECKING, NoReturn
 
-from harness import descendants
-from harness.errors import ExitCode
+from harness.core.errors import ExitCode
+from harness.core.processes import process_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def supervise(command: Callable[[], NoReturn], *, killed: int | None = None) -> 
     `killed` is the status to end with if a signal ended it.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
-    descendants.adopt_orphans()
+    process_tree.adopt_orphans()
     supervisor = os.getpid()
     child = os.fork()
     if child == 0:
@@ -52,7 +52,7 @@ def supervise(command: Callable[[], NoReturn], *, killed: int | None = None) -> 
             # Until the command has its own: nothing has been started yet.
             signal.signal(number, _end_at_once)
         _ABOVE.append(supervisor)
-        descendants.die_with_parent(signal.SIGTERM, supervisor)
+        process_tree.die_with_parent(signal.SIGTERM, supervisor)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         command()
     status, interrupted = _watch(child)
@@ -148,21 +148,21 @@ def _kill_descendants() -> None:
     """Kill all below us. Keepers, which remove folders, are given time to end by themselves."""
     deadline = time.monotonic() + KEEPER_SECONDS
 
-    def doomed() -> list[descendants.Process]:
+    def doomed() -> list[process_tree.Process]:
         while _bury():
             pass
-        found = [one for one in descendants.below(os.getpid(), descendants.processes()) if one.state not in "ZX"]
-        return [one for one in found if descendants.token_of(one.pid) != descendants.KEEPER]
+        found = [one for one in process_tree.below(os.getpid(), process_tree.processes()) if one.state not in "ZX"]
+        return [one for one in found if process_tree.token_of(one.pid) != process_tree.KEEPER]
 
     def keepers() -> bool:
         while _bury():
             pass
-        return bool(descendants.below(os.getpid(), descendants.processes(since=os.getpid())))
+        return bool(process_tree.below(os.getpid(), process_tree.processes(since=os.getpid())))
 
-    descendants.kill_until_none(doomed)
+    process_tree.kill_until_none(doomed)
     while keepers() and time.monotonic() < deadline:
-        time.sleep(descendants.POLL_SECONDS)
-    descendants.kill(one.pid for one in descendants.below(os.getpid(), descendants.processes()))
+        time.sleep(process_tree.POLL_SECONDS)
+    process_tree.kill(one.pid for one in process_tree.below(os.getpid(), process_tree.processes()))
 
 
 def _exit_code(status: int, *, interrupted: bool) -> int:

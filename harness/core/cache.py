@@ -1,9 +1,9 @@
 """The cache: where everything that is expensive is kept, content-addressed, published whole or not at all.
 
 An entry is filled under another name and renamed into place under a lock, once it is on the disk, so that a killed run
-leaves nothing half-made and two runs at a time do not corrupt each other. Beside it lies its seal (harness.seal): what
-has none is not believed, and what differs from it is made anew. Whoever is killed leaves folders that nobody has locked
-any more: the next command sweeps them.
+leaves nothing half-made and two runs at a time do not corrupt each other. Beside it lies its seal
+(harness.core.cache_seal): what has none is not believed, and what differs from it is made anew. Whoever is killed
+leaves folders that nobody has locked any more: the next command sweeps them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 import platformdirs
 from filelock import FileLock, Timeout
 
-from harness import seal
-from harness.console import Progress
-from harness.errors import InfrastructureError
+from harness.core import cache_seal
+from harness.core.errors import InfrastructureError
+from harness.core.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -42,7 +42,7 @@ class Store:
         self.root = root
         self._say = say or Progress().say
         """Takes remarks: what was damaged."""
-        self._whole: dict[Path, seal.State] = {}
+        self._whole: dict[Path, cache_seal.State] = {}
         """Entries that this process has found whole, and the state that they had then."""
         self._guard = threading.RLock()
         self._own: Path | None = None
@@ -96,7 +96,8 @@ class Store:
     def entry(self, kind: str, key: str) -> Path | None:
         """The entry's folder; None where there is none that could be used. A damaged one is removed, with a remark.
 
-        The first time it is read whole; afterwards it is enough that nobody has written to it (harness.seal.State).
+        The first time it is read whole; afterwards it is enough that nobody has written to it
+        (harness.core.cache_seal.State).
         """
         path = self.path(kind, key)
         if not self._problem(kind, key):
@@ -128,21 +129,21 @@ class Store:
     def seal_folder(self, kind: str, key: str) -> None:
         """Seal an entry as it is: for one that something else vouches for, as an archive's pinned hash does."""
         with self.lock(f"{kind}-{key}"):
-            seal.write(seal.seal_of(self.path(kind, key)), self.seal_path(kind, key))
+            cache_seal.write(cache_seal.seal_of(self.path(kind, key)), self.seal_path(kind, key))
 
     def _problem(self, kind: str, key: str) -> str:
         """Why an entry cannot be used; empty when it can."""
         path = self.path(kind, key)
         with self._guard:
-            state = seal.state_of(path)
+            state = cache_seal.state_of(path)
             if state and self._whole.get(path) == state:
                 return ""
             if not path.is_dir():
                 return "it is missing"
-            sealed = seal.read(self.seal_path(kind, key))
+            sealed = cache_seal.read(self.seal_path(kind, key))
             if sealed is None:
                 return "its seal is missing or damaged"
-            problem = seal.difference(path, sealed)
+            problem = cache_seal.difference(path, sealed)
             if problem:
                 self._whole.pop(path, None)
             else:
@@ -152,13 +153,13 @@ class Store:
 
     def _publish(self, unfinished: Path, kind: str, key: str) -> None:
         """Put a filled folder in its place, on the disk before it can be found there."""
-        state = seal.state_of(unfinished)
-        made = seal.seal_of(unfinished)
-        seal.put_on_disk(unfinished)
-        seal.write(made, self.seal_path(kind, key))
+        state = cache_seal.state_of(unfinished)
+        made = cache_seal.seal_of(unfinished)
+        cache_seal.put_on_disk(unfinished)
+        cache_seal.write(made, self.seal_path(kind, key))
         self._set_aside(kind, key)
         unfinished.rename(self.path(kind, key))
-        seal.sync(unfinished.parent)
+        cache_seal.sync(unfinished.parent)
         with self._guard:
             self._whole[self.path(kind, key)] = state
         shutil.rmtree(unfinished.with_name(f".{key}{_OLD}"), ignore_errors=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from harness import codec
-from harness.model import Noun
+from harness.core import json_codec
+from harness.core.model import Noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def seal_of(folder: Path) -> Seal:
 def write(seal: Seal, path: Path) -> None:
     """Put a seal into a file, and the file onto the disk."""
     with path.open("wb") as stream:
-        stream.write(codec.encode(seal) + b"\n")
+        stream.write(json_codec.encode(seal) + b"\n")
         stream.flush()
         os.fsync(stream.fileno())
 
@@ -64,7 +64,7 @@ def write(seal: Seal, path: Path) -> None:
 def read(path: Path) -> Seal | None:
     """The seal in a file; None where there is none, or one that is damaged."""
     try:
-        seal = codec.decode(path.read_bytes(), Seal)
+        seal = json_codec.decode(path.read_bytes(), Seal)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return seal if seal.digest == _digest(seal.parts) else None
@@ -139,4 +139,4 @@ def _sha256(text: bytes) -> str:
 
 
 def _digest(parts: dict[str, Part]) -> str:
-    return _sha256(codec.encode(parts))
+    return _sha256(json_codec.encode(parts))

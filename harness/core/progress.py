@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from harness.visible import visible
+from harness.core.untrusted_text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

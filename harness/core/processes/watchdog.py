@@ -1,9 +1,9 @@
 """The keeper: a process that outlives the harness by a moment, and kills and removes what it left behind.
 
 It reads lines on standard input: `+PGID` and `-PGID` for a process group, `=PID` for a process that has no group of
-its own, `?TOKEN` for all that is marked with a token that begins so (harness.descendants), `/PATH` for a temporary
-folder. When the pipe closes, however the harness ended (SIGKILL included), it kills all that is still registered,
-removes the folders, and exits. It refuses everything else by ignoring it.
+its own, `?TOKEN` for all that is marked with a token that begins so (harness.core.processes.process_tree), `/PATH` for
+a temporary folder. When the pipe closes, however the harness ended (SIGKILL included), it kills all that is still
+registered, removes the folders, and exits. It refuses everything else by ignoring it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 
 if __name__ == "__main__":
     # Started as a script, so that it needs nothing that is installed.
-    sys.path[0] = str(Path(__file__).parents[1])
+    sys.path[0] = str(Path(__file__).parents[3])
 
-from harness import descendants
+from harness.core.processes import process_tree
 
 
 def main() -> None:
@@ -39,15 +39,15 @@ def main() -> None:
     for group in kept["+"]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(int(group), signal.SIGKILL)
-    descendants.kill(int(number) for number in kept["="])
+    process_tree.kill(int(number) for number in kept["="])
     if kept["?"]:
-        descendants.kill_until_none(lambda: _marked(tuple(kept["?"])))
+        process_tree.kill_until_none(lambda: _marked(tuple(kept["?"])))
     for folder in kept["/"]:
         shutil.rmtree(f"/{folder}", ignore_errors=True)
 
 
-def _marked(tokens: tuple[str, ...]) -> list[descendants.Process]:
-    return [one for one in descendants.processes().values() if descendants.token_of(one.pid).startswith(tokens)]
+def _marked(tokens: tuple[str, ...]) -> list[process_tree.Process]:
+    return [one for one in process_tree.processes().values() if process_tree.token_of(one.pid).startswith(tokens)]
 
 
 if __name__ == "__main__":

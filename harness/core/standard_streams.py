@@ -12,7 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from harness.errors import ExitCode, InfrastructureError
+from harness.core.errors import ExitCode, InfrastructureError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -1,6 +1,7 @@
 """The only module that starts processes. Each runs in a group of its own, with a deadline, and dies with the harness.
 
-It refuses shell text: a command is a list. The keeper (harness.keeper) covers every way the harness itself can die.
+It refuses shell text: a command is a list. The keeper (harness.core.processes.watchdog) covers every way the harness
+itself can die.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from harness import descendants, supervisor
-from harness.capped import capped
-from harness.environment import PLAIN
-from harness.errors import InfrastructureError
-from harness.kept import Kept
-from harness.supervisor import STOPPING
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process_tree, supervisor
+from harness.core.processes.capped_log import capped
+from harness.core.processes.environment import PLAIN
+from harness.core.processes.leftovers import Kept
+from harness.core.processes.supervisor import STOPPING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -113,7 +114,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a process in its own group, both outputs into one place. The caller must end it with `kill_group`.
 
-    `questions` is what it reads: nothing, unless it is talked to (harness.dialogue).
+    `questions` is what it reads: nothing, unless it is talked to (harness.core.processes.line_process).
 
     Raises InfrastructureError when the program cannot be started at all, StoppedError after `stop`.
     """
@@ -128,7 +129,7 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT if output != subprocess.DEVNULL else subprocess.DEVNULL,
             cwd=folder,
-            env={**variables, descendants.MARK: token},
+            env={**variables, process_tree.MARK: token},
             start_new_session=True,
         )
 
@@ -150,7 +151,7 @@ def attend(command: Sequence[str | Path], *, environment: Mapping[str, str]) -> 
     words = [str(word) for word in command]
 
     def call(token: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(words, env={**environment, descendants.MARK: token})
+        return subprocess.Popen(words, env={**environment, process_tree.MARK: token})
 
     with _terminal_kept(), _without_interrupts():
         process = _started(words[0], call, own_group=False)
@@ -247,7 +248,8 @@ def run(
 ) -> Result:
     """Run to the end or to the deadline. Output is returned, and also kept in `log`, headed by the command, if given.
 
-    Of a very long output head and tail are kept (harness.capped). `watch` is called every WATCH_SECONDS meanwhile.
+    Of a very long output head and tail are kept (harness.core.processes.capped_log). `watch` is called every
+    WATCH_SECONDS meanwhile.
 
     Raises InfrastructureError when the program cannot be started; a non-zero exit is the caller's to judge.
     """
