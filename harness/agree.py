@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.core.model import Policy, Target
     from harness.core.progress import Progress
     from harness.fetch import Fetcher
-    from harness.load import Catalog
+    from harness.plan.catalog import Catalog
 
 DIFFERENCES = ROOT / "suites" / "canary" / "differences.toml"
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.cache import Store
-    from harness.load import Catalog
+    from harness.plan.catalog import Catalog
 
 
 class Cache(Noun, frozen=True):

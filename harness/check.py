@@ -22,7 +22,7 @@ from harness.detector_canary import compile_detector_canary
 from harness.emulator import Runner, with_alignment
 from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
-from harness.plan import Plan, make_plan
+from harness.plan.plan import Plan, make_plan
 from harness.prepare import Preparation, Prepared
 from harness.runs import conclude
 from harness.schedule import side_by_side
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from harness.core.progress import Progress
     from harness.events import ProblemKind
     from harness.judge import Judgement
-    from harness.load import Catalog
-    from harness.request import Request
+    from harness.plan.catalog import Catalog
+    from harness.plan.request import Request
 
 CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}
 """Deadline of a cell, by tier: a target that faults for ever is ended, not waited for."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.progress import Progress
-    from harness.load import Catalog
+    from harness.plan.catalog import Catalog
 
 SUITE_PACKAGES = ["ccache", "make", "shellcheck", "tcl"]
 INSTALL_SECONDS = 1800

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from harness.core.progress import Progress
     from harness.fetch import Fetcher
-    from harness.load import Catalog
+    from harness.plan.catalog import Catalog
 
 BUILD_SECONDS = 3600
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"

@@ -11,8 +11,8 @@ from harness import check, known, mutation, report
 from harness.core.errors import UsageError
 from harness.core.model import Noun
 from harness.fetch import Fetcher
-from harness.load import select
-from harness.request import Request
+from harness.plan.catalog import select
+from harness.plan.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from harness.core.cache import Store
     from harness.core.finding import Finding
     from harness.core.progress import Progress
-    from harness.load import Catalog
     from harness.mutation import Mutation
+    from harness.plan.catalog import Catalog
 
 SEED = 1
 """The same streams every time: a mutation that is found once is found again."""

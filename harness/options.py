@@ -13,7 +13,7 @@ from harness import completion
 from harness import known as knowing
 from harness.cell import LARGEST_SEED
 from harness.core.model import Allocator, CompilerWarnings
-from harness.load import DEFAULT_SERVER, DEFAULT_TARGETS
+from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

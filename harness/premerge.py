@@ -29,7 +29,7 @@ from harness.core.finding import Verdict
 from harness.core.model import Noun
 from harness.core.strict_toml import ROOT
 from harness.inherited import Base  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.plan import make_plan
+from harness.plan.plan import make_plan
 from harness.unchecked import Change  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from harness.core.progress import Progress
     from harness.inherited import Inherited
     from harness.judge import Judgement
-    from harness.load import Catalog
-    from harness.request import Request
+    from harness.plan.catalog import Catalog
+    from harness.plan.request import Request
 
 
 class Premerge(Noun, frozen=True):

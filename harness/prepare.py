@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from harness.core.model import Allocator, Build, Program, SourceTree, Target, Toolchain
     from harness.core.progress import Progress
     from harness.fetch import Fetcher
-    from harness.load import Catalog
-    from harness.plan import Plan
-    from harness.request import Request
+    from harness.plan.catalog import Catalog
+    from harness.plan.plan import Plan
+    from harness.plan.request import Request
     from harness.units import Units
 
 

@@ -36,8 +36,8 @@ from harness.detector import own_frames
 from harness.emulator import Emulators, native_runner
 from harness.fetch import Fetcher
 from harness.guest import Guest
-from harness.load import select
 from harness.machine_guest import CANARY, SERVER, Host, guest_of
+from harness.plan.catalog import select
 from harness.recurrence import NAMELESS, RECORDED, STREAM, WRONG_RESULT, Outcome, Recurrence, SeenFault, recurrence
 from harness.replay_run import run_server, run_unit
 from harness.reproducer import Reproducer, files_of
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from harness.core.model import Build, Flavour, SourceTree, Target
     from harness.core.progress import Progress
     from harness.emulator import Runner
-    from harness.load import Catalog
+    from harness.plan.catalog import Catalog
     from harness.recurrence import Seen
     from harness.replay_run import Ran
     from harness.units import Units

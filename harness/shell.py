@@ -23,7 +23,7 @@ from harness.debugger import RELAY, Relay, native_script, remote_script
 from harness.emulator import Emulators
 from harness.fetch import Fetcher
 from harness.guest import Guest, answers_ping
-from harness.load import DEFAULT_SERVER, select
+from harness.plan.catalog import DEFAULT_SERVER, select
 from harness.reproducer import files_of
 from harness.transcript import Recorder
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.core.model import Build, SourceTree, Target
     from harness.core.progress import Progress
     from harness.emulator import Runner
-    from harness.load import Catalog
+    from harness.plan.catalog import Catalog
     from harness.reproducer import Reproducer
 
 STUB_SECONDS = 20.0

@@ -15,7 +15,7 @@ from harness import alignment, allocator_log, disassembly, events, fault_log, ke
 from harness.assertion import UNKNOWN, asserted, asserting_frames
 from harness.detector import own_frames
 from harness.events import NO_PONG
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
     from pathlib import Path

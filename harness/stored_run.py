@@ -18,7 +18,7 @@ import msgspec
 from harness import events, fault_log
 from harness.core.cache import Store
 from harness.core.errors import UsageError
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

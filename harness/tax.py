@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from harness.core.model import PlannedAccess, Policy, SourceTree, Target, Toolchain
     from harness.core.progress import Progress
     from harness.fetch import Fetcher
-    from harness.load import Catalog
     from harness.machine import Machine
+    from harness.plan.catalog import Catalog
     from harness.price import Repairer
 
 FOLDER = ROOT / "toolchains" / "kernels" / "tax"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness import events, source
 from harness.core.errors import InfrastructureError, UsageError
 from harness.fetch import Fetcher
-from harness.load import select
+from harness.plan.catalog import select
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from harness.core.cache import Store
     from harness.core.model import Server, SourceTree
     from harness.core.progress import Progress
-    from harness.load import Catalog
+    from harness.plan.catalog import Catalog
 
 
 def known_server(catalog: Catalog, name: str, *, tell: Callable[[str], None] | None = None) -> Server | Path:

@@ -13,7 +13,7 @@ from harness.core.model import Build, Detector, EmulatorSpec, Endianness, Source
 from harness.core.processes import process
 from harness.core.progress import Progress
 from harness.emulator import Runner
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.transcript import Chunk
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from harness.core.strict_toml import ROOT
 from harness.emulator import Qemu
 from harness.kernel import LinuxSource
 from harness.known import KnownList
-from harness.load import Catalog
 from harness.mutation import Mutation
+from harness.plan.catalog import Catalog
 from harness.refusal import RefusalList
 from harness.report.schema import field_docstrings
 from harness.units import UnitTable
@@ -41,9 +41,9 @@ NOTE = "<!-- Written by `python -m tests.generated` from {source}: change that. 
 TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("targets/NAME.toml", Target),
     ("toolchains/NAME.toml", Toolchain),
-    ("harness/servers/NAME.toml", Server),
+    ("harness/plan/servers/NAME.toml", Server),
     ("suites/NAME/suite.toml", Suite),
-    ("harness/policies/FAMILY.toml, each of its [[policies]] (beside them, once: `source`)", Policy),
+    ("harness/plan/policies/FAMILY.toml, each of its [[policies]] (beside them, once: `source`)", Policy),
     ("ci/known.toml", KnownList),
     ("harness/landmarks.toml", Landmarks),
     ("harness/mutations/NAME.toml", Mutation),

@@ -7,7 +7,7 @@ import pytest
 
 from harness.agree import DIFFERENCES, Difference, DifferenceList, Row, explain, policies_of, summary, unexplained
 from harness.core.strict_toml import read_toml
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 
 CATALOG = Catalog()
 ROW = Row(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness.alignment import CLASSES, applies, audited, fate, forbidden, policy_for, prescribed, signal_of
 from harness.core.errors import UsageError
 from harness.core.finding import Access
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
     from harness.core.model import AccessClass, Direction

@@ -16,7 +16,7 @@ from harness.core.cache import Store
 from harness.core.errors import UsageError
 from harness.emulator import Runner
 from harness.judge import judge
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.reproducer import Reproducer
 from harness.source import open_tree
 from harness.verdict import cell_verdicts

@@ -14,7 +14,7 @@ from harness.core.cache import Store
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import process
 from harness.fetch import Fetcher
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.source import open_tree
 from harness.trees import open_server
 from tests import fakes

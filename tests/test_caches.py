@@ -10,7 +10,7 @@ from harness import caches as caching
 from harness import emulator, toolchain
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests import fakes
 
 if TYPE_CHECKING:

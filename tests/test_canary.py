@@ -12,7 +12,7 @@ from harness import alignment, canary
 from harness.canary import CanaryCase, Performed, Reported
 from harness.core.errors import InfrastructureError
 from harness.emulator import Runner, alignment_option, with_alignment
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests import fakes
 
 if TYPE_CHECKING:

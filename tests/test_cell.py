@@ -16,8 +16,8 @@ from harness.core.processes import process
 from harness.guest import Guest
 from harness.initramfs import Initramfs
 from harness.kernel import Kernel
-from harness.load import Catalog
 from harness.machine_guest import PreparedMachine
+from harness.plan.catalog import Catalog
 from tests import cells, fakes
 
 if TYPE_CHECKING:

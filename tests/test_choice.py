@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.choice import Choice, choose, read_unseen
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.units import table
 
 FILES = Path(__file__).parent / "data" / "choice"

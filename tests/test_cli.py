@@ -14,12 +14,12 @@ from harness import completion
 from harness.commands.group import plumb as group
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import process
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests import fakes
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
-    from harness.request import Request
+    from harness.plan.request import Request
     from tests.fakes import Plumb
 
 TARGET = ("--target", "armv5")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.coverage import SIZE_BYTES, Edges
 from harness.emulator import Runner
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests import fakes
 
 

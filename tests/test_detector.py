@@ -18,7 +18,7 @@ from harness.emulator import Emulators
 from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
 from harness.judge import judge
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.verdict import cell_verdicts
 from tests import fakes
 from tests.fakes import fault

@@ -13,8 +13,8 @@ from harness.check import Check, pytest_command
 from harness.core.cache import Store
 from harness.core.processes import environment, process, process_tree
 from harness.core.strict_toml import ROOT
-from harness.load import Catalog
-from harness.request import Request
+from harness.plan.catalog import Catalog
+from harness.plan.request import Request
 from tests import cells, fakes
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from harness import events, excerpt, symbols
 from harness.core import json_codec
 from harness.core.cache import Store
 from harness.judge import judge
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.trees import stored_tree
 from tests import fakes
 from tests.stored import StoredRun

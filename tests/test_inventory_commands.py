@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core.errors import ExitCode
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from harness import events, kernel, machine, machine_command
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError, UsageError
 from harness.initramfs import assemble, cpio
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Occasion, Witness
 from harness.known import DEFAULT, KnownFinding, KnownList, load_known, match, remarks
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from harness.core.errors import ExitCode, NothingSelectedError, UsageError
 from harness.core.model import Target, Toolchain
 from harness.core.strict_toml import ROOT, read_toml
 from harness.emulator import QEMU_FOLDER, Qemu
-from harness.load import Catalog, select, target_groups
+from harness.plan.catalog import Catalog, select, target_groups
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
     """A catalog that may be damaged."""
-    for folder in ("targets", "toolchains", "harness/servers", "harness/policies"):
+    for folder in ("targets", "toolchains", "harness/plan/servers", "harness/plan/policies"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     return tmp_path
 
@@ -43,7 +43,7 @@ def test_every_file_of_the_catalog_loads() -> None:
     loaded = {
         "targets": sorted(catalog.targets),
         "toolchains": sorted(catalog.toolchains),
-        "harness/servers": sorted(catalog.servers),
+        "harness/plan/servers": sorted(catalog.servers),
     }
     expected = {folder: sorted(path.stem for path in (ROOT / folder).glob("*.toml")) for folder in loaded}
     assert expected == loaded
@@ -86,7 +86,7 @@ def test_every_policy_is_some_targets_and_says_where_it_is_documented() -> None:
 
 
 def test_a_wrong_key_of_a_policy_is_an_error_that_names_the_policy(copied: Path) -> None:
-    damage(copied / "harness" / "policies" / "linux-arm.toml", "fixup = [", "fixups = [")
+    damage(copied / "harness" / "plan" / "policies" / "linux-arm.toml", "fixup = [", "fixups = [")
     with pytest.raises(UsageError) as caught:
         Catalog(copied).policies  # noqa: B018
     assert "linux-arm-2" in str(caught.value)
@@ -94,13 +94,17 @@ def test_a_wrong_key_of_a_policy_is_an_error_that_names_the_policy(copied: Path)
 
 
 def test_a_policy_that_becomes_an_unknown_one_is_an_error(copied: Path) -> None:
-    damage(copied / "harness" / "policies" / "linux-arm.toml", '{ armv6 = "linux-arm-2"', '{ armv6 = "linux-arm-9"')
+    damage(
+        copied / "harness" / "plan" / "policies" / "linux-arm.toml",
+        '{ armv6 = "linux-arm-2"',
+        '{ armv6 = "linux-arm-9"',
+    )
     with pytest.raises(UsageError, match="linux-arm-9"):
         Catalog(copied).policies  # noqa: B018
 
 
 def test_a_policy_stands_in_one_place(copied: Path) -> None:
-    damage(copied / "harness" / "policies" / "linux-arm.toml", 'name = "linux-arm-2"', 'name = "signal"')
+    damage(copied / "harness" / "plan" / "policies" / "linux-arm.toml", 'name = "linux-arm-2"', 'name = "signal"')
     with pytest.raises(UsageError, match="'signal' stands in two places"):
         Catalog(copied).policies  # noqa: B018
 

@@ -10,8 +10,8 @@ from harness import mutate
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Witness
 from harness.core.strict_toml import ROOT
-from harness.load import Catalog
 from harness.mutation import Edit, Expected, Mutation, caught, mutations, plant
+from harness.plan.catalog import Catalog
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from harness.core import json_codec
 from harness.core.errors import NothingSelectedError, UsageError
-from harness.load import Catalog
-from harness.plan import TIERS, Plan, make_plan, read_plan
+from harness.plan.catalog import Catalog
+from harness.plan.plan import TIERS, Plan, make_plan, read_plan
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from harness import diagnostics
 from harness.core import json_codec
 from harness.core.finding import Access, Finding
 from harness.core.strict_toml import ROOT
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.port.document import (
     BLOCKERS,
@@ -297,7 +297,7 @@ def test_other_machines_have_no_solaris() -> None:
 
 def test_defaults_are_those_that_the_policies_file_tells() -> None:
     catalog = Catalog()
-    text = (ROOT / "harness" / "policies" / "solaris.toml").read_text("utf-8")
+    text = (ROOT / "harness" / "plan" / "policies" / "solaris.toml").read_text("utf-8")
     for target in ("sparc32plus", "sparc64"):
         rows = xmemalign.outcomes(catalog.policies, catalog.targets[target], {})
         name = next(row.policy for row in rows if row.default).removeprefix("solaris-")

@@ -11,10 +11,10 @@ from harness.build import BuildFailedError
 from harness.core.cache import Store
 from harness.fetch import Fetcher
 from harness.known import DEFAULT
-from harness.load import Catalog
-from harness.plan import make_plan
+from harness.plan.catalog import Catalog
+from harness.plan.plan import make_plan
+from harness.plan.request import Request
 from harness.prepare import Preparation, Prepared
-from harness.request import Request
 from harness.source import open_tree
 from tests import fakes
 

@@ -13,7 +13,7 @@ from harness.cell import Peer
 from harness.core.finding import Frame, Verdict
 from harness.core.strict_toml import ROOT
 from harness.judge import judge
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.runs import conclude
 from harness.source import open_tree
 from harness.symbols import Symbols

@@ -10,7 +10,7 @@ from harness import canary, tax
 from harness.core.errors import InfrastructureError
 from harness.core.strict_toml import ROOT
 from harness.kernel_report import read_counters
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.price import AccessCost, ServerTax, Tax, access_cost, price, repaired, summary, taxed
 
 CATALOG = Catalog()

@@ -8,7 +8,7 @@ import msgspec
 
 from harness import events
 from harness.core.strict_toml import ROOT
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.report import throughput
 from tests.stored import StoredRun
 

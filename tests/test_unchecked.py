@@ -11,7 +11,7 @@ from harness import events, unchecked
 from harness.choice import choose, read_unseen
 from harness.core.errors import ExitCode, UsageError
 from harness.join import join
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.runs import conclude
 from tests import fakes
 from tests.judgements import cell

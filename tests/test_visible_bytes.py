@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import hiredis
 import pytest
 
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.stream import command
 from suites.visible import table
 

@@ -21,10 +21,10 @@ from harness.core import json_codec
 from harness.core.cache import Store, key_of
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
-from harness.load import Catalog
 from harness.options import may_install
-from harness.plan import make_plan
-from harness.request import Request
+from harness.plan.catalog import Catalog
+from harness.plan.plan import make_plan
+from harness.plan.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

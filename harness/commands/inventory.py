@@ -20,9 +20,9 @@ from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.core.strict_toml import read_toml
 from harness.fetch import Fetcher
-from harness.load import Catalog
 from harness.options import may_install
-from harness.plan import make_plan
+from harness.plan.catalog import Catalog
+from harness.plan.plan import make_plan
 
 if TYPE_CHECKING:
     from harness.core import model

@@ -18,9 +18,9 @@ from harness.core.cache import Store
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.core.untrusted_text import visible
-from harness.load import DEFAULT_SERVER, Catalog
 from harness.options import may_install
-from harness.plan import read_plan
+from harness.plan.catalog import DEFAULT_SERVER, Catalog
+from harness.plan.plan import read_plan
 from harness.provenance import open_reproducer
 from harness.report.schema import schema as findings_schema
 

@@ -21,8 +21,8 @@ from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.fetch import Fetcher
-from harness.load import Catalog
 from harness.options import may_install
+from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
     from harness.core.model import Target

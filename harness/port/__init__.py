@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from harness.core.model import Build, SourceTree, Target
     from harness.core.progress import Progress
     from harness.judge import Judgement
-    from harness.load import Catalog
+    from harness.plan.catalog import Catalog
+    from harness.plan.request import Request
     from harness.port.attempt import Attempt
-    from harness.request import Request
 
 AUDITED_POLICY = alignment.audit_name("strict")
 """Under it every suite runs to its end, and whatever is not naturally aligned is reported."""

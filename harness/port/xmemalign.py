@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FAMILY = "solaris-"
 DEFAULTS = {32: f"{FAMILY}8i", 64: f"{FAMILY}8s"}
-"""Width of a program -> what Sun's C compiler takes when nothing is said (harness/policies/solaris.toml)."""
+"""Width of a program -> what Sun's C compiler takes when nothing is said (harness/plan/policies/solaris.toml)."""
 
 
 def outcomes(policies: Mapping[str, Policy], target: Target, places: Mapping[str, Sequence[Access]]) -> list[Xmemalign]:

@@ -1,7 +1,7 @@
 """Every access of the target, at every offset, does what CPU, kernel and policy prescribe, and is logged if it must be.
 
-The accesses are data (accesses/*.toml), and so are the rules (targets/*.toml, harness/policies/*.toml). An access that
-does not behave makes the target's results UNKNOWN.
+The accesses are data (accesses/*.toml), and so are the rules (targets/*.toml, harness/plan/policies/*.toml). An access
+that does not behave makes the target's results UNKNOWN.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from harness import canary
 from harness.canary import Performed
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
     from harness.canary import CanaryCase, Perform

@@ -12,7 +12,7 @@ from harness.build import Builder
 from harness.core.cache import Store, key_of, sha256_of
 from harness.emulator import Emulators, Runner
 from harness.fetch import Fetcher
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests import fakes
 
 if TYPE_CHECKING:

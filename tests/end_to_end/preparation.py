@@ -15,7 +15,7 @@ from harness.core.progress import Progress
 from harness.emulator import Emulators
 from harness.fetch import Fetcher
 from harness.kernel import Kernels
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests.end_to_end.machines import KERNELS, OTHERS, REQUIRED
 
 if TYPE_CHECKING:

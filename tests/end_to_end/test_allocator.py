@@ -13,7 +13,7 @@ from harness import allocator, allocator_log, fault_log, toolchain
 from harness.core.cache import Store
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from harness import lint
 from harness.build import Builder
 from harness.core.cache import Store
 from harness.fetch import Fetcher
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.source import open_tree
 from tests import fakes
 

@@ -16,7 +16,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.progress import Progress
 from harness.emulator import Emulators, alignment_option, with_alignment
 from harness.fetch import Fetcher
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from harness import toolchain
 from harness.core.cache import Store, key_of
 from harness.coverage import SIZE_BYTES, Edges
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core.errors import ExitCode
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.source import open_tree
 from harness.tree_files import copy_tree
 from tests.end_to_end import machines

@@ -13,7 +13,7 @@ from harness import mutate, mutation
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.fetch import Fetcher
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from suites.persistence import places
 from tests import fakes
 from tests.end_to_end.plumb_runs import PLUMB, run

@@ -11,7 +11,7 @@ from harness import fault_log, toolchain
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.fault_log import FaultLog, ProcessEnd
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.events import CellRecord, RunRecord
 from harness.guest import Guest
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.resp import Client, ServerGoneError
 from harness.verdict import cell_verdicts
 from tests.end_to_end import machines

@@ -10,7 +10,7 @@ import pytest
 from harness import alignment, canary, disassembly, event_log, events, fault_log, kernel_report
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests.end_to_end.machines import REQUIRED, runner
 from tests.end_to_end.plumb_runs import PLUMB, document, processes_of, run
 

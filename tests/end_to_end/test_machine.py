@@ -27,8 +27,8 @@ from harness.core.strict_toml import ROOT
 from harness.emulator import Runner
 from harness.fetch import Fetcher
 from harness.kernel import Kernel, Kernels
-from harness.load import Catalog
 from harness.machine import Ended, Machine
+from harness.plan.catalog import Catalog
 from harness.snapshot import snapshot
 from harness.source import open_tree
 from harness.toolchain import tool

@@ -8,8 +8,8 @@ import pytest
 
 from harness import alignment, fault_log
 from harness.emulator import Runner
-from harness.load import Catalog
 from harness.machine_guest import PORTS, SERVER, Host, MachineGuest, PreparedMachine
+from harness.plan.catalog import Catalog
 from harness.source import open_tree
 from tests.end_to_end import machines
 from tests.end_to_end.test_machine import archive, ask, built

@@ -17,7 +17,7 @@ from elftools.elf.elffile import ELFFile
 from harness import mutate, mutation
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests import fakes
 from tests.end_to_end.plumb_runs import PLUMB, document, run
 

@@ -17,7 +17,7 @@ from harness import disassembly, fault_log, symbols, toolchain
 from harness.core.finding import Frame
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.fetch import Fetcher
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from harness.port import page
 from harness.trees import open_server
 from tests.end_to_end.browser import DESKTOP, PHONE, look

@@ -12,7 +12,7 @@ from harness import choice, mutation
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.fetch import Fetcher
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests import fakes
 from tests.end_to_end.plumb_runs import document, run
 from tests.test_choice import FILES

@@ -13,7 +13,7 @@ import pytest
 from harness import watch
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
-from harness.load import Catalog
+from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 from tests.end_to_end.plumb_runs import FIXUP_FOR_SIGNAL, run
 

@@ -27,7 +27,7 @@ DEFAULT_TARGETS = ("required",)
 
 
 class PolicyFamily(Noun, frozen=True):
-    """harness/policies/FAMILY.toml: policies that are documented in one place."""
+    """harness/plan/policies/FAMILY.toml: policies that are documented in one place."""
 
     source: str
     policies: list[dict[str, Any]]
@@ -72,16 +72,17 @@ class Catalog:
 
     @cached_property
     def servers(self) -> dict[str, Server]:
-        """harness/servers/*.toml."""
+        """harness/plan/servers/*.toml."""
         return {
-            path.stem: read_toml(path, Server, name=path.stem) for path in _tomls(self.root / "harness" / "servers")
+            path.stem: read_toml(path, Server, name=path.stem)
+            for path in _tomls(self.root / "harness" / "plan" / "servers")
         }
 
     @cached_property
     def policies(self) -> dict[str, Policy]:
-        """harness/policies/*.toml: each file a family with one source."""
+        """harness/plan/policies/*.toml: each file a family with one source."""
         found: dict[str, Policy] = {}
-        for path in _tomls(self.root / "harness" / "policies"):
+        for path in _tomls(self.root / "harness" / "plan" / "policies"):
             family = read_toml(path, PolicyFamily)
             for raw in family.policies:
                 policy = _policy(raw, path, family.source)
@@ -90,7 +91,7 @@ class Catalog:
                 found[policy.name] = policy
         for policy in found.values():
             for name in policy.becomes.values():
-                _refer("policy", name, found, f"harness/policies: what {policy.name} becomes")
+                _refer("policy", name, found, f"harness/plan/policies: what {policy.name} becomes")
         return found
 
     @cached_property

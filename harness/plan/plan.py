@@ -9,13 +9,13 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.core.model import Cell, Noun
-from harness.load import select
+from harness.plan.catalog import select
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from harness.load import Catalog
+    from harness.plan.catalog import Catalog
 
 
 class Job(Noun, frozen=True):
@@ -46,7 +46,7 @@ def make_plan(
 ) -> Plan:
     """Expand globs and groups; no suites are those of the tier. The canary is always in: without it nothing counts.
 
-    Raises UsageError and NothingSelectedError as harness.load.select does.
+    Raises UsageError and NothingSelectedError as harness.plan.catalog.select does.
     """
     chosen_targets = catalog.select_targets(targets)
     unasked = [name for name, suite in catalog.suites.items() if TIERS[suite.tier] <= TIERS[tier]]
