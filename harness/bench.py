@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
 
-from harness import fault_log
 from harness.guest import Guest
 from harness.overhead import AUDITED, COVERED, ENFORCED, GOALS, MEMORY_GOAL_MIB, UNCHECKED, Memory, price_of, ratio_of
+from harness.record import fault_log
 from harness.resp import Client
 
 if TYPE_CHECKING:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, fault_log, symbols
+from harness import alignment, symbols
 from harness.artifact import compiled
 from harness.core.errors import InfrastructureError
 from harness.core.model import Noun, PlannedAccess
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT, read_toml
+from harness.record import fault_log
 
 if TYPE_CHECKING:
     from pathlib import Path

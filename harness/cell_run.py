@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 import pytest
 
-from harness import event_log, events, unit_run
+from harness import unit_run
 from harness.canary import emulated, on_machine
 from harness.core.errors import ExitCode, InfrastructureError
-from harness.event_log import EventLog
 from harness.guest import StartError, answers_ping
 from harness.machine_guest import CANARY, Host
 from harness.own_guests import StartGuest, ended, keep_transcript, new_guest
+from harness.record import event_log, run_folder
+from harness.record.event_log import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,7 @@ class CellRun:
         self.wrong_line = ""
         self.difference: DifferenceError | None = None
         """What the present test, or example, says of bytes that differ."""
-        self.counters_before: events.Counters | None = None
+        self.counters_before: run_folder.Counters | None = None
         self._whole_test = ""
         self.examples_failed = False
         self.note = ""
@@ -89,7 +90,7 @@ class CellRun:
         if self._oracle is not None and self._oracle.alive():
             return self._oracle
         self._retire_oracle()
-        folder = self.cell.folder / events.PEERS / "native" / f"guest-{next(self._numbers)}"
+        folder = self.cell.folder / run_folder.PEERS / "native" / f"guest-{next(self._numbers)}"
         self._oracle = new_guest(self.cell, self._host, folder, target="native").__enter__()
         return self._oracle
 
@@ -131,7 +132,7 @@ class CellRun:
 
     def collected(self, tests: int) -> None:
         """There are so many tests to run."""
-        self.log.append(events.CollectedEvent(tests=tests))
+        self.log.append(run_folder.CollectedEvent(tests=tests))
 
     def begin(self, name: str) -> None:
         """A test starts."""
@@ -165,14 +166,14 @@ class CellRun:
             self.examples_failed |= bool(message)
             self.test = self._whole_test
 
-    def end(self, outcome: events.Outcome, message: str, seconds: float) -> None:
+    def end(self, outcome: run_folder.Outcome, message: str, seconds: float) -> None:
         """The present test has ended. One whose examples failed is told by theirs."""
         if not self.examples_failed:
             self.finish(outcome, message, seconds)
         self._finished += 1
         self._failed += outcome == "failed"
 
-    def finish(self, outcome: events.Outcome, message: str, seconds: float, *, asked: str = "") -> None:
+    def finish(self, outcome: run_folder.Outcome, message: str, seconds: float, *, asked: str = "") -> None:
         """A test has ended: write what it left behind, and how the guest is."""
         self.start_guest.finish(self.test, outcome)
         if self.unit:
@@ -200,7 +201,7 @@ class CellRun:
                 requests, transcript = self._explain(guest, "" if doubt else message)
                 faults, log_bytes = guest.faults(), guest.log_bytes()
         self.log.append(
-            events.TestEvent(
+            run_folder.TestEvent(
                 name=self.test,
                 outcome=outcome,
                 seconds=round(seconds, 3),
@@ -224,7 +225,7 @@ class CellRun:
         if guest is not None:
             self.faults_before, self.log_before = faults, log_bytes
 
-    def _counters(self) -> events.Counters | None:
+    def _counters(self) -> run_folder.Counters | None:
         return self._host.counters() if self._host is not None else None
 
     def _explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
@@ -257,7 +258,7 @@ class CellRun:
         """End the cell, and leave word why: nothing can be said of the server."""
         # On a full disk the exit status has to do.
         with contextlib.suppress(OSError):
-            (self.cell.folder / events.PROBLEM).write_text(f"{error}\n", "utf-8")
+            (self.cell.folder / run_folder.PROBLEM).write_text(f"{error}\n", "utf-8")
         pytest.exit(str(error), returncode=ExitCode.INFRASTRUCTURE)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, doctor, events, evidence_seal, fault_log, unchecked
+from harness import alignment, canary, doctor, unchecked
 from harness.allocator import refuse_nonsense
 from harness.cell import CellSpec, Peer, write_cell
 from harness.core.errors import ExitCode, InfrastructureError
@@ -20,10 +20,11 @@ from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT
 from harness.detector_canary import compile_detector_canary
 from harness.emulator import Runner, with_alignment
-from harness.events import CellRecord, RunRecord
 from harness.fetch import Fetcher
 from harness.plan.plan import Plan, make_plan
 from harness.prepare import Preparation, Prepared
+from harness.record import evidence_seal, fault_log, run_folder
+from harness.record.run_folder import CellRecord, RunRecord
 from harness.runs import conclude
 from harness.schedule import side_by_side
 from harness.selftests import why_none, without_native_faults
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
     from harness.core.cache import Store
     from harness.core.model import Cell, SourceTree, Suite
     from harness.core.progress import Progress
-    from harness.events import ProblemKind
     from harness.judge import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.request import Request
+    from harness.record.run_folder import ProblemKind
 
 CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}
 """Deadline of a cell, by tier: a target that faults for ever is ended, not waited for."""
@@ -87,7 +88,7 @@ class Check:
         self.request.run.mkdir(parents=True, exist_ok=True)
         preparation.warnings(tree, prepared)
         # A run that is killed has its plan: what it did not come to is UNKNOWN to whoever judges it.
-        events.write_run(self.request.run, self._record(plan, tree, prepared, peers, []))
+        run_folder.write_run(self.request.run, self._record(plan, tree, prepared, peers, []))
         before = os.getloadavg()[0]
         with (
             self.progress.stage("suites", f"running {len(plan.cells)} cells, {self.request.jobs} at a time"),
@@ -97,7 +98,7 @@ class Check:
         self._refuse_damage(read_again=True)
         record = self._record(plan, tree, prepared, peers, records)
         record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
-        events.write_run(self.request.run, record)
+        run_folder.write_run(self.request.run, record)
         return conclude(self.request.run, self.request.known, self.progress, tree=tree.content, made_here=True)
 
     def _refuse_damage(self, *, read_again: bool = False) -> None:
@@ -198,7 +199,7 @@ class Check:
             log=folder / "pytest.log",
             folder=ROOT,
             environment=environment.for_cell(),
-            watch=(lambda: self._tell(f"{target}/{spec.suite}", folder / events.PROGRESS))
+            watch=(lambda: self._tell(f"{target}/{spec.suite}", folder / run_folder.PROGRESS))
             if self.request.limit_seconds
             else None,
         )
@@ -206,7 +207,7 @@ class Check:
         kind: ProblemKind = "deadline" if result.expired else "crash" if problem else ""
         if spec.tests and result.code == NO_TESTS_COLLECTED:
             problem, kind = f"none of its tests fits --test {' '.join(spec.tests)}", "absent"
-        what = " (audit)" if folder.name == events.AUDIT else ""
+        what = " (audit)" if folder.name == run_folder.AUDIT else ""
         self.progress.say(f"{target}/{spec.suite}{what}: {_last_line(result.text)}")
         return CellRecord(
             target=target,
@@ -227,7 +228,7 @@ class Check:
         peers = {name: msgspec.structs.replace(peer, runner=_audited(peer.runner)) for name, peer in spec.peers.items()}
         runner = _audited(spec.runner)
         # It learns nothing: a stream that kills is as good as another here.
-        folder = spec.folder / events.AUDIT
+        folder = spec.folder / run_folder.AUDIT
         return msgspec.structs.replace(spec, runner=runner, peers=peers, folder=folder, corpus=None)
 
     def _record(
@@ -290,7 +291,7 @@ def _broken(units: Units) -> str:
 
 def _died_misaligned(folder: Path) -> bool:
     """Whether a misaligned access raised a signal in one of a cell's guests."""
-    logs = [*folder.glob("guest-*/faults.jsonl"), *folder.glob(f"{events.PEERS}/*/guest-*/faults.jsonl")]
+    logs = [*folder.glob("guest-*/faults.jsonl"), *folder.glob(f"{run_folder.PEERS}/*/guest-*/faults.jsonl")]
     return any(
         fault_log.is_misaligned(fault) and fault.event == "fault"
         for log in logs
@@ -314,8 +315,8 @@ def pytest_command(suite: str, cell: Path) -> list[str | Path]:
 
 def cell_problem(result: process.Result, folder: Path) -> str:
     """Why a cell's process gives no trustworthy end; empty when pytest said passed (0) or failed (1)."""
-    if result.code == ExitCode.INFRASTRUCTURE and (folder / events.PROBLEM).is_file():
-        return (folder / events.PROBLEM).read_text("utf-8").strip().removeprefix("error: ")
+    if result.code == ExitCode.INFRASTRUCTURE and (folder / run_folder.PROBLEM).is_file():
+        return (folder / run_folder.PROBLEM).read_text("utf-8").strip().removeprefix("error: ")
     if result.expired:
         return f"it did not end within {result.seconds:.0f} s"
     if result.code in {0, 1}:

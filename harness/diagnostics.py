@@ -12,8 +12,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.compiler_warnings import Diagnostic
 from harness.core.model import Noun
+from harness.record.compiler_warnings import Diagnostic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from harness.core.model import AccessClass
 from harness.core.processes import process
 
 if TYPE_CHECKING:
-    from harness.events import Fault
+    from harness.record.run_folder import Fault
 
 
 _BIG, _LITTLE = capstone.CS_MODE_BIG_ENDIAN, capstone.CS_MODE_LITTLE_ENDIAN

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import event_log, events, evidence_seal, fault_log, stored_run
 from harness.core.processes import capped_log
 from harness.detector import Report, reports
+from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
 from harness.sighting import (
     Sighting,
     from_child_end,
@@ -28,8 +28,8 @@ from harness.verdict import CANARY, CellOutcome
 
 if TYPE_CHECKING:
     from harness.core.model import Detector
-    from harness.events import CellRecord, Event, GuestEvent, RunRecord, TestEvent
-    from harness.fault_log import FaultLog
+    from harness.record.fault_log import FaultLog
+    from harness.record.run_folder import CellRecord, Event, GuestEvent, RunRecord, TestEvent
 
 
 def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sighting], CellOutcome]:
@@ -39,7 +39,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         sightings = [from_failed_build(record, folder / "run.json")] if record.problem_kind == "build" else []
         return _of_cell(sightings, folder, record), _unrun(record)
     recorded = event_log.read(cell / event_log.NAME)
-    tests = [event for event in recorded.events if isinstance(event, events.TestEvent)]
+    tests = [event for event in recorded.events if isinstance(event, run_folder.TestEvent)]
     outcome = CellOutcome(
         target=record.target,
         suite=record.suite,
@@ -59,7 +59,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
     sightings = evidence.sightings()
     doubts = [*outcome.doubts, *evidence.doubts]
     if record.audit:
-        audited, of_audit = _audit(cell / events.AUDIT, run, record)
+        audited, of_audit = _audit(cell / run_folder.AUDIT, run, record)
         sightings += audited
         doubts += of_audit
     outcome = msgspec.structs.replace(outcome, doubts=list(dict.fromkeys(doubts)), unexplained=evidence.unexplained)
@@ -78,7 +78,7 @@ def _audit(cell: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sightin
 
 def never_run(target: str, suite: str) -> CellOutcome:
     """A cell that was planned, and of which the run has no record."""
-    record = events.CellRecord(target=target, suite=suite, seconds=0.0, problem="it was planned, and has no record")
+    record = run_folder.CellRecord(target=target, suite=suite, seconds=0.0, problem="it was planned, and has no record")
     return _unrun(record)
 
 
@@ -133,8 +133,8 @@ class _Evidence:
         self._cell = cell
         self._run = run
         self._record = record
-        self._tests = [event for event in recorded if isinstance(event, events.TestEvent)]
-        self._guests = [event for event in recorded if isinstance(event, events.GuestEvent)]
+        self._tests = [event for event in recorded if isinstance(event, run_folder.TestEvent)]
+        self._guests = [event for event in recorded if isinstance(event, run_folder.GuestEvent)]
         self._dead: set[str] = set()
         """Guests, and units, whose end is a record's consequence: it tells of what killed them."""
         self._not_the_servers: set[str] = set()
@@ -151,7 +151,7 @@ class _Evidence:
             if killed_from_outside(event):
                 self._not_the_servers.add(event.name)
                 self._doubt(f"a guest was {event.detail} from outside (out of memory, or by hand)")
-            folder = (self._cell / events.PEERS / event.target if event.target else self._cell) / event.name
+            folder = (self._cell / run_folder.PEERS / event.target if event.target else self._cell) / event.name
             for name in event.left:
                 if not (folder / name).is_file():
                     self._doubt(f"{event.name}: its {name} is gone")
@@ -241,7 +241,7 @@ class _Evidence:
         found = []
         for event in self._guests:
             if event.end != "stopped" and event.name not in self._dead | self._not_the_servers:
-                folder = (self._cell / events.PEERS / event.target if event.target else self._cell) / event.name
+                folder = (self._cell / run_folder.PEERS / event.target if event.target else self._cell) / event.name
                 here = [test for test in self._tests if test.name == event.test]
                 same = (test for test in here if test.guest == event.name)
                 owner = self._alone(folder) or next(same, next(iter(here), None))
@@ -291,7 +291,7 @@ _FATAL = {
 """Signals that no server sends to its own children, as it does SIGTERM and SIGUSR1 to end them."""
 
 
-def _is_fatal(fault: events.Fault, log: FaultLog, event: GuestEvent | None) -> bool:
+def _is_fatal(fault: run_folder.Fault, log: FaultLog, event: GuestEvent | None) -> bool:
     """Whether a guest's first process, or a unit, died of a fault: a repaired access kills nobody, and a child that
     dies takes nobody with it.
     """
@@ -325,7 +325,7 @@ def _log_of(guest: Path) -> bytes:
 def _guest_folders(cell: Path, record: CellRecord) -> list[tuple[Path, CellRecord]]:
     """The cell's guests, and those that its tests started elsewhere: each with a record that names its own target."""
     own = [(path, record) for path in sorted(cell.glob("guest-*")) if path.is_dir()]
-    peers = sorted(cell.glob(f"{events.PEERS}/*/guest-*"))
+    peers = sorted(cell.glob(f"{run_folder.PEERS}/*/guest-*"))
     return own + [(path, msgspec.structs.replace(record, target=path.parent.name)) for path in peers]
 
 
@@ -342,7 +342,7 @@ def _reports(log: Path, kind: Detector) -> list[Report]:
 
 def killed_from_outside(event: Event) -> bool:
     """Whether a guest's end is SIGKILL, or it was stopped: nobody in a guest does that to it."""
-    return isinstance(event, events.GuestEvent) and (
+    return isinstance(event, run_folder.GuestEvent) and (
         (event.end in {"signal", "start-failed"} and event.detail.startswith("killed by SIGKILL"))
         or (event.end == "hang" and event.detail == "stopped by SIGSTOP")
     )

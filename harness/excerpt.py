@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import disassembly, stored_run, unwind
+from harness import disassembly, unwind
 from harness.core import json_codec
 from harness.core.model import Noun
+from harness.record import stored_run
 
 if TYPE_CHECKING:
     from harness.core.finding import Finding, Witness
-    from harness.events import Fault, RunRecord
+    from harness.record.run_folder import Fault, RunRecord
 
 FILE = "excerpts.json"
 SOURCE_LINES = 5

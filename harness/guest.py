@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Self
 
 import hiredis
 
-from harness import fault_log, loopback
 from harness.core.cache import disk_errors
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.processes.capped_log import LIMIT_BYTES, Capped, tail_of
 from harness.core.processes.temporary_folder import refuse_long
-from harness.coverage import Edges
 from harness.detector import reports
-from harness.events import NO_PONG
+from harness.record import fault_log, peer_user
+from harness.record.edge_coverage import Edges
+from harness.record.recording_proxy import Recorder, connect
+from harness.record.run_folder import NO_PONG
 from harness.resp import Client
-from harness.transcript import Recorder, connect
 
 if TYPE_CHECKING:
     import subprocess
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from harness.core.model import Build
     from harness.detector import Report
     from harness.emulator import Runner
-    from harness.events import End
-    from harness.transcript import Address
+    from harness.record.recording_proxy import Address
+    from harness.record.run_folder import End
 
 START_SECONDS = 10.0
 STOP_SECONDS = 2.0
@@ -151,7 +151,7 @@ class Guest:
         Raises InfrastructureError where it cannot be told who connects.
         """
         assert self.recorder is not None
-        return loopback.HOST, self.recorder.port
+        return peer_user.HOST, self.recorder.port
 
     @property
     def strangers(self) -> int:

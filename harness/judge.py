@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import event_log, events, kernel_report, stored_run
 from harness.core.finding import Finding, Occasion, Witness
 from harness.core.model import Allocator, Noun
-from harness.events import Counters
 from harness.evidence import cell_evidence, never_run
+from harness.record import event_log, kernel_faults, run_folder, stored_run
+from harness.record.run_folder import Counters
 from harness.reproducer import best_of, write_reproducer
 from harness.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.events import RunRecord
+    from harness.record.run_folder import RunRecord
     from harness.sighting import Sighting
     from harness.verdict import CellOutcome
 
@@ -76,12 +76,12 @@ def judge(folder: Path) -> tuple[list[Finding], list[CellOutcome], dict[str, Cou
 
 def kernel_counters(folder: Path) -> dict[str, Counters]:
     """Target -> what its kernel counted during the tests; canaries, whose accesses are meant, apart."""
-    run = events.read_run(folder)
+    run = run_folder.read_run(folder)
     found = {}
     for target in run.targets:
         suites = [record.suite for record in run.cells if record.target == target and record.suite != "canary"]
         files = [folder / target / suite / "events.jsonl" for suite in suites]
-        total = kernel_report.counted([event for file in files for event in event_log.read_events(file)])
+        total = kernel_faults.counted([event for file in files for event in event_log.read_events(file)])
         if total is not None:
             found[target] = total
     return found

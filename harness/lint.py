@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from harness import diagnostics
 from harness.build import build_name
-from harness.compiler_warnings import Said
 from harness.core import json_codec
 from harness.core.cache import key_of
 from harness.core.processes import process
+from harness.record.compiler_warnings import Said
 
 if TYPE_CHECKING:
     from harness.build import Builder, Workshop
-    from harness.compiler_warnings import Diagnostic
     from harness.core.model import SourceTree, Target, Toolchain
     from harness.diagnostics import Compilation
+    from harness.record.compiler_warnings import Diagnostic
 
 ASKED = ["-fsyntax-only", "-Wcast-align", "-Wformat", "-Wno-error"]
 """Behind the makefile's own flags. -Wcast-align alone is silent for machines that take any address: the oracle's."""

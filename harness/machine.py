@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
-from harness import events, kernel_report
 from harness.channel import LARGEST_PAYLOAD, ChannelError, fields
 from harness.computer import Computer
 from harness.core import json_codec
 from harness.core.model import Noun
 from harness.core.processes import process
+from harness.record import kernel_faults, run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,9 +136,9 @@ class Machine:
         """The kernel's alignment counters and mode, as it prints them (ARM only)."""
         return self.read(ALIGNMENT_FILE).decode()
 
-    def counters(self) -> events.Counters:
+    def counters(self) -> run_folder.Counters:
         """The same, read (ARM only)."""
-        return kernel_report.read_counters(self.alignment())
+        return kernel_faults.read_counters(self.alignment())
 
     def kernel_log(self) -> str:
         """What the kernel has logged since the last time."""
@@ -224,12 +224,12 @@ class Machine:
             pid, how, number = frame.payload.decode().split()
             self._ends[int(pid)] = json_codec.convert({"how": how, "number": int(number)}, Ended)
         elif frame.word == "fault":
-            fault = json_codec.decode(frame.payload, events.Fault)
+            fault = json_codec.decode(frame.payload, run_folder.Fault)
             with self.fault_logs.get(fault.session, self.fault_log).open("ab") as stream:
                 stream.write(json_codec.encode(with_host_paths(fault, self.initramfs.places)) + b"\n")
 
 
-def with_host_paths(fault: events.Fault, places: Mapping[str, Path]) -> events.Fault:
+def with_host_paths(fault: run_folder.Fault, places: Mapping[str, Path]) -> run_folder.Fault:
     """A record with the files that were mapped as the host knows them, for symbols."""
     replace = msgspec.structs.replace
     maps = [replace(one, path=str(places.get(one.path, one.path))) for one in fault.maps]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from harness.core.model import Build
     from harness.emulator import Runner
-    from harness.events import Counters
-    from harness.transcript import Address
+    from harness.record.recording_proxy import Address
+    from harness.record.run_folder import Counters
 
 SERVER = "/srv/server"
 CANARY = "/srv/canary"

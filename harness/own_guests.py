@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events
 from harness.guest import LOG_LINES, PANIC, StartError
 from harness.machine_guest import guest_of
-from harness.transcript import save, unanswered
+from harness.record import run_folder
+from harness.record.recording_proxy import save, unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from harness.cell import CellSpec
-    from harness.event_log import EventLog
     from harness.guest import Guest
     from harness.machine_guest import Host
+    from harness.record.event_log import EventLog
 
 
 def new_guest(
@@ -76,11 +76,11 @@ class StartGuest:
         Raises StartError; if it `may_refuse`, then exiting by itself, without a signal, is no finding.
         """
         peer = "" if target == self._cell.runner.target.name else target
-        home = self._cell.folder / events.PEERS / peer if peer else self._cell.folder
+        home = self._cell.folder / run_folder.PEERS / peer if peer else self._cell.folder
         folder = home / f"guest-{next(self._numbers)}"
         guest = new_guest(self._cell, self._host, folder, target=peer, options=options, files=files)
         # It may change or remove what it was given: the evidence is a copy.
-        _put(guest.folder / events.INPUTS, files or {})
+        _put(guest.folder / run_folder.INPUTS, files or {})
         self._running.append(guest)
         try:
             return guest.__enter__()
@@ -107,13 +107,13 @@ class StartGuest:
                 shutil.rmtree(guest.folder, ignore_errors=True)
                 self._running.remove(guest)
 
-    def finish(self, test: str, outcome: events.Outcome) -> None:
+    def finish(self, test: str, outcome: run_folder.Outcome) -> None:
         """End the servers of a test, or an example, that has ended, and record how each of them was."""
         for guest in self._running:
             self._log.append(self._ended(guest, test, outcome))
         self._running.clear()
 
-    def _ended(self, guest: Guest, test: str, outcome: events.Outcome) -> events.GuestEvent:
+    def _ended(self, guest: Guest, test: str, outcome: run_folder.Outcome) -> run_folder.GuestEvent:
         if guest.started() and guest.died_of_fault(0):
             guest.settle()
         ended_by_itself = guest.started() and not guest.alive()
@@ -134,9 +134,9 @@ class StartGuest:
         )
 
 
-def ended(guest: Guest, test: str) -> events.GuestEvent:
+def ended(guest: Guest, test: str) -> run_folder.GuestEvent:
     """How a guest ended that has been put away, during a test or none, as every guest's end is recorded."""
-    return events.GuestEvent(
+    return run_folder.GuestEvent(
         name=guest.name,
         end=guest.end or "stopped",
         detail=guest.detail,

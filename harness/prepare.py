@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, compiler_warnings, initramfs, lint, warning_findings
+from harness import alignment, canary, initramfs, lint, warning_findings
 from harness.build import Builder, BuildFailedError
 from harness.cell import Peer
 from harness.core.errors import UsageError
@@ -17,6 +17,7 @@ from harness.emulator import Emulators, Runner, native_runner
 from harness.kernel import Kernels
 from harness.loadable import build_module
 from harness.machine_guest import CANARY, SERVER, PreparedMachine
+from harness.record import compiler_warnings
 from harness.selftests import build_program
 from harness.snapshot import snapshot
 from harness.unit_run import PLACES

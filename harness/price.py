@@ -9,7 +9,7 @@ import msgspec
 
 from harness.core.errors import InfrastructureError
 from harness.core.model import AccessClass, Noun
-from harness.events import Counters
+from harness.record.run_folder import Counters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

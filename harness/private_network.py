@@ -3,7 +3,7 @@
 Servers of the replication and cluster suites, and the machines of the kernel tier, listen on TCP ports, and none of
 them asks who connects. In a network namespace (network_namespaces(7)) nobody but the cell's own processes is there.
 Root may make one; other users may in a user namespace (user_namespaces(7)). Where the machine forbids that, as many
-containers do, everything stays as it was, and harness.loopback guards what is the harness' own.
+containers do, everything stays as it was, and harness.record.peer_user guards what is the harness' own.
 """
 
 from __future__ import annotations

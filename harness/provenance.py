@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError, UsageError
+from harness.record.recording_proxy import requests
 from harness.reproducer import SEAL, read_reproducer, unsealed
-from harness.transcript import requests
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import detector_canary, events, private_network, unit_run, units
+from harness import detector_canary, private_network, unit_run, units
 from harness.canary import cases
 from harness.cell import CellSpec, fits, read_cell
 from harness.cell_run import CellRun
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from harness.canary import Perform
     from harness.guest import Guest
     from harness.own_guests import StartGuest
+    from harness.record import run_folder
     from harness.unit_run import UnitRun
 
 _CELL = pytest.StashKey["CellRun"]()
@@ -108,7 +109,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         run.begin(_name(item))
         result = yield
         reports = item.stash[_REPORTS]
-        outcome: events.Outcome = (
+        outcome: run_folder.Outcome = (
             "failed" if any(r.failed for r in reports) else "skipped" if any(r.skipped for r in reports) else "passed"
         )
         message = next((_message(report) for report in reports if not report.passed), run.note)

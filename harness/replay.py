@@ -16,18 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import (
-    alignment,
-    canary,
-    disassembly,
-    fault_log,
-    prepare,
-    symbols,
-    transcript,
-    trees,
-    unit_run,
-    watch,
-)
+from harness import alignment, canary, disassembly, prepare, symbols, trees, unit_run, watch
 from harness.assertion import asserting_frames
 from harness.build import Builder, BuildFailedError
 from harness.core.errors import ExitCode
@@ -38,6 +27,7 @@ from harness.fetch import Fetcher
 from harness.guest import Guest
 from harness.machine_guest import CANARY, SERVER, Host, guest_of
 from harness.plan.catalog import select
+from harness.record import fault_log, recording_proxy
 from harness.recurrence import NAMELESS, RECORDED, STREAM, WRONG_RESULT, Outcome, Recurrence, SeenFault, recurrence
 from harness.replay_run import run_server, run_unit
 from harness.reproducer import Reproducer, files_of
@@ -100,7 +90,9 @@ def told(seen: Replay, finding: str) -> str:
 
 def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
     """A stream of commands (a .stream file) as a reproducer for a target. Raises UsageError."""
-    chunk = transcript.Chunk(connection=1, direction="request", data=base64.b64encode(wire(read_stream(path))).decode())
+    chunk = recording_proxy.Chunk(
+        connection=1, direction="request", data=base64.b64encode(wire(read_stream(path))).decode()
+    )
     return Reproducer(
         finding=path.name,
         kind=WRONG_RESULT,

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import compare, events, fault_log, selftests, transcript, unit_run
+from harness import compare, selftests, unit_run
 from harness.assertion import asserted
 from harness.core.byte_diff import described
 from harness.detector import reports
-from harness.events import NO_PONG
 from harness.guest import POLL_SECONDS, StartError, answers_ping
+from harness.record import fault_log, recording_proxy, run_folder
+from harness.record.run_folder import NO_PONG
 from harness.recurrence import WRONG_RESULT, Seen, SeenUnit
 from harness.refusal import release_of
 from harness.resp import Client
@@ -39,7 +40,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
     seen: Seen
     """Without faults, reports and assertions: they have no names yet."""
-    faults: list[events.Fault]
+    faults: list[run_folder.Fault]
     reports: list[Report]
     assertion: Frame | None
 
@@ -78,7 +79,9 @@ def _asked(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], st
         return _asked_again(guest, reproducer, reproducer.again)
     if stream:
         return _asked_both(guest, oracle, stream)
-    undelivered = transcript.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=guest.deadline_seconds)
+    undelivered = recording_proxy.send_again(
+        guest.recorded_path, reproducer.chunks, reply_seconds=guest.deadline_seconds
+    )
     told = "its requests cannot be compared with the native build's, reply by reply: plumb check --test tells"
     uncompared = told if reproducer.kind == WRONG_RESULT else ""
     return msgspec.structs.replace(fine, end=undelivered or fine.end, undelivered=undelivered, uncompared=uncompared)

@@ -16,13 +16,13 @@ from harness.core.cache import key_of
 from harness.core.errors import UsageError
 from harness.core.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.model import Allocator, FileName, NameOrNone, Noun, Program
-from harness.events import AUDIT
-from harness.transcript import Chunk, load
+from harness.record.recording_proxy import Chunk, load
+from harness.record.run_folder import AUDIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.events import RunRecord
+    from harness.record.run_folder import RunRecord
     from harness.sighting import Sighting
 
 

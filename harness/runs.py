@@ -11,27 +11,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import (
-    compiler_warnings,
-    event_log,
-    events,
-    excerpt,
-    inherited,
-    known,
-    provenance,
-    stored_run,
-    unchecked,
-    warning_findings,
-)
+from harness import excerpt, inherited, known, provenance, unchecked, warning_findings
 from harness.core.cache import Store
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Finding, Verdict
 from harness.judge import Judgement, judge, kernel_counters
+from harness.record import compiler_warnings, event_log, run_folder, stored_run
 from harness.verdict import cell_verdicts, overall
 
 if TYPE_CHECKING:
     from harness.core.progress import Progress
-    from harness.events import RunRecord
+    from harness.record.run_folder import RunRecord
 
 
 def conclude(
@@ -107,7 +97,7 @@ def _part(run: RunRecord) -> list[str]:
 def _turned_away(folder: Path) -> list[str]:
     """Whose connections no server saw: what their clients sent was no part of any test."""
     guests = [event for path in sorted(folder.rglob("events.jsonl")) for event in event_log.read_events(path)]
-    number = sum(event.strangers for event in guests if isinstance(event, events.GuestEvent))
+    number = sum(event.strangers for event in guests if isinstance(event, run_folder.GuestEvent))
     if not number:
         return []
     return [f"connections to servers under test that were turned away, as another user's or closed at once: {number}"]

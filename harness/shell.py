@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, doctor, transcript, trees
+from harness import alignment, doctor, trees
 from harness.build import Builder
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import Noun
@@ -24,8 +24,9 @@ from harness.emulator import Emulators
 from harness.fetch import Fetcher
 from harness.guest import Guest, answers_ping
 from harness.plan.catalog import DEFAULT_SERVER, select
+from harness.record import recording_proxy
+from harness.record.recording_proxy import Recorder
 from harness.reproducer import files_of
-from harness.transcript import Recorder
 
 if TYPE_CHECKING:
     from harness.core.cache import Store
@@ -166,7 +167,7 @@ def _send(guest: Guest, reproducer: Reproducer) -> None:
     """Once the server answers, which it does when gdb has let it run: the recorded requests."""
     while not answers_ping(guest.upstream):
         time.sleep(POLL_SECONDS)
-    transcript.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=REPLY_SECONDS)
+    recording_proxy.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=REPLY_SECONDS)
 
 
 def _introduce(guest: Guest, progress: Progress, *, reproducer: Reproducer | None, running: bool) -> None:

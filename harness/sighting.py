@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import alignment, allocator_log, disassembly, events, fault_log, kernel_report, symbols, trigger
+from harness import alignment, allocator_log, disassembly, symbols, trigger
 from harness.assertion import UNKNOWN, asserted, asserting_frames
 from harness.detector import own_frames
-from harness.events import NO_PONG
 from harness.plan.catalog import Catalog
+from harness.record import fault_log, kernel_faults, run_folder
+from harness.record.run_folder import NO_PONG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from harness.core.finding import Again, Difference, Fate, Frame
     from harness.core.model import AccessClass, Program
     from harness.detector import Report
-    from harness.events import CellRecord, Fault, GuestEvent, RunRecord, TestEvent
+    from harness.record.run_folder import CellRecord, Fault, GuestEvent, RunRecord, TestEvent
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +81,7 @@ class StartedWith(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _started_with(guest: Path, test: TestEvent | None) -> StartedWith | None:
-    inputs = guest / events.INPUTS
+    inputs = guest / run_folder.INPUTS
     return StartedWith(inputs=inputs, options=test.options) if test is not None and inputs.is_dir() else None
 
 
@@ -132,7 +133,7 @@ def from_fault(
         fate=alignment.fate(target, Catalog().policies, access) if access else "",
         unit=test.unit if test else "",
         program=test.program if test else "units",
-        kernel=kernel_report.told(fault) if target.emulator.kind == "system" else "",
+        kernel=kernel_faults.told(fault) if target.emulator.kind == "system" else "",
         started_with=_started_with(guest, test),
     )
 
@@ -246,7 +247,7 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
     sighting = msgspec.structs.replace(sighting, said=test.message)
     if test.again is None:
         return msgspec.structs.replace(sighting, difference=test.difference)
-    given = StartedWith(inputs=cell / (test.again.guest or ".") / events.INPUTS, options=test.again.options)
+    given = StartedWith(inputs=cell / (test.again.guest or ".") / run_folder.INPUTS, options=test.again.options)
     command = "; ".join(test.again.requests[-SHOWN_REQUESTS:])
     return msgspec.structs.replace(
         sighting, difference=test.difference, again=test.again, started_with=given, transcript=None, command=command

@@ -21,7 +21,7 @@ from harness.core.processes import process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.events import Fault, MapRecord
+    from harness.record.run_folder import Fault, MapRecord
 
 
 class Symbols:

@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import events, source
+from harness import source
 from harness.core.errors import InfrastructureError, UsageError
 from harness.fetch import Fetcher
 from harness.plan.catalog import select
+from harness.record import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +56,7 @@ def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
 
 def stored_tree(catalog: Catalog, store: Store, folder: Path, progress: Progress) -> Path | None:
     """The source that a stored run was made of, if the cache has it. A path's may have changed since: it has none."""
-    server = catalog.servers.get(events.read_run(folder).server)
+    server = catalog.servers.get(run_folder.read_run(folder).server)
     try:
         return Fetcher(store, progress, offline=True).server(server).path if server else None
     except InfrastructureError:

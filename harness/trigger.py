@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from harness.transcript import load, requests
+from harness.record.recording_proxy import load, requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from harness.core.finding import Frame
     from harness.detector import Report
-    from harness.events import Fault, TestEvent
+    from harness.record.run_folder import Fault, TestEvent
 
 
 def of_fault(fault: Fault, guest: Path, test: TestEvent | None, frames: list[Frame]) -> str:

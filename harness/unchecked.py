@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import compiler_warnings
 from harness.core import json_codec
 from harness.core.cache import sha256_of
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import Noun
+from harness.record import compiler_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

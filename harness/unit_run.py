@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import events, fault_log
 from harness.core.model import Noun
 from harness.core.processes import process
 from harness.guest import describe_exit
+from harness.record import fault_log, run_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,15 +96,15 @@ def event_of(
     *,
     program: Program,
     test: str,
-    outcome: events.Outcome,
+    outcome: run_folder.Outcome,
     message: str,
     seconds: float,
     wrong_line: str,
-) -> events.TestEvent:
+) -> run_folder.TestEvent:
     """What a cell records of a test that ran a unit."""
     folder = folder_of(cell, unit)
     log = folder / "log"
-    return events.TestEvent(
+    return run_folder.TestEvent(
         name=test,
         outcome=outcome,
         seconds=round(seconds, 3),

@@ -16,7 +16,7 @@ from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
 
 if TYPE_CHECKING:
-    from harness.events import Fault, MapRecord
+    from harness.record.run_folder import Fault, MapRecord
 
 DEEPEST = 64
 

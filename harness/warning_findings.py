@@ -11,15 +11,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from harness import symbols
-from harness.compiler_warnings import FOLDER, ORACLE
 from harness.core.finding import Finding, Frame, Occasion, Verdict, Witness
+from harness.record.compiler_warnings import FOLDER, ORACLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.compiler_warnings import Diagnostic, Said
     from harness.core.model import Target
-    from harness.events import RunRecord
+    from harness.record.compiler_warnings import Diagnostic, Said
+    from harness.record.run_folder import RunRecord
 
 KIND = "warning"
 SUITE = "warnings"

@@ -9,9 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import canary, detector_canary, fault_log
+from harness import canary, detector_canary
 from harness.core.errors import InfrastructureError
 from harness.machine_guest import CANARY
+from harness.record import fault_log
 
 if TYPE_CHECKING:
     from harness.core.cache import Store

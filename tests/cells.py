@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import event_log, events
 from harness.cell import CellSpec, write_cell
 from harness.check import pytest_command
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT
+from harness.record import event_log, run_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def spec_of(suite: str, folder: Path, runner: Runner) -> CellSpec:
     )
 
 
-def recorded(spec: CellSpec) -> tuple[str, dict[str, events.TestEvent]]:
+def recorded(spec: CellSpec) -> tuple[str, dict[str, run_folder.TestEvent]]:
     """Run a cell as `plumb check` does: what pytest said, and parameter of a test -> what was recorded of it."""
     write_cell(spec.folder / "cell.json", spec)
     result = process.run(
@@ -42,5 +42,5 @@ def recorded(spec: CellSpec) -> tuple[str, dict[str, events.TestEvent]]:
         environment=environment.for_cell(),
     )
     found = event_log.read_events(spec.folder / "events.jsonl")
-    tests = [event for event in found if isinstance(event, events.TestEvent)]
+    tests = [event for event in found if isinstance(event, run_folder.TestEvent)]
     return result.text, {test.name.partition("[")[2].rstrip("]"): test for test in tests}

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from rich.console import Console
 
-from harness import events
 from harness.core.model import Build, Detector, EmulatorSpec, Endianness, SourceTree, Target, Toolchain
 from harness.core.processes import process
 from harness.core.progress import Progress
 from harness.emulator import Runner
 from harness.plan.catalog import Catalog
-from harness.transcript import Chunk
+from harness.record import run_folder
+from harness.record.recording_proxy import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,14 +163,14 @@ def fault(
     pc: int = 0x1000,
     instruction: str = LDR,
     registers: list[str] | None = None,
-    maps: list[events.MapRecord] | None = None,
+    maps: list[run_folder.MapRecord] | None = None,
     event: Literal["fault", "access"] = "fault",
     access_class: AccessClass | Literal[""] = "word",
     access_bytes: int = 4,
     kernel_log: tuple[str, ...] = (),
-) -> events.Fault:
+) -> run_folder.Fault:
     """One record of the emulator's fault log; without `tid` it is the main thread's."""
-    return events.Fault(
+    return run_folder.Fault(
         event=event,
         pid=pid,
         tid=tid or pid,

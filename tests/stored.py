@@ -6,11 +6,11 @@ import datetime
 import shlex
 from typing import TYPE_CHECKING, Literal
 
-from harness import event_log, events, evidence_seal
 from harness.judge import judge
+from harness.record import event_log, evidence_seal, run_folder
+from harness.record.recording_proxy import save
 from harness.reproducer import Reproducer, read_reproducer
 from harness.runs import conclude
-from harness.transcript import save
 from harness.verdict import cell_verdicts
 from tests import fakes
 from tests.fakes import chunk, fault, target, write
@@ -49,7 +49,7 @@ class StoredRun:
         self.audited: set[tuple[str, str]] = set()
         self.detectors: dict[str, Detector] = {}
         self.real_kernels: set[str] = set()
-        self.events: dict[tuple[str, str], list[events.Event]] = {}
+        self.events: dict[tuple[str, str], list[run_folder.Event]] = {}
 
     def binary(self, target: str) -> Path:
         """Where the target's server binary is; it exists, and holds nothing."""
@@ -75,7 +75,7 @@ class StoredRun:
         transcript: bytes = b"",
         unit: str = "",
         wrong_line: str = "",
-        counters: tuple[events.Counters, events.Counters] | None = None,
+        counters: tuple[run_folder.Counters, run_folder.Counters] | None = None,
     ) -> None:
         """One test's result."""
         kept = ""
@@ -84,7 +84,7 @@ class StoredRun:
             folder.mkdir(parents=True, exist_ok=True)
             kept = f"transcript-{len(list(folder.glob('transcript-*')))}.jsonl"
             save(folder / kept, [chunk("request", transcript)])
-        event = events.TestEvent(
+        event = run_folder.TestEvent(
             name=name,
             outcome=outcome,
             seconds=0.1,
@@ -118,7 +118,7 @@ class StoredRun:
     ) -> None:
         """How a guest ended."""
         (self.cell(target, suite) / name).mkdir(parents=True, exist_ok=True)
-        event = events.GuestEvent(name=name, end=end, detail=detail, test=test, pid=pid, strangers=strangers)
+        event = run_folder.GuestEvent(name=name, end=end, detail=detail, test=test, pid=pid, strangers=strangers)
         self.add(target, suite, event)
 
     def own_guest(
@@ -130,16 +130,16 @@ class StoredRun:
         test: str,
         end: Literal["stopped", "signal", "exit"] = "stopped",
         detail: str = "",
-        record: events.Fault | None = None,
+        record: run_folder.Fault | None = None,
         options: tuple[str, ...] = (),
     ) -> None:
         """A server that one test of a cell started, on the cell's own target or another, with at most one fault."""
         peer = "" if target == cell else target
-        folder = f"{events.PEERS}/{peer}/guest-9" if peer else "guest-9"
+        folder = f"{run_folder.PEERS}/{peer}/guest-9" if peer else "guest-9"
         (self.cell(cell, suite) / folder).mkdir(parents=True, exist_ok=True)
         if record is not None:
             self.fault(cell, suite, folder, record, binary_of=target)
-        event = events.GuestEvent(
+        event = run_folder.GuestEvent(
             name="guest-9",
             end=end,
             detail=detail,
@@ -152,7 +152,7 @@ class StoredRun:
         )
         self.add(cell, suite, event)
 
-    def add(self, target: str, suite: str, event: events.Event) -> None:
+    def add(self, target: str, suite: str, event: run_folder.Event) -> None:
         """One more line of a cell's events."""
         self.events.setdefault((target, suite), []).append(event)
 
@@ -161,10 +161,10 @@ class StoredRun:
         path = self.cell(target, suite) / event_log.NAME
         path.unlink(missing_ok=True)
         told = self.events.get((target, suite), [])
-        tests = [event for event in told if isinstance(event, events.TestEvent)]
+        tests = [event for event in told if isinstance(event, run_folder.TestEvent)]
         failed = sum(test.outcome == "failed" for test in tests)
         log = event_log.EventLog(path)
-        log.append(events.CollectedEvent(tests=len(tests)))
+        log.append(run_folder.CollectedEvent(tests=len(tests)))
         for event in told:
             log.append(event)
         log.close(tests=len(tests), failed=failed)
@@ -180,13 +180,13 @@ class StoredRun:
         write(self.binary(target), "no real binary\n")
         return address
 
-    def fault(self, target: str, suite: str, guest: str, record: events.Fault, *, binary_of: str = "") -> None:
+    def fault(self, target: str, suite: str, guest: str, record: run_folder.Fault, *, binary_of: str = "") -> None:
         """One line of a guest's fault log, inside the target's binary."""
         from harness.core import json_codec
 
-        maps = [events.MapRecord(start=0, end=0x100000, offset=0, path=str(self.binary(binary_of or target)))]
+        maps = [run_folder.MapRecord(start=0, end=0x100000, offset=0, path=str(self.binary(binary_of or target)))]
         complete = json_codec.decode(
-            json_codec.encode({**json_codec.decode(json_codec.encode(record), dict), "maps": maps}), events.Fault
+            json_codec.encode({**json_codec.decode(json_codec.encode(record), dict), "maps": maps}), run_folder.Fault
         )
         log = self.cell(target, suite) / guest / "faults.jsonl"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -225,9 +225,9 @@ class StoredRun:
                     failed = self.write_events(name, suite)
                     audited = (name, suite) in self.audited
                     if audited:
-                        self.write_events(name, f"{suite}/{events.AUDIT}")
+                        self.write_events(name, f"{suite}/{run_folder.AUDIT}")
                     cells.append(
-                        events.CellRecord(
+                        run_folder.CellRecord(
                             target=name,
                             suite=suite,
                             seconds=1.5,
@@ -236,12 +236,12 @@ class StoredRun:
                             status=int(failed > 0),
                             seal=evidence_seal.seal(self.cell(name, suite)),
                             audit="done" if audited else "",
-                            audit_seal=evidence_seal.seal(self.cell(name, suite) / events.AUDIT) if audited else "",
+                            audit_seal=evidence_seal.seal(self.cell(name, suite) / run_folder.AUDIT) if audited else "",
                         )
                     )
-        events.write_run(
+        run_folder.write_run(
             self.folder,
-            events.RunRecord(
+            run_folder.RunRecord(
                 server=self.server,
                 family="redis",
                 policy="signal",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import event_log, events
 from harness.cell import fits, write_cell
 from harness.check import cell_problem, pytest_command
 from harness.core.errors import ExitCode
@@ -18,6 +17,7 @@ from harness.initramfs import Initramfs
 from harness.kernel import Kernel
 from harness.machine_guest import PreparedMachine
 from harness.plan.catalog import Catalog
+from harness.record import event_log, run_folder
 from tests import cells, fakes
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_a_machine_that_does_not_start_ends_the_cell_with_its_own_words(suite: s
     assert "qemu-system-arm" in problem
     # The first test that needed the machine was the last, and nothing was recorded of it.
     recorded = event_log.read_events(tmp_path / "events.jsonl")
-    assert [one for one in recorded if isinstance(one, events.TestEvent)] == []
+    assert [one for one in recorded if isinstance(one, run_folder.TestEvent)] == []
     assert not re.search("failed|INTERNALERROR", result.text), result.text
 
 

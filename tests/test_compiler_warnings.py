@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import compiler_warnings, events, inherited
-from harness.compiler_warnings import Diagnostic, Said
+from harness import inherited
 from harness.core import json_codec
 from harness.core.errors import ExitCode, UsageError
 from harness.diagnostics import read
 from harness.inherited import Base
 from harness.join import join
+from harness.record import compiler_warnings, run_folder
+from harness.record.compiler_warnings import Diagnostic, Said
 from harness.report import junit, sarif
 from harness.runs import conclude
 from tests import fakes
@@ -44,7 +45,7 @@ def passed(tmp_path: Path, *, wanted: CompilerWarnings, **said: Said) -> Path:
         stored.test(name, "bitops", "test_bitop", guest="guest-1")
         stored.guest(name, "bitops", "guest-1", end="stopped")
     folder = stored.finish()
-    events.write_run(folder, msgspec.structs.replace(events.read_run(folder), warnings=wanted))
+    run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), warnings=wanted))
     for target, words in said.items():
         compiler_warnings.write(folder, target, words)
     return folder

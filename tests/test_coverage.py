@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.coverage import SIZE_BYTES, Edges
 from harness.emulator import Runner
 from harness.plan.catalog import Catalog
+from harness.record.edge_coverage import SIZE_BYTES, Edges
 from tests import fakes
 
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 from rich.console import Console
 
-from harness import events
 from harness.core.byte_diff import DifferenceError, described, excerpt, parted
 from harness.core.finding import Again, Difference
 from harness.judge import judge
 from harness.mutation import Expected, Mutation, caught
+from harness.record import run_folder
 from harness.report import github, junit, markdown, page, sarif, terminal
 from suites.both import differing
 from suites.keyspace import dataset
@@ -173,10 +173,10 @@ AGAIN = Again(target="sparc64", requests=("ZADD z 1 a", "SAVE"), wrong="3ff000",
 def judged(tmp_path: Path) -> Finding:
     stored = StoredRun(tmp_path / "run", targets=("sparc64",), suites=("canary", "persistence"))
     stored.canary("sparc64")
-    given = stored.cell("sparc64", "persistence") / "guest-2" / events.INPUTS / "dump.rdb"
+    given = stored.cell("sparc64", "persistence") / "guest-2" / run_folder.INPUTS / "dump.rdb"
     given.parent.mkdir(parents=True)
     given.write_bytes(b"REDIS")
-    event = events.TestEvent(
+    event = run_folder.TestEvent(
         name="test_x", outcome="failed", seconds=1, message="1 keys differ", difference=DIFFERENCE, again=AGAIN
     )
     stored.add("sparc64", "persistence", event)
@@ -218,7 +218,7 @@ FORMATS: dict[str, Callable[[Any, Path], str]] = {
     "junit": lambda whole, _: junit.render(whole),
     "sarif": lambda whole, _: sarif.render(whole),
     "github": lambda whole, _: github.render(whole),
-    "page": lambda whole, folder: page.render(folder, whole, events.read_run(folder)),
+    "page": lambda whole, folder: page.render(folder, whole, run_folder.read_run(folder)),
 }
 
 

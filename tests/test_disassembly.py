@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import fault_log
 from harness.disassembly import access_of, disassemble
+from harness.record import fault_log
 from tests import fakes
 
 THUMB = "30000000"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import event_log, events
 from harness.check import Check, pytest_command
 from harness.core.cache import Store
 from harness.core.processes import environment, process, process_tree
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.plan.request import Request
+from harness.record import event_log, run_folder
 from tests import cells, fakes
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def outcomes(tmp_path: Path, name: str) -> dict[str, str]:
     return {
         event.name: event.outcome
         for event in event_log.read_events(folder / "events.jsonl")
-        if isinstance(event, events.TestEvent)
+        if isinstance(event, run_folder.TestEvent)
     }
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import events, fault_log
 from harness.assertion import asserted
 from harness.core import json_codec
 from harness.core.errors import ExitCode
+from harness.record import fault_log, run_folder
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import StoredRun, a_fault, concluded, entry, judged, reproducer, two_machines
@@ -259,7 +259,7 @@ def test_findings_are_ordered_worst_first(run: StoredRun) -> None:
 
 def test_a_path_with_an_octal_escape_in_a_fault_log_is_read(tmp_path: Path) -> None:
     log = tmp_path / "faults.jsonl"
-    record = json_codec.encode(fault(maps=[events.MapRecord(start=0, end=1, offset=0, path="/a@b")]))
+    record = json_codec.encode(fault(maps=[run_folder.MapRecord(start=0, end=1, offset=0, path="/a@b")]))
     log.write_bytes(record.replace(b"@", b"\\040") + b"\n")
     assert "/a\\040b" == fault_log.read_faults(log)[0].maps[0].path  # noqa: SIM300
 
@@ -345,7 +345,7 @@ def test_each_example_that_ends_its_server_is_seen_and_the_shortest_is_the_repro
 
 def test_what_a_server_was_started_with_is_in_its_reproducer(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_files[dump.rdb]", outcome="failed", message="dump.rdb: guest died")
-    place = run.cell("armv5", "bitops") / "guest-9" / events.INPUTS / "dump.rdb"
+    place = run.cell("armv5", "bitops") / "guest-9" / run_folder.INPUTS / "dump.rdb"
     place.parent.mkdir(parents=True)
     place.write_bytes(b"REDIS\xff")
     run.own_guest(

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import events, excerpt, symbols
+from harness import excerpt, symbols
 from harness.core import json_codec
 from harness.core.cache import Store
 from harness.judge import judge
 from harness.plan.catalog import Catalog
+from harness.record import run_folder
 from harness.trees import stored_tree
 from tests import fakes
 from tests.stored import StoredRun
@@ -45,7 +46,7 @@ def tree(path: Path, source: str = SOURCE) -> Path:
 
 def taken(run: StoredRun, at: Path | None) -> excerpt.Excerpts:
     findings, *_ = judge(run.folder)
-    excerpt.collect(run.folder, events.read_run(run.folder), findings, at)
+    excerpt.collect(run.folder, run_folder.read_run(run.folder), findings, at)
     return excerpt.read(run.folder)
 
 
@@ -92,7 +93,7 @@ def elf(path: Path, code: bytes, *, address: int) -> Path:
 def listing(run: StoredRun, code: bytes, offset: int, **fault: object) -> excerpt.Listing:
     """What is kept of an instruction that faulted, at so many bytes into some code."""
     binary = elf(run.binary("armv5"), code, address=0x10000)
-    maps = [events.MapRecord(start=0x10000, end=0x11000, offset=0x1000, path=str(binary))]
+    maps = [run_folder.MapRecord(start=0x10000, end=0x11000, offset=0x1000, path=str(binary))]
     record = fakes.fault(pc=0x10000 + offset, maps=maps, **fault)  # type: ignore[arg-type]
     log = run.cell("armv5", "bitops") / "guest-1" / "faults.jsonl"
     log.unlink()

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import pytest
 
-from harness import event_log, events, evidence_seal, fault_log
 from harness.core import json_codec
 from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, UsageError
 from harness.judge import judge
+from harness.record import event_log, evidence_seal, fault_log, run_folder
 from harness.runs import conclude
 from tests import fakes
 from tests.fakes import fault
@@ -95,8 +95,8 @@ def test_evidence_with_one_bit_flipped_never_passes(clean: StoredRun, tmp_path: 
 def test_a_cell_taken_out_of_the_record_is_missed(clean: StoredRun, tmp_path: Path) -> None:
     """By a program that writes a valid record: the plan is there as well."""
     folder = clean.finish()
-    record = events.read_run(folder)
-    events.write_run(folder, msgspec.structs.replace(record, cells=record.cells[:1]))
+    record = run_folder.read_run(folder)
+    run_folder.write_run(folder, msgspec.structs.replace(record, cells=record.cells[:1]))
     assert verdict_of(folder, tmp_path) == ("UNKNOWN", "it was planned, and has no record")
 
 
@@ -111,7 +111,7 @@ def test_a_cell_without_a_folder_is_missed(clean: StoredRun, tmp_path: Path) -> 
     assert verdict_of(clean.folder, tmp_path)[0] == "UNKNOWN"
 
 
-@pytest.mark.parametrize(("version", "made_by"), [(1, "an older"), (events.VERSION + 1, "a newer")])
+@pytest.mark.parametrize(("version", "made_by"), [(1, "an older"), (run_folder.VERSION + 1, "a newer")])
 def test_a_run_of_another_format_is_told_from_a_damaged_one(clean: StoredRun, version: int, made_by: str) -> None:
     path = clean.finish() / "run.json"
     raw = json_codec.decode(path.read_bytes(), dict)
@@ -125,12 +125,12 @@ def rewritten(stored: StoredRun, change: Callable[[Path], None]) -> Path:
     folder = stored.finish()
     cell = folder / "armv5" / "bitops"
     change(cell / event_log.NAME)
-    record = events.read_run(folder)
+    record = run_folder.read_run(folder)
     cells = [
         msgspec.structs.replace(one, seal=evidence_seal.seal(cell)) if one.suite == "bitops" else one
         for one in record.cells
     ]
-    events.write_run(folder, msgspec.structs.replace(record, cells=cells))
+    run_folder.write_run(folder, msgspec.structs.replace(record, cells=cells))
     return folder
 
 
@@ -146,7 +146,7 @@ def test_tests_that_were_collected_and_never_ran_are_missed(clean: StoredRun, tm
         told = event_log.read_events(path)
         path.unlink()
         log = event_log.EventLog(path)
-        log.append(events.CollectedEvent(tests=173))
+        log.append(run_folder.CollectedEvent(tests=173))
         for event in told:
             log.append(event)
         log.close(tests=101, failed=0)
@@ -169,9 +169,9 @@ def test_a_status_that_its_tests_do_not_explain_is_unknown(clean: StoredRun, tmp
     if not status:
         clean.test("armv5", "bitops", "test_b", outcome="failed", message="1 != 2")
     folder = clean.finish()
-    record = events.read_run(folder)
+    record = run_folder.read_run(folder)
     cells = [msgspec.structs.replace(one, status=status) for one in record.cells]
-    events.write_run(folder, msgspec.structs.replace(record, cells=cells))
+    run_folder.write_run(folder, msgspec.structs.replace(record, cells=cells))
     listed = entry("wrong-result-test_b")
     verdict, why = verdict_of(folder, tmp_path, listed)
     assert verdict == "UNKNOWN"
@@ -182,7 +182,7 @@ def test_a_log_that_cannot_be_written_is_the_machines_fault_from_then_on(tmp_pat
     log = event_log.EventLog(tmp_path / "gone" / "events.jsonl")
     for _ in range(2):
         with pytest.raises(InfrastructureError, match="evidence cannot be written"):
-            log.append(events.CollectedEvent(tests=1))
+            log.append(run_folder.CollectedEvent(tests=1))
         (tmp_path / "gone").mkdir(exist_ok=True)
 
 
@@ -252,7 +252,7 @@ def test_a_repaired_access_does_not_explain_a_servers_end(run: StoredRun, tmp_pa
 
 
 def test_a_silent_or_killed_oracle_is_no_finding_of_the_server(run: StoredRun, tmp_path: Path) -> None:
-    event = events.TestEvent(
+    event = run_folder.TestEvent(
         name="test_bitop", outcome="failed", seconds=1, message="timed out", doubt="the native build did not answer"
     )
     run.add("armv5", "bitops", event)
@@ -288,7 +288,7 @@ def test_a_child_that_dies_of_a_signal_is_a_finding_unless_its_parent_ended_it(
 
 def test_a_server_that_crashes_when_it_is_told_to_stop_is_a_finding(run: StoredRun, tmp_path: Path) -> None:
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
-    event = events.GuestEvent(
+    event = run_folder.GuestEvent(
         name="guest-1", end="signal", detail="killed by SIGSEGV when it was told to stop", stopping=True
     )
     run.add("armv5", "bitops", event)
@@ -318,7 +318,7 @@ def test_what_a_guest_leaves_is_missed_if_somebody_took_it_away_while_it_ran(
 ) -> None:
     left = ("log", f"{fault_log.NAME}.counts")
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
-    run.add("armv5", "bitops", events.GuestEvent(name="guest-1", end="stopped", left=left))
+    run.add("armv5", "bitops", run_folder.GuestEvent(name="guest-1", end="stopped", left=left))
     for name in left:
         fakes.write(run.cell("armv5", "bitops") / "guest-1" / name, "\0" * 16)
     assert verdict_of(run.finish(), tmp_path) == ("PASS", "")

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import events, kernel, machine, machine_command
+from harness import kernel, machine, machine_command
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError, UsageError
 from harness.initramfs import assemble, cpio
 from harness.plan.catalog import Catalog
+from harness.record import run_folder
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -103,10 +104,10 @@ def test_forwarded_ports_are_read_from_the_monitor() -> None:
 
 def test_a_record_names_the_hosts_files(tmp_path: Path) -> None:
     maps = [
-        events.MapRecord(start=0, end=1, offset=0, path="/srv/server"),
-        events.MapRecord(start=2, end=3, offset=0, path="/x"),
+        run_folder.MapRecord(start=0, end=1, offset=0, path="/srv/server"),
+        run_folder.MapRecord(start=2, end=3, offset=0, path="/x"),
     ]
-    fault = events.Fault(
+    fault = run_folder.Fault(
         event="fault",
         pid=1,
         tid=1,

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from harness import report
 from harness.core.errors import InfrastructureError
-from harness.events import Counters
-from harness.kernel_report import counted, read_counters, told
+from harness.record.kernel_faults import counted, read_counters, told
+from harness.record.run_folder import Counters
 from harness.report import markdown, terminal
 from harness.runs import conclude
 from tests import fakes

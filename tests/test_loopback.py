@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from harness import loopback, private_network, runs
+from harness import private_network, runs
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.transcript import Recorder, connect
+from harness.record import peer_user
+from harness.record.recording_proxy import Recorder, connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,7 @@ def recorder(folder: Path, server: Server) -> Iterator[Recorder]:
 def test_another_users_connection_reaches_no_guest(
     recorder: Recorder, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loopback.way_to_ask()
+    peer_user.way_to_ask()
     if os.geteuid() != 0:
         # No user but root can become another: here it is the recorder that takes itself for somebody else's.
         monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
@@ -102,7 +103,7 @@ def test_another_users_connection_reaches_no_guest(
 
 
 def test_ones_own_connection_is_served(recorder: Recorder) -> None:
-    for address in (recorder.path, (loopback.HOST, recorder.port)):
+    for address in (recorder.path, (peer_user.HOST, recorder.port)):
         with connect(address, deadline_seconds=SECONDS) as client:
             client.sendall(b"PING\r\n")
             assert client.recv(100) == b"+OK\r\n"
@@ -122,14 +123,14 @@ def test_without_a_client_that_needs_one_no_port_is_open(recorder: Recorder) -> 
     assert ports() == before + 1
 
 
-WAYS = [loopback.by_request, loopback.by_table]
-Way = Callable[[loopback.End, loopback.End], int | None]
+WAYS = [peer_user.by_request, peer_user.by_table]
+Way = Callable[[peer_user.End, peer_user.End], int | None]
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
     """Both ends of a connection on loopback: the client's, the server's."""
-    with socket.create_server((loopback.HOST, 0)) as listener:
+    with socket.create_server((peer_user.HOST, 0)) as listener:
         client = socket.create_connection(listener.getsockname())
         accepted, _ = listener.accept()
     with client, accepted:
@@ -147,23 +148,23 @@ def test_a_closed_connection_is_nobodys_and_not_roots(ask: Way, pair: tuple[sock
     client, accepted = pair
     client.close()
     assert ask(accepted.getpeername(), accepted.getsockname()) is None
-    assert not loopback.is_ours(accepted)
+    assert not peer_user.is_ours(accepted)
 
 
 @pytest.mark.parametrize("ask", WAYS)
 def test_a_connection_that_does_not_exist_is_nobodys(ask: Way) -> None:
-    assert ask((loopback.HOST, 1), (loopback.HOST, 2)) is None
+    assert ask((peer_user.HOST, 1), (peer_user.HOST, 2)) is None
 
 
 def test_a_kernel_that_tells_nothing_is_the_machines_fault(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loopback, "by_request", lambda _there, _here: None)
-    monkeypatch.setattr(loopback, "_TABLE", Path("/absent"))
-    loopback.way_to_ask.cache_clear()
+    monkeypatch.setattr(peer_user, "by_request", lambda _there, _here: None)
+    monkeypatch.setattr(peer_user, "_TABLE", Path("/absent"))
+    peer_user.way_to_ask.cache_clear()
     try:
         with pytest.raises(InfrastructureError, match="does not tell whose"):
             assert recorder.port
     finally:
-        loopback.way_to_ask.cache_clear()
+        peer_user.way_to_ask.cache_clear()
 
 
 # A network of one's own.
@@ -182,7 +183,7 @@ print(allowed, own, reaches(int(sys.argv[1])))
 
 
 def test_in_a_network_of_its_own_a_process_meets_itself_and_nobody_else() -> None:
-    with socket.create_server((loopback.HOST, 0)) as listener:
+    with socket.create_server((peer_user.HOST, 0)) as listener:
         port = str(listener.getsockname()[1])
         ended = process.run([sys.executable, "-c", ENTER, port], deadline_seconds=SECONDS, folder=ROOT)
     allowed, own, ours = ended.text.split()

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import events, provenance
+from harness import provenance
 from harness.core import json_codec
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
+from harness.record import run_folder
+from harness.record.recording_proxy import Chunk
 from harness.replay import Replay
 from harness.reproducer import Reproducer, read_reproducer
 from harness.runs import conclude
-from harness.transcript import Chunk
 from tests import fakes
 from tests.stored import BITOP, StoredRun, a_fault, judged, known_file, reproducer
 
@@ -205,14 +206,14 @@ def test_judging_a_run_again_keeps_seals_and_gives_none(plumb: Plumb, run: Store
 def test_what_an_audit_shows_is_replayed_by_the_audits_policy_whatever_saw_it(run: StoredRun) -> None:
     """A crash in the audit, where misaligned accesses succeed, does not come about where they end the server."""
     run.audited.add(("armv5", "bitops"))
-    audit = run.cell("armv5", "bitops") / events.AUDIT
+    audit = run.cell("armv5", "bitops") / run_folder.AUDIT
     (audit / "guest-1").mkdir(parents=True)
-    died = events.GuestEvent(name="guest-1", end="signal", detail="killed by SIGABRT", test="test_a")
-    run.add("armv5", f"bitops/{events.AUDIT}", died)
-    lost = events.TestEvent(name="test_a", outcome="failed", seconds=0.1, message="gone", guest="guest-1")
-    run.add("armv5", f"bitops/{events.AUDIT}", lost)
-    failed = events.TestEvent(name="test_b", outcome="failed", seconds=0.1, message="1 != 2")
-    run.add("armv5", f"bitops/{events.AUDIT}", failed)
+    died = run_folder.GuestEvent(name="guest-1", end="signal", detail="killed by SIGABRT", test="test_a")
+    run.add("armv5", f"bitops/{run_folder.AUDIT}", died)
+    lost = run_folder.TestEvent(name="test_a", outcome="failed", seconds=0.1, message="gone", guest="guest-1")
+    run.add("armv5", f"bitops/{run_folder.AUDIT}", lost)
+    failed = run_folder.TestEvent(name="test_b", outcome="failed", seconds=0.1, message="1 != 2")
+    run.add("armv5", f"bitops/{run_folder.AUDIT}", failed)
     run.test("armv5", "bitops", "test_c", outcome="failed", message="1 != 2")
     findings = {finding.id: reproducer(finding) for finding in judged(run)[0]}
     assert {name: kept.policy for name, kept in findings.items()} == {

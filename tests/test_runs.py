@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import events
 from harness.core.errors import ExitCode
+from harness.record import run_folder
 from harness.runs import conclude
 from tests import fakes
 from tests.stored import StoredRun, a_fault, concluded, entry, known_file
@@ -73,7 +73,7 @@ def test_a_report_says_which_release_a_development_tree_was_taken_for(tmp_path: 
     told = "a development tree (255.255.255), taken for 7.0.0 by what its source has"
     for development, remarks in (("", []), (told, [f"the server is {told}"])):
         folder = run.finish()
-        events.write_run(folder, msgspec.structs.replace(events.read_run(folder), development=development))
+        run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), development=development))
         judgement, _ = conclude(folder, known_file(tmp_path, entry("alignment-*")), fakes.quiet())
         assert judgement.remarks == remarks
 

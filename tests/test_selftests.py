@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import events, googletest, selftests, unit_run, units
+from harness import googletest, selftests, unit_run, units
 from harness.assertion import asserting_frames
 from harness.cell import Peer
 from harness.core.finding import Frame, Verdict
 from harness.core.strict_toml import ROOT
 from harness.judge import judge
 from harness.plan.catalog import Catalog
+from harness.record import run_folder
 from harness.runs import conclude
 from harness.source import open_tree
 from harness.symbols import Symbols
@@ -315,7 +316,7 @@ NAMES = ("bad", "crc64", "dies", "fewer", "good", "sha1test", "worse", "zipmap")
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, events.TestEvent]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, run_folder.TestEvent]:
     """Self-test -> what was recorded of it, in a cell whose target and native programs differ as above."""
     folder = tmp_path_factory.mktemp("cell")
 
@@ -349,7 +350,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, events.TestE
     ],
 )
 def test_only_what_the_native_build_does_not_do_too_is_the_targets_fault(
-    recorded: dict[str, events.TestEvent], name: str, outcome: str, message: str
+    recorded: dict[str, run_folder.TestEvent], name: str, outcome: str, message: str
 ) -> None:
     test = recorded[name]
     assert test.outcome == outcome
@@ -407,7 +408,7 @@ def test_an_assertion_of_a_self_test_is_placed_where_it_asserts_and_not_where_it
         stored = StoredRun(tmp_path / program, suites=("canary", "selftests"))
         stored.canary("armv5")
         stored.fault("armv5", "selftests", "guest-unit-intset", fakes.fault(number=fakes.SIGSEGV, code=1))
-        event = events.TestEvent(
+        event = run_folder.TestEvent(
             name="t",
             outcome="failed",
             seconds=0,

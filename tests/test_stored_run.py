@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from harness import events, stored_run
 from harness.core import json_codec
 from harness.core.errors import ExitCode
 from harness.core.finding import Again
+from harness.record import run_folder, stored_run
 from tests import fakes
 from tests.stored import StoredRun, a_fault, judged
 
@@ -26,7 +26,7 @@ OUTSIDE = ["../x", "/etc/passwd", "a/../../b", "..", ".hidden", "-rf", "a\n", "a
 def with_record(folder: Path, **changed: Any) -> Path:
     """A stored run whose record a stranger has changed, who can make digests as well."""
     record = json.loads((folder / "run.json").read_text("utf-8"))
-    (folder / "run.json").write_bytes(events.signed(json.dumps({**record, **changed, "digest": ""}).encode()))
+    (folder / "run.json").write_bytes(run_folder.signed(json.dumps({**record, **changed, "digest": ""}).encode()))
     return folder
 
 
@@ -115,16 +115,16 @@ def test_a_link_within_the_folder_is_followed(plumb: Plumb, run: StoredRun) -> N
 @pytest.mark.parametrize(
     "record",
     [
-        events.CellRecord(target="a", suite="b", seconds=0),
-        events.GuestEvent(name="a", end="stopped", target="b", transcript="c"),
-        events.TestEvent(name="a", outcome="passed", seconds=0, guest="b", transcript="c"),
+        run_folder.CellRecord(target="a", suite="b", seconds=0),
+        run_folder.GuestEvent(name="a", end="stopped", target="b", transcript="c"),
+        run_folder.TestEvent(name="a", outcome="passed", seconds=0, guest="b", transcript="c"),
         Again(target="a", requests=(), wrong="", file="b", guest="c"),
     ],
 )
 def test_no_name_in_a_record_leads_anywhere_else(record: msgspec.Struct, name: str) -> None:
     """Whatever becomes part of a path; a test's own name does not."""
     free = {"outcome", "seconds", "end", "detail", "message", "test", "problem", "requests", "wrong"}
-    free |= {"name"} if isinstance(record, events.TestEvent) else set()
+    free |= {"name"} if isinstance(record, run_folder.TestEvent) else set()
     text = [key for key, value in msgspec.to_builtins(record).items() if isinstance(value, str)]
     assert set(text) - free - _UNUSED
     for key in set(text) - free - _UNUSED:

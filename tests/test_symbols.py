@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import events, fault_log
+from harness.record import fault_log, run_folder
 from harness.symbols import Symbols, place_in_object, place_in_tree
 from tests import fakes
 
@@ -30,8 +30,8 @@ def binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return fakes.write(tmp_path / "redis-server", "no real binary\n")
 
 
-def mapped(path: Path) -> list[events.MapRecord]:
-    return [events.MapRecord(start=0, end=0x10000, offset=0, path=str(path))]
+def mapped(path: Path) -> list[run_folder.MapRecord]:
+    return [run_folder.MapRecord(start=0, end=0x10000, offset=0, path=str(path))]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,9 @@ def test_the_function_of_a_real_record_is_found_in_the_symbol_table_alone(machin
     (record,) = fault_log.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
     binary = str(fakes.DATA / "stacks" / machine)
     maps = [
-        events.MapRecord(start=m.start, end=m.end, offset=m.offset, path=m.path.replace("@DATA@/" + machine, binary))
+        run_folder.MapRecord(
+            start=m.start, end=m.end, offset=m.offset, path=m.path.replace("@DATA@/" + machine, binary)
+        )
         for m in record.maps
     ]
     (frame,) = Symbols("no-such-triple", binary).frames(maps, record.pc)

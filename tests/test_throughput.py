@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
+from harness.record import run_folder
 from harness.report import throughput
 from tests.stored import StoredRun
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def run_folder(tmp_path: Path) -> Path:
+def stored_folder(tmp_path: Path) -> Path:
     """Two cells with guests, one of which started a peer, and a suite that needs no server."""
     stored = StoredRun(tmp_path / "run", suites=("canary", "bitops", "persistence"))
     stored.canary("armv5")
     for suite, commands, target in (("bitops", 900, ""), ("bitops", 100, ""), ("persistence", 30, "sparc64")):
         stored.test("armv5", suite, "test_it")
-        event = events.GuestEvent(name="guest-1", end="stopped", commands=commands, target=target)
+        event = run_folder.GuestEvent(name="guest-1", end="stopped", commands=commands, target=target)
         stored.add("armv5", suite, event)
     folder = stored.finish()
-    run = events.read_run(folder)
+    run = run_folder.read_run(folder)
     timed = [msgspec.structs.replace(cell, seconds=4.0) for cell in run.cells]
-    events.write_run(folder, msgspec.structs.replace(run, cells=timed, load=(1.25, 2.0)))
+    run_folder.write_run(folder, msgspec.structs.replace(run, cells=timed, load=(1.25, 2.0)))
     return folder
 
 
 def test_commands_of_all_guests_of_a_cell_are_divided_by_its_time(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path)
-    measured = throughput.cells(folder, events.read_run(folder))
+    folder = stored_folder(tmp_path)
+    measured = throughput.cells(folder, run_folder.read_run(folder))
     assert [(one.suite, one.commands, one.per_second) for one in measured] == [
         ("bitops", 1000, 250.0),
         ("persistence", 30, 7.5),
@@ -41,8 +41,8 @@ def test_commands_of_all_guests_of_a_cell_are_divided_by_its_time(tmp_path: Path
 
 
 def test_the_page_has_a_row_a_target_a_column_a_suite_that_sent_commands_and_the_load(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path)
-    page = throughput.render(folder, events.read_run(folder))
+    folder = stored_folder(tmp_path)
+    page = throughput.render(folder, run_folder.read_run(folder))
     assert "| target | bitops | persistence |" in page
     assert "| `armv5` | 250 (1,000 in 4 s) | 8 (30 in 4 s) |" in page
     assert "Load average 1.2 before and 2.0 after" in page

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import loopback
+from harness.record import peer_user
+from harness.record.recording_proxy import Chunk, Recorder, connect, load, save, send_again, unanswered
 from harness.resp import Client
-from harness.transcript import Chunk, Recorder, connect, load, save, send_again, unanswered
 from tests.fakes import chunk
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def by_path(recorder: Recorder) -> socket.socket:
 
 
 def by_port(recorder: Recorder) -> socket.socket:
-    return connect((loopback.HOST, recorder.port), deadline_seconds=DEADLINE_SECONDS)
+    return connect((peer_user.HOST, recorder.port), deadline_seconds=DEADLINE_SECONDS)
 
 
 Connect = Callable[[Recorder], socket.socket]
@@ -309,7 +309,7 @@ def test_a_reply_that_does_not_come_does_not_stop_the_sending() -> None:
 
 
 def test_sending_to_nobody_ends_without_an_error(tmp_path: Path) -> None:
-    with socket.create_server((loopback.HOST, 0)) as unused:
+    with socket.create_server((peer_user.HOST, 0)) as unused:
         port = unused.getsockname()[1]
-    for nobody in (tmp_path / "absent", (loopback.HOST, port)):
+    for nobody in (tmp_path / "absent", (peer_user.HOST, port)):
         send_again(nobody, [chunk("request", b"x")], reply_seconds=0.2)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import events, unchecked
+from harness import unchecked
 from harness.choice import choose, read_unseen
 from harness.core.errors import ExitCode, UsageError
 from harness.join import join
 from harness.plan.catalog import Catalog
+from harness.record import run_folder
 from harness.runs import conclude
 from tests import fakes
 from tests.judgements import cell
@@ -92,8 +93,8 @@ def test_a_run_whose_changes_are_gone_or_are_others_is_no_pass(tmp_path: Path, r
     folder = run.finish()
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
     with unchecked.noted(folder, changes("src/bitops.c")):
-        recorded = events.read_run(folder)
-        events.write_run(folder, msgspec.structs.replace(recorded, beside=unchecked.digests(folder)))
+        recorded = run_folder.read_run(folder)
+        run_folder.write_run(folder, msgspec.structs.replace(recorded, beside=unchecked.digests(folder)))
     assert conclude(folder, listed, fakes.quiet())[0].verdict == "PASS"
     whole = (folder / unchecked.NAME).read_bytes()
     (folder / unchecked.NAME).write_bytes(b"[]")

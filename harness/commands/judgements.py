@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness import completion, options, runs, stored_run, trees
+from harness import completion, options, runs, trees
 from harness import join as joining
 from harness import replay as replaying
 from harness import report as reporting
@@ -22,6 +22,7 @@ from harness.options import may_install
 from harness.plan.catalog import DEFAULT_SERVER, Catalog
 from harness.plan.plan import read_plan
 from harness.provenance import open_reproducer
+from harness.record import stored_run
 from harness.report.schema import schema as findings_schema
 
 trust = click.option(

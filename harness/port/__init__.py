@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import alignment, disassembly, events, fault_log, symbols, tree_files
+from harness import alignment, disassembly, symbols, tree_files
 from harness.build import Builder, BuildFailedError
 from harness.check import Check
 from harness.core import json_codec
@@ -30,6 +30,7 @@ from harness.guest import Guest, StartError
 from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.port.document import FILE, Hint, PortReport, Region, Step, TargetPort
 from harness.port.items import Death
+from harness.record import fault_log, run_folder
 from harness.report.finding import is_in_tree
 
 if TYPE_CHECKING:
@@ -225,13 +226,13 @@ def _started(death: Death | None) -> Step:
 
 def _accesses(run: Path, target: Target) -> dict[str, list[Access]] | None:
     """Source line -> the misaligned accesses that the audit saw there on a target; None where nothing was built."""
-    record = events.read_run(run)
+    record = run_folder.read_run(run)
     if target.name not in record.binaries:
         return None
     table = symbols.Symbols(record.triples[target.name], record.binaries[target.name])
     machine = target.emulator.qemu
     own = (run / target.name).glob("*/guest-*/faults.jsonl")
-    peers = run.glob(f"*/*/{events.PEERS}/{target.name}/guest-*/faults.jsonl")
+    peers = run.glob(f"*/*/{run_folder.PEERS}/{target.name}/guest-*/faults.jsonl")
     found: dict[str, list[Access]] = {}
     for log in sorted([*own, *peers]):
         if log.parts[-3] == "canary":

@@ -22,9 +22,9 @@ from harness.port import conditionals
 from harness.port.document import Step
 
 if TYPE_CHECKING:
-    from harness.compiler_warnings import Diagnostic
     from harness.core.model import Build, SourceTree, Target, Toolchain
     from harness.diagnostics import Compilation, Linking
+    from harness.record.compiler_warnings import Diagnostic
 
 WARNINGS = ["cast-align=strict", "address-of-packed-member"]
 """Asked for besides the makefile's own; -Wcast-align alone is silent for machines that take any address."""

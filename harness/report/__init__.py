@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.judge import Judgement
+from harness.record import run_folder
 from harness.report import github, junit, markdown, page, sarif, throughput
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def render(folder: Path, judgement: Judgement, form: str) -> str:
         "markdown": lambda: markdown.render(judgement),
         "junit": lambda: junit.render(judgement),
         "sarif": lambda: sarif.render(judgement),
-        "html": lambda: page.render(folder, judgement, events.read_run(folder)),
+        "html": lambda: page.render(folder, judgement, run_folder.read_run(folder)),
         "github": lambda: github.render(judgement),
         "outputs": lambda: github.outputs(folder, judgement),
-        "throughput": lambda: throughput.render(folder, events.read_run(folder)),
+        "throughput": lambda: throughput.render(folder, run_folder.read_run(folder)),
     }
     return documents[form]()
 

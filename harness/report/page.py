@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.core.finding import Finding, Witness
-    from harness.events import RunRecord
     from harness.excerpt import Excerpts, Listing
     from harness.judge import Judgement
+    from harness.record.run_folder import RunRecord
     from harness.verdict import CellVerdict
 
 OPEN_FINDINGS = 1

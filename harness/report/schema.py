@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from harness.core.finding import Difference, Finding, Frame, Witness
-from harness.events import Counters
 from harness.judge import Judgement
+from harness.record.run_folder import Counters
 from harness.verdict import CellVerdict
 
 VERSION = 1

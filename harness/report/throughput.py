@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import event_log, events
 from harness.core.model import Noun
+from harness.record import event_log, run_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.events import CellRecord, RunRecord
+    from harness.record.run_folder import CellRecord, RunRecord
 
 HEAD = "# Throughput of the suites"
 
@@ -41,7 +41,7 @@ def cells(folder: Path, run: RunRecord) -> list[Throughput]:
 
 def _of_cell(folder: Path, record: CellRecord) -> Throughput:
     recorded = event_log.read_events(folder / record.target / record.suite / "events.jsonl")
-    guests = [event for event in recorded if isinstance(event, events.GuestEvent)]
+    guests = [event for event in recorded if isinstance(event, run_folder.GuestEvent)]
     # Guests of other targets are counted too: their cell waits for them.
     commands = sum(guest.commands for guest in guests)
     return Throughput(target=record.target, suite=record.suite, commands=commands, seconds=record.seconds)

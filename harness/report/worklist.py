@@ -8,7 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from harness.core.finding import Fate, Finding, Witness
-    from harness.events import Counters
+    from harness.record.run_folder import Counters
 
 FATES: dict[Fate, str] = {
     "kill": "kills even with the kernel's fixup on",

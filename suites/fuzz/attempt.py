@@ -7,13 +7,14 @@ import re
 import socket
 from typing import TYPE_CHECKING
 
-from harness import compare, fault_log
+from harness import compare
 from harness.core.model import Noun
 from harness.guest import PANIC, StartError
+from harness.record import fault_log
+from harness.record.recording_proxy import connect
 from harness.refusal import release_of
 from harness.resp import Client
 from harness.stream import Command, command
-from harness.transcript import connect
 from suites.fuzz.model import UNTOLD, Model
 
 if TYPE_CHECKING:

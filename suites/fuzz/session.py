@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import events
 from harness.core import json_codec
 from harness.core.model import Noun
 from harness.guest import StartError
+from harness.record import run_folder
 from harness.stream import text_of, wire
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import DIED, KEYS, Failure, attempt, empty, shout, taken
@@ -276,6 +276,6 @@ class Session:
         what = "edges" if self.cell.coverage else "shapes of replies"
         kept = f", {self.corpus.features} {what}, {len(self.corpus)} streams kept" if len(self.corpus) else ""
         text = f"{self.streams} examples, {self.commands} commands{kept}, {self.failures} failed"
-        unfinished = self.cell.folder / f".{events.PROGRESS}"
+        unfinished = self.cell.folder / f".{run_folder.PROGRESS}"
         unfinished.write_text(text, "utf-8")
-        unfinished.rename(self.cell.folder / events.PROGRESS)
+        unfinished.rename(self.cell.folder / run_folder.PROGRESS)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import allocator, allocator_log, fault_log, toolchain
+from harness import allocator, allocator_log, toolchain
 from harness.core.cache import Store
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
+from harness.record import fault_log
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 
 from harness import toolchain
 from harness.core.cache import Store, key_of
-from harness.coverage import SIZE_BYTES, Edges
 from harness.plan.catalog import Catalog
+from harness.record.edge_coverage import SIZE_BYTES, Edges
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import fault_log, toolchain
+from harness import toolchain
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.fault_log import FaultLog, ProcessEnd
 from harness.plan.catalog import Catalog
+from harness.record import fault_log
+from harness.record.fault_log import FaultLog, ProcessEnd
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

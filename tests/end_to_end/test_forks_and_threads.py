@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import event_log, events, evidence_seal, fault_log, judge, source, symbols, tree_files
+from harness import judge, source, symbols, tree_files
 from harness.cell import CellSpec, write_cell
 from harness.core.cache import Store, key_of
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.events import CellRecord, RunRecord
 from harness.guest import Guest
 from harness.plan.catalog import Catalog
+from harness.record import event_log, evidence_seal, fault_log, run_folder
+from harness.record.run_folder import CellRecord, RunRecord
 from harness.resp import Client, ServerGoneError
 from harness.verdict import cell_verdicts
 from tests.end_to_end import machines
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from harness.core.finding import Frame
     from harness.core.model import Build
-    from harness.events import Fault
+    from harness.record.run_folder import Fault
 
 pytestmark = pytest.mark.end_to_end
 
@@ -291,11 +292,11 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
     canary = run / target / "canary"
     canary.mkdir()
     log = event_log.EventLog(canary / event_log.NAME)
-    log.append(events.CollectedEvent(tests=1))
-    log.append(events.TestEvent(name="canary/load-word@1", outcome="passed", seconds=0))
+    log.append(run_folder.CollectedEvent(tests=1))
+    log.append(run_folder.TestEvent(name="canary/load-word@1", outcome="passed", seconds=0))
     log.close(tests=1, failed=0)
     machine = Catalog().targets[target]
-    events.write_run(
+    run_folder.write_run(
         run,
         RunRecord(
             server=SERVER,

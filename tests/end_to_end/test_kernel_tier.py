@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import alignment, canary, disassembly, event_log, events, fault_log, kernel_report
+from harness import alignment, canary, disassembly
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
+from harness.record import event_log, fault_log, kernel_faults, run_folder
 from tests.end_to_end.machines import REQUIRED, runner
 from tests.end_to_end.plumb_runs import PLUMB, document, processes_of, run
 
@@ -41,12 +42,12 @@ def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(tmp
         said = {witness["kernel"].partition(", si_addr")[0] for witness in on_kernel(found[name])}
         assert said == {"SIGBUS, si_code BUS_ADRALN (1)"}
     recorded = event_log.read_events(tmp_path / "run" / "armv5-kernel" / "bitops" / "events.jsonl")
-    counted = kernel_report.counted(recorded)
+    counted = kernel_faults.counted(recorded)
     faults = sum(len(on_kernel(finding)) for finding in found.values())
     assert counted is not None
     assert counted.user >= faults > 0
     # In mode 4 nothing is repaired.
-    assert counted == events.Counters(user=counted.user, skipped=0, half=0, word=0, dword=0, multi=0)
+    assert counted == run_folder.Counters(user=counted.user, skipped=0, half=0, word=0, dword=0, multi=0)
     assert read["kernel_counters"]["armv5-kernel"]["user"] == counted.user
     assert {cell["verdict"] for cell in read["cells"] if cell["suite"] == "canary"} == {"PASS"}
     assert processes_of(tmp_path) == []

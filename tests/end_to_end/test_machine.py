@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import alignment, canary, fault_log, initramfs, symbols
+from harness import alignment, canary, initramfs, symbols
 from harness.channel import RefusedError
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError
@@ -29,6 +29,7 @@ from harness.fetch import Fetcher
 from harness.kernel import Kernel, Kernels
 from harness.machine import Ended, Machine
 from harness.plan.catalog import Catalog
+from harness.record import fault_log
 from harness.snapshot import snapshot
 from harness.source import open_tree
 from harness.toolchain import tool

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import alignment, fault_log
+from harness import alignment
 from harness.emulator import Runner
 from harness.machine_guest import PORTS, SERVER, Host, MachineGuest, PreparedMachine
 from harness.plan.catalog import Catalog
+from harness.record import fault_log
 from harness.source import open_tree
 from tests.end_to_end import machines
 from tests.end_to_end.test_machine import archive, ask, built

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from harness import disassembly, fault_log, symbols, toolchain
+from harness import disassembly, symbols, toolchain
 from harness.core.finding import Frame
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
+from harness.record import fault_log
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
-    from harness.events import Fault
+    from harness.record.run_folder import Fault
 
 pytestmark = pytest.mark.end_to_end
 

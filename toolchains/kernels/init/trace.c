@@ -1,7 +1,7 @@
 /*
  * Faults of traced programs: init lets every thread run freely, and the kernel stops one only when a signal is about
  * to be delivered. Of a synchronous SIGBUS, SIGSEGV, SIGILL or SIGFPE it then writes the record that the emulator of
- * the user tier writes too (harness/events.py, Fault), so that all that reads those reads these.
+ * the user tier writes too (harness/record/run_folder.py, Fault), so that all that reads those reads these.
  *
  * What is sent is one event frame, before the signal is delivered: once the program is gone, the record is out.
  *

@@ -7,12 +7,12 @@ import signal
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
-from harness.events import BUS_ADRALN, Counters, TestEvent
+from harness.record.run_folder import BUS_ADRALN, Counters, TestEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.events import Event, Fault
+    from harness.record.run_folder import Event, Fault
 
 _CODES = {
     (signal.SIGILL, 1): "ILL_ILLOPC",

@@ -14,7 +14,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import InfrastructureError
 from harness.core.model import Noun
-from harness.events import CollectedEvent, EndEvent, Event, GuestEvent, TestEvent
+from harness.record.run_folder import CollectedEvent, EndEvent, Event, GuestEvent, TestEvent
 
 if TYPE_CHECKING:
     from pathlib import Path

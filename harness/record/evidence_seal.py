@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import event_log, events, fault_log
 from harness.core import json_codec
 from harness.core.cache import sha256_of
 from harness.core.model import Noun
+from harness.record import event_log, fault_log, run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ def _why_not(path: Path, sealed: SealedFile) -> str:
     return "" if sha256_of(path) == sealed.sha256 else "has other content"
 
 
-_FILES = {event_log.NAME, events.PROBLEM, fault_log.NAME, f"{fault_log.NAME}.counts", "log", "cell.json", "console"}
+_FILES = {event_log.NAME, run_folder.PROBLEM, fault_log.NAME, f"{fault_log.NAME}.counts", "log", "cell.json", "console"}
 
 
 def _evidence(cell: Path) -> Iterator[Path]:
@@ -82,6 +82,6 @@ def _evidence(cell: Path) -> Iterator[Path]:
     """
     for path in sorted(cell.rglob("*")):
         inside = path.relative_to(cell).parts
-        kept = path.name in _FILES or path.name.startswith("transcript-") or events.INPUTS in inside
-        if kept and inside[0] != events.AUDIT and path.is_file() and not path.is_symlink():
+        kept = path.name in _FILES or path.name.startswith("transcript-") or run_folder.INPUTS in inside
+        if kept and inside[0] != run_folder.AUDIT and path.is_file() and not path.is_symlink():
             yield path

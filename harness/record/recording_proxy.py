@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Literal
 
 import hiredis
 
-from harness import loopback
 from harness.core import json_codec
 from harness.core.errors import is_machine_fault, machine_fault
 from harness.core.model import Noun
+from harness.record import peer_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,8 +93,8 @@ class Recorder:
     def port(self) -> int:
         """A port of loopback for this user's clients, opened when it is first asked for. Raises InfrastructureError."""
         if not self._port:
-            loopback.way_to_ask()
-            listener = socket.create_server((loopback.HOST, 0), backlog=BACKLOG)
+            peer_user.way_to_ask()
+            listener = socket.create_server((peer_user.HOST, 0), backlog=BACKLOG)
             self._port = listener.getsockname()[1]
             self._listen(listener, self._serve_our_own)
         return self._port
@@ -142,7 +142,7 @@ class Recorder:
 
     def _serve_our_own(self, client: socket.socket) -> None:
         """Serve a client that came by TCP, if it is nobody else's."""
-        if not loopback.is_ours(client):
+        if not peer_user.is_ours(client):
             self.strangers += 1
             client.close()
             return

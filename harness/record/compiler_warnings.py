@@ -13,7 +13,7 @@ from harness.core.model import Noun
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.events import RunRecord
+    from harness.record.run_folder import RunRecord
 
 FOLDER = "warnings"
 ORACLE = "native"

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import events, fault_log
 from harness.core.cache import Store
 from harness.core.errors import UsageError
 from harness.plan.catalog import Catalog
+from harness.record import fault_log, run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.finding import Finding
-    from harness.events import RunRecord
-    from harness.fault_log import FaultLog
+    from harness.record.fault_log import FaultLog
+    from harness.record.run_folder import RunRecord
 
 NOWHERE = Path(os.devnull)
 """Below a device there is no file, whatever its name."""
@@ -54,7 +54,7 @@ def refuse_ways_out(folder: Path) -> None:
 
 def read(folder: Path) -> RunRecord:
     """A run's record, its binaries and tools replaced where they are none of ours. Raises UsageError as events does."""
-    run = events.read_run(folder)
+    run = run_folder.read_run(folder)
     triples = {tools.triple for tools in Catalog().toolchains.values()}
     return msgspec.structs.replace(
         run,
@@ -76,7 +76,7 @@ def read_fault_log(log: Path) -> FaultLog:
 
 def remarks(folder: Path, findings: Sequence[Finding]) -> list[str]:
     """Whose findings have no names and no lines, because what they are looked up with is not here."""
-    run, believed = events.read_run(folder), read(folder)
+    run, believed = run_folder.read_run(folder), read(folder)
     looked_up = [one.target for finding in findings for one in finding.witnesses if one.evidence.endswith(_FAULTS)]
     said = []
     for target in dict.fromkeys(looked_up):

@@ -14,7 +14,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.model import Noun
-from harness.events import BUS_ADRALN, Fault
+from harness.record.run_folder import BUS_ADRALN, Fault
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,11 +1,11 @@
 """The run folder: the nouns of what is written while a check runs, and run.json. Evidence only: nothing here judges.
 
 RUN/run.json                          what was run: RunRecord
-RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests (harness.event_log)
-RUN/TARGET/SUITE/seal.json            length and digest of every file of evidence (harness.evidence_seal)
+RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests (harness.record.event_log)
+RUN/TARGET/SUITE/seal.json            length and digest of every file of evidence (harness.record.evidence_seal)
 RUN/TARGET/SUITE/problem              why the cell gave up, if it did
 RUN/TARGET/SUITE/audit/               the same again, of the audit that followed
-RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's: harness.fault_log), transcript-N.jsonl
+RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's: harness.record.fault_log), transcript-N.jsonl
 RUN/TARGET/SUITE/peers/OTHER/guest-N/ the same, of servers that a test started on another target, and of the oracle
 RUN/TARGET/SUITE/guest-unit-NAME/     log, faults.jsonl of a unit's run
 """
