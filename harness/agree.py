@@ -11,10 +11,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import alignment, canary
+from harness import canary
 from harness.core.model import AccessClass, Noun
 from harness.core.strict_toml import ROOT, read_toml
 from harness.emulator import Emulators
+from harness.isa import rules
 from harness.machine_guest import CANARY, Host
 from harness.prepare import machine_target, prepare_machine
 
@@ -37,7 +38,7 @@ class Difference(Noun, frozen=True):
     """Globs of targets of the kernel tier."""
     policies: list[str]
     classes: list[AccessClass]
-    user: list[alignment.Outcome]
+    user: list[rules.Outcome]
     kernel: str
     reason: str
 
@@ -71,7 +72,7 @@ class Row(Noun, frozen=True):
 
 def policies_of(catalog: Catalog, target: Target) -> list[Policy]:
     """What a kernel can be told: the documented modes, or the one thing that it does."""
-    if not alignment.has_switch(target):
+    if not rules.has_switch(target):
         return [catalog.policies[target.kernel]]
     return [one for one in catalog.policies.values() if one.name.startswith("linux-arm-")]
 
@@ -83,7 +84,7 @@ def agree(catalog: Catalog, store: Store, fetcher: Fetcher, progress: Progress, 
     rows: list[Row] = []
     for name in names:
         target = machine_target(catalog, name)
-        model = catalog.targets[alignment.userland(target)]
+        model = catalog.targets[rules.userland(target)]
         programs = emulators.prepare([model.emulator])
         tools = catalog.toolchain_of(model)
         program = canary.compile_canary(store, target, tools)
@@ -93,7 +94,7 @@ def agree(catalog: Catalog, store: Store, fetcher: Fetcher, progress: Progress, 
             try:
                 for policy in policies_of(catalog, target):
                     with progress.stage("agree", f"{name}: {policy.name}"):
-                        resolved = alignment.policy_for(catalog.policies, policy.name, model)
+                        resolved = rules.policy_for(catalog.policies, policy.name, model)
                         runner = emulators.runner(model, tools, resolved, programs)
                         user = canary.perform_all(canary.emulated(program, runner), model)
                         machine = host.machine()

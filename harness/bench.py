@@ -16,8 +16,8 @@ import psutil  # type: ignore[import-untyped]
 
 from harness.guest import Guest
 from harness.overhead import AUDITED, COVERED, ENFORCED, GOALS, MEMORY_GOAL_MIB, UNCHECKED, Memory, price_of, ratio_of
+from harness.protocol.resp import Client
 from harness.record import fault_log
-from harness.resp import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

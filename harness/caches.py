@@ -10,7 +10,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import alignment, source
+from harness import source
 from harness.build import build_name
 from harness.core.cache import key_of
 from harness.core.errors import InfrastructureError
@@ -18,6 +18,7 @@ from harness.core.model import Noun, SourceTree
 from harness.core.strict_toml import read_toml
 from harness.emulator import QEMU_FOLDER, Qemu, qemu_key
 from harness.fetch import archive_name
+from harness.isa import rules
 from harness.kernel import kernel_key, kernel_name, linux_source
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _builds(
         tree = SourceTree(name=server, family=release.family, version=version, path=store.root, digest=release.sha256)
         paths += store.paths("archives", archive_name(server, release.sha256))
     # The oracle is the native build of the same source.
-    built_for = sorted({alignment.userland(catalog.targets[name]) for name in [*targets, "native"]})
+    built_for = sorted({rules.userland(catalog.targets[name]) for name in [*targets, "native"]})
     try:
         names = [
             build_name(tree, catalog.targets[name], catalog.toolchain_of(catalog.targets[name]), optimisation)

@@ -1,6 +1,6 @@
 """Canaries: every access of a target's instruction set, made on the target. They tell if its silence counts.
 
-A program is generated from suites/canary/accesses/ISA.toml; what each access must do is harness.alignment's to say.
+A program is generated from suites/canary/accesses/ISA.toml; what each access must do is harness.isa.rules's to say.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, symbols
+from harness import symbols
 from harness.artifact import compiled
 from harness.core.errors import InfrastructureError
 from harness.core.model import Noun, PlannedAccess
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT, read_toml
+from harness.isa import rules
 from harness.record import fault_log
 
 if TYPE_CHECKING:
@@ -48,14 +49,14 @@ class CanaryCase(Noun, frozen=True):
     """One access at every offset: what it must do, and whether the emulator's log must have it."""
 
     access: PlannedAccess
-    prescribed: list[alignment.Outcome]
+    prescribed: list[rules.Outcome]
     reported: list[bool]
 
 
 def table(target: Target) -> AccessTable:
     """The instruction set's accesses, without those that the target has not."""
     read = _instruction_set(target.isa)
-    mine = [one for one in read.accesses if any(fnmatch(alignment.userland(target), glob) for glob in one.targets)]
+    mine = [one for one in read.accesses if any(fnmatch(rules.userland(target), glob) for glob in one.targets)]
     return msgspec.structs.replace(read, accesses=mine)
 
 
@@ -69,15 +70,13 @@ def cases(runner: Runner) -> list[CanaryCase]:
     target, policy = runner.target, runner.policy
     found = []
     for access in table(target).accesses:
-        shapes = [alignment.shape(access, offset) for offset in OFFSETS]
+        shapes = [rules.shape(access, offset) for offset in OFFSETS]
         hint = access.hint_bytes
         found.append(
             CanaryCase(
                 access=access,
-                prescribed=[alignment.prescribed(target, policy, one, hint_bytes=hint) for one in shapes],
-                reported=[
-                    policy.report and alignment.forbidden(target, policy, one, hint_bytes=hint) for one in shapes
-                ],
+                prescribed=[rules.prescribed(target, policy, one, hint_bytes=hint) for one in shapes],
+                reported=[policy.report and rules.forbidden(target, policy, one, hint_bytes=hint) for one in shapes],
             )
         )
     return found
@@ -258,4 +257,4 @@ def disagreements(case: CanaryCase, performed: Performed, runner: Runner) -> lis
 
 def dies(perform: Perform, access: PlannedAccess, offset: int, target: Target) -> bool:
     """Whether an access on its own, with nothing in its way, ends the process by the signal of what is misaligned."""
-    return perform([access.name, str(offset)]).code == -alignment.signal_of(target)
+    return perform([access.name, str(offset)]).code == -rules.signal_of(target)

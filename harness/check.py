@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, doctor, unchecked
+from harness import canary, doctor, unchecked
 from harness.allocator import refuse_nonsense
 from harness.cell import CellSpec, Peer, write_cell
 from harness.core.errors import ExitCode, InfrastructureError
@@ -21,6 +21,7 @@ from harness.core.strict_toml import ROOT
 from harness.detector_canary import compile_detector_canary
 from harness.emulator import Runner, with_alignment
 from harness.fetch import Fetcher
+from harness.isa import rules
 from harness.plan.plan import Plan, make_plan
 from harness.prepare import Preparation, Prepared
 from harness.record import evidence_seal, fault_log, run_folder
@@ -75,7 +76,7 @@ class Check:
             tier=self.request.tier,
         )
         for name in plan.targets:
-            alignment.policy_for(self.catalog.policies, self.request.policy, self.catalog.targets[name])
+            rules.policy_for(self.catalog.policies, self.request.policy, self.catalog.targets[name])
             refuse_nonsense(self.request.allocator, self.catalog.targets[name])
         diagnosis = doctor.diagnose(self.catalog, plan.targets, emulator=self.request.emulator)
         doctor.mend(diagnosis, self.progress, install=self.request.install)
@@ -179,7 +180,7 @@ class Check:
             return record
         if spec.units is not None and spec.units.broken and not record.problem:
             record = msgspec.structs.replace(record, problem=_broken(spec.units), problem_kind="units")
-        can_audit = prepared.target.emulator.kind == "user" and not alignment.is_audit(self.request.policy)
+        can_audit = prepared.target.emulator.kind == "user" and not rules.is_audit(self.request.policy)
         if needs_server and can_audit and not self.request.fail_fast and _died_misaligned(folder):
             audited = self._audit_of(spec)
             audit = self._run_spec(audited)
@@ -266,7 +267,7 @@ class Check:
 
 
 def _audited(runner: Runner) -> Runner:
-    policy = alignment.audited(runner.policy)
+    policy = rules.audited(runner.policy)
     return msgspec.structs.replace(runner, policy=policy, options=with_alignment(runner.options, policy))
 
 

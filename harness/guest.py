@@ -22,11 +22,11 @@ from harness.core.processes import process
 from harness.core.processes.capped_log import LIMIT_BYTES, Capped, tail_of
 from harness.core.processes.temporary_folder import refuse_long
 from harness.detector import reports
+from harness.protocol.resp import Client
 from harness.record import fault_log, peer_user
 from harness.record.edge_coverage import Edges
 from harness.record.recording_proxy import Recorder, connect
 from harness.record.run_folder import NO_PONG
-from harness.resp import Client
 
 if TYPE_CHECKING:
     import subprocess

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, initramfs, lint, warning_findings
+from harness import canary, initramfs, lint, warning_findings
 from harness.build import Builder, BuildFailedError
 from harness.cell import Peer
 from harness.core.errors import UsageError
 from harness.emulator import Emulators, Runner, native_runner
+from harness.isa import rules
 from harness.kernel import Kernels
 from harness.loadable import build_module
 from harness.machine_guest import CANARY, SERVER, PreparedMachine
@@ -74,9 +75,9 @@ class Preparation:
 
         def prepare(target: Target) -> Prepared:
             tools = self.catalog.toolchain_of(target)
-            policy = alignment.policy_for(self.catalog.policies, self.request.policy, target)
+            policy = rules.policy_for(self.catalog.policies, self.request.policy, target)
             runner = emulators.runner(target, tools, policy, programs)
-            built_for = self.catalog.targets[alignment.userland(target)]
+            built_for = self.catalog.targets[rules.userland(target)]
             try:
                 # First: what compiles the server for units leaves it in the cache.
                 units = self._programs(tree, built_for)
@@ -212,7 +213,7 @@ def prepare_machine(
         kernel=kernel,
         initramfs=archive,
         snapshot=state,
-        mode=mode if alignment.has_switch(target) else None,
+        mode=mode if rules.has_switch(target) else None,
         counted=counted,
     )
 

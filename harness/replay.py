@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, canary, disassembly, prepare, symbols, trees, unit_run, watch
+from harness import canary, disassembly, prepare, symbols, trees, unit_run, watch
 from harness.assertion import asserting_frames
 from harness.build import Builder, BuildFailedError
 from harness.core.errors import ExitCode
@@ -25,14 +25,15 @@ from harness.detector import own_frames
 from harness.emulator import Emulators, native_runner
 from harness.fetch import Fetcher
 from harness.guest import Guest
+from harness.isa import rules
 from harness.machine_guest import CANARY, SERVER, Host, guest_of
 from harness.plan.catalog import select
+from harness.protocol.command_stream import read_stream, wire
 from harness.record import fault_log, recording_proxy
 from harness.recurrence import NAMELESS, RECORDED, STREAM, WRONG_RESULT, Outcome, Recurrence, SeenFault, recurrence
 from harness.replay_run import run_server, run_unit
 from harness.reproducer import Reproducer, files_of
 from harness.selftests import build_program
-from harness.stream import read_stream, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,7 +173,7 @@ class _Replayed:
         one = self.reproducer
         flavour: Flavour = "distro" if one.emulator == "distro" else "pinned"
         emulators = Emulators(self.store, self.fetcher, self.progress, flavour=flavour)
-        policy = alignment.policy_for(self.catalog.policies, one.policy, self.target)
+        policy = rules.policy_for(self.catalog.policies, one.policy, self.target)
         programs = emulators.prepare([self.target.emulator])
         runner = emulators.runner(self.target, self.tools, policy, programs)
         build = self._built(self.target)
@@ -198,14 +199,14 @@ class _Replayed:
         return ended, "\n".join([seen.end, *lines])
 
     def _built(self, target: Target) -> Build:
-        built_for = self.catalog.targets[alignment.userland(target)]
+        built_for = self.catalog.targets[rules.userland(target)]
         one = self.reproducer
         tools = self.catalog.toolchain_of(target)
         return self.builder.build(self.tree, built_for, tools, one.optimisation, one.allocator)
 
     def _units(self) -> Units:
         one = self.reproducer
-        built_for = self.catalog.targets[alignment.userland(self.target)]
+        built_for = self.catalog.targets[rules.userland(self.target)]
         how = (one.optimisation, one.allocator)
         return build_program(one.program, self.builder, self.tree, built_for, self.tools, *how)
 

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import compare, selftests, unit_run
+from harness import selftests, unit_run
 from harness.assertion import asserted
 from harness.core.byte_diff import described
 from harness.detector import reports
 from harness.guest import POLL_SECONDS, StartError, answers_ping
+from harness.protocol import reply_comparison
+from harness.protocol.allowed_refusals import release_of
+from harness.protocol.command_stream import from_text, from_wire, wire
+from harness.protocol.resp import Client
 from harness.record import fault_log, recording_proxy, run_folder
 from harness.record.run_folder import NO_PONG
 from harness.recurrence import WRONG_RESULT, Seen, SeenUnit
-from harness.refusal import release_of
-from harness.resp import Client
-from harness.stream import from_text, from_wire, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from harness.emulator import Runner
     from harness.guest import Guest
     from harness.machine_guest import Host
+    from harness.protocol.command_stream import Stream
+    from harness.protocol.resp import Reply
     from harness.reproducer import Reproducer
-    from harness.resp import Reply
-    from harness.stream import Stream
     from harness.units import Units
 
 
@@ -91,7 +92,7 @@ def _asked_again(guest: Guest, reproducer: Reproducer, again: Again) -> Seen:
     """Whether a file that it writes, or its last reply, has the wrong bytes once more."""
     try:
         with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
-            replies = compare.ask(client, from_text("\n".join(again.requests)))
+            replies = reply_comparison.ask(client, from_text("\n".join(again.requests)))
         content = guest.read(again.file) if again.file else replies[-1]
     except OSError as error:
         why = f"not all of its requests were answered: {error}"
@@ -110,8 +111,8 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Se
             for one in (native, guest):
                 answers.append([])
                 with Client.at_socket(one.recorded_path, deadline_seconds=one.deadline_seconds) as client:
-                    compare.ask(client, compare.EMPTY)
-                    compare.ask_into(answers[-1], client, stream)
+                    reply_comparison.ask(client, reply_comparison.EMPTY)
+                    reply_comparison.ask_into(answers[-1], client, stream)
     except StartError as error:
         return Seen(end=(why := f"the native build does not start: {error.detail}"), uncompared=why)
     except OSError as error:
@@ -119,11 +120,11 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Se
         why = f"{who} answered {len(answers[-1]) if answers else 0} of {len(stream)} requests: {error}"
         if len(answers) == 1:
             return Seen(end=why, uncompared=why)
-        found = compare.first_difference(stream, answers[1], answers[0], guest.runner.target, release)
+        found = reply_comparison.first_difference(stream, answers[1], answers[0], guest.runner.target, release)
         hung = isinstance(error, TimeoutError)
         return _with(Seen(end=why, undelivered=why, hung=hung), found)
-    found = compare.first_difference(stream, answers[1], answers[0], guest.runner.target, release)
-    free = tuple(compare.uncompared(stream))
+    found = reply_comparison.first_difference(stream, answers[1], answers[0], guest.runner.target, release)
+    free = tuple(reply_comparison.uncompared(stream))
     end = "it answered every request and lives on"
     if found is not None:
         end += f"\ndiffers: {found}"
@@ -132,7 +133,7 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Se
     return _with(Seen(end=end, free=free), found)
 
 
-def _with(seen: Seen, found: compare.Difference | None) -> Seen:
+def _with(seen: Seen, found: reply_comparison.Difference | None) -> Seen:
     """With the first reply that differs, if one does."""
     return msgspec.structs.replace(seen, difference=str(found), differing=found.name) if found is not None else seen
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from harness import alignment
 from harness.core import json_codec
 from harness.core.cache import key_of
 from harness.core.errors import UsageError
 from harness.core.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.model import Allocator, FileName, NameOrNone, Noun, Program
+from harness.isa import rules
 from harness.record.recording_proxy import Chunk, load
 from harness.record.run_folder import AUDIT
 
@@ -91,8 +91,8 @@ def _rank(sighting: Sighting) -> tuple[bool, bool, int]:
 def _policy_of(run: RunRecord, one: Sighting) -> str:
     """Under which policy it was seen: a run's own, or that of the audit that followed, whatever saw it there."""
     in_audit = AUDIT in Path(one.evidence).parts[2:3]
-    if in_audit and not alignment.is_audit(run.policy):
-        return alignment.audit_name(run.policy)
+    if in_audit and not rules.is_audit(run.policy):
+        return rules.audit_name(run.policy)
     return run.policy
 
 

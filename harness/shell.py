@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment, doctor, trees
+from harness import doctor, trees
 from harness.build import Builder
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import Noun
@@ -23,6 +23,7 @@ from harness.debugger import RELAY, Relay, native_script, remote_script
 from harness.emulator import Emulators
 from harness.fetch import Fetcher
 from harness.guest import Guest, answers_ping
+from harness.isa import rules
 from harness.plan.catalog import DEFAULT_SERVER, select
 from harness.record import recording_proxy
 from harness.record.recording_proxy import Recorder
@@ -90,8 +91,8 @@ def open_shell(
         raise UsageError("the reproducer has no requests", where="--run", because=why, remedy="plumb replay")
     name = session.server or (reproducer.server if reproducer else DEFAULT_SERVER)
     trees.known_server(catalog, name)
-    policy_name = session.policy or (alignment.base_name(reproducer.policy) if reproducer else "signal")
-    policy = alignment.policy_for(catalog.policies, policy_name, target)
+    policy_name = session.policy or (rules.base_name(reproducer.policy) if reproducer else "signal")
+    policy = rules.policy_for(catalog.policies, policy_name, target)
     doctor.mend(
         doctor.diagnose(catalog, [target.name], emulator="pinned", debugger=True), progress, install=session.install
     )

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import alignment, allocator_log, disassembly, symbols, trigger
+from harness import allocator_log, disassembly, symbols, trigger
 from harness.assertion import UNKNOWN, asserted, asserting_frames
 from harness.detector import own_frames
+from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.record import fault_log, kernel_faults, run_folder
 from harness.record.run_folder import NO_PONG
@@ -130,7 +131,7 @@ def from_fault(
         identity="-".join(part for part in (kind, function, direction) if part),
         detector="audit" if fault.event == "access" else "signal",
         access_class=access.access_class if access else "",
-        fate=alignment.fate(target, Catalog().policies, access) if access else "",
+        fate=rules.fate(target, Catalog().policies, access) if access else "",
         unit=test.unit if test else "",
         program=test.program if test else "units",
         kernel=kernel_faults.told(fault) if target.emulator.kind == "system" else "",

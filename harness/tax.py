@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import alignment, canary
+from harness import canary
 from harness.artifact import compiled
 from harness.build import Builder
 from harness.core.errors import InfrastructureError
@@ -19,10 +19,11 @@ from harness.core.model import Noun
 from harness.core.strict_toml import ROOT
 from harness.emulator import Emulators
 from harness.guest import StartError
+from harness.isa import rules
 from harness.machine_guest import PORTS, SERVER, Host, MachineGuest
 from harness.prepare import machine_target, prepare_machine
 from harness.price import AccessCost, ServerTax, Tax, access_cost, repaired, taxed
-from harness.resp import Client
+from harness.protocol.resp import Client
 from harness.trees import open_server
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Taxation:
 
     def _server(self, target: Target, tree: SourceTree) -> list[ServerTax]:
         tools = self.catalog.toolchain_of(target)
-        built_for = self.catalog.targets[alignment.userland(target)]
+        built_for = self.catalog.targets[rules.userland(target)]
         build = Builder(self.store, self.progress).build(tree, built_for, tools, self.optimisation)
         emulators = Emulators(self.store, self.fetcher, self.progress)
         runner = emulators.runner(target, tools, self._policy(target), {})
@@ -169,15 +170,15 @@ def compile_load(store: Store, target: Target, tools: Toolchain) -> Path:
 
 def misalignment(target: Target, policy: Policy, access: PlannedAccess) -> tuple[int, Repairer] | None:
     """Where an access is first misaligned, and who does it all the same; None for nobody: it raises SIGBUS."""
-    shapes = [alignment.shape(access, offset) for offset in canary.OFFSETS]
-    forbidden = [alignment.forbidden(target, policy, one, hint_bytes=access.hint_bytes) for one in shapes]
+    shapes = [rules.shape(access, offset) for offset in canary.OFFSETS]
+    forbidden = [rules.forbidden(target, policy, one, hint_bytes=access.hint_bytes) for one in shapes]
     if not any(forbidden):
         return 1, "processor"
     return (forbidden.index(True), "kernel") if access.access_class in policy.fixup else None
 
 
 def _access(machine: Machine, target: Target, access: PlannedAccess, offset: int, repairer: Repairer) -> AccessCost:
-    counts = alignment.has_switch(target)
+    counts = rules.has_switch(target)
     before = machine.counters() if counts else None
     words = [ACCESSES, access.name, str(offset), str(COUNT), str(ROUNDS)]
     output = _run(machine, target, words)
@@ -196,7 +197,7 @@ def _access(machine: Machine, target: Target, access: PlannedAccess, offset: int
 
 def _server(guest: MachineGuest, machine: Machine) -> list[ServerTax]:
     target = guest.runner.target
-    counts = alignment.has_switch(target)
+    counts = rules.has_switch(target)
     operands = [("SET", key, key[:1] * OPERAND_BYTES) for key in ("left", "right")]
     _send(guest, machine, Client.pack(operands), b"+OK\r\n" * len(operands), 1)
     rows = []

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.byte_diff import DifferenceError, excerpt, parted
 from harness.core.finding import Difference
-from harness.resp import Client
-from harness.stream import command, line_of
+from harness.protocol.command_stream import command, line_of
+from harness.protocol.resp import Client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.model import Tier
-    from harness.resp import Reply
+    from harness.protocol.resp import Reply
 
 # Around every SDS header's limit (1, 3, 5 and 9 bytes: 31/32, 255/256, 65535/65536), embstr's (44/45) and every word's.
 EDGE_LENGTHS = [

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.cell import read_cell
-from harness.refusal import release_of
-from harness.resp import Client
+from harness.protocol.allowed_refusals import release_of
+from harness.protocol.resp import Client
 from suites.both import Both
 from suites.keyspace import kinds
 from suites.replication.ports import Ports
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from harness.cell import CellSpec
     from harness.guest import Guest
-    from harness.refusal import Release
+    from harness.protocol.allowed_refusals import Release
 
 
 @pytest.fixture

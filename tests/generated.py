@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 import click
 import msgspec
 
-from harness import agree, compare
+from harness import agree
 from harness.abilities import Landmarks
 from harness.canary import AccessTable
 from harness.choice import UnseenTable
@@ -27,7 +27,8 @@ from harness.kernel import LinuxSource
 from harness.known import KnownList
 from harness.mutation import Mutation
 from harness.plan.catalog import Catalog
-from harness.refusal import RefusalList
+from harness.protocol import reply_comparison
+from harness.protocol.allowed_refusals import RefusalList
 from harness.report.schema import field_docstrings
 from harness.units import UnitTable
 from suites.fuzz.generate import Grammar
@@ -50,7 +51,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("harness/unseen.toml", UnseenTable),
     ("suites/canary/accesses/ISA.toml", AccessTable),
     ("suites/canary/differences.toml", agree.DifferenceList),
-    ("suites/fuzz/differences.toml", compare.DifferenceList),
+    ("suites/fuzz/differences.toml", reply_comparison.DifferenceList),
     ("suites/fuzz/grammar.toml", Grammar),
     ("suites/refusals.toml", RefusalList),
     ("suites/units/units.toml", UnitTable),

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.alignment import CLASSES, applies, audited, fate, forbidden, policy_for, prescribed, signal_of
 from harness.core.errors import UsageError
 from harness.core.finding import Access
+from harness.isa.rules import CLASSES, applies, audited, fate, forbidden, policy_for, prescribed, signal_of
 from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import alignment, canary
+from harness import canary
 from harness.canary import CanaryCase, Performed, Reported
 from harness.core.errors import InfrastructureError
 from harness.emulator import Runner, alignment_option, with_alignment
+from harness.isa import rules
 from harness.plan.catalog import Catalog
 from tests import fakes
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 CATALOG = Catalog()
 SIGNAL = CATALOG.policies["signal"]
 ARMV5 = CATALOG.targets["armv5"]
-AUDIT = alignment.audited(SIGNAL)
+AUDIT = rules.audited(SIGNAL)
 
 
 def runner_of(target: Target, policy: Policy = SIGNAL, *, program: Path | None = None) -> Runner:
@@ -65,9 +66,9 @@ def test_every_class_that_a_target_demands_something_of_has_an_access_that_shows
     machine = CATALOG.targets[target]
     shown = {one.access.access_class for one in canary.cases(runner_of(machine)) if "signal" in one.prescribed}
     # Cortex-A53 has no CAS, and Thumb no SWP.
-    assert set(machine.demand) - shown <= {"aarch64": {"cas"}, "armv7": {"swap"}}.get(
-        alignment.userland(machine), set()
-    ), f"{target}: no access shows what it demands"
+    assert set(machine.demand) - shown <= {"aarch64": {"cas"}, "armv7": {"swap"}}.get(rules.userland(machine), set()), (
+        f"{target}: no access shows what it demands"
+    )
     assert shown <= set(machine.demand) | {"neon"}
 
 

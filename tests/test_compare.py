@@ -8,23 +8,25 @@ import msgspec
 import pytest
 from hiredis import ReplyError
 
-from harness import compare
-from harness.refusal import Release
-from harness.stream import command, from_text
+from harness.protocol import reply_comparison
+from harness.protocol.allowed_refusals import Release
+from harness.protocol.command_stream import command, from_text
 from tests import fakes
 
 if TYPE_CHECKING:
-    from harness.resp import Reply
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
+    from harness.protocol.resp import Reply
 
 NARROW = fakes.target()
 WIDE = msgspec.structs.replace(NARROW, width_bits=64)
 RELEASE = Release("redis", (7, 0, 15))
 
 
-def differs(text: str, guest: list[Reply], native: list[Reply], *, narrow: bool = False) -> compare.Difference | None:
+def differs(
+    text: str, guest: list[Reply], native: list[Reply], *, narrow: bool = False
+) -> reply_comparison.Difference | None:
     stream: Stream = from_text(text)
-    return compare.first_difference(stream, guest, native, NARROW if narrow else WIDE, RELEASE)
+    return reply_comparison.first_difference(stream, guest, native, NARROW if narrow else WIDE, RELEASE)
 
 
 def test_the_first_difference_is_named_with_both_replies() -> None:
@@ -128,7 +130,7 @@ def test_an_excuse_may_depend_on_what_was_asked(name: str, length: int, *, narro
     payload = b"\0\x81" + length.to_bytes(8) + b"abc"
     stream = (command(name, "k", 0, payload),)
     refused = ReplyError("ERR Bad data format")
-    found = compare.first_difference(stream, [b"OK"], [refused], NARROW if narrow else WIDE, RELEASE)
+    found = reply_comparison.first_difference(stream, [b"OK"], [refused], NARROW if narrow else WIDE, RELEASE)
     assert (found is None) == same
 
 
@@ -145,7 +147,7 @@ def test_what_is_drawn_at_random_is_not_compared_and_what_follows_is() -> None:
     assert found is not None
     assert found.name == "GET"
     assert differs("SPOP s\nSMEMBERS s\n", [b"a", [b"b"]], [b"b", [b"a"]]) is None
-    assert compare.uncompared(from_text("SPOP s\nGET k\nTIME\nSPOP s\n")) == ["SPOP", "TIME"]
+    assert reply_comparison.uncompared(from_text("SPOP s\nGET k\nTIME\nSPOP s\n")) == ["SPOP", "TIME"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_an_excuse_may_say_how_many_digits_are_right(guest: bytes, native: bytes
 
 
 def test_everything_that_is_excused_has_a_reason() -> None:
-    listed = compare.known()
+    listed = reply_comparison.known()
     assert all(
         len(reason) > 20
         for reason in [*(one.reason for one in listed.rounded), *(one.reason for one in listed.excuses)]

@@ -10,7 +10,7 @@ from hiredis import ReplyError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.stream import Stream, command, from_text, from_wire, read_stream, text_of, wire
+from harness.protocol.command_stream import Stream, command, from_text, from_wire, read_stream, text_of, wire
 from suites.fuzz import corpus, corrupt, generate
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import KEYS, REFUSED
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from harness.resp import Reply
+    from harness.protocol.resp import Reply
 
 seeds = st.integers(0, 1 << 32)
 few = settings(max_examples=40)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from harness.stream import from_text
+from harness.protocol.command_stream import from_text
 from suites.fuzz.generate import LONGEST, generate, grammar
 from suites.fuzz.guide import LEAST_KEPT, Guide, extend
 
 if TYPE_CHECKING:
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
 
 SOME = from_text("SET s:one value\nAPPEND s:one more\nRPUSH list 1 2 3\nGET s:one\n")
 

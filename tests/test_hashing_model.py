@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.resp import Client
+from harness.protocol.resp import Client
 from suites.both import OFFSETS, at_every_offset, moved_on
 from suites.hashing import model
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness import refusal
-from harness.refusal import Release
-from harness.stream import command
+from harness.protocol import allowed_refusals
+from harness.protocol.allowed_refusals import Release
+from harness.protocol.command_stream import command
 from suites.width import requests
 
 REDIS = Release("redis", (7, 0, 15))
@@ -23,7 +23,7 @@ Words = tuple[str | int, ...]
 
 
 def is_refusal(words: Words, says: str, *, release: Release = REDIS, native: str | None = None, bits: int = 32) -> bool:
-    return refusal.refused(command(*words), says, native, release, bits) is not None
+    return allowed_refusals.refused(command(*words), says, native, release, bits) is not None
 
 
 def test_an_index_that_a_long_does_not_hold_may_be_refused() -> None:
@@ -58,7 +58,7 @@ def test_no_other_command_and_no_other_number_may(words: Words) -> None:
 def test_it_is_refused_by_the_words_that_are_listed_and_on_32_bits() -> None:
     assert not is_refusal(("LINDEX", "l", WIDE), NO_INTEGER)
     assert not is_refusal(("LINDEX", "l", WIDE), OUT, bits=64)
-    assert refusal.refused(command("LINDEX", "l", WIDE), None, None, REDIS, 32) is None
+    assert allowed_refusals.refused(command("LINDEX", "l", WIDE), None, None, REDIS, 32) is None
 
 
 def test_releases_read_numbers_each_in_its_own_way() -> None:
@@ -81,7 +81,7 @@ def test_a_limit_of_its_own_is_the_limit() -> None:
 
 
 def test_the_program_tells_the_family() -> None:
-    assert refusal.release_of(Path("x/valkey-server"), (9,)) == ("valkey", (9,))
+    assert allowed_refusals.release_of(Path("x/valkey-server"), (9,)) == ("valkey", (9,))
 
 
 def test_every_refusal_that_is_listed_is_asked_by_the_suite_of_widths() -> None:
@@ -89,7 +89,7 @@ def test_every_refusal_that_is_listed_is_asked_by_the_suite_of_widths() -> None:
     asked = [command(*one) for parts in requests.groups().values() for _, some in parts for one in some]
     asked += [command("LSET", "l", index, "x") for index in requests.SIGNED]  # a test of its own
     never = []
-    for one in refusal.listed():
+    for one in allowed_refusals.listed():
         family, first = ("redis", one.redis[0]) if one.redis else ("valkey", one.valkey[0])
         release = Release(family, tuple(map(int, first.split("."))))
         for name, place in itertools.product(one.commands, one.at):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import hiredis
 import pytest
 
-from harness.resp import Client, ServerGoneError
+from harness.protocol.resp import Client, ServerGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.core.errors import UsageError
-from harness.stream import (
+from harness.protocol.command_stream import (
     Command,
     command,
     from_text,

@@ -8,11 +8,11 @@ import hiredis
 import pytest
 
 from harness.plan.catalog import Catalog
-from harness.stream import command
+from harness.protocol.command_stream import command
 from suites.visible import table
 
 if TYPE_CHECKING:
-    from harness.resp import Reply
+    from harness.protocol.resp import Reply
 
 TARGETS = Catalog().targets
 

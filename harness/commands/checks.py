@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import alignment, options, runs, trees
 from harness import check as checking
+from harness import options, runs, trees
 from harness import port as porting
 from harness import premerge as premerging
 from harness import report as reporting
@@ -21,6 +21,7 @@ from harness.core import json_codec
 from harness.core.cache import Store, key_of
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
+from harness.isa import rules
 from harness.options import may_install
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
@@ -59,7 +60,7 @@ def check(tier: str, limit_seconds: float | None, **options: Any) -> ExitCode:
 @options.test
 def audit(policy: str, **options: Any) -> ExitCode:
     """List every misaligned site that the suites reach, with its count: accesses are reported, and succeed."""
-    return _make_run(policy=alignment.audit_name(policy), **options)
+    return _make_run(policy=rules.audit_name(policy), **options)
 
 
 @click.command()

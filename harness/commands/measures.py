@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from harness import agree as agreeing
-from harness import alignment, options, overhead, prepare, trees
 from harness import bench as benchmarking
 from harness import doctor as doctoring
 from harness import emulator as emulating
 from harness import mutate as mutating
+from harness import options, overhead, prepare, trees
 from harness import price as pricing
 from harness import tax as taxing
 from harness.build import Builder
@@ -21,6 +21,7 @@ from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.fetch import Fetcher
+from harness.isa import rules
 from harness.options import may_install
 from harness.plan.catalog import Catalog
 
@@ -54,7 +55,7 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     for target in chosen:
 
         def runner_for(policy: str, target: Target = target) -> emulating.Runner:
-            chosen_policy = alignment.policy_for(catalog.policies, policy, target)
+            chosen_policy = rules.policy_for(catalog.policies, policy, target)
             return emulators.runner(target, catalog.toolchain_of(target), chosen_policy, programs)
 
         asked, misaligned = builds[target.name]
@@ -89,7 +90,7 @@ def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json
     catalog, progress, store = Catalog(), Progress(), Store.default()
     chosen = catalog.select_targets(targets)
     needed = doctoring.diagnose(
-        catalog, [*chosen, *(alignment.userland(catalog.targets[name]) for name in chosen)], emulator="pinned"
+        catalog, [*chosen, *(rules.userland(catalog.targets[name]) for name in chosen)], emulator="pinned"
     )
     doctoring.mend(needed, progress, install=may_install(install))
     rows = agreeing.agree(catalog, store, Fetcher(store, progress, offline=offline), progress, chosen)

@@ -85,7 +85,7 @@ class Again(Noun, frozen=True):
 
     target: Name
     requests: tuple[str, ...]
-    """As a stream has them, a line each (harness.stream)."""
+    """As a stream has them, a line each (harness.protocol.command_stream)."""
     wrong: str
     """Hexadecimal digits of bytes that are wrong."""
     file: FileNameOrNone = ""

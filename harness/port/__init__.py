@@ -20,13 +20,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import alignment, disassembly, symbols, tree_files
+from harness import disassembly, symbols, tree_files
 from harness.build import Builder, BuildFailedError
 from harness.check import Check
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.emulator import Emulators
 from harness.guest import Guest, StartError
+from harness.isa import rules
 from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.port.document import FILE, Hint, PortReport, Region, Step, TargetPort
 from harness.port.items import Death
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from harness.plan.request import Request
     from harness.port.attempt import Attempt
 
-AUDITED_POLICY = alignment.audit_name("strict")
+AUDITED_POLICY = rules.audit_name("strict")
 """Under it every suite runs to its end, and whatever is not naturally aligned is reported."""
 _SOURCE = {".c", ".h", ".cc", ".cpp", ".hpp", ".inc"}
 
@@ -139,7 +140,7 @@ class _Porter:
     def _try_start(self, build: Build, target: Target) -> Death | None:
         """How a start ends with the kernel's fixup off; None if the server answers."""
         tools = self.catalog.toolchain_of(target)
-        policy = alignment.policy_for(self.catalog.policies, "signal", target)
+        policy = rules.policy_for(self.catalog.policies, "signal", target)
         runner = self.emulators.runner(target, tools, policy, self.emulators.prepare([target.emulator]))
         with tempfile.TemporaryDirectory(prefix="plumbline-start-") as folder:
             guest = Guest(build, runner, Path(folder) / "guest-1", sockets=Path(folder), version=self.tree.version)

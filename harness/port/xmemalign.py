@@ -1,7 +1,7 @@
 """Solaris' -xmemalign: from the accesses of one audit, what each of its policies would have made of them. Pure.
 
 One run serves for all: the audit under `strict` reports whatever is not naturally aligned, which is all that any policy
-can be about, and harness.alignment says what becomes of an access, as the canaries prove of every policy by itself.
+can be about, and harness.isa.rules says what becomes of an access, as the canaries prove of every policy by itself.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import alignment
+from harness.isa import rules
 from harness.port.document import Xmemalign
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.alignment import Outcome
     from harness.core.finding import Access
     from harness.core.model import Policy, Target
+    from harness.isa.rules import Outcome
 
 FAMILY = "solaris-"
 DEFAULTS = {32: f"{FAMILY}8i", 64: f"{FAMILY}8s"}
@@ -29,9 +29,9 @@ def outcomes(policies: Mapping[str, Policy], target: Target, places: Mapping[str
     """A row for each policy that the target has; of a source line's accesses (`places`) the worst counts."""
     rows = []
     for name, policy in policies.items():
-        if not name.startswith(FAMILY) or not alignment.applies(policy, target):
+        if not name.startswith(FAMILY) or not rules.applies(policy, target):
             continue
-        chosen = alignment.policy_for(policies, name, target)
+        chosen = rules.policy_for(policies, name, target)
         worst = [_worst(target, chosen, accesses) for accesses in places.values()]
         possible = [_worst(target, chosen, _anywhere(accesses)) for accesses in places.values()]
         rows.append(
@@ -65,7 +65,7 @@ def _anywhere(accesses: Sequence[Access]) -> list[Access]:
 
 
 def _outcome(target: Target, policy: Policy, access: Access) -> str:
-    if not alignment.forbidden(target, policy, access):
+    if not rules.forbidden(target, policy, access):
         return "done"
-    told: Outcome = alignment.prescribed(target, policy, access)
+    told: Outcome = rules.prescribed(target, policy, access)
     return "repaired" if told == "done" else "signal"

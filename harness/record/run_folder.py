@@ -57,7 +57,7 @@ class RunRecord(Noun, frozen=True):
     server: str
     family: str
     policy: str
-    """As it was asked for; a target's kernel may use another: harness.alignment.policy_for."""
+    """As it was asked for; a target's kernel may use another: harness.isa.rules.policy_for."""
     optimisation: str
     emulator: str
     seed: int

@@ -17,8 +17,9 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from harness import alignment, excerpt
+from harness import excerpt
 from harness.core.untrusted_text import visible
+from harness.isa import rules
 from harness.report import chart
 from harness.report.finding import in_cell, level_of, place_of
 from harness.report.history import history
@@ -94,7 +95,7 @@ def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
             titles={name: target.title for name, target in run.machines.items()},
             run=run,
             sentence=SENTENCES[judgement.verdict],
-            is_audit=alignment.is_audit(judgement.policy),
+            is_audit=rules.is_audit(judgement.policy),
             suites=list(dict.fromkeys(cell.suite for cell in judgement.cells)),
             rows=rows_of(judgement),
             unknown=[cell for cell in judgement.cells if cell.verdict == "UNKNOWN"],

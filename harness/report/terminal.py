@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from harness import alignment
 from harness.core.byte_diff import described
 from harness.core.finding import Verdict
 from harness.core.untrusted_text import one_line
+from harness.isa import rules
 from harness.report.finding import place_of, seen_by
 from harness.report.worklist import FATES, counters_text, sites
 
@@ -48,7 +48,7 @@ def show(console: Console, judgement: Judgement) -> None:
     for target, counters in judgement.kernel_counters.items():
         console.print(f"{target}: its kernel counted {counters_text(counters)}", markup=False)
     _show_worklist(console, judgement)
-    for finding in judgement.findings if not alignment.is_audit(judgement.policy) else []:
+    for finding in judgement.findings if not rules.is_audit(judgement.policy) else []:
         _show_finding(console, finding)
     if judgement.base:
         console.print(f"compared with BASE {one_line(judgement.base)}", markup=False)

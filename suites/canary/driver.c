@@ -7,7 +7,7 @@
  *
  * OUTCOME: done; signal (SIGBUS, BUS_ADRALN, at the access's address, and no byte was moved; SIGILL, ILL_ILLOPN on
  * z/Architecture, which does not tell the address); rotated, truncated
- * (as harness/alignment.py has it); forever (no end within a quarter of a second of the processor's time); anything else is said in words.
+ * (as harness/isa/rules.py has it); forever (no end within a quarter of a second of the processor's time); anything else is said in words.
  *
  * The accesses are assembly, because a compiler that sees a misaligned object may emit byte accesses instead.
  */

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import hiredis
 import pytest
 
-from harness.resp import Client
+from harness.protocol.resp import Client
 from suites.cluster import nodes
 from suites.keyspace import dataset
 from suites.replication.link import await_that

@@ -7,22 +7,22 @@ import re
 import socket
 from typing import TYPE_CHECKING
 
-from harness import compare
 from harness.core.model import Noun
 from harness.guest import PANIC, StartError
+from harness.protocol import reply_comparison
+from harness.protocol.allowed_refusals import release_of
+from harness.protocol.command_stream import Command, command
+from harness.protocol.resp import Client
 from harness.record import fault_log
 from harness.record.recording_proxy import connect
-from harness.refusal import release_of
-from harness.resp import Client
-from harness.stream import Command, command
 from suites.fuzz.model import UNTOLD, Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from harness.guest import Guest
-    from harness.resp import Reply
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
+    from harness.protocol.resp import Reply
 
 NATIVE_SECONDS = 20.0
 LARGEST_PAYLOAD_BYTES = 5000
@@ -57,13 +57,13 @@ def empty(server: Guest, defaults: dict[str, Stream]) -> None:
         place = str(server.folder)
         if place not in defaults:
             defaults[place] = _settings(client)
-        compare.ask(client, compare.EMPTY + defaults[place])
+        reply_comparison.ask(client, reply_comparison.EMPTY + defaults[place])
 
 
 def _settings(client: Client) -> Stream:
     """The commands that set every threshold back to what it is now."""
     parts = ("-max-", "compress-depth", "sanitize-dump")
-    found = compare.ask(client, tuple(command("CONFIG", "GET", f"*{part}*") for part in parts))
+    found = reply_comparison.ask(client, tuple(command("CONFIG", "GET", f"*{part}*") for part in parts))
     words = [word for reply in found if isinstance(reply, list) for word in reply]
     return tuple(
         command("CONFIG", "SET", name, value)
@@ -94,7 +94,7 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
         if failure is None and checkpoint:
             stored = _stored(oracle)
             stream += stored
-            theirs += compare.ask(native, stored)
+            theirs += reply_comparison.ask(native, stored)
             if error := _ask(ours, client, stored):
                 return gone(guest, known_faults, stream, len(ours), error), ours
             failure = _compared(stream, ours, theirs, guest)
@@ -103,7 +103,7 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
 
 def _ask(replies: list[Reply], client: Client, stream: Stream) -> OSError | None:
     try:
-        compare.ask_into(replies, client, stream)
+        reply_comparison.ask_into(replies, client, stream)
     except OSError as error:
         return error
     return None
@@ -123,12 +123,12 @@ def _native_gone(stream: Stream, answered: int, error: OSError) -> Failure:
 
 def _compared(stream: Stream, ours: list[Reply], theirs: list[Reply], guest: Guest) -> Failure | None:
     release = release_of(guest.build.server_binary, guest.version)
-    difference = compare.first_difference(stream, ours, theirs, guest.runner.target, release)
+    difference = reply_comparison.first_difference(stream, ours, theirs, guest.runner.target, release)
     if difference is not None:
         return Failure(
             index=difference.index,
             label=difference.name,
-            asked=difference.command[: compare.SHOWN],
+            asked=difference.command[: reply_comparison.SHOWN],
             message=str(difference),
             sameness=f"difference {difference.name}",
             stream=stream,
@@ -138,7 +138,7 @@ def _compared(stream: Stream, ours: list[Reply], theirs: list[Reply], guest: Gue
         expected = model.answer(one)
         if expected is not UNTOLD and expected != reply:
             says = f"the model says {expected!r:.200}; the native build answers as the guest does"
-            message = f"{one!s:.200}: got {compare.shown(reply)}, {says}"
+            message = f"{one!s:.200}: got {reply_comparison.shown(reply)}, {says}"
             return Failure(
                 index=index,
                 label=f"{one.name}-model",
@@ -243,6 +243,8 @@ def _contents(server: Guest) -> str:
         keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
         types = client.pipeline([["TYPE", key] for key in keys])
         stream = tuple(one for key, kind in zip(keys, types, strict=True) for one in reading(kind, key))
-        replies = compare.ask(client, stream)
-    told = [(one.words[1], compare.comparable(one.name, reply)) for one, reply in zip(stream, replies, strict=True)]
+        replies = reply_comparison.ask(client, stream)
+    told = [
+        (one.words[1], reply_comparison.comparable(one.name, reply)) for one, reply in zip(stream, replies, strict=True)
+    ]
     return f"{len(keys)} keys {told!r}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
 
 
 @pytest.fixture(scope="session")

@@ -10,13 +10,13 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.stream import read_stream, text_of
+from harness.protocol.command_stream import read_stream, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from harness.resp import Reply
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
+    from harness.protocol.resp import Reply
 
 COMMITTED = Path(__file__).with_name("corpus")
 LARGEST_BYTES = 1 << 17

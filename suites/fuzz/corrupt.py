@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from harness.stream import from_wire
+from harness.protocol.command_stream import from_wire
 from suites.units.models import crc64
 
 if TYPE_CHECKING:

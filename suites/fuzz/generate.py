@@ -12,14 +12,14 @@ import msgspec
 
 from harness.core.model import Noun
 from harness.core.strict_toml import read_toml
-from harness.stream import Command, split_words
+from harness.protocol.command_stream import Command, split_words
 from suites.fuzz.values import INTEGERS, KEY_LETTERS, KINDS, Draw
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
 
 GRAMMAR = Path(__file__).with_name("grammar.toml")
 LONGEST = 80

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
 
 FORGETTING = 0.98
 """By what a payoff of before is multiplied at each stream: what was fifty streams ago counts a third."""

@@ -14,8 +14,8 @@ from suites.bitops import model as bits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.resp import Reply
-    from harness.stream import Command
+    from harness.protocol.command_stream import Command
+    from harness.protocol.resp import Reply
 
 UNTOLD = object()
 """The model does not say."""

@@ -13,8 +13,8 @@ import pytest
 from harness.core import json_codec
 from harness.core.model import Noun
 from harness.guest import StartError
+from harness.protocol.command_stream import text_of, wire
 from harness.record import run_folder
-from harness.stream import text_of, wire
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import DIED, KEYS, Failure, attempt, empty, shout, taken
 from suites.fuzz.corpus import Corpus, shapes
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from harness.cell_run import CellRun
     from harness.guest import Guest
-    from harness.resp import Reply
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
+    from harness.protocol.resp import Reply
 
 STREAMS = {"quick": 180, "kernel": 20, "full": 1500, "thorough": 1_000_000}
 SECONDS = {"quick": 120.0, "kernel": 300.0, "full": 420.0, "thorough": 600.0}

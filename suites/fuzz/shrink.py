@@ -14,7 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from harness.stream import Command, Stream
+    from harness.protocol.command_stream import Command, Stream
 
     Fails = Callable[[Stream], bool]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.resp import Client
-from harness.stream import command, wire
+from harness.protocol.command_stream import command, wire
+from harness.protocol.resp import Client
 from suites.fuzz.corrupt import arities, damaged_file, fitting_file, lacks_words, rdb_file
 from suites.fuzz.generate import generate
 from suites.fuzz.payloads import Payload, payloads
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import random
 
     from harness.cell_run import CellRun
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
 
 AOF = "appendonly.aof"
 RDB = "dump.rdb"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.stream import wire
+from harness.protocol.command_stream import wire
 from suites.fuzz.corrupt import damaged_protocol
 from suites.fuzz.generate import generate
 from suites.fuzz.session import Session
 
 if TYPE_CHECKING:
     from harness.cell_run import CellRun
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
 
 
 def test_noise(cell_run: CellRun, defaults: dict[str, Stream]) -> None:

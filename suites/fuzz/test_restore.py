@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.stream import command
+from harness.protocol.command_stream import command
 from suites.fuzz.attempt import reading
 from suites.fuzz.corrupt import damaged_payload, sealed
 from suites.fuzz.payloads import Payload, payloads
@@ -18,8 +18,8 @@ from suites.fuzz.session import Session
 
 if TYPE_CHECKING:
     from harness.cell_run import CellRun
-    from harness.resp import Reply
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
+    from harness.protocol.resp import Reply
 
 KEY = b"restored"
 DAMAGED = "payloads"

@@ -8,7 +8,7 @@ from suites.fuzz.session import Session
 
 if TYPE_CHECKING:
     from harness.cell_run import CellRun
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
 
 
 def test_streams(cell_run: CellRun, defaults: dict[str, Stream]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hiredis
 
-from harness.resp import Client
+from harness.protocol.resp import Client
 from suites.keyspace import dataset
 from suites.keyspace.values import (
     Entry,

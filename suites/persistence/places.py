@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from harness.core.byte_diff import DifferenceError, excerpt, parted
 from harness.core.finding import Again, Difference
-from harness.stream import command, line_of
+from harness.protocol.command_stream import command, line_of
 from suites.keyspace import dataset, server
 from suites.keyspace.values import Key, Stream, differences
 from suites.persistence import rdb, records

@@ -13,7 +13,7 @@ from harness.core.finding import Again, Difference
 from harness.core.model import Endianness
 from harness.core.processes import process
 from harness.guest import StartError
-from harness.stream import command, wire
+from harness.protocol.command_stream import command, wire
 from suites.keyspace import dataset, server
 from suites.keyspace.values import Key, differences
 from suites.persistence import places, rdb

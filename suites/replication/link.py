@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from harness.resp import ServerGoneError
+from harness.protocol.resp import ServerGoneError
 from suites.keyspace import server
 
 if TYPE_CHECKING:

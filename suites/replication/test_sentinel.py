@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.resp import ServerGoneError
+from harness.protocol.resp import ServerGoneError
 from suites.keyspace import dataset, server
 from suites.replication import link
 

@@ -8,9 +8,9 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from hiredis import ReplyError
 
-from harness import refusal
-from harness.resp import Client
-from harness.stream import command
+from harness.protocol import allowed_refusals
+from harness.protocol.command_stream import command
+from harness.protocol.resp import Client
 from suites.both import Both
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from harness.cell import CellSpec
     from harness.guest import Guest
-    from harness.refusal import Release
+    from harness.protocol.allowed_refusals import Release
 
 LARGEST = 512 * 2**20
 """A string's limit unless it is configured (proto-max-bulk-len)."""
@@ -65,8 +65,8 @@ def test_what_would_be_too_long_is_refused_and_changes_nothing(
     assert isinstance(said, ReplyError), f"{request_}: answered {said!r:.100}"
     asked = command(*(str(word).encode() for word in request_))
     width_bits = cell.runner.target.width_bits
-    listed = refusal.refused(asked, str(said), str(words), release, width_bits)
-    if listed is None and refusal.due(asked, release, width_bits):
+    listed = allowed_refusals.refused(asked, str(said), str(words), release, width_bits)
+    if listed is None and allowed_refusals.due(asked, release, width_bits):
         pytest.fail(f"{request_}: listed in suites/refusals.toml, and answered {said}", pytrace=False)
     assert listed is not None or str(said) == str(words), f"{request_}: {said}, natively {words}"
     assert value == b"value"

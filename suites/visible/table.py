@@ -11,12 +11,12 @@ import msgspec
 
 from harness.core.model import Noun
 from harness.core.strict_toml import ROOT, read_toml
-from harness.stream import from_text, line_of
+from harness.protocol.command_stream import from_text, line_of
 
 if TYPE_CHECKING:
     from harness.core.model import Target
-    from harness.resp import Reply
-    from harness.stream import Command, Stream
+    from harness.protocol.command_stream import Command, Stream
+    from harness.protocol.resp import Reply
 
 FOLDER = Path(__file__).parent
 PAGE = ROOT / "docs" / "DIFFERENCES.md"

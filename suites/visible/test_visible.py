@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.compare import ask, comparable
-from harness.stream import line_of
+from harness.protocol.command_stream import line_of
+from harness.protocol.reply_comparison import ask, comparable
 from suites.both import differing
 from suites.visible import table
 
 if TYPE_CHECKING:
     from harness.cell import CellSpec
-    from harness.resp import Reply
+    from harness.protocol.resp import Reply
     from suites.both import Both
 
 SHOWN = 6

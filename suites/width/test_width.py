@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import hiredis
 import pytest
 
-from harness import refusal
-from harness.stream import command, line_of
+from harness.protocol import allowed_refusals
+from harness.protocol.command_stream import command, line_of
 from suites.both import differing
 from suites.fuzz.corrupt import sealed
 from suites.width import requests
 
 if TYPE_CHECKING:
     from harness.cell import CellSpec
-    from harness.refusal import Release
-    from harness.resp import Reply
+    from harness.protocol.allowed_refusals import Release
+    from harness.protocol.resp import Reply
     from suites.both import Both
 
 BATCH = 300
@@ -39,9 +39,9 @@ def test_answers_do_not_depend_on_the_width_of_the_machine(
         for request, ours, theirs in zip(some, both.guest.pipeline(some), both.oracle.pipeline(some), strict=True):
             one = command(*request)
             told = error_of(ours), error_of(theirs)
-            if told[0] is None and refusal.due(one, release, width_bits):
+            if told[0] is None and allowed_refusals.due(one, release, width_bits):
                 taken.append(line_of(one))
-            if str(ours) != str(theirs) and not refusal.refused(one, *told, release, width_bits):
+            if str(ours) != str(theirs) and not allowed_refusals.refused(one, *told, release, width_bits):
                 wrong.append((request, ours, theirs))
     if wrong:
         lines = [f"{request!s:.100}: {ours!s:.100}, on 64 bits {theirs!s:.100}" for request, ours, theirs in wrong]
@@ -67,7 +67,9 @@ def test_an_index_far_beyond_a_list_is_refused_and_changes_nothing(
         reply, told = both.guest.pipeline([request, ("LRANGE", "l", 0, -1)])
         text = error_of(reply)
         right = text in {"ERR index out of range", "ERR value is not an integer or out of range"}
-        if not right and not refusal.refused(command(*request), text, None, release, cell.runner.target.width_bits):
+        if not right and not allowed_refusals.refused(
+            command(*request), text, None, release, cell.runner.target.width_bits
+        ):
             raise differing(request, reply, b"ERR index out of range", both.target, reader="a model")
         if told != elements:
             raise differing(("LRANGE", "l", 0, -1), told, elements, both.target, reader="a model")  # type: ignore[arg-type]

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 import click
 import psutil  # type: ignore[import-untyped]
 
-from harness import compare, source
+from harness import source
 from harness.guest import Guest
-from harness.resp import Client
+from harness.protocol import reply_comparison
+from harness.protocol.resp import Client
 from suites.fuzz.attempt import empty
 from suites.fuzz.corpus import Corpus, shapes
 from suites.fuzz.generate import generate
@@ -30,8 +31,8 @@ from tests.end_to_end import machines
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from harness.resp import Reply
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
+    from harness.protocol.resp import Reply
 
 WAYS = ("grammar", "replies", "edges")
 
@@ -80,7 +81,7 @@ class Course:
             try:
                 empty(guest, self._defaults)
                 with Client.at_socket(guest.socket_path, deadline_seconds=60) as client:
-                    compare.ask_into(replies, client, stream)
+                    reply_comparison.ask_into(replies, client, stream)
             except OSError:
                 guest.settle()
             assert guest.edges is not None

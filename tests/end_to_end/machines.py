@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.alignment import policy_for
 from harness.build import Builder
 from harness.core.cache import Store, key_of, sha256_of
 from harness.emulator import Emulators, Runner
 from harness.fetch import Fetcher
+from harness.isa.rules import policy_for
 from harness.plan.catalog import Catalog
 from tests import fakes
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import alignment, canary
+from harness import canary
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError
 from harness.core.progress import Progress
 from harness.emulator import Emulators, alignment_option, with_alignment
 from harness.fetch import Fetcher
+from harness.isa import rules
 from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 CATALOG = Catalog()
-AUDITS = [alignment.AUDIT, alignment.audit_name("strict")]
+AUDITS = [rules.AUDIT, rules.audit_name("strict")]
 CELLS = [
     (name, policy) if name in machines.REQUIRED else machines.beyond(name, policy)
     for name in [*machines.REQUIRED, *machines.OTHERS]
     for policy in [*CATALOG.policies, *AUDITS]
-    if policy in AUDITS or alignment.applies(CATALOG.policies[policy], CATALOG.targets[name])
+    if policy in AUDITS or rules.applies(CATALOG.policies[policy], CATALOG.targets[name])
 ]
 
 
@@ -62,7 +63,7 @@ def disagreements(program: Path, runner: Runner, triple: str, log: Path) -> list
 
 @pytest.mark.parametrize(("name", "policy"), CELLS)
 def test_the_emulator_does_what_is_prescribed(name: str, policy: str, tmp_path: Path) -> None:
-    chosen = alignment.policy_for(CATALOG.policies, policy, CATALOG.targets[name])
+    chosen = rules.policy_for(CATALOG.policies, policy, CATALOG.targets[name])
     program, runner, triple = prepared(name, chosen)
     assert disagreements(program, runner, triple, tmp_path / "faults.jsonl") == []
 
@@ -74,7 +75,7 @@ def broken(asked: Policy, target: Target, runner: Runner) -> list[Policy]:
         case.access.access_class
         for case in canary.cases(runner)
         for offset in canary.OFFSETS
-        if alignment.forbidden(target, asked, alignment.shape(case.access, offset), hint_bytes=case.access.hint_bytes)
+        if rules.forbidden(target, asked, rules.shape(case.access, offset), hint_bytes=case.access.hint_bytes)
     }
     assert concerned, f"{target.name}: {asked.name} forbids nothing"
     wrong = [change(asked, demand="none")]
@@ -83,10 +84,10 @@ def broken(asked: Policy, target: Target, runner: Runner) -> list[Policy]:
 
 
 @pytest.mark.parametrize("name", machines.TESTED)
-@pytest.mark.parametrize("policy", ["signal", "fixup", "warn", "strict", alignment.AUDIT])
+@pytest.mark.parametrize("policy", ["signal", "fixup", "warn", "strict", rules.AUDIT])
 def test_an_emulator_that_is_told_one_thing_wrong_is_noticed(name: str, policy: str, tmp_path: Path) -> None:
     target = CATALOG.targets[name]
-    asked = alignment.policy_for(CATALOG.policies, policy, target)
+    asked = rules.policy_for(CATALOG.policies, policy, target)
     program, runner, triple = prepared(name, asked)
     for number, wrong in enumerate(broken(asked, target, runner)):
         sabotaged = msgspec.structs.replace(runner, options=with_alignment(runner.options, wrong))
@@ -98,7 +99,7 @@ def test_solaris_8i_and_8s_differ_as_documented(tmp_path: Path) -> None:
     """-xmemalign=8i repairs and goes on, 8s raises SIGBUS (Sun Studio 12 C User's Guide, B.2.111)."""
     outcomes = {}
     for policy in ("solaris-8i", "solaris-8s"):
-        chosen = alignment.policy_for(CATALOG.policies, policy, CATALOG.targets["sparc64"])
+        chosen = rules.policy_for(CATALOG.policies, policy, CATALOG.targets["sparc64"])
         program, runner, triple = prepared("sparc64", chosen)
         outcomes[policy] = canary.performed(program, runner, tmp_path / policy, triple).outcomes
     assert outcomes["solaris-8i"]["ldx"] == ["done"] * 16

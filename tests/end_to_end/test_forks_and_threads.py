@@ -21,9 +21,9 @@ from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.guest import Guest
 from harness.plan.catalog import Catalog
+from harness.protocol.resp import Client, ServerGoneError
 from harness.record import event_log, evidence_seal, fault_log, run_folder
 from harness.record.run_folder import CellRecord, RunRecord
-from harness.resp import Client, ServerGoneError
 from harness.verdict import cell_verdicts
 from tests.end_to_end import machines
 
@@ -246,7 +246,7 @@ def test_a_fault_in_an_io_thread(server: Guest) -> None:
 
 SUITE = """
 import time
-from harness.resp import Client
+from harness.protocol.resp import Client
 
 def connect(guest):
     return Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds)

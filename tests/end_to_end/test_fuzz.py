@@ -11,12 +11,12 @@ import pytest
 
 from harness.core import json_codec
 from harness.core.errors import ExitCode
-from harness.stream import read_stream
+from harness.protocol.command_stream import read_stream
 from suites.fuzz.session import SHRUNK, Shrinking
 from tests.end_to_end.plumb_runs import document, run
 
 if TYPE_CHECKING:
-    from harness.stream import Stream
+    from harness.protocol.command_stream import Stream
 
 pytestmark = pytest.mark.end_to_end
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import alignment, canary, disassembly
+from harness import canary, disassembly
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
+from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.record import event_log, fault_log, kernel_faults, run_folder
 from tests.end_to_end.machines import REQUIRED, runner
@@ -75,7 +76,7 @@ def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:
 def test_what_an_instruction_tells_of_its_access_is_what_the_emulator_recorded(name: str, tmp_path: Path) -> None:
     """The kernel tier has no other source than the instruction; the user tier has both."""
     catalog = Catalog()
-    emulated = runner(name, alignment.AUDIT)
+    emulated = runner(name, rules.AUDIT)
     tools = catalog.toolchain_of(emulated.target)
     program = canary.compile_canary(Store.default(), emulated.target, tools)
     log = tmp_path / "faults.jsonl"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import alignment, canary, initramfs, symbols
+from harness import canary, initramfs, symbols
 from harness.channel import RefusedError
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError
@@ -26,6 +26,7 @@ from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
 from harness.emulator import Runner
 from harness.fetch import Fetcher
+from harness.isa import rules
 from harness.kernel import Kernel, Kernels
 from harness.machine import Ended, Machine
 from harness.plan.catalog import Catalog
@@ -99,7 +100,7 @@ def test_a_real_kernel_does_what_the_model_prescribes(
     name: str, target: str, policy: str, booted: Callable[[str, str], Machine]
 ) -> None:
     found = CATALOG.targets[target]
-    chosen = alignment.policy_for(CATALOG.policies, policy, found)
+    chosen = rules.policy_for(CATALOG.policies, policy, found)
     machine = booted(name, target)
     before = fault_log.count_faults(machine.fault_log)
     if policy.startswith("linux-arm-"):

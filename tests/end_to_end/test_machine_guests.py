@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import alignment
 from harness.emulator import Runner
+from harness.isa import rules
 from harness.machine_guest import PORTS, SERVER, Host, MachineGuest, PreparedMachine
 from harness.plan.catalog import Catalog
 from harness.record import fault_log
@@ -28,7 +28,7 @@ def test_servers_of_one_machine_keep_apart(tmp_path: Path) -> None:
     tree = open_tree(machines.release("redis-3.2.6"), name="redis-3.2.6", digest=server.sha256)
     build = machines.build(tree, "armv5")
     target = CATALOG.targets["armv5-kernel"]
-    policy = alignment.policy_for(CATALOG.policies, "signal", target)
+    policy = rules.policy_for(CATALOG.policies, "signal", target)
     runner = Runner(target=target, policy=policy, program=None, options=[], records_faults=False)
     kernel = built("versatile")
     prepared = PreparedMachine(

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Literal
 
 from harness.core.model import Noun
 from harness.core.strict_toml import ROOT, read_toml
-from harness.refusal import refused
-from harness.stream import command, line_of, pieces, wire
+from harness.protocol.allowed_refusals import refused
+from harness.protocol.command_stream import command, line_of, pieces, wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.model import Target
-    from harness.refusal import Refusal, Release
-    from harness.resp import Client, Reply
-    from harness.stream import Command, Stream
+    from harness.protocol.allowed_refusals import Refusal, Release
+    from harness.protocol.command_stream import Command, Stream
+    from harness.protocol.resp import Client, Reply
 
 DIFFERENCES = ROOT / "suites" / "fuzz" / "differences.toml"
 EMPTY = (command("FLUSHALL"), command("CONFIG", "SET", "rdbcompression", "no"))

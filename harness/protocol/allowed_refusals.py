@@ -16,7 +16,7 @@ from harness.core.strict_toml import ROOT, read_toml
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.stream import Command
+    from harness.protocol.command_stream import Command
 
 REFUSALS = ROOT / "suites" / "refusals.toml"
 NARROW_BITS = 32
