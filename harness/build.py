@@ -11,13 +11,14 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Literal
 
-from harness import allocator, detector, toolchain
+from harness import allocator, toolchain
+from harness.analysis.compiler_output import complaints, first_error
+from harness.analysis.detectors import registry
 from harness.core import json_codec
 from harness.core.cache import Store, disk_errors, key_of
 from harness.core.errors import ExitCode, InfrastructureError, PlumblineError
 from harness.core.model import Build
 from harness.core.processes import process
-from harness.diagnostics import complaints, first_error
 from harness.tree_files import copy_tree
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Workshop:
     def wrapper(self, name: str, extra: Sequence[str] = (), *, suffix: str = "") -> Path:
         """The compiler `name` with the target's flags, and others after them."""
         path = self.work / f"{name}{suffix}"
-        first = detector.write_prelude(self.target.emulator.detector, self.work)
+        first = registry.write_prelude(self.target.emulator.detector, self.work)
         flags = [*first, *compile_flags(self.server, self.target, self.optimisation), *extra]
         toolchain.write_wrapper(path, toolchain.tool(self.tools, name), flags, ["-latomic"])
         return path
@@ -246,7 +247,7 @@ def build_name(tree: SourceTree, target: Target, tools: Toolchain, optimisation:
 
 def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc") -> str:
     """Content address of what a tree compiles to for a target. Raises InfrastructureError without a compiler."""
-    prelude = detector.PRELUDES[target.emulator.detector]
+    prelude = registry.PRELUDES[target.emulator.detector]
     return key_of(
         [
             RECIPE,

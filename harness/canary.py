@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import symbols
+from harness.analysis import symbols
 from harness.artifact import compiled
 from harness.core.errors import InfrastructureError
 from harness.core.model import Noun, PlannedAccess

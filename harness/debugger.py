@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from harness.symbols import tree_in
+from harness.analysis.symbols import tree_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness import toolchain
+from harness.analysis.detectors.registry import PRELUDE_FILE, PRELUDES, reports
 from harness.artifact import compiled
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.detector import PRELUDE_FILE, PRELUDES, reports
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import detector
+from harness.analysis.detectors import registry
 from harness.core.cache import Store, key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
 from harness.core.model import EmulatorSpec, Flavour, Noun, Place, Policy, Target, Toolchain
@@ -148,14 +148,14 @@ class Emulators:
             # What runs in a machine is started by the machine's own init.
             return Runner(target=target, policy=policy, program=None, options=[], records_faults=False, environment={})
         if spec.kind == "native":
-            prefix = detector.PREFIXES[spec.detector]
+            prefix = registry.PREFIXES[spec.detector]
             return Runner(
                 target=target,
                 policy=policy,
                 program=Path(prefix[0]) if prefix else None,
                 options=prefix[1:],
                 records_faults=False,
-                environment=detector.ENVIRONMENTS[spec.detector],
+                environment=registry.ENVIRONMENTS[spec.detector],
             )
         options = ["-L", str(self.guest_root(toolchain))]
         if spec.cpu:
@@ -168,7 +168,7 @@ class Emulators:
             program=programs[spec.qemu],
             options=options,
             records_faults=self.flavour == "pinned",
-            environment=detector.ENVIRONMENTS[spec.detector],
+            environment=registry.ENVIRONMENTS[spec.detector],
         )
 
     def guest_root(self, toolchain: Toolchain) -> Path:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
-from harness.detector import Report, reports
 from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
 from harness.sighting import (
     Sighting,

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Self
 
 import hiredis
 
+from harness.analysis.detectors.registry import reports
 from harness.core.cache import disk_errors
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.processes.capped_log import LIMIT_BYTES, Capped, tail_of
 from harness.core.processes.temporary_folder import refuse_long
-from harness.detector import reports
 from harness.protocol.resp import Client
 from harness.record import fault_log, peer_user
 from harness.record.edge_coverage import Edges
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
 
+    from harness.analysis.detectors.registry import Report
     from harness.core.model import Build
-    from harness.detector import Report
     from harness.emulator import Runner
     from harness.record.recording_proxy import Address
     from harness.record.run_folder import End

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import diagnostics
+from harness.analysis import compiler_output
 from harness.build import build_name
 from harness.core import json_codec
 from harness.core.cache import key_of
@@ -19,9 +19,9 @@ from harness.core.processes import process
 from harness.record.compiler_warnings import Said
 
 if TYPE_CHECKING:
+    from harness.analysis.compiler_output import Compilation
     from harness.build import Builder, Workshop
     from harness.core.model import SourceTree, Target, Toolchain
-    from harness.diagnostics import Compilation
     from harness.record.compiler_warnings import Diagnostic
 
 ASKED = ["-fsyntax-only", "-Wcast-align", "-Wformat", "-Wno-error"]
@@ -52,7 +52,7 @@ def _said(shop: Workshop) -> Said:
     made = shop.run([*shop.make_command([shop.binary.name]), "--dry-run", "--print-directory"])
     calls = [
         call
-        for call in diagnostics.compilations(made.text, tuple(compilers))
+        for call in compiler_output.compilations(made.text, tuple(compilers))
         if Path(call.folder).is_relative_to(shop.tree / "src")
     ]
     if not calls:
@@ -65,7 +65,9 @@ def _said(shop: Workshop) -> Said:
             folder=Path(call.folder),
             environment=shop.environment(),
         )
-        return diagnostics.read(f"make: Entering directory '{call.folder}'\n{result.text}", shop.tree), result.code == 0
+        return compiler_output.read(
+            f"make: Entering directory '{call.folder}'\n{result.text}", shop.tree
+        ), result.code == 0
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         seen = list(pool.map(one, calls))

@@ -45,7 +45,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     """Why there is no build."""
     complaints: frozenset[str] = frozenset()
-    """What compilers and others said of it: harness.diagnostics.complaints."""
+    """What compilers and others said of it: harness.analysis.compiler_output.complaints."""
     blameless: bool = False
     """Whether the tree fails alike for this machine, so that the problem is none of the target's."""
     machine: PreparedMachine | None = None

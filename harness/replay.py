@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import canary, disassembly, prepare, symbols, trees, unit_run, watch
-from harness.assertion import asserting_frames
+from harness import canary, prepare, trees, unit_run, watch
+from harness.analysis import disassembly, symbols
+from harness.analysis.assertion_log import asserting_frames
+from harness.analysis.detectors.registry import own_frames
 from harness.build import Builder, BuildFailedError
 from harness.core.errors import ExitCode
 from harness.core.model import Noun
-from harness.detector import own_frames
 from harness.emulator import Emulators, native_runner
 from harness.fetch import Fetcher
 from harness.guest import Guest

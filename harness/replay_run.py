@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import selftests, unit_run
-from harness.assertion import asserted
+from harness.analysis.assertion_log import asserted
+from harness.analysis.detectors.registry import reports
 from harness.core.byte_diff import described
-from harness.detector import reports
 from harness.guest import POLL_SECONDS, StartError, answers_ping
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import release_of
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from harness.analysis.detectors.registry import Report
     from harness.core.finding import Again, Frame
-    from harness.detector import Report
     from harness.emulator import Runner
     from harness.guest import Guest
     from harness.machine_guest import Host

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import excerpt, inherited, known, provenance, unchecked, warning_findings
+from harness import inherited, known, provenance, unchecked, warning_findings
+from harness.analysis import source_excerpt
 from harness.core.cache import Store
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Finding, Verdict
@@ -36,7 +37,7 @@ def conclude(
         if made_here:
             provenance.seal_all(Store.default(), folder)
         run = stored_run.read(folder)
-        excerpt.collect(folder, run, findings, tree)
+        source_excerpt.collect(folder, run, findings, tree)
     listed = known.load_known(known_file, run.machines)
     old = inherited.read(folder)
     today = datetime.datetime.now(tz=datetime.UTC).date()

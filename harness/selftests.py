@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import allocator, allocator_log, assertion, googletest, toolchain
+from harness import allocator, googletest, toolchain
+from harness.analysis import allocator_log, assertion_log
 from harness.build import build_key
 from harness.core import json_codec
 from harness.core.cache import disk_errors, key_of
@@ -253,5 +254,5 @@ def _said(run: UnitRun) -> list[str]:
 
 def _asserted(run: UnitRun) -> list[str]:
     """The assertion that ended a self-test, and where it stands; empty for none."""
-    place = assertion.asserted(run.output)
+    place = assertion_log.asserted(run.output)
     return [f"{place.file}:{place.line}: an assertion failed"] if place else []

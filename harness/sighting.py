@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import allocator_log, disassembly, symbols, trigger
-from harness.assertion import UNKNOWN, asserted, asserting_frames
-from harness.detector import own_frames
+from harness import trigger
+from harness.analysis import allocator_log, disassembly, symbols
+from harness.analysis.assertion_log import UNKNOWN, asserted, asserting_frames
+from harness.analysis.detectors.registry import own_frames
 from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.record import fault_log, kernel_faults, run_folder
@@ -22,9 +23,9 @@ from harness.record.run_folder import NO_PONG
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.analysis.detectors.registry import Report
     from harness.core.finding import Again, Difference, Fate, Frame
     from harness.core.model import AccessClass, Program
-    from harness.detector import Report
     from harness.record.run_folder import CellRecord, Fault, GuestEvent, RunRecord, TestEvent
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from harness.analysis.detectors.registry import Report
     from harness.core.finding import Frame
-    from harness.detector import Report
     from harness.record.run_folder import Fault, TestEvent
 
 

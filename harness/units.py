@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import toolchain
+from harness.analysis.compiler_output import first_error
 from harness.build import build_key
 from harness.core import json_codec
 from harness.core.cache import disk_errors, key_of, sha256_of
 from harness.core.model import Noun, Program
 from harness.core.strict_toml import ROOT, read_toml
-from harness.diagnostics import first_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

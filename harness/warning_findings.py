@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from harness import symbols
+from harness.analysis import symbols
 from harness.core.finding import Finding, Frame, Occasion, Verdict, Witness
 from harness.record.compiler_warnings import FOLDER, ORACLE
 

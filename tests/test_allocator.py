@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import allocator, allocator_log
+from harness import allocator
+from harness.analysis import allocator_log
 from harness.build import Builder
 from harness.core import json_codec
 from harness.core.cache import Store

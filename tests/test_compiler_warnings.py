@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from harness import inherited
+from harness.analysis.compiler_output import read
 from harness.core import json_codec
 from harness.core.errors import ExitCode, UsageError
-from harness.diagnostics import read
 from harness.inherited import Base
 from harness.join import join
 from harness.record import compiler_warnings, run_folder

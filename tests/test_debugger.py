@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import debugger, symbols
+from harness import debugger
+from harness.analysis import symbols
 from harness.debugger import Interrupts, Relay
 from harness.guest import Guest
 from tests import fakes

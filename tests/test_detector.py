@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import detector_canary
+from harness.analysis.detectors.registry import ENVIRONMENTS, PREFIXES, PRELUDES, Report, reports, write_prelude
 from harness.core.cache import Store
-from harness.detector import ENVIRONMENTS, PREFIXES, PRELUDES, Report, reports, write_prelude
 from harness.emulator import Emulators
 from harness.fetch import Fetcher
 from harness.guest import Guest, StartError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.diagnostics import complaints, first_error
+from harness.analysis.compiler_output import complaints, first_error
 
 MAKES = "make[2]: *** [Makefile:9: lapi.o] Error 1\nmake[1]: *** Waiting for unfinished jobs....\n"
 """What another job's failure has make say before the compiler's words are out."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.disassembly import access_of, disassemble
+from harness.analysis.disassembly import access_of, disassemble
 from harness.record import fault_log
 from tests import fakes
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.assertion import asserted
+from harness.analysis.assertion_log import asserted
 from harness.core import json_codec
 from harness.core.errors import ExitCode
 from harness.record import fault_log, run_folder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import excerpt, symbols
+from harness.analysis import source_excerpt, symbols
 from harness.core import json_codec
 from harness.core.cache import Store
 from harness.judge import judge
@@ -44,14 +44,14 @@ def tree(path: Path, source: str = SOURCE) -> Path:
     return path
 
 
-def taken(run: StoredRun, at: Path | None) -> excerpt.Excerpts:
+def taken(run: StoredRun, at: Path | None) -> source_excerpt.Excerpts:
     findings, *_ = judge(run.folder)
-    excerpt.collect(run.folder, run_folder.read_run(run.folder), findings, at)
-    return excerpt.read(run.folder)
+    source_excerpt.collect(run.folder, run_folder.read_run(run.folder), findings, at)
+    return source_excerpt.read(run.folder)
 
 
 def test_the_lines_around_a_finding_are_kept(stored: StoredRun, tmp_path: Path) -> None:
-    around = range(93 - excerpt.SOURCE_LINES, 93 + excerpt.SOURCE_LINES + 1)
+    around = range(93 - source_excerpt.SOURCE_LINES, 93 + source_excerpt.SOURCE_LINES + 1)
     assert taken(stored, tree(tmp_path / "tree")).sources == {"src/bitops.c": {n: f"line {n}" for n in around}}
 
 
@@ -77,8 +77,8 @@ def test_a_line_beyond_the_files_end_is_no_error(stored: StoredRun, tmp_path: Pa
 
 @pytest.mark.parametrize("text", ["", "{", '{"schema": 1, "sources": 3}'])
 def test_damaged_excerpts_are_none(stored: StoredRun, text: str) -> None:
-    fakes.write(stored.folder / excerpt.FILE, text)
-    assert excerpt.read(stored.folder) == excerpt.Excerpts()
+    fakes.write(stored.folder / source_excerpt.FILE, text)
+    assert source_excerpt.read(stored.folder) == source_excerpt.Excerpts()
 
 
 def elf(path: Path, code: bytes, *, address: int) -> Path:
@@ -90,7 +90,7 @@ def elf(path: Path, code: bytes, *, address: int) -> Path:
     return path
 
 
-def listing(run: StoredRun, code: bytes, offset: int, **fault: object) -> excerpt.Listing:
+def listing(run: StoredRun, code: bytes, offset: int, **fault: object) -> source_excerpt.Listing:
     """What is kept of an instruction that faulted, at so many bytes into some code."""
     binary = elf(run.binary("armv5"), code, address=0x10000)
     maps = [run_folder.MapRecord(start=0x10000, end=0x11000, offset=0x1000, path=str(binary))]
@@ -102,7 +102,7 @@ def listing(run: StoredRun, code: bytes, offset: int, **fault: object) -> excerp
     return kept
 
 
-def told(kept: excerpt.Listing) -> list[tuple[int, str]]:
+def told(kept: source_excerpt.Listing) -> list[tuple[int, str]]:
     return [(one.address, one.text) for one in kept.instructions]
 
 
@@ -122,8 +122,8 @@ def test_the_instructions_around_it_are_kept_and_unknown_ones_are_bytes(stored: 
 
 def test_only_so_many_are_kept(stored: StoredRun) -> None:
     kept = listing(stored, ADD * 100 + LDR + ADD * 100, 400)
-    assert len(kept.instructions) == 2 * excerpt.INSTRUCTIONS + 1
-    assert kept.instructions[excerpt.INSTRUCTIONS].text == "ldr r1, [r3]"
+    assert len(kept.instructions) == 2 * source_excerpt.INSTRUCTIONS + 1
+    assert kept.instructions[source_excerpt.INSTRUCTIONS].text == "ldr r1, [r3]"
 
 
 def test_thumb_code_is_read_as_thumb(stored: StoredRun) -> None:
@@ -147,4 +147,4 @@ def findings_of(run: StoredRun) -> list[Finding]:
 
 def test_an_instruction_is_chosen_once_a_target(stored: StoredRun) -> None:
     (finding,) = findings_of(stored)
-    assert [witness.target for witness in excerpt.chosen(finding)] == ["armv5"]
+    assert [witness.target for witness in source_excerpt.chosen(finding)] == ["armv5"]

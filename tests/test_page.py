@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import excerpt, report
+from harness import report
+from harness.analysis import source_excerpt
 from harness.core import json_codec
 from harness.report import page
 from tests import fakes
@@ -135,19 +136,19 @@ def test_anchors_labels_and_tables_are_whole(tmp_path: Path) -> None:
 def test_source_and_instructions_are_shown_with_the_place_marked(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     witness = judgement().findings[0].witnesses[0]
-    listing = excerpt.Listing(
+    listing = source_excerpt.Listing(
         binary="redis-server",
         address=0x8004,
         instructions=[
-            excerpt.Instruction(address=0x8000, code="", text="mov r3, r0"),
-            excerpt.Instruction(address=0x8004, code="", text="ldr r1, [r3]"),
+            source_excerpt.Instruction(address=0x8000, code="", text="mov r3, r0"),
+            source_excerpt.Instruction(address=0x8004, code="", text="ldr r1, [r3]"),
         ],
     )
-    kept = excerpt.Excerpts(
+    kept = source_excerpt.Excerpts(
         sources={"src/bitops.c": {451: "\t\twhile (n)", 452: "\t\t\tx = <p>;", 460: "\t\tfar away"}},
-        listings={excerpt.place_key(witness): listing},
+        listings={source_excerpt.place_key(witness): listing},
     )
-    (folder / excerpt.FILE).write_bytes(json_codec.encode(kept))
+    (folder / source_excerpt.FILE).write_bytes(json_codec.encode(kept))
     report.write(folder, judgement())
     text = (folder / "report.html").read_text("utf-8")
     marked = [line for line in text.splitlines() if "marked" in line and "line" in line and "class" in line]

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness import diagnostics
+from harness.analysis import compiler_output
 from harness.core import json_codec
 from harness.core.finding import Access, Finding
 from harness.core.strict_toml import ROOT
@@ -58,7 +58,7 @@ make: Leaving directory '/cache/work/1/tree/src'
 
 
 def test_warnings_and_errors_have_places_in_the_tree_and_come_once() -> None:
-    said = [(one.severity, one.file, one.line, one.warning) for one in diagnostics.read(OUTPUT, TREE)]
+    said = [(one.severity, one.file, one.line, one.warning) for one in compiler_output.read(OUTPUT, TREE)]
     assert said == [
         ("warning", "src/sds.h", 12, "cast-align"),
         ("error", "src/a.c", 9, ""),
@@ -69,19 +69,19 @@ def test_warnings_and_errors_have_places_in_the_tree_and_come_once() -> None:
 
 
 def test_what_the_linker_misses_is_told_with_what_helps() -> None:
-    linking = diagnostics.linking(OUTPUT)
+    linking = compiler_output.linking(OUTPUT)
     assert (linking.undefined, linking.twice) == (["__atomic_load_8"], ["server"])
     assert attempt.link_problem(linking) == (
         "without -latomic behind the objects it lacks __atomic_load_8; "
         "without -fcommon it has 1 globals twice, as server"
     )
-    other = diagnostics.linking("x.o: undefined reference to `foo'")
+    other = compiler_output.linking("x.o: undefined reference to `foo'")
     assert attempt.link_problem(other) == "it lacks foo"
-    assert attempt.link_problem(diagnostics.linking("")) == ""
+    assert attempt.link_problem(compiler_output.linking("")) == ""
 
 
 def test_the_calls_that_make_objects_are_known_with_their_folders() -> None:
-    calls = diagnostics.compilations(OUTPUT, ("/w/gcc", "/w/g++"))
+    calls = compiler_output.compilations(OUTPUT, ("/w/gcc", "/w/g++"))
     assert [(one.folder, one.words[-1]) for one in calls] == [
         (f"{TREE}/src", "a.c"),
         (f"{TREE}/deps/lua/src", "lapi.c"),

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from harness import googletest, selftests, unit_run, units
-from harness.assertion import asserting_frames
+from harness.analysis.assertion_log import asserting_frames
+from harness.analysis.symbols import Symbols
 from harness.cell import Peer
 from harness.core.finding import Frame, Verdict
 from harness.core.strict_toml import ROOT
@@ -17,7 +18,6 @@ from harness.plan.catalog import Catalog
 from harness.record import run_folder
 from harness.runs import conclude
 from harness.source import open_tree
-from harness.symbols import Symbols
 from tests import cells, fakes
 from tests.stored import StoredRun
 

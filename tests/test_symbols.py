@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.analysis.symbols import Symbols, place_in_object, place_in_tree
 from harness.record import fault_log, run_folder
-from harness.symbols import Symbols, place_in_object, place_in_tree
 from tests import fakes
 
 if TYPE_CHECKING:

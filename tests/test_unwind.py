@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.analysis.unwind import DEEPEST, Stack, call_chain, locate
 from harness.record import fault_log, run_folder
-from harness.unwind import DEEPEST, Stack, call_chain, locate
 from tests import fakes
 
 # What the emulator's run of tests/data/stacks/program.c left: callers of main in libc, then _start of the program.

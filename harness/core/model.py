@@ -35,7 +35,8 @@ class Endianness(StrEnum):
 
 
 Detector = Literal["", "ubsan", "asan", "valgrind"]
-"""What in or around a program reports its errors on standard error (harness.detector reads it); empty for nothing."""
+"""What in or around a program reports its errors on standard error (harness.analysis.detectors.registry reads it);
+empty for nothing."""
 
 
 Allocator = Literal["libc", "jemalloc", "guard", "guard-natural"]

@@ -20,7 +20,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import disassembly, symbols, tree_files
+from harness import tree_files
+from harness.analysis import disassembly, symbols
 from harness.build import Builder, BuildFailedError
 from harness.check import Check
 from harness.core import json_codec

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import allocator, diagnostics, toolchain
+from harness import allocator, toolchain
+from harness.analysis import compiler_output
 from harness.build import Builder, BuildFailedError, Workshop
 from harness.core.errors import UsageError
 from harness.core.processes import process
@@ -22,8 +23,8 @@ from harness.port import conditionals
 from harness.port.document import Step
 
 if TYPE_CHECKING:
+    from harness.analysis.compiler_output import Compilation, Linking
     from harness.core.model import Build, SourceTree, Target, Toolchain
-    from harness.diagnostics import Compilation, Linking
     from harness.record.compiler_warnings import Diagnostic
 
 WARNINGS = ["cast-align=strict", "address-of-packed-member"]
@@ -58,13 +59,13 @@ def attempt(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain
         # Each target's output in one piece, headed by its folder: jobs run side by side, and names are relative.
         command = shop.make_command([shop.binary.name])
         result = shop.run([*command, "--keep-going", "--output-sync=target", "--print-directory"])
-        said = diagnostics.read(result.text, shop.tree)
-        calls = diagnostics.compilations(result.text, tuple(map(str, compilers)))
+        said = compiler_output.read(result.text, shop.tree)
+        calls = compiler_output.compilations(result.text, tuple(map(str, compilers)))
         return Attempt(
             succeeded=result.code == 0 and shop.binary.is_file(),
             errors=[one for one in said if one.severity == "error"],
             warnings=[one for one in said if one.severity == "warning"],
-            linking=diagnostics.linking(result.text),
+            linking=compiler_output.linking(result.text),
             last_words="\n".join(result.text.strip().splitlines()[-3:]),
             configured=_configure(shop),
             passed=_preprocess(calls, shop.tree),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness.diagnostics import place
+from harness.analysis.compiler_output import place
 from harness.port.document import Region
 
 if TYPE_CHECKING:

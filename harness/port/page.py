@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import excerpt
+from harness.analysis import source_excerpt
 from harness.port import items
 from harness.port.document import BLOCKERS
 from harness.port.sections import (
@@ -30,7 +30,7 @@ OPEN_ITEMS = 1
 
 def render(folder: Path, report: PortReport, judgement: Judgement) -> str:
     """The document. `folder` is the run's, for its excerpts; links are relative to it."""
-    excerpts = excerpt.read(folder)
+    excerpts = source_excerpt.read(folder)
     findings = {finding.id: finding for finding in judgement.findings}
     counted = items.counts(report)
     return (

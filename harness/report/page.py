@@ -17,7 +17,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from harness import excerpt
+from harness.analysis import source_excerpt
 from harness.core.untrusted_text import visible
 from harness.isa import rules
 from harness.report import chart
@@ -28,8 +28,8 @@ from harness.report.worklist import FATES, counters_text, named_counters, sites,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from harness.analysis.source_excerpt import Excerpts, Listing
     from harness.core.finding import Finding, Witness
-    from harness.excerpt import Excerpts, Listing
     from harness.judge import Judgement
     from harness.record.run_folder import RunRecord
     from harness.verdict import CellVerdict
@@ -99,7 +99,7 @@ def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
             suites=list(dict.fromkeys(cell.suite for cell in judgement.cells)),
             rows=rows_of(judgement),
             unknown=[cell for cell in judgement.cells if cell.verdict == "UNKNOWN"],
-            shown=_shown(judgement.findings, excerpt.read(folder)),
+            shown=_shown(judgement.findings, source_excerpt.read(folder)),
             sites=listed[:SHOWN_SITES],
             sites_left_out=len(listed) - len(listed[:SHOWN_SITES]),
             site_targets=targets_of(listed),
@@ -168,8 +168,8 @@ def _shown(findings: list[Finding], excerpts: Excerpts) -> list[Shown]:
                 hunks=hunks_of(finding, excerpts),
                 code=[
                     Code(target=witness.target, place=place_of(witness), listing=listing)
-                    for witness in excerpt.chosen(finding)
-                    if (listing := excerpts.listings.get(excerpt.place_key(witness)))
+                    for witness in source_excerpt.chosen(finding)
+                    if (listing := excerpts.listings.get(source_excerpt.place_key(witness)))
                 ],
                 stack=stack_of(finding),
                 is_open=len(shown) < OPEN_FINDINGS,
@@ -197,7 +197,7 @@ def hunks_of(finding: Finding, excerpts: Excerpts) -> list[Hunk]:
         for witness in finding.witnesses:
             if witness.file == file:
                 marked.setdefault(witness.line, []).append(witness.target)
-        near = excerpt.SOURCE_LINES
+        near = source_excerpt.SOURCE_LINES
         wanted = [number for number in sorted(source) if any(abs(number - place) <= near for place in marked)]
         for number in wanted:
             marks = ", ".join(dict.fromkeys(marked.get(number, [])))

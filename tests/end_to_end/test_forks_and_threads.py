@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import judge, source, symbols, tree_files
+from harness import judge, source, tree_files
+from harness.analysis import symbols
 from harness.cell import CellSpec, write_cell
 from harness.core.cache import Store, key_of
 from harness.core.processes import process

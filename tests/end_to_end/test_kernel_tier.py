@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import canary, disassembly
+from harness import canary
+from harness.analysis import disassembly
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.isa import rules

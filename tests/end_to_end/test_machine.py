@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import canary, initramfs, symbols
+from harness import canary, initramfs
+from harness.analysis import symbols
 from harness.channel import RefusedError
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError

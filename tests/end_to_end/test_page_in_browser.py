@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import excerpt, report
+from harness import report
+from harness.analysis import source_excerpt
 from harness.core import json_codec
 from tests.end_to_end.browser import DESKTOP, PHONE, look
 from tests.judgements import HOSTILE, judgement, run_folder
@@ -59,8 +60,8 @@ def page(tmp_path: Path) -> Path:
     """The page of a hostile server's run."""
     folder = run_folder(tmp_path)
     whole = judgement(title=HOSTILE + "<img src=http://127.0.0.1:1/x onerror=alert(1)>" + "long" * 60, reason=HOSTILE)
-    kept = excerpt.Excerpts(sources={"src/bitops.c": {452: "\t" * 3 + "x" * 300}})
-    (folder / excerpt.FILE).write_bytes(json_codec.encode(kept))
+    kept = source_excerpt.Excerpts(sources={"src/bitops.c": {452: "\t" * 3 + "x" * 300}})
+    (folder / source_excerpt.FILE).write_bytes(json_codec.encode(kept))
     report.write(folder, whole)
     return folder / "report.html"
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.detector import asan, memcheck, ubsan
-from harness.detector.report import Line, Report, own_frames
+from harness.analysis.detectors import asan, memcheck, ubsan
+from harness.analysis.detectors.report import Line, Report, own_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

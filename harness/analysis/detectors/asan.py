@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from harness.detector.report import Report, own_frames
-from harness.detector.stack import sanitizer_stack
+from harness.analysis.detectors.report import Report, own_frames
+from harness.analysis.detectors.stack import sanitizer_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.detector.report import Line
+    from harness.analysis.detectors.report import Line
 
 _ASAN = re.compile(r"==\d+==ERROR: AddressSanitizer: (?P<message>.+)")
 _ASAN_ACCESS = re.compile(r"(READ|WRITE) of size (\d+) at |.*The signal is caused by a (READ|WRITE) memory access")

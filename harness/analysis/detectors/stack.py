@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from harness.detector.report import frames_of
+from harness.analysis.detectors.report import frames_of
 
 if TYPE_CHECKING:
+    from harness.analysis.detectors.report import Line
     from harness.core.finding import Frame
-    from harness.detector.report import Line
 
 _STACK_WITHIN_LINES = 12
 """A stack's next line is looked for so far: what other processes write meanwhile comes between."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import disassembly, unwind
+from harness.analysis import disassembly, unwind
 from harness.core import json_codec
 from harness.core.model import Noun
 from harness.record import stored_run

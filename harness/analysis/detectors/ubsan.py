@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
+from harness.analysis.detectors.report import Report, own_frames, without_addresses
+from harness.analysis.detectors.stack import sanitizer_stack
+from harness.analysis.symbols import place_in_tree
 from harness.core.finding import Frame
-from harness.detector.report import Report, own_frames, without_addresses
-from harness.detector.stack import sanitizer_stack
-from harness.symbols import place_in_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.detector.report import Line
+    from harness.analysis.detectors.report import Line
 
 _UBSAN = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): runtime error: (?P<message>.+)")
 _MISALIGNED = re.compile(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from harness import unwind
+from harness.analysis import unwind
 from harness.core.finding import Frame
 from harness.core.processes import process
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from harness.analysis.symbols import place_in_object, place_in_tree
 from harness.core.finding import Frame
 from harness.core.model import Detector, Noun
-from harness.symbols import place_in_object, place_in_tree
 
 
 class Line(Noun, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from harness.detector.report import Line, Report, frames_of, own_frames, without_addresses
+from harness.analysis.detectors.report import Line, Report, frames_of, own_frames, without_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

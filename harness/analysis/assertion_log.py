@@ -24,7 +24,7 @@ def asserted(log: bytes) -> Frame | None:
     """Where the last assertion that failed stands, as a server's log has it; None where none did.
 
     The file is named as the compiler was told it, which is as a rule without its folder: the origin is not known.
-    Only the C library names the function (harness.symbols finds it by the line).
+    Only the C library names the function (harness.analysis.symbols finds it by the line).
     """
     said = list(_SAID.finditer(log))
     if not said:
