@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import canary
+from harness.build.qemu_user import Emulators
 from harness.core.model import AccessClass, Noun
 from harness.core.strict_toml import ROOT, read_toml
-from harness.emulator import Emulators
 from harness.isa import rules
 from harness.machine_guest import CANARY, Host
 from harness.prepare import machine_target, prepare_machine
@@ -22,10 +22,10 @@ from harness.prepare import machine_target, prepare_machine
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.build.sources.archives import Fetcher
     from harness.core.cache import Store
     from harness.core.model import Policy, Target
     from harness.core.progress import Progress
-    from harness.fetch import Fetcher
     from harness.plan.catalog import Catalog
 
 DIFFERENCES = ROOT / "suites" / "canary" / "differences.toml"

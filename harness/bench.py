@@ -22,9 +22,9 @@ from harness.record import fault_log
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from harness.build.qemu_user import Runner
     from harness.core.model import Build, SourceTree
     from harness.core.progress import Progress
-    from harness.emulator import Runner
     from harness.overhead import Ratio, ReportPrice
 
 POLICIES = (UNCHECKED, ENFORCED, AUDITED, COVERED)

@@ -10,16 +10,16 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import source
-from harness.build import build_name
+from harness.build.kernel import kernel_key, kernel_name, linux_source
+from harness.build.qemu_user import QEMU_FOLDER, Qemu, qemu_key
+from harness.build.server_build import build_name
+from harness.build.sources import source_tree
+from harness.build.sources.archives import archive_name
 from harness.core.cache import key_of
 from harness.core.errors import InfrastructureError
 from harness.core.model import Noun, SourceTree
 from harness.core.strict_toml import read_toml
-from harness.emulator import QEMU_FOLDER, Qemu, qemu_key
-from harness.fetch import archive_name
 from harness.isa import rules
-from harness.kernel import kernel_key, kernel_name, linux_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,7 @@ def _builds(
     release = catalog.servers.get(server)
     paths = [store.path("ccache", ""), store.path("canaries", "")]
     if release is None:
-        tree = source.open_tree(Path(server))
+        tree = source_tree.open_tree(Path(server))
     else:
         version = tuple(int(part) for part in release.version.split("."))
         tree = SourceTree(name=server, family=release.family, version=version, path=store.root, digest=release.sha256)

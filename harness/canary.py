@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis import symbols
-from harness.artifact import compiled
+from harness.build.helper_program import compiled
 from harness.core.errors import InfrastructureError
 from harness.core.model import Noun, PlannedAccess
 from harness.core.processes import process
@@ -24,9 +24,9 @@ from harness.record import fault_log
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.build.qemu_user import Runner
     from harness.core.cache import Store
     from harness.core.model import Target, Toolchain
-    from harness.emulator import Runner
     from harness.machine import Machine
 
 FOLDER = ROOT / "suites" / "canary"

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import canary, doctor, unchecked
-from harness.allocator import refuse_nonsense
+from harness import canary, unchecked
+from harness.build import host_packages
+from harness.build.allocator import refuse_nonsense
+from harness.build.qemu_user import Runner, with_alignment
+from harness.build.sources.archives import Fetcher
+from harness.build.sources.server_tree import open_server
+from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.cell import CellSpec, Peer, write_cell
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT
 from harness.detector_canary import compile_detector_canary
-from harness.emulator import Runner, with_alignment
-from harness.fetch import Fetcher
 from harness.isa import rules
 from harness.plan.plan import Plan, make_plan
 from harness.prepare import Preparation, Prepared
@@ -29,8 +32,6 @@ from harness.record.run_folder import CellRecord, RunRecord
 from harness.runs import conclude
 from harness.schedule import side_by_side
 from harness.selftests import why_none, without_native_faults
-from harness.trees import open_server
-from harness.units import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,8 +79,8 @@ class Check:
         for name in plan.targets:
             rules.policy_for(self.catalog.policies, self.request.policy, self.catalog.targets[name])
             refuse_nonsense(self.request.allocator, self.catalog.targets[name])
-        diagnosis = doctor.diagnose(self.catalog, plan.targets, emulator=self.request.emulator)
-        doctor.mend(diagnosis, self.progress, install=self.request.install)
+        diagnosis = host_packages.diagnose(self.catalog, plan.targets, emulator=self.request.emulator)
+        host_packages.mend(diagnosis, self.progress, install=self.request.install)
         tree = self.tree
         preparation = Preparation(self.catalog, self.store, self.progress, self.fetcher, self.request, plan)
         prepared = preparation.targets(tree)

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import toolchain
+from harness.build import toolchain
 from harness.channel import Channel, ChannelError
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Sequence
 
+    from harness.build.initramfs import Initramfs
+    from harness.build.kernel import Kernel
     from harness.channel import Frame
-    from harness.initramfs import Initramfs
-    from harness.kernel import Kernel
 
 BOOT_SECONDS = 30.0
 """Until init is ready, not counting waits for a processor: five times what the slowest machine takes."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import toolchain
 from harness.analysis.detectors.registry import PRELUDE_FILE, PRELUDES, reports
-from harness.artifact import compiled
+from harness.build import toolchain
+from harness.build.helper_program import compiled
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.build.qemu_user import Runner
     from harness.core.cache import Store
     from harness.core.model import Detector, Target, Toolchain
-    from harness.emulator import Runner
 
 SOURCE = ROOT / "suites" / "canary" / "detector.c"
 RUN_SECONDS = 5.0

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.analysis.detectors.registry import Report
+    from harness.build.qemu_user import Runner
     from harness.core.model import Build
-    from harness.emulator import Runner
     from harness.record.recording_proxy import Address
     from harness.record.run_folder import End
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from harness.build.initramfs import Initramfs
+    from harness.build.kernel import Kernel
     from harness.channel import Frame
-    from harness.initramfs import Initramfs
-    from harness.kernel import Kernel
 
 REQUEST_SECONDS = 30.0
 ALIGNMENT_FILE = "/proc/cpu/alignment"

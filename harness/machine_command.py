@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from harness.build.initramfs import Initramfs
+    from harness.build.kernel import Kernel
     from harness.core.model import MachineSpec
-    from harness.initramfs import Initramfs
-    from harness.kernel import Kernel
 
 GUEST_ADDRESS = "10.0.2.15"
 """The guest's, in QEMU's user-mode network; init/setup.c has it too."""

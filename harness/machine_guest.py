@@ -10,19 +10,19 @@ import time
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import TYPE_CHECKING
 
+from harness.build.initramfs import Initramfs  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.build.kernel import Kernel  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.channel import RefusedError
 from harness.core.errors import InfrastructureError
 from harness.core.model import Noun
 from harness.guest import POLL_SECONDS, Guest
-from harness.initramfs import Initramfs  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.kernel import Kernel  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from harness.build.qemu_user import Runner
     from harness.core.model import Build
-    from harness.emulator import Runner
     from harness.record.recording_proxy import Address
     from harness.record.run_folder import Counters
 

@@ -8,9 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 from harness import check, known, mutation, report
+from harness.build.sources.archives import Fetcher
 from harness.core.errors import UsageError
 from harness.core.model import Noun
-from harness.fetch import Fetcher
 from harness.plan.catalog import select
 from harness.plan.request import Request
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING, Literal
 
+from harness.build.sources.tree_files import copy_tree
 from harness.core.errors import UsageError
 from harness.core.model import Allocator, Noun
 from harness.core.strict_toml import ROOT, read_toml
-from harness.tree_files import copy_tree
 
 if TYPE_CHECKING:
     from pathlib import Path

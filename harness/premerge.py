@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import (
-    check,
-    inherited,
-    report,
-    runs,
-    source,
-    toolchain,
-    tree_files,
-    unchecked,
-    warning_findings,
-)
+from harness import check, inherited, report, runs, unchecked, warning_findings
+from harness.build import toolchain
+from harness.build.sources import source_tree, tree_files
 from harness.checkout import Checkout
 from harness.choice import choose, read_unseen
 from harness.core.cache import key_of
@@ -73,7 +65,7 @@ def explain(
 
     Raises UsageError for what is no server or no checkout, and for a revision that does not exist.
     """
-    source.open_tree(path, digest="not needed yet")
+    source_tree.open_tree(path, digest="not needed yet")
     checkout = Checkout(path.resolve())
     base = checkout.base(since)
     choice = choose(checkout.changed(base), catalog.suites, read_unseen(), allocator)

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import canary, initramfs, lint, warning_findings
-from harness.build import Builder, BuildFailedError
+from harness import canary, warning_findings
+from harness.build import initramfs, warning_pass
+from harness.build.kernel import Kernels
+from harness.build.qemu_user import Emulators, Runner, native_runner
+from harness.build.server_build import Builder, BuildFailedError
+from harness.build.test_module import build_module
 from harness.cell import Peer
 from harness.core.errors import UsageError
-from harness.emulator import Emulators, Runner, native_runner
 from harness.isa import rules
-from harness.kernel import Kernels
-from harness.loadable import build_module
 from harness.machine_guest import CANARY, SERVER, PreparedMachine
 from harness.record import compiler_warnings
 from harness.selftests import build_program
@@ -26,14 +27,14 @@ from harness.unit_run import PLACES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from harness.build.sources.archives import Fetcher
+    from harness.build.unit_drivers import Units
     from harness.core.cache import Store
     from harness.core.model import Allocator, Build, Program, SourceTree, Target, Toolchain
     from harness.core.progress import Progress
-    from harness.fetch import Fetcher
     from harness.plan.catalog import Catalog
     from harness.plan.plan import Plan
     from harness.plan.request import Request
-    from harness.units import Units
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +145,7 @@ class Preparation:
 
         def look(target: Target) -> None:
             tools = self.catalog.toolchain_of(target)
-            said = lint.look(self.builder, tree, target, tools, self.request.optimisation)
+            said = warning_pass.look(self.builder, tree, target, tools, self.request.optimisation)
             compiler_warnings.write(self.request.run, target.name, said)
 
         with ThreadPoolExecutor(self.request.jobs) as pool:

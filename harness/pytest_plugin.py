@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import detector_canary, private_network, unit_run, units
+from harness import detector_canary, private_network, unit_run
+from harness.build import unit_drivers
 from harness.canary import cases
 from harness.cell import CellSpec, fits, read_cell
 from harness.cell_run import CellRun
@@ -63,7 +64,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         errors = detector_canary.expectations(run.cell.runner.target.emulator.detector) if run else []
         metafunc.parametrize("detector_case", errors, ids=[case for case, _ in errors])
     if "unit" in metafunc.fixturenames:
-        metafunc.parametrize("unit", [unit.name for unit in units.table()])
+        metafunc.parametrize("unit", [unit.name for unit in unit_drivers.table()])
     if "selftest" in metafunc.fixturenames:
         metafunc.parametrize("selftest", run.cell.units.names if run and run.cell.units else [])
 

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import canary, prepare, trees, unit_run, watch
+from harness import canary, prepare, unit_run, watch
 from harness.analysis import disassembly, symbols
 from harness.analysis.assertion_log import asserting_frames
 from harness.analysis.detectors.registry import own_frames
-from harness.build import Builder, BuildFailedError
+from harness.build.qemu_user import Emulators, native_runner
+from harness.build.server_build import Builder, BuildFailedError
+from harness.build.sources import server_tree
+from harness.build.sources.archives import Fetcher
 from harness.core.errors import ExitCode
 from harness.core.model import Noun
-from harness.emulator import Emulators, native_runner
-from harness.fetch import Fetcher
 from harness.guest import Guest
 from harness.isa import rules
 from harness.machine_guest import CANARY, SERVER, Host, guest_of
@@ -39,15 +40,15 @@ from harness.selftests import build_program
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from harness.build.qemu_user import Runner
+    from harness.build.unit_drivers import Units
     from harness.core.cache import Store
     from harness.core.finding import Frame
     from harness.core.model import Build, Flavour, SourceTree, Target
     from harness.core.progress import Progress
-    from harness.emulator import Runner
     from harness.plan.catalog import Catalog
     from harness.recurrence import Seen
     from harness.replay_run import Ran
-    from harness.units import Units
 
 
 class Replay(Noun, frozen=True):
@@ -118,7 +119,7 @@ def replay(
     """
     target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
     fetcher = Fetcher(store, progress, offline=offline)
-    tree = trees.open_server(catalog, fetcher, server or reproducer.server)
+    tree = server_tree.open_server(catalog, fetcher, server or reproducer.server)
     again = _Replayed(catalog, store, progress, fetcher, reproducer, target, tree)
     head = f"{tree.name} on {target.name}, -{reproducer.optimisation}, policy {reproducer.policy}"
     try:

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.analysis.detectors.registry import Report
+    from harness.build.qemu_user import Runner
+    from harness.build.unit_drivers import Units
     from harness.core.finding import Again, Frame
-    from harness.emulator import Runner
     from harness.guest import Guest
     from harness.machine_guest import Host
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
     from harness.reproducer import Reproducer
-    from harness.units import Units
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):

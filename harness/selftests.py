@@ -1,7 +1,7 @@
 """Self-tests: what a release brings to test itself with, built for a target; which there are, and what one says.
 
 Redis has them inside the server, compiled in by REDIS_TEST (since 3.2); Valkey 8 in a program of its own, of the files
-of src/unit. Since Valkey 9.1 these are C++ and want GoogleTest (harness.googletest), which not every machine has.
+of src/unit. Since Valkey 9.1 these are C++ and want GoogleTest (harness.build.googletest), which not every machine has.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import allocator, googletest, toolchain
 from harness.analysis import allocator_log, assertion_log
-from harness.build import build_key
+from harness.build import allocator, googletest, toolchain
+from harness.build.server_build import build_key
+from harness.build.unit_drivers import Units, build_units, in_a_line
 from harness.core import json_codec
 from harness.core.cache import disk_errors, key_of
 from harness.core.model import Noun
 from harness.unit_run import how_it_ended
-from harness.units import Units, build_units, in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.build import Builder, Workshop
+    from harness.build.server_build import Builder, Workshop
     from harness.core.model import Allocator, Program, SourceTree, Target, Toolchain
     from harness.unit_run import UnitRun
 

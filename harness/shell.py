@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import doctor, trees
-from harness.build import Builder
+from harness.build import host_packages
+from harness.build.qemu_user import Emulators
+from harness.build.server_build import Builder
+from harness.build.sources import server_tree
+from harness.build.sources.archives import Fetcher
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import Noun
 from harness.core.processes import process
 from harness.debugger import RELAY, Relay, native_script, remote_script
-from harness.emulator import Emulators
-from harness.fetch import Fetcher
 from harness.guest import Guest, answers_ping
 from harness.isa import rules
 from harness.plan.catalog import DEFAULT_SERVER, select
@@ -30,10 +31,10 @@ from harness.record.recording_proxy import Recorder
 from harness.reproducer import files_of
 
 if TYPE_CHECKING:
+    from harness.build.qemu_user import Runner
     from harness.core.cache import Store
     from harness.core.model import Build, SourceTree, Target
     from harness.core.progress import Progress
-    from harness.emulator import Runner
     from harness.plan.catalog import Catalog
     from harness.reproducer import Reproducer
 
@@ -90,14 +91,16 @@ def open_shell(
         why = f"it is one of the unit {reproducer.unit}, which runs without a server"
         raise UsageError("the reproducer has no requests", where="--run", because=why, remedy="plumb replay")
     name = session.server or (reproducer.server if reproducer else DEFAULT_SERVER)
-    trees.known_server(catalog, name)
+    server_tree.known_server(catalog, name)
     policy_name = session.policy or (rules.base_name(reproducer.policy) if reproducer else "signal")
     policy = rules.policy_for(catalog.policies, policy_name, target)
-    doctor.mend(
-        doctor.diagnose(catalog, [target.name], emulator="pinned", debugger=True), progress, install=session.install
+    host_packages.mend(
+        host_packages.diagnose(catalog, [target.name], emulator="pinned", debugger=True),
+        progress,
+        install=session.install,
     )
     fetcher = Fetcher(store, progress, offline=session.offline)
-    tree = trees.open_server(catalog, fetcher, name)
+    tree = server_tree.open_server(catalog, fetcher, name)
     tools = catalog.toolchain_of(target)
     emulators = Emulators(store, fetcher, progress)
     runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))

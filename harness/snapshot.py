@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import toolchain
+from harness.build import toolchain
 from harness.core import json_codec
 from harness.core.cache import key_of
 from harness.machine import Machine
@@ -12,9 +12,9 @@ from harness.machine import Machine
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.build.initramfs import Initramfs
+    from harness.build.kernel import Kernel
     from harness.core.cache import Store
-    from harness.initramfs import Initramfs
-    from harness.kernel import Kernel
 
 
 def snapshot(store: Store, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:

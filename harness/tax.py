@@ -12,27 +12,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import canary
-from harness.artifact import compiled
-from harness.build import Builder
+from harness.build.helper_program import compiled
+from harness.build.qemu_user import Emulators
+from harness.build.server_build import Builder
+from harness.build.sources.server_tree import open_server
 from harness.core.errors import InfrastructureError
 from harness.core.model import Noun
 from harness.core.strict_toml import ROOT
-from harness.emulator import Emulators
 from harness.guest import StartError
 from harness.isa import rules
 from harness.machine_guest import PORTS, SERVER, Host, MachineGuest
 from harness.prepare import machine_target, prepare_machine
 from harness.price import AccessCost, ServerTax, Tax, access_cost, repaired, taxed
 from harness.protocol.resp import Client
-from harness.trees import open_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from harness.build.sources.archives import Fetcher
     from harness.core.cache import Store
     from harness.core.model import PlannedAccess, Policy, SourceTree, Target, Toolchain
     from harness.core.progress import Progress
-    from harness.fetch import Fetcher
     from harness.machine import Machine
     from harness.plan.catalog import Catalog
     from harness.price import Repairer

@@ -12,10 +12,10 @@ from harness.record import fault_log, run_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.build.qemu_user import Runner
+    from harness.build.unit_drivers import Units
     from harness.core.model import Program
-    from harness.emulator import Runner
     from harness.machine import Machine
-    from harness.units import Units
 
 RUN_SECONDS: dict[Program, float] = {"units": 20.0, "selftests": 120.0}
 """How long a unit may take natively: servers' own self-tests have benchmarks among them."""

@@ -15,9 +15,9 @@ from harness.machine_guest import CANARY
 from harness.record import fault_log
 
 if TYPE_CHECKING:
+    from harness.build.qemu_user import Runner
     from harness.core.cache import Store
     from harness.core.model import Toolchain
-    from harness.emulator import Runner
     from harness.machine_guest import Host
 
 

@@ -13,7 +13,7 @@ from harness.record import event_log, run_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.emulator import Runner
+    from harness.build.qemu_user import Runner
 
 
 def spec_of(suite: str, folder: Path, runner: Runner) -> CellSpec:

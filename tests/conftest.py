@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from harness import toolchain
+from harness.build import toolchain
 from harness.cli import main
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
@@ -53,7 +53,7 @@ def plumb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     def no_network(*_: object) -> None:
         raise InfrastructureError("the harness' own tests fetch nothing")
 
-    monkeypatch.setattr("harness.fetch.Fetcher._download", no_network)
+    monkeypatch.setattr("harness.build.sources.archives.Fetcher._download", no_network)
 
     def run(*words: object) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:

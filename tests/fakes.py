@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from rich.console import Console
 
+from harness.build.qemu_user import Runner
 from harness.core.model import Build, Detector, EmulatorSpec, Endianness, SourceTree, Target, Toolchain
 from harness.core.processes import process
 from harness.core.progress import Progress
-from harness.emulator import Runner
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
 from harness.record.recording_proxy import Chunk
@@ -71,7 +71,7 @@ def server_tree(path: Path, *, macro: str = "REDIS_VERSION", version: str = "7.0
 
 
 def opened(path: Path, *, digest: str = "a" * 64) -> SourceTree:
-    """A tree as harness.source would describe it."""
+    """A tree as harness.build.sources.source_tree would describe it."""
     return SourceTree(name="redis-7.0.15", family="redis", version=(7, 0, 15), path=path, digest=digest)
 
 

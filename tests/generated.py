@@ -15,22 +15,22 @@ import click
 import msgspec
 
 from harness import agree
-from harness.abilities import Landmarks
+from harness.build.kernel import LinuxSource
+from harness.build.qemu_user import Qemu
+from harness.build.sources.tree_features import Landmarks
+from harness.build.unit_drivers import UnitTable
 from harness.canary import AccessTable
 from harness.choice import UnseenTable
 from harness.commands.group import plumb
 from harness.core.errors import ExitCode
 from harness.core.model import KernelSpec, Policy, Server, Suite, Target, Toolchain
 from harness.core.strict_toml import ROOT
-from harness.emulator import Qemu
-from harness.kernel import LinuxSource
 from harness.known import KnownList
 from harness.mutation import Mutation
 from harness.plan.catalog import Catalog
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import RefusalList
 from harness.report.schema import field_docstrings
-from harness.units import UnitTable
 from suites.fuzz.generate import Grammar
 from suites.visible import table as visible
 
@@ -46,7 +46,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("suites/NAME/suite.toml", Suite),
     ("harness/plan/policies/FAMILY.toml, each of its [[policies]] (beside them, once: `source`)", Policy),
     ("ci/known.toml", KnownList),
-    ("harness/landmarks.toml", Landmarks),
+    ("harness/build/sources/landmarks.toml", Landmarks),
     ("harness/mutations/NAME.toml", Mutation),
     ("harness/unseen.toml", UnseenTable),
     ("suites/canary/accesses/ISA.toml", AccessTable),

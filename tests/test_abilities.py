@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import pytest
 
-from harness.abilities import abilities_of, age_of, landmarks
+from harness.build.sources.source_tree import open_tree
+from harness.build.sources.tree_features import abilities_of, age_of, landmarks
 from harness.core.errors import UsageError
 from harness.core.model import Abilities
 from harness.guest import Guest, StartError, last_words
-from harness.source import open_tree
 from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.abilities import Landmark
+    from harness.build.sources.tree_features import Landmark
 
 CONFIGS = {
     "compared with the first word, to 5.0": """

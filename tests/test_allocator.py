@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import allocator
 from harness.analysis import allocator_log
-from harness.build import Builder
+from harness.build import allocator
+from harness.build.qemu_user import Runner
+from harness.build.server_build import Builder
+from harness.build.sources.source_tree import open_tree
 from harness.core import json_codec
 from harness.core.cache import Store
 from harness.core.errors import UsageError
-from harness.emulator import Runner
 from harness.judge import judge
 from harness.plan.catalog import Catalog
 from harness.reproducer import Reproducer
-from harness.source import open_tree
 from harness.verdict import cell_verdicts
 from tests import fakes
 from tests.stored import StoredRun
@@ -34,7 +34,7 @@ SEGV_ACCERR = 2
 
 @pytest.fixture(autouse=True)
 def _compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness import toolchain
+    from harness.build import toolchain
 
     toolchain.version.cache_clear()
     fakes.fake_compiler(tmp_path / "bin", monkeypatch)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import toolchain
-from harness.artifact import compiled
+from harness.build import toolchain
+from harness.build.helper_program import compiled
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError
 from tests import fakes

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.build import Builder, BuildFailedError
+from harness.build.server_build import Builder, BuildFailedError
+from harness.build.sources.archives import Fetcher
+from harness.build.sources.server_tree import open_server
+from harness.build.sources.source_tree import open_tree
 from harness.core.cache import Store
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import process
-from harness.fetch import Fetcher
 from harness.plan.catalog import Catalog
-from harness.source import open_tree
-from harness.trees import open_server
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ redis-server:
 
 @pytest.fixture(autouse=True)
 def _compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness import toolchain
+    from harness.build import toolchain
 
     toolchain.version.cache_clear()
     fakes.fake_compiler(tmp_path / "bin", monkeypatch)
@@ -107,7 +107,7 @@ def test_makefiles_find_the_targets_tools_by_their_plain_names(tmp_path: Path) -
 
 def test_a_tools_wrapper_does_not_find_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the host's own toolchain the tools' real names are the plain ones."""
-    from harness import toolchain
+    from harness.build import toolchain
 
     fakes.write(tmp_path / "bin" / "ar", '#!/bin/sh\necho "the host\'s own: $1 $(command -v ar)"\n', mode=0o755)
     fakes.put_on_path(tmp_path / "bin", monkeypatch)
@@ -141,7 +141,7 @@ def test_a_build_is_made_anew_when_it_would_differ(tmp_path: Path, monkeypatch: 
     elif what == "target":
         name = "armv6"
     else:
-        from harness import toolchain
+        from harness.build import toolchain
 
         toolchain.version.cache_clear()
         fakes.fake_compiler(tmp_path / "bin2", monkeypatch, version="fake-gcc 2.0")

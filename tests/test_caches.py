@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import caches as caching
-from harness import emulator, toolchain
+from harness.build import qemu_user, toolchain
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError
 from harness.plan.catalog import Catalog
@@ -75,7 +75,7 @@ def test_our_changes_to_the_emulator_change_its_key(
     tmp_path: Path, compilers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = kept(tmp_path, "armv5")["emulators"].key
-    monkeypatch.setattr(emulator, "sha256_of", lambda _: "another")
+    monkeypatch.setattr(qemu_user, "sha256_of", lambda _: "another")
     assert before != kept(tmp_path, "armv5")["emulators"].key
 
 

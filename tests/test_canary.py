@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from harness import canary
+from harness.build.qemu_user import Runner, alignment_option, with_alignment
 from harness.canary import CanaryCase, Performed, Reported
 from harness.core.errors import InfrastructureError
-from harness.emulator import Runner, alignment_option, with_alignment
 from harness.isa import rules
 from harness.plan.catalog import Catalog
 from tests import fakes

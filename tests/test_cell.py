@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from harness.build.initramfs import Initramfs
+from harness.build.kernel import Kernel
 from harness.cell import fits, write_cell
 from harness.check import cell_problem, pytest_command
 from harness.core.errors import ExitCode
 from harness.core.processes import process
 from harness.guest import Guest
-from harness.initramfs import Initramfs
-from harness.kernel import Kernel
 from harness.machine_guest import PreparedMachine
 from harness.plan.catalog import Catalog
 from harness.record import event_log, run_folder

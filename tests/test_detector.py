@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from harness import detector_canary
 from harness.analysis.detectors.registry import ENVIRONMENTS, PREFIXES, PRELUDES, Report, reports, write_prelude
+from harness.build.qemu_user import Emulators
+from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store
-from harness.emulator import Emulators
-from harness.fetch import Fetcher
 from harness.guest import Guest, StartError
 from harness.judge import judge
 from harness.plan.catalog import Catalog

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.analysis import source_excerpt, symbols
+from harness.build.sources.server_tree import stored_tree
 from harness.core import json_codec
 from harness.core.cache import Store
 from harness.judge import judge
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
-from harness.trees import stored_tree
 from tests import fakes
 from tests.stored import StoredRun
 

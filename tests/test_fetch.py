@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import fetch
+from harness.build.sources import archives
+from harness.build.sources.archives import Fetcher, extract
+from harness.build.sources.tree_files import digest_of
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError
 from harness.core.model import Place, Server
-from harness.fetch import Fetcher, extract
-from harness.tree_files import digest_of
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes | Infrastructur
         file.write_bytes(found)
         return file
 
-    monkeypatch.setattr("harness.fetch._from_pypi", download)
+    monkeypatch.setattr("harness.build.sources.archives._from_pypi", download)
     return contents
 
 
@@ -69,7 +69,7 @@ def fetcher(tmp_path: Path, *, offline: bool = False) -> Fetcher:
     return Fetcher(Store(tmp_path / "cache"), fakes.quiet(), offline=offline)
 
 
-def archives(tmp_path: Path) -> list[Path]:
+def kept_archives(tmp_path: Path) -> list[Path]:
     return [
         path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.suffix not in {".lock", ".seal"}
     ]
@@ -94,7 +94,7 @@ def test_an_archive_with_another_hash_is_refused_and_not_kept(
     message = str(caught.value)
     assert "no place has the pinned source of redis-7.0.15" in message
     assert f"SHA-256 is {hashlib.sha256(poisoned).hexdigest()}, pinned is {GOOD_HASH}; refused" in message
-    assert archives(tmp_path) == []
+    assert kept_archives(tmp_path) == []
 
 
 def test_a_poisoned_first_place_does_not_stop_the_second_and_leaves_nothing(
@@ -102,7 +102,7 @@ def test_a_poisoned_first_place_does_not_stop_the_second_and_leaves_nothing(
 ) -> None:
     registry["one"], registry["two"] = b"poison", GOOD
     fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
-    assert [path.read_bytes() for path in archives(tmp_path)] == [GOOD]
+    assert [path.read_bytes() for path in kept_archives(tmp_path)] == [GOOD]
 
 
 def test_when_every_place_fails_each_reason_is_told(
@@ -125,7 +125,7 @@ def test_offline_says_what_the_cache_lacks_and_how_to_get_it(
         fetcher(tmp_path, offline=True).archive("redis-7.0.15", GOOD_HASH, PLACES)
     assert "the cache lacks the source of redis-7.0.15" in str(caught.value)
     assert "try: plumb fetch --server redis-7.0.15" in str(caught.value)
-    assert archives(tmp_path) == []
+    assert kept_archives(tmp_path) == []
 
 
 def test_offline_uses_what_the_cache_has(tmp_path: Path, registry: dict[str, bytes | InfrastructureError]) -> None:
@@ -142,7 +142,7 @@ def test_a_damaged_archive_in_the_cache_is_removed_and_fetched_again(
     file.write_bytes(GOOD[:-1] + bytes([GOOD[-1] ^ 1]))
     with pytest.raises(InfrastructureError, match="the cache lacks the source"):
         fetcher(tmp_path, offline=True).archive("redis-7.0.15", GOOD_HASH, PLACES)
-    assert archives(tmp_path) == []
+    assert kept_archives(tmp_path) == []
     file = fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
     file.write_bytes(GOOD[:-1] + bytes([GOOD[-1] ^ 1]))
     assert fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES).read_bytes() == GOOD
@@ -298,8 +298,8 @@ def ubuntu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A host whose apt knows Ubuntu's archive alone: the file that gets the sources which apt was asked to read."""
     fakes.write(tmp_path / "bin" / "apt-get", APT_GET.replace("$SEEN", str(tmp_path / "seen")), mode=0o755)
     fakes.put_on_path(tmp_path / "bin", monkeypatch)
-    monkeypatch.setattr(fetch, "DEBIAN_TEMPLATE", tmp_path / "Debian.info")
-    monkeypatch.setattr(fetch, "DEBIAN_KEYRING", tmp_path / "keyring.gpg")
+    monkeypatch.setattr(archives, "DEBIAN_TEMPLATE", tmp_path / "Debian.info")
+    monkeypatch.setattr(archives, "DEBIAN_KEYRING", tmp_path / "keyring.gpg")
     return tmp_path / "seen"
 
 
@@ -328,4 +328,4 @@ def test_only_hosts_that_are_no_debian_need_packages_for_it(
     monkeypatch: pytest.MonkeyPatch, system: str, packages: int
 ) -> None:
     monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"ID": system})
-    assert len(fetch.packages_for_sources()) == packages
+    assert len(archives.packages_for_sources()) == packages

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import kernel, machine, machine_command
+from harness import machine, machine_command
+from harness.build import kernel
+from harness.build.initramfs import assemble, cpio
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError, UsageError
-from harness.initramfs import assemble, cpio
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
 from tests import fakes

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.build import BuildFailedError
+from harness.build.server_build import BuildFailedError
+from harness.build.sources.archives import Fetcher
+from harness.build.sources.source_tree import open_tree
 from harness.core.cache import Store
-from harness.fetch import Fetcher
 from harness.known import DEFAULT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.prepare import Preparation, Prepared
-from harness.source import open_tree
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ second:
 
 @pytest.fixture
 def preparation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Preparation:
-    from harness import toolchain
+    from harness.build import toolchain
 
     toolchain.version.cache_clear()
     fakes.fake_compiler(tmp_path / "bin", monkeypatch)

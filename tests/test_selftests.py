@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import googletest, selftests, unit_run, units
+from harness import selftests, unit_run
 from harness.analysis.assertion_log import asserting_frames
 from harness.analysis.symbols import Symbols
+from harness.build import googletest, unit_drivers
+from harness.build.sources.source_tree import open_tree
 from harness.cell import Peer
 from harness.core.finding import Frame, Verdict
 from harness.core.strict_toml import ROOT
@@ -17,7 +19,6 @@ from harness.judge import judge
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
 from harness.runs import conclude
-from harness.source import open_tree
 from tests import cells, fakes
 from tests.stored import StoredRun
 
@@ -72,7 +73,7 @@ def test_valkey_8_has_a_program_with_a_file_of_tests_each(tmp_path: Path) -> Non
     found = style(tmp_path, "unit/test_files.h", text, macro="VALKEY_VERSION")
     assert isinstance(found, selftests.Style)
     assert (found.goal, found.names) == ("valkey-unit-tests", ("test_sds.c", "test_util.c"))
-    made = units.Units(program=None, absent={}, broken={}, arguments=found.arguments)
+    made = unit_drivers.Units(program=None, absent={}, broken={}, arguments=found.arguments)
     assert made.call("test_sds.c") == ["--single", "test_sds.c"]
 
 
@@ -107,7 +108,7 @@ def test_valkey_9_has_the_tests_that_its_sources_define_but_for_those_that_tell_
     assert isinstance(found, selftests.Style)
     assert (found.goal, found.googletest) == ("valkey-unit-gtests", True)
     assert found.names == ("SdsTest.DISABLED_TestLong", "SdsTest.TestGrow", "SdsTest.TestLengths")
-    made = units.Units(program=None, absent={}, broken={}, arguments=found.arguments)
+    made = unit_drivers.Units(program=None, absent={}, broken={}, arguments=found.arguments)
     assert made.call("SdsTest.TestGrow")[-1] == "--gtest_filter=SdsTest.TestGrow:*/SdsTest.TestGrow/*"
 
 
@@ -128,9 +129,9 @@ def test_without_googletest_or_a_compiler_for_the_target_the_reason_names_the_pa
 
 def test_what_does_not_compile_natively_either_is_absent_and_the_rest_stays_broken() -> None:
     broken = {"sds": "/w/1/sds.c:7: error: a", "dict": "error: b", "util": "util.c:9: error: a"}
-    here = units.Units(program=None, absent={}, broken=broken, kind="selftests")
+    here = unit_drivers.Units(program=None, absent={}, broken=broken, kind="selftests")
     broken = {"sds": "/w/2/sds.c:7: error: a", "util": "util.c:9: error: another"}
-    native = units.Units(program=None, absent={}, broken=broken, kind="selftests")
+    native = unit_drivers.Units(program=None, absent={}, broken=broken, kind="selftests")
     left = selftests.without_native_faults(here, native)
     assert left.absent == {"sds": "it does not compile natively either: /w/1/sds.c:7: error: a"}
     assert left.broken == {"dict": "error: b", "util": "util.c:9: error: a"}
@@ -148,12 +149,12 @@ def test_what_does_not_compile_natively_either_is_absent_and_the_rest_stays_brok
 def test_a_cell_is_left_out_only_if_there_is_nothing_that_could_run(
     names: tuple[str, ...], absent: dict[str, str], broken: dict[str, str], why: str
 ) -> None:
-    made = units.Units(program=None, absent=absent, broken=broken, kind="selftests", names=names)
+    made = unit_drivers.Units(program=None, absent=absent, broken=broken, kind="selftests", names=names)
     assert selftests.why_none(made) == why
 
 
 def test_units_of_ours_are_never_left_out() -> None:
-    made = units.Units(program=None, absent={"rax": "not in 3.2"}, broken={})
+    made = unit_drivers.Units(program=None, absent={"rax": "not in 3.2"}, broken={})
     assert selftests.why_none(made) == ""
 
 
@@ -320,9 +321,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, run_folder.T
     """Self-test -> what was recorded of it, in a cell whose target and native programs differ as above."""
     folder = tmp_path_factory.mktemp("cell")
 
-    def made(name: str, text: str) -> units.Units:
+    def made(name: str, text: str) -> unit_drivers.Units:
         program = fakes.write(folder / name, text, mode=0o755)
-        return units.Units(
+        return unit_drivers.Units(
             program=program, absent={}, broken={}, kind="selftests", names=NAMES, arguments=("test", "{unit}")
         )
 

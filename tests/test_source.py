@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.build.sources.source_tree import open_tree, take
+from harness.build.sources.tree_files import copy_at_rest, copy_tree, digest_of
 from harness.core.errors import InfrastructureError, UsageError
 from harness.runs import folder_in_repository
-from harness.source import open_tree, take
-from harness.tree_files import copy_at_rest, copy_tree, digest_of
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def test_a_copy_has_what_was_digested_and_no_link_leads_out_of_it(tmp_path: Path
 
 def test_links_to_more_than_a_tree_can_be_made_of_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = linked_tree(tmp_path)
-    monkeypatch.setattr("harness.tree_files.MOST_BEHIND_LINKS", 2)
+    monkeypatch.setattr("harness.build.sources.tree_files.MOST_BEHIND_LINKS", 2)
     with pytest.raises(UsageError, match="links out of the tree lead to more than 2 files"):
         digest_of(tree)
 
@@ -303,7 +303,7 @@ def test_what_a_build_would_see_is_told_apart(tmp_path: Path, change: str) -> No
 
 
 def test_a_tree_is_taken_as_it_was_at_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness import tree_files
+    from harness.build.sources import tree_files
 
     tree = fakes.server_tree(tmp_path / "tree")
     copies = 0
@@ -324,7 +324,7 @@ def test_a_tree_is_taken_as_it_was_at_one_moment(tmp_path: Path, monkeypatch: py
 
 
 def test_a_tree_that_is_never_at_rest_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness import tree_files
+    from harness.build.sources import tree_files
 
     tree = fakes.server_tree(tmp_path / "tree")
     monkeypatch.setattr(tree_files, "digest_of", lambda _: "another every time")
@@ -335,7 +335,7 @@ def test_a_tree_that_is_never_at_rest_is_not_taken(tmp_path: Path, monkeypatch: 
 def test_a_file_that_goes_while_the_tree_is_read_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness import tree_files
+    from harness.build.sources import tree_files
 
     tree = fakes.server_tree(tmp_path / "tree")
     before = digest_of(tree)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import unit_run, units
-from harness.build import Builder
+from harness import unit_run
+from harness.build import unit_drivers
+from harness.build.server_build import Builder
+from harness.build.sources.source_tree import open_tree
 from harness.core.cache import Store
 from harness.core.model import SourceTree
 from harness.judge import judge
-from harness.source import open_tree
 from harness.verdict import cell_verdicts
 from suites.units import expectations
 from tests import cells, fakes
@@ -34,18 +35,18 @@ if TYPE_CHECKING:
 
 
 def test_every_unit_has_a_driver_with_its_function_and_a_judge() -> None:
-    table = units.table()
+    table = unit_drivers.table()
     assert sorted(unit.name for unit in table) == sorted(expectations.units())
     for unit in table:
-        text = (units.FOLDER / "drivers" / unit.driver).read_text("utf-8")
+        text = (unit_drivers.FOLDER / "drivers" / unit.driver).read_text("utf-8")
         assert f"void unit_{unit.name}(void)" in text, f"{unit.driver} has no unit_{unit.name}"
-    drivers = {path.name for path in (units.FOLDER / "drivers").glob("unit_*.c")}
+    drivers = {path.name for path in (unit_drivers.FOLDER / "drivers").glob("unit_*.c")}
     assert drivers == {unit.driver for unit in table}
 
 
 def test_no_driver_is_named_as_a_file_of_a_server() -> None:
     """Its object may land beside the server's own."""
-    for path in (units.FOLDER / "drivers").glob("*.c"):
+    for path in (unit_drivers.FOLDER / "drivers").glob("*.c"):
         assert re.match(r"unit_|main\.c", path.name)
 
 
@@ -71,16 +72,16 @@ def tree(path: Path, family: str, *version: int) -> SourceTree:
 def test_a_release_without_a_unit_says_since_when(
     tmp_path: Path, name: str, family: str, version: tuple[int, ...], why: str
 ) -> None:
-    unit = next(one for one in units.table() if one.name == name)
-    assert why == units.absence(unit, tree(tmp_path, family, *version))
+    unit = next(one for one in unit_drivers.table() if one.name == name)
+    assert why == unit_drivers.absence(unit, tree(tmp_path, family, *version))
 
 
 def test_a_development_tree_has_no_unit_whose_file_is_gone(tmp_path: Path) -> None:
-    unit = next(one for one in units.table() if one.name == "siphash")
+    unit = next(one for one in unit_drivers.table() if one.name == "siphash")
     between = msgspec.structs.replace(tree(tmp_path, "redis", 5, 0, 0), development="a development tree")
-    assert units.absence(unit, between) == "redis has no src/siphash.c"
+    assert unit_drivers.absence(unit, between) == "redis has no src/siphash.c"
     fakes.write(tmp_path / "src" / "siphash.c", "")
-    assert units.absence(unit, between) == ""
+    assert unit_drivers.absence(unit, between) == ""
 
 
 # Output
@@ -137,7 +138,7 @@ def server(tmp_path: Path, *, broken: str = "no", objects: str = "../../suites/u
     """A tree that has the sources of some units, and a makefile that copies files for a compiler."""
     path = fakes.server_tree(tmp_path / "redis-7.0.15")
     fakes.write(path / "src" / "Makefile", MAKEFILE.format(broken=broken, objects=objects))
-    for unit in units.table():
+    for unit in unit_drivers.table():
         if not unit.file.startswith(("..", "rax")):
             fakes.write(path / "src" / unit.file, "int there;\n")
     return open_tree(path)
@@ -149,13 +150,13 @@ def fake_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fakes.write(tmp_path / "bin" / f"fake-{name}", LINKER if name == "g++" else "#!/bin/sh\n", mode=0o755)
 
 
-def built(tmp_path: Path, tree: SourceTree, monkeypatch: pytest.MonkeyPatch) -> units.Units:
+def built(tmp_path: Path, tree: SourceTree, monkeypatch: pytest.MonkeyPatch) -> unit_drivers.Units:
     fake_tools(tmp_path, monkeypatch)
     builder = Builder(Store(tmp_path / "cache"), fakes.quiet())
-    return units.build_units(builder, tree, fakes.target("armv5"), fakes.toolchain(), "O2")
+    return unit_drivers.build_units(builder, tree, fakes.target("armv5"), fakes.toolchain(), "O2")
 
 
-def linked(made: units.Units) -> set[str]:
+def linked(made: unit_drivers.Units) -> set[str]:
     assert made.program is not None
     return set(re.findall(r"unit_\w+\.o", made.program.read_text("utf-8")))
 
@@ -190,7 +191,7 @@ def test_a_makefile_that_does_not_tell_how_it_links_leaves_every_unit_broken(
     made = built(tmp_path, open_tree(tree.path), monkeypatch)
     assert made.program is None
     assert made.broken["crc16"] == "the makefile told no command that links redis-server"
-    assert set(made.broken) | set(made.absent) == {unit.name for unit in units.table()}
+    assert set(made.broken) | set(made.absent) == {unit.name for unit in unit_drivers.table()}
 
 
 def test_a_source_that_the_table_promises_and_the_tree_lacks_is_broken_and_not_absent(
@@ -256,7 +257,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, r
     program = fakes.write(folder / "units", PROGRAM, mode=0o755)
     spec = cells.spec_of("units", folder, fakes.unemulated(fakes.target("native")))
     absent, broken = {"murmurhash2": "not in 7.0"}, {"rax": "boom"}
-    mine = units.Units(program=program, absent=absent, broken=broken)
+    mine = unit_drivers.Units(program=program, absent=absent, broken=broken)
     return cells.recorded(msgspec.structs.replace(spec, units=mine))
 
 

@@ -92,7 +92,7 @@ _RUNTIME = re.compile(
 
 
 _IN_DRIVERS = re.compile(r"(?:^|/)(suites/units/drivers/.*)$")
-"""Ours: what calls a server's functions (harness.units)."""
+"""Ours: what calls a server's functions (harness.build.unit_drivers)."""
 
 
 def place_in_object(file: str, object_path: str) -> tuple[str, str]:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import check as checking
-from harness import options, runs, trees
+from harness import options, runs
 from harness import port as porting
 from harness import premerge as premerging
 from harness import report as reporting
+from harness.build.sources import server_tree
 from harness.cell import LARGEST_SEED
 from harness.commands import output
 from harness.core import json_codec
@@ -199,7 +200,7 @@ def _requested(catalog: Catalog, run_folder: Path | None, *, parent: Path = RUNS
         suites=options["suites"],
         tier=options["tier"],
     )
-    trees.known_server(catalog, options["server"])
+    server_tree.known_server(catalog, options["server"])
     folder = runs.empty_run_folder(run_folder) if run_folder else runs.new_run_folder(parent)
     seed = options.pop("seed")
     asked = {

@@ -9,17 +9,18 @@ import click
 import msgspec
 
 from harness import caches as caching
-from harness import completion, options, trees
-from harness import doctor as doctoring
-from harness import emulator as emulating
-from harness.build import Builder
+from harness import completion, options
+from harness.build import host_packages as doctoring
+from harness.build import qemu_user as emulating
+from harness.build.server_build import Builder
+from harness.build.sources import server_tree
+from harness.build.sources.archives import Fetcher
 from harness.commands import output
 from harness.core.cache import Store
 from harness.core.ci_streams import write_commands
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.core.strict_toml import read_toml
-from harness.fetch import Fetcher
 from harness.options import may_install
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
@@ -83,7 +84,7 @@ def list_(what: str, as_json: bool) -> ExitCode:
 def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: str, as_json: bool) -> ExitCode:
     """Show the cells that a check would run; with --json also how to spread them over machines, and what to cache."""
     catalog = Catalog()
-    trees.known_server(catalog, server, tell=Progress().say)
+    server_tree.known_server(catalog, server, tell=Progress().say)
     planned = make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier)
     if as_json:
         kept = caching.caches(catalog, Store.default(), planned.targets, server)
@@ -101,7 +102,7 @@ def fetch(server: str, offline: bool, as_json: bool) -> ExitCode:
     """Fetch a server's source and QEMU's into the cache, checked by hash."""
     catalog, progress = Catalog(), Progress()
     fetcher = Fetcher(Store.default(), progress, offline=offline)
-    tree = trees.open_server(catalog, fetcher, server)
+    tree = server_tree.open_server(catalog, fetcher, server)
     qemu = read_toml(emulating.QEMU_FOLDER / "qemu.toml", emulating.Qemu)
     fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
     if as_json:
@@ -131,14 +132,14 @@ def build(
     """Build the emulators and the server for the selected targets."""
     catalog, progress, store = Catalog(), Progress(), Store.default()
     chosen = catalog.select_targets(targets)
-    trees.known_server(catalog, server)
+    server_tree.known_server(catalog, server)
     doctoring.mend(doctoring.diagnose(catalog, chosen, emulator=emulator), progress, install=may_install(install))
     fetcher = Fetcher(store, progress, offline=offline)
     flavour: model.Flavour = "distro" if emulator == "distro" else "pinned"
     emulating.Emulators(store, fetcher, progress, flavour=flavour).prepare(
         [catalog.targets[name].emulator for name in chosen]
     )
-    tree = trees.open_server(catalog, fetcher, server)
+    tree = server_tree.open_server(catalog, fetcher, server)
     made = []
     for name in chosen:
         target = catalog.targets[name]

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from harness import completion, options, runs, trees
+from harness import completion, options, runs
 from harness import join as joining
 from harness import replay as replaying
 from harness import report as reporting
 from harness import shell as shelling
+from harness.build.sources import server_tree
 from harness.commands import output
 from harness.core import json_codec
 from harness.core.cache import Store
@@ -129,7 +130,7 @@ def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> Exi
     """Judge a stored run again, and write its report anew."""
     progress = Progress()
     stored_run.refuse_ways_out(run)
-    tree = trees.stored_tree(Catalog(), Store.default(), run, progress)
+    tree = server_tree.stored_tree(Catalog(), Store.default(), run, progress)
     judgement, code = runs.conclude(run, known, progress, tree=tree)
     reporting.write(run, judgement)
     output.show(judgement, as_json=as_json)

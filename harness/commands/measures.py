@@ -9,18 +9,19 @@ import click
 
 from harness import agree as agreeing
 from harness import bench as benchmarking
-from harness import doctor as doctoring
-from harness import emulator as emulating
 from harness import mutate as mutating
-from harness import options, overhead, prepare, trees
+from harness import options, overhead, prepare
 from harness import price as pricing
 from harness import tax as taxing
-from harness.build import Builder
+from harness.build import host_packages as doctoring
+from harness.build import qemu_user as emulating
+from harness.build.server_build import Builder
+from harness.build.sources import server_tree
+from harness.build.sources.archives import Fetcher
 from harness.commands import output
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
-from harness.fetch import Fetcher
 from harness.isa import rules
 from harness.options import may_install
 from harness.plan.catalog import Catalog
@@ -41,7 +42,7 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     catalog, progress, store = Catalog(), Progress(), Store.default()
     fetcher = Fetcher(store, progress)
     emulators = emulating.Emulators(store, fetcher, progress)
-    measured = [trees.open_server(catalog, fetcher, name) for name in (server, benchmarking.MISALIGNED_SERVER)]
+    measured = [server_tree.open_server(catalog, fetcher, name) for name in (server, benchmarking.MISALIGNED_SERVER)]
     names = catalog.select_targets(targets)
     chosen = [catalog.targets[name] for name in names if catalog.targets[name].emulator.kind == "user"]
     programs = emulators.prepare([target.emulator for target in chosen])
@@ -138,7 +139,7 @@ def tax(
     for name in chosen:
         prepare.machine_target(catalog, name)
     for name in servers:
-        trees.known_server(catalog, name)
+        server_tree.known_server(catalog, name)
     doctoring.mend(doctoring.diagnose(catalog, chosen, emulator="pinned"), progress, install=may_install(install))
     fetcher = Fetcher(store, progress, offline=offline)
     measured = taxing.Taxation(catalog, store, fetcher, progress, optimisation=optimisation).measure(chosen, servers)

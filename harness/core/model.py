@@ -40,7 +40,7 @@ empty for nothing."""
 
 
 Allocator = Literal["libc", "jemalloc", "guard", "guard-natural"]
-"""What gives a server its memory (harness.allocator)."""
+"""What gives a server its memory (harness.build.allocator)."""
 
 
 CompilerWarnings = Literal["note", "fail", "off"]
@@ -241,7 +241,9 @@ class Server(Noun, frozen=True):
 
 
 class Abilities(Noun, frozen=True):
-    """What a server can do, as its source tells it (harness.abilities): of a release's number nothing is concluded."""
+    """What a server can do, as its source tells it (harness.build.sources.tree_features): of a release's number nothing
+    is concluded.
+    """
 
     commands: tuple[str, ...] = ()
     """In lower case; a container's as `CONTAINER|COMMAND`, which sources tell since Redis 7.0."""
@@ -263,7 +265,8 @@ class SourceTree(Noun, frozen=True):
     development: str = ""
     """Of a tree between two releases: what it calls itself, and by what it was taken for its `version`."""
     files: str = ""
-    """The digest of the files (harness.tree_files): what is compiled must have it. Empty where nothing is compiled."""
+    """The digest of the files (harness.build.sources.tree_files): what is compiled must have it. Empty where nothing is
+    compiled."""
     copy: Path | None = None
     """A copy of the tree as it was when it was opened; None for a release, which nobody edits."""
 
@@ -280,8 +283,8 @@ Flavour = Literal["pinned", "distro"]
 """Which emulator runs it: the pinned QEMU with our changes, or the distribution's."""
 
 Program = Literal["units", "selftests"]
-"""What is run instead of a server: functions of it called by drivers of ours (harness.units), or tests of its own
-(harness.selftests)."""
+"""What is run instead of a server: functions of it called by drivers of ours (harness.build.unit_drivers), or tests of
+its own (harness.selftests)."""
 
 
 class Suite(Noun, frozen=True):
@@ -294,7 +297,7 @@ class Suite(Noun, frozen=True):
     program: Program | Literal[""] = ""
     """What its tests run instead of a server."""
     needs_module: bool = False
-    """Whether its servers load the module of ours: harness.loadable."""
+    """Whether its servers load the module of ours: harness.build.test_module."""
     tier: SuiteTier = "quick"
     """The least tier that runs it unasked."""
     guided: bool = False

@@ -20,13 +20,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import tree_files
 from harness.analysis import disassembly, symbols
-from harness.build import Builder, BuildFailedError
+from harness.build.qemu_user import Emulators
+from harness.build.server_build import Builder, BuildFailedError
+from harness.build.sources import tree_files
 from harness.check import Check
 from harness.core import json_codec
 from harness.core.errors import UsageError
-from harness.emulator import Emulators
 from harness.guest import Guest, StartError
 from harness.isa import rules
 from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign

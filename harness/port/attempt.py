@@ -1,8 +1,8 @@
 """A build as the tree's own makefile does it on the target, with more warnings than it asks for.
 
-harness.build knows what trees lack and adds it (libatomic behind the objects, -fcommon for old releases). A porter has
-to be told of that, so here nothing is added but the flags that make the target's ABI. In the same place every source
-file that was compiled is preprocessed again, for harness.port.conditionals.
+harness.build.server_build knows what trees lack and adds it (libatomic behind the objects, -fcommon for old releases).
+A porter has to be told of that, so here nothing is added but the flags that make the target's ABI. In the same place
+every source file that was compiled is preprocessed again, for harness.port.conditionals.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import allocator, toolchain
 from harness.analysis import compiler_output
-from harness.build import Builder, BuildFailedError, Workshop
+from harness.build import allocator, toolchain
+from harness.build.server_build import Builder, BuildFailedError, Workshop
 from harness.core.errors import UsageError
 from harness.core.processes import process
 from harness.port import conditionals

@@ -82,7 +82,7 @@ class RunRecord(Noun, frozen=True):
     load: tuple[float, float] = (0.0, 0.0)
     """The machine's load average over one minute, before the cells ran and after."""
     development: str = ""
-    """Of a tree between two releases: which one it was taken for, and by what (harness.abilities)."""
+    """Of a tree between two releases: which one it was taken for, and by what (harness.build.sources.tree_features)."""
     version: int = VERSION
     digest: str = ""
     """SHA-256 of the file with an empty digest here, its last key: `write_run` makes it, `read_run` checks it."""
@@ -126,7 +126,7 @@ class TestEvent(Noun, frozen=True, tag="test"):
     transcript: NameOrNone = ""
     """The test's requests and replies, a file in the guest folder; kept when something went wrong."""
     unit: str = ""
-    """What ran instead of a server: a unit of a program that harness.units or harness.selftests makes."""
+    """What ran instead of a server: a unit of a program that harness.build.unit_drivers or harness.selftests makes."""
     program: Program = "units"
     """Which program that was."""
     wrong_line: str = ""

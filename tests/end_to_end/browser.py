@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.build.host_packages import BROWSER_PACKAGE, BROWSERS
 from harness.core.processes import process
-from harness.doctor import BROWSER_PACKAGE, BROWSERS
 
 if TYPE_CHECKING:
     from pathlib import Path

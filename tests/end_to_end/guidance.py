@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 import psutil  # type: ignore[import-untyped]
 
-from harness import source
+from harness.build.sources import source_tree
 from harness.guest import Guest
 from harness.protocol import reply_comparison
 from harness.protocol.resp import Client
@@ -54,7 +54,7 @@ class Course:
 
     def run(self, target: str, server: str, folder: Path, seconds: float) -> None:
         """Until its processor time is used up; a guest that dies is replaced."""
-        tree = source.open_tree(machines.release(server))
+        tree = source_tree.open_tree(machines.release(server))
         build, runner = machines.build(tree, target), machines.runner(target)
         number = 0
         while self._spent < seconds:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.build import Builder
+from harness.build.qemu_user import Emulators, Runner
+from harness.build.server_build import Builder
+from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store, key_of, sha256_of
-from harness.emulator import Emulators, Runner
-from harness.fetch import Fetcher
 from harness.isa.rules import policy_for
 from harness.plan.catalog import Catalog
 from tests import fakes

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from harness.build import Builder
+from harness.build.kernel import Kernels
+from harness.build.qemu_user import Emulators
+from harness.build.server_build import Builder
+from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store
 from harness.core.progress import Progress
-from harness.emulator import Emulators
-from harness.fetch import Fetcher
-from harness.kernel import Kernels
 from harness.plan.catalog import Catalog
 from tests.end_to_end.machines import KERNELS, OTHERS, REQUIRED
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import allocator, toolchain
 from harness.analysis import allocator_log
+from harness.build import allocator, toolchain
 from harness.core.cache import Store
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT

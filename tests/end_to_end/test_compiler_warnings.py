@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import lint
-from harness.build import Builder
+from harness.build import warning_pass
+from harness.build.server_build import Builder
+from harness.build.sources.archives import Fetcher
+from harness.build.sources.source_tree import open_tree
 from harness.core.cache import Store
-from harness.fetch import Fetcher
 from harness.plan.catalog import Catalog
-from harness.source import open_tree
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def test_a_32_bit_machine_that_insists_on_alignment_has_warnings_that_this_one_h
     said = {}
     for name in ("native", "armv5"):
         target = catalog.targets[name]
-        words = lint.look(builder, tree, target, catalog.toolchain_of(target), "O2")
+        words = warning_pass.look(builder, tree, target, catalog.toolchain_of(target), "O2")
         assert words.problem == ""
         said[name] = {one.warning for one in words.warnings if one.function == "planted" and one.line == before + 3}
     assert said == {"native": set(), "armv5": {"cast-align", "pointer-to-int-cast", "shift-count-overflow"}}

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from harness import canary
+from harness.build.qemu_user import Emulators, alignment_option, with_alignment
+from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError
 from harness.core.progress import Progress
-from harness.emulator import Emulators, alignment_option, with_alignment
-from harness.fetch import Fetcher
 from harness.isa import rules
 from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
@@ -23,8 +23,8 @@ from tests.end_to_end import machines
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.build.qemu_user import Runner
     from harness.core.model import Policy, Target
-    from harness.emulator import Runner
 
 pytestmark = pytest.mark.end_to_end
 

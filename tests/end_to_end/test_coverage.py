@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import toolchain
+from harness.build import toolchain
 from harness.core.cache import Store, key_of
 from harness.plan.catalog import Catalog
 from harness.record.edge_coverage import SIZE_BYTES, Edges

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.build.sources.source_tree import open_tree
+from harness.build.sources.tree_files import copy_tree
 from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
-from harness.source import open_tree
-from harness.tree_files import copy_tree
 from tests.end_to_end import machines
 from tests.end_to_end.plumb_runs import document, run
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness import mutate, mutation
+from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
-from harness.fetch import Fetcher
 from harness.plan.catalog import Catalog
 from suites.persistence import places
 from tests import fakes

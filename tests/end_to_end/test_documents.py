@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import mutation
+from harness.build.sources.archives import Fetcher
+from harness.build.sources.tree_files import copy_tree
 from harness.core.cache import Store
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
-from harness.fetch import Fetcher
 from harness.plan.catalog import Catalog
-from harness.tree_files import copy_tree
 from tests.end_to_end.documents import first_absent, follow
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import judge, source, tree_files
+from harness import judge
 from harness.analysis import symbols
+from harness.build.sources import source_tree, tree_files
 from harness.cell import CellSpec, write_cell
 from harness.core.cache import Store, key_of
 from harness.core.processes import process
@@ -109,7 +110,7 @@ def planted_tree() -> tuple[Path, dict[str, int]]:
 
 @cache
 def planted_build(target: str) -> Build:
-    return machines.build(source.open_tree(planted_tree()[0]), target)
+    return machines.build(source_tree.open_tree(planted_tree()[0]), target)
 
 
 @pytest.fixture(params=["armv5", "sparc64"])

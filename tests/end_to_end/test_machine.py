@@ -17,30 +17,31 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import canary, initramfs
+from harness import canary
 from harness.analysis import symbols
+from harness.build import initramfs
+from harness.build.kernel import Kernel, Kernels
+from harness.build.qemu_user import Runner
+from harness.build.sources.archives import Fetcher
+from harness.build.sources.source_tree import open_tree
+from harness.build.toolchain import tool
 from harness.channel import RefusedError
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
-from harness.emulator import Runner
-from harness.fetch import Fetcher
 from harness.isa import rules
-from harness.kernel import Kernel, Kernels
 from harness.machine import Ended, Machine
 from harness.plan.catalog import Catalog
 from harness.record import fault_log
 from harness.snapshot import snapshot
-from harness.source import open_tree
-from harness.toolchain import tool
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from harness.initramfs import Initramfs
+    from harness.build.initramfs import Initramfs
 
 pytestmark = pytest.mark.end_to_end
 

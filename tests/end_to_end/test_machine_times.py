@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build import Builder
+from harness.build.server_build import Builder
+from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store
 from harness.core.processes import process
 from harness.core.progress import Progress
-from harness.fetch import Fetcher
 from harness.machine import Machine
 from harness.snapshot import snapshot
 from tests.end_to_end.machines import KERNELS, beyond

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from harness import toolchain
 from harness.analysis import disassembly, symbols
+from harness.build import toolchain
 from harness.core.finding import Frame
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT

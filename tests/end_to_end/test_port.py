@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.build.sources.archives import Fetcher
+from harness.build.sources.server_tree import open_server
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
-from harness.fetch import Fetcher
 from harness.plan.catalog import Catalog
 from harness.port import page
-from harness.trees import open_server
 from tests.end_to_end.browser import DESKTOP, PHONE, look
 from tests.end_to_end.plumb_runs import document, run
 from tests.end_to_end.test_page_in_browser import measured

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import choice, mutation
+from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
-from harness.fetch import Fetcher
 from harness.plan.catalog import Catalog
 from tests import fakes
 from tests.end_to_end.plumb_runs import document, run

@@ -11,12 +11,12 @@ import jsonschema
 import pytest
 
 from harness import mutation
+from harness.build.sources.archives import Fetcher
+from harness.build.sources.tree_files import copy_tree
 from harness.core.cache import Store, key_of, sha256_of
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
-from harness.fetch import Fetcher
 from harness.plan.catalog import Catalog
-from harness.tree_files import copy_tree
 from tests import fakes
 from tests.end_to_end.expressions import Strict
 from tests.end_to_end.workflows import GitHub

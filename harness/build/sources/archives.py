@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import source
+from harness.build.sources import source_tree
 from harness.core.cache import Store, disk_errors, sha256_of
 from harness.core.errors import InfrastructureError, PlumblineError
 from harness.core.processes import environment, process
-from harness.tree_files import digest_of
+from harness.build.sources.tree_files import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Fetcher:
     def server(self, server: Server) -> SourceTree:
         """The unpacked tree of a pinned release."""
         tree = self.tree(server.name, server.sha256, server.places, server.folder)
-        opened = source.open_tree(tree, name=server.name, digest=server.sha256)
+        opened = source_tree.open_tree(tree, name=server.name, digest=server.sha256)
         return msgspec.structs.replace(opened, files=digest_of(tree))
 
     def tree(self, name: str, sha256: str, places: Sequence[Place], folder: str = "") -> Path:

@@ -1,13 +1,13 @@
 """Programs and shared objects of our own: one command compiles each for a target, and the store keeps what it gave.
 
-Servers are harness.build's; what is linked with a server's objects is harness.units'.
+Servers are harness.build.server_build's; what is linked with a server's objects is harness.build.unit_drivers'.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import toolchain
+from harness.build import toolchain
 from harness.core.cache import key_of, refuse_edited, sha256_of
 from harness.core.processes import process
 

@@ -15,8 +15,8 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
-from harness import toolchain
-from harness.artifact import compiled
+from harness.build import toolchain
+from harness.build.helper_program import compiled
 from harness.core.cache import Store, key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
 from harness.core.model import Noun

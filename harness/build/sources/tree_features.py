@@ -1,25 +1,23 @@
 """What a server's source says that it can do; and by that, which release a tree between two releases is taken for.
 
 It reads texts in the style of every era, from Redis 2.8 on, and runs nothing. It does not judge whether a tree is one
-of a server: that is harness.source's.
+of a server: that is harness.build.sources.source_tree's.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
 from harness.core import json_codec
 from harness.core.model import Abilities, Noun
-from harness.core.strict_toml import ROOT, read_toml
+from harness.core.strict_toml import read_toml
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-LANDMARKS = ROOT / "harness" / "landmarks.toml"
+LANDMARKS = Path(__file__).with_name("landmarks.toml")
 
 NEVER_RELEASED = 255
 """A version with so large a part is a development tree's: 255.255.255, or 999.999.999 in Redis' until 2020."""
@@ -43,7 +41,7 @@ class Landmark(Noun, frozen=True):
 
 
 class Landmarks(Noun, frozen=True):
-    """harness/landmarks.toml: per family, oldest first."""
+    """harness/build/sources/landmarks.toml: per family, oldest first."""
 
     redis: list[Landmark]
     valkey: list[Landmark]

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import toolchain
+from harness.build import toolchain
 from harness.core.cache import key_of, refuse_edited, sha256_of
 from harness.core.errors import UsageError
 from harness.core.model import KernelSpec, Noun, Place
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.core.cache import Store
     from harness.core.model import Toolchain
     from harness.core.progress import Progress
-    from harness.fetch import Fetcher
+    from harness.build.sources.archives import Fetcher
 
 KERNELS_FOLDER = ROOT / "toolchains" / "kernels"
 SOURCE_FILE = KERNELS_FOLDER / "linux" / "linux.toml"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.progress import Progress
-    from harness.fetch import Fetcher
+    from harness.build.sources.archives import Fetcher
     from harness.plan.catalog import Catalog
 
 BUILD_SECONDS = 3600

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis import compiler_output
-from harness.build import build_name
+from harness.build.server_build import build_name
 from harness.core import json_codec
 from harness.core.cache import key_of
 from harness.core.processes import process
@@ -20,7 +20,7 @@ from harness.record.compiler_warnings import Said
 
 if TYPE_CHECKING:
     from harness.analysis.compiler_output import Compilation
-    from harness.build import Builder, Workshop
+    from harness.build.server_build import Builder, Workshop
     from harness.core.model import SourceTree, Target, Toolchain
     from harness.record.compiler_warnings import Diagnostic
 

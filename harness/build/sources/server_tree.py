@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import source
+from harness.build.sources import source_tree
 from harness.core.errors import InfrastructureError, UsageError
-from harness.fetch import Fetcher
+from harness.build.sources.archives import Fetcher
 from harness.plan.catalog import select
 from harness.record import run_folder
 
@@ -28,7 +28,7 @@ def known_server(catalog: Catalog, name: str, *, tell: Callable[[str], None] | N
     """
     path = Path(name).expanduser()
     if name not in catalog.servers and (path.exists() or os.sep in name):
-        tree = source.open_tree(path, digest="not needed yet")
+        tree = source_tree.open_tree(path, digest="not needed yet")
         if tell and tree.development:
             tell(f"{tree.name} is {tree.development}")
         return tree.path
@@ -48,7 +48,7 @@ def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
     known = known_server(catalog, name)
     # A path's may be edited while it is built and run.
     private = fetcher.store.private
-    tree = source.take(known, private(known.name)) if isinstance(known, Path) else fetcher.server(known)
+    tree = source_tree.take(known, private(known.name)) if isinstance(known, Path) else fetcher.server(known)
     if tree.development:
         fetcher.progress.say(f"{tree.name} is {tree.development}")
     return tree

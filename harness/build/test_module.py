@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import toolchain
-from harness.artifact import compiled
+from harness.build import toolchain
+from harness.build.helper_program import compiled
 from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Reads a server's source tree: family, version, digest (harness.tree_files); takes a copy that nobody edits.
+"""Reads a server's source tree: family, version, digest (harness.build.sources.tree_files); takes a copy that nobody edits.
 
 It never writes to the tree it reads.
 """
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness.abilities import abilities_of, age_of, is_development
+from harness.build.sources.tree_features import abilities_of, age_of, is_development
 from harness.core.errors import UsageError
 from harness.core.model import SourceTree
-from harness.tree_files import copy_at_rest, digest_of
+from harness.build.sources.tree_files import copy_at_rest, digest_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ _MACROS: tuple[tuple[str, Literal["redis", "valkey"]], ...] = (
 )
 """Valkey's header tells the Redis that it is compatible with as well."""
 OLDEST = (2, 8)
-"""The oldest Redis that builds with a current compiler by the recipe of harness.build."""
+"""The oldest Redis that builds with a current compiler by the recipe of harness.build.server_build."""
 
 
 def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:

@@ -11,13 +11,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import toolchain
-from harness.tree_files import digest_of
+from harness.build import toolchain
+from harness.build.sources.tree_files import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.build import Workshop
+    from harness.build.server_build import Workshop
     from harness.core.model import Toolchain
     from harness.core.processes import process
 

@@ -11,7 +11,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Literal
 
-from harness import allocator, toolchain
+from harness.build import allocator, toolchain
 from harness.analysis.compiler_output import complaints, first_error
 from harness.analysis.detectors import registry
 from harness.core import json_codec
@@ -19,7 +19,7 @@ from harness.core.cache import Store, disk_errors, key_of
 from harness.core.errors import ExitCode, InfrastructureError, PlumblineError
 from harness.core.model import Build
 from harness.core.processes import process
-from harness.tree_files import copy_tree
+from harness.build.sources.tree_files import copy_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
