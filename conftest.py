@@ -1,3 +1,3 @@
 """Loads the harness' pytest plugin, nothing else."""
 
-pytest_plugins = ["harness.pytest_plugin"]
+pytest_plugins = ["harness.run.pytest_plugin"]

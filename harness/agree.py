@@ -11,13 +11,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import canary
 from harness.build.qemu_user import Emulators
 from harness.core.model import AccessClass, Noun
 from harness.core.strict_toml import ROOT, read_toml
 from harness.isa import rules
-from harness.machine_guest import CANARY, Host
 from harness.prepare import machine_target, prepare_machine
+from harness.run import canary
+from harness.run.vm.guest import CANARY, Host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
 
-from harness.guest import Guest
 from harness.overhead import AUDITED, COVERED, ENFORCED, GOALS, MEMORY_GOAL_MIB, UNCHECKED, Memory, price_of, ratio_of
 from harness.protocol.resp import Client
 from harness.record import fault_log
+from harness.run.server_process import Guest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,26 +12,27 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import canary, unchecked
+from harness import unchecked
 from harness.build import host_packages
 from harness.build.allocator import refuse_nonsense
 from harness.build.qemu_user import Runner, with_alignment
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.server_tree import open_server
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.cell import CellSpec, Peer, write_cell
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT
-from harness.detector_canary import compile_detector_canary
 from harness.isa import rules
 from harness.plan.plan import Plan, make_plan
 from harness.prepare import Preparation, Prepared
 from harness.record import evidence_seal, fault_log, run_folder
 from harness.record.run_folder import CellRecord, RunRecord
+from harness.run import canary
+from harness.run.cell_spec import CellSpec, Peer, write_cell
+from harness.run.detector_canary import compile_detector_canary
+from harness.run.scheduler import side_by_side
+from harness.run.selftests import why_none, without_native_faults
 from harness.runs import conclude
-from harness.schedule import side_by_side
-from harness.selftests import why_none, without_native_faults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.model import SourceTree
-    from harness.guest import Guest
+    from harness.run.server_process import Guest
 
 FIRST_STOP = "main"
 RELAY = "gdb"

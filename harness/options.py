@@ -11,9 +11,9 @@ import click
 
 from harness import completion
 from harness import known as knowing
-from harness.cell import LARGEST_SEED
 from harness.core.model import Allocator, CompilerWarnings
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
+from harness.run.cell_spec import LARGEST_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

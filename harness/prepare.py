@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import canary, warning_findings
+from harness import warning_findings
 from harness.build import initramfs, warning_pass
 from harness.build.kernel import Kernels
 from harness.build.qemu_user import Emulators, Runner, native_runner
 from harness.build.server_build import Builder, BuildFailedError
 from harness.build.test_module import build_module
-from harness.cell import Peer
 from harness.core.errors import UsageError
 from harness.isa import rules
-from harness.machine_guest import CANARY, SERVER, PreparedMachine
 from harness.record import compiler_warnings
-from harness.selftests import build_program
-from harness.snapshot import snapshot
-from harness.unit_run import PLACES
+from harness.run import canary
+from harness.run.cell_spec import Peer
+from harness.run.selftests import build_program
+from harness.run.unit_runner import PLACES
+from harness.run.vm.guest import CANARY, SERVER, PreparedMachine
+from harness.run.vm.snapshot import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import canary, prepare, unit_run, watch
+from harness import prepare
 from harness.analysis import disassembly, symbols
 from harness.analysis.assertion_log import asserting_frames
 from harness.analysis.detectors.registry import own_frames
@@ -26,16 +26,17 @@ from harness.build.sources import server_tree
 from harness.build.sources.archives import Fetcher
 from harness.core.errors import ExitCode
 from harness.core.model import Noun
-from harness.guest import Guest
 from harness.isa import rules
-from harness.machine_guest import CANARY, SERVER, Host, guest_of
 from harness.plan.catalog import select
 from harness.protocol.command_stream import read_stream, wire
 from harness.record import fault_log, recording_proxy
 from harness.recurrence import NAMELESS, RECORDED, STREAM, WRONG_RESULT, Outcome, Recurrence, SeenFault, recurrence
 from harness.replay_run import run_server, run_unit
 from harness.reproducer import Reproducer, files_of
-from harness.selftests import build_program
+from harness.run import canary, silence_check, unit_runner
+from harness.run.selftests import build_program
+from harness.run.server_process import Guest
+from harness.run.vm.guest import CANARY, SERVER, Host, guest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,7 +197,7 @@ class _Replayed:
             ended = recurrence(one, seen)
             if ended.outcome == "gone" and one.detector in RECORDED:
                 # Only what would have been seen is gone.
-                why = watch.why_blind(self.store, runner, self.tools, Path(folder), host)
+                why = silence_check.why_blind(self.store, runner, self.tools, Path(folder), host)
                 ended = Recurrence(outcome="unknown", reason=why, machine=True) if why else ended
         return ended, "\n".join([seen.end, *lines])
 
@@ -224,7 +225,7 @@ class _Replayed:
             return None
         programs = {SERVER: build.server_binary, CANARY: canary.compile_canary(self.store, self.target, self.tools)}
         if units is not None and units.program is not None:
-            programs[unit_run.PLACES[units.kind]] = units.program
+            programs[unit_runner.PLACES[units.kind]] = units.program
         mode = runner.policy.mode
         machine = prepare.prepare_machine(
             self.catalog, self.store, self.fetcher, self.progress, self.target, programs, mode=mode

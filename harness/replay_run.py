@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import selftests, unit_run
 from harness.analysis.assertion_log import asserted
 from harness.analysis.detectors.registry import reports
 from harness.core.byte_diff import described
-from harness.guest import POLL_SECONDS, StartError, answers_ping
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import from_text, from_wire, wire
@@ -20,6 +18,8 @@ from harness.protocol.resp import Client
 from harness.record import fault_log, recording_proxy, run_folder
 from harness.record.run_folder import NO_PONG
 from harness.recurrence import WRONG_RESULT, Seen, SeenUnit
+from harness.run import selftests, unit_runner
+from harness.run.server_process import POLL_SECONDS, StartError, answers_ping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.build.unit_drivers import Units
     from harness.core.finding import Again, Frame
-    from harness.guest import Guest
-    from harness.machine_guest import Host
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
     from harness.reproducer import Reproducer
+    from harness.run.server_process import Guest
+    from harness.run.vm.guest import Host
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,13 +185,13 @@ def run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path, 
     """The unit runs once more."""
     unit = reproducer.unit
     if host is None:
-        ran = unit_run.run_emulated(units, runner, unit, place)
+        ran = unit_runner.run_emulated(units, runner, unit, place)
     else:
-        ran = unit_run.run_on_machine(units, host.machine(), runner.target.slowdown, unit, place)
+        ran = unit_runner.run_on_machine(units, host.machine(), runner.target.slowdown, unit, place)
     own = units.kind == "selftests"
-    lines = selftests.lines(ran) if own else unit_run.lines(ran)
-    complete = not selftests.complaints(ran) if own else unit_run.complete(ran, unit)
-    how = unit_run.how_it_ended(ran, complete=complete)
+    lines = selftests.lines(ran) if own else unit_runner.lines(ran)
+    complete = not selftests.complaints(ran) if own else unit_runner.complete(ran, unit)
+    how = unit_runner.how_it_ended(ran, complete=complete)
     wrong = reproducer.wrong_line
     end = f"{how}, and wrote again: {wrong:.200}" if wrong and wrong in lines else how
     complaints = selftests.complaints(ran) if own else [] if complete else [how]

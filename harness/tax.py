@@ -11,7 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import canary
 from harness.build.helper_program import compiled
 from harness.build.qemu_user import Emulators
 from harness.build.server_build import Builder
@@ -19,12 +18,13 @@ from harness.build.sources.server_tree import open_server
 from harness.core.errors import InfrastructureError
 from harness.core.model import Noun
 from harness.core.strict_toml import ROOT
-from harness.guest import StartError
 from harness.isa import rules
-from harness.machine_guest import PORTS, SERVER, Host, MachineGuest
 from harness.prepare import machine_target, prepare_machine
 from harness.price import AccessCost, ServerTax, Tax, access_cost, repaired, taxed
 from harness.protocol.resp import Client
+from harness.run import canary
+from harness.run.server_process import StartError
+from harness.run.vm.guest import PORTS, SERVER, Host, MachineGuest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from harness.core.cache import Store
     from harness.core.model import PlannedAccess, Policy, SourceTree, Target, Toolchain
     from harness.core.progress import Progress
-    from harness.machine import Machine
     from harness.plan.catalog import Catalog
     from harness.price import Repairer
+    from harness.run.vm.machine import Machine
 
 FOLDER = ROOT / "toolchains" / "kernels" / "tax"
 SERVERS = ("redis-3.2.6", "redis-7.0.15")

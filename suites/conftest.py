@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.cell import read_cell
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.resp import Client
+from harness.run.cell_spec import read_cell
 from suites.both import Both
 from suites.keyspace import kinds
 from suites.replication.ports import Ports
@@ -17,9 +17,9 @@ from suites.replication.ports import Ports
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.cell import CellSpec
-    from harness.guest import Guest
     from harness.protocol.allowed_refusals import Release
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from harness.build.kernel import LinuxSource
 from harness.build.qemu_user import Qemu
 from harness.build.sources.tree_features import Landmarks
 from harness.build.unit_drivers import UnitTable
-from harness.canary import AccessTable
 from harness.choice import UnseenTable
 from harness.commands.group import plumb
 from harness.core.errors import ExitCode
@@ -31,6 +30,7 @@ from harness.plan.catalog import Catalog
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import RefusalList
 from harness.report.schema import field_docstrings
+from harness.run.canary import AccessTable
 from suites.fuzz.generate import Grammar
 from suites.visible import table as visible
 

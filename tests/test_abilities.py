@@ -11,7 +11,7 @@ from harness.build.sources.source_tree import open_tree
 from harness.build.sources.tree_features import abilities_of, age_of, landmarks
 from harness.core.errors import UsageError
 from harness.core.model import Abilities
-from harness.guest import Guest, StartError, last_words
+from harness.run.server_process import Guest, StartError, last_words
 from tests import fakes
 
 if TYPE_CHECKING:

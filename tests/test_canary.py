@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import canary
 from harness.build.qemu_user import Runner, alignment_option, with_alignment
-from harness.canary import CanaryCase, Performed, Reported
 from harness.core.errors import InfrastructureError
 from harness.isa import rules
 from harness.plan.catalog import Catalog
+from harness.run import canary
+from harness.run.canary import CanaryCase, Performed, Reported
 from tests import fakes
 
 if TYPE_CHECKING:

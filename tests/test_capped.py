@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core.processes import capped_log, process
-from harness.guest import Guest
+from harness.run.server_process import Guest
 from tests import fakes
 from tests.survivors import eventually
 

@@ -10,20 +10,20 @@ import pytest
 
 from harness.build.initramfs import Initramfs
 from harness.build.kernel import Kernel
-from harness.cell import fits, write_cell
 from harness.check import cell_problem, pytest_command
 from harness.core.errors import ExitCode
 from harness.core.processes import process
-from harness.guest import Guest
-from harness.machine_guest import PreparedMachine
 from harness.plan.catalog import Catalog
 from harness.record import event_log, run_folder
+from harness.run.cell_spec import fits, write_cell
+from harness.run.server_process import Guest
+from harness.run.vm.guest import PreparedMachine
 from tests import cells, fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.cell import CellSpec
+    from harness.run.cell_spec import CellSpec
 
 
 def cell_on_a_machine_without_emulator(folder: Path, suite: str) -> CellSpec:

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.channel import LARGEST_PAYLOAD, Channel, ChannelError, Decoder, Frame, RefusedError, encode, fields
+from harness.run.vm.init_channel import (
+    LARGEST_PAYLOAD,
+    Channel,
+    ChannelError,
+    Decoder,
+    Frame,
+    RefusedError,
+    encode,
+    fields,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness import debugger
 from harness.analysis import symbols
 from harness.debugger import Interrupts, Relay
-from harness.guest import Guest
+from harness.run.server_process import Guest
 from tests import fakes
 
 if TYPE_CHECKING:

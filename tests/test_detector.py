@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import detector_canary
 from harness.analysis.detectors.registry import ENVIRONMENTS, PREFIXES, PRELUDES, Report, reports, write_prelude
 from harness.build.qemu_user import Emulators
 from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store
-from harness.guest import Guest, StartError
 from harness.judge import judge
 from harness.plan.catalog import Catalog
+from harness.run import detector_canary
+from harness.run.server_process import Guest, StartError
 from harness.verdict import cell_verdicts
 from tests import fakes
 from tests.fakes import fault

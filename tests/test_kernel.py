@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import machine, machine_command
 from harness.build import kernel
 from harness.build.initramfs import assemble, cpio
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError, UsageError
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
+from harness.run.vm import machine, qemu_command
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_forwarded_ports_are_read_from_the_monitor() -> None:
   TCP[HOST_FORWARD]  10       127.0.0.1 41943       10.0.2.15  6379     0     0
   TCP[HOST_FORWARD]  11       127.0.0.1 40001       10.0.2.15     1     0     0
 """
-    assert machine_command.forwarded_ports(text) == {6379: 41943, 1: 40001}
+    assert qemu_command.forwarded_ports(text) == {6379: 41943, 1: 40001}
 
 
 def test_a_record_names_the_hosts_files(tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from harness import private_network, runs
+from harness import runs
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.record import peer_user
 from harness.record.recording_proxy import Recorder, connect
+from harness.run import private_network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +172,7 @@ def test_a_kernel_that_tells_nothing_is_the_machines_fault(recorder: Recorder, m
 
 ENTER = """
 import socket, sys
-from harness import private_network
+from harness.run import private_network
 allowed = private_network.enter()
 def reaches(port):
     with socket.socket() as client:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core.errors import InfrastructureError
-from harness.qmp import Qmp, QmpError
+from harness.run.vm.qmp import Qmp, QmpError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.schedule import WAITING, side_by_side
+from harness.run.scheduler import WAITING, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import selftests, unit_run
 from harness.analysis.assertion_log import asserting_frames
 from harness.analysis.symbols import Symbols
 from harness.build import googletest, unit_drivers
 from harness.build.sources.source_tree import open_tree
-from harness.cell import Peer
 from harness.core.finding import Frame, Verdict
 from harness.core.strict_toml import ROOT
 from harness.judge import judge
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
+from harness.run import selftests, unit_runner
+from harness.run.cell_spec import Peer
 from harness.runs import conclude
 from tests import cells, fakes
 from tests.stored import StoredRun
@@ -161,8 +161,8 @@ def test_units_of_ours_are_never_left_out() -> None:
 # What one says
 
 
-def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_run.UnitRun:
-    return unit_run.UnitRun(code=code, expired=expired, output=output)
+def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_runner.UnitRun:
+    return unit_runner.UnitRun(code=code, expired=expired, output=output)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_run.Unit
         "a hang",
     ],
 )
-def test_a_self_test_complains_by_what_it_prints_and_how_it_ends(run: unit_run.UnitRun, said: list[str]) -> None:
+def test_a_self_test_complains_by_what_it_prints_and_how_it_ends(run: unit_runner.UnitRun, said: list[str]) -> None:
     assert selftests.complaints(run) == said
 
 
@@ -248,7 +248,7 @@ ASSERTED = b"server: t.c:%d: f: Assertion `a' failed.\n"
     ],
 )
 def test_a_failure_is_the_native_builds_only_if_the_same_checks_fail_with_the_same_end(
-    here: unit_run.UnitRun, native: unit_run.UnitRun, *, alike: bool
+    here: unit_runner.UnitRun, native: unit_runner.UnitRun, *, alike: bool
 ) -> None:
     assert alike == selftests.failed_alike(here, native)
 

@@ -6,12 +6,13 @@ import hiredis
 import msgspec
 import pytest
 
-from harness import canary, tax
+from harness import tax
 from harness.core.errors import InfrastructureError
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.price import AccessCost, ServerTax, Tax, access_cost, price, repaired, summary, taxed
 from harness.record.kernel_faults import read_counters
+from harness.run import canary
 
 CATALOG = Catalog()
 LDM = next(one for one in canary.table(CATALOG.targets["armv5-kernel"]).accesses if one.name == "ldm")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.cell import LARGEST_SEED
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.tclsuite import RUNNER, Interpreter, TclFailedError, TclFile, verdict
+from harness.run.cell_spec import LARGEST_SEED
+from harness.run.tcl_suite import RUNNER, Interpreter, TclFailedError, TclFile, verdict
 from tests import cells, fakes
 
 if TYPE_CHECKING:

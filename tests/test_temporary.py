@@ -15,7 +15,7 @@ import pytest
 from harness.core.errors import InfrastructureError
 from harness.core.processes import temporary_folder
 from harness.core.strict_toml import ROOT
-from harness.guest import Guest
+from harness.run.server_process import Guest
 from tests import fakes
 from tests.survivors import SLEEP, eventually
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import unit_run
 from harness.build import unit_drivers
 from harness.build.server_build import Builder
 from harness.build.sources.source_tree import open_tree
 from harness.core.cache import Store
 from harness.core.model import SourceTree
 from harness.judge import judge
+from harness.run import unit_runner
 from harness.verdict import cell_verdicts
 from suites.units import expectations
 from tests import cells, fakes
@@ -87,14 +87,14 @@ def test_a_development_tree_has_no_unit_whose_file_is_gone(tmp_path: Path) -> No
 # Output
 
 
-def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_run.UnitRun:
-    return unit_run.UnitRun(code=code, expired=expired, output=output)
+def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_runner.UnitRun:
+    return unit_runner.UnitRun(code=code, expired=expired, output=output)
 
 
 def test_what_others_write_between_the_lines_is_passed_over() -> None:
     run = ran(b"> length 0: 1\n==7== Invalid read\n1:M 01 Jan # bug > report\n> end crc16\n")
-    assert unit_run.lines(run) == ["length 0: 1", "end crc16"]
-    assert unit_run.complete(run, "crc16")
+    assert unit_runner.lines(run) == ["length 0: 1", "end crc16"]
+    assert unit_runner.complete(run, "crc16")
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_what_others_write_between_the_lines_is_passed_over() -> None:
     ],
     ids=["no end", "half an end", "another's end", "died after it", "hung"],
 )
-def test_a_unit_that_did_not_get_to_its_end_is_not_complete(run: unit_run.UnitRun) -> None:
-    assert not unit_run.complete(run, "crc16")
+def test_a_unit_that_did_not_get_to_its_end_is_not_complete(run: unit_runner.UnitRun) -> None:
+    assert not unit_runner.complete(run, "crc16")
 
 
 # What is compiled

@@ -60,7 +60,7 @@ class Units(Noun, frozen=True):
     broken: dict[str, str]
     """Unit -> the first error of its driver: a fault of the suite, or of a tree that is being changed."""
     kind: Program = "units"
-    """Whose they are: drivers of ours, or the server's own self-tests (harness.selftests)."""
+    """Whose they are: drivers of ours, or the server's own self-tests (harness.run.selftests)."""
     names: tuple[str, ...] = ()
     """What can be called, where the server's source says it; ours are in `table`."""
     arguments: tuple[str, ...] = ("{unit}",)

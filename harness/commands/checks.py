@@ -16,7 +16,6 @@ from harness import port as porting
 from harness import premerge as premerging
 from harness import report as reporting
 from harness.build.sources import server_tree
-from harness.cell import LARGEST_SEED
 from harness.commands import output
 from harness.core import json_codec
 from harness.core.cache import Store, key_of
@@ -27,6 +26,7 @@ from harness.options import may_install
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
+from harness.run.cell_spec import LARGEST_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

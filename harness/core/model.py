@@ -284,7 +284,7 @@ Flavour = Literal["pinned", "distro"]
 
 Program = Literal["units", "selftests"]
 """What is run instead of a server: functions of it called by drivers of ours (harness.build.unit_drivers), or tests of
-its own (harness.selftests)."""
+its own (harness.run.selftests)."""
 
 
 class Suite(Noun, frozen=True):

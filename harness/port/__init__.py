@@ -27,13 +27,13 @@ from harness.build.sources import tree_files
 from harness.check import Check
 from harness.core import json_codec
 from harness.core.errors import UsageError
-from harness.guest import Guest, StartError
 from harness.isa import rules
 from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.port.document import FILE, Hint, PortReport, Region, Step, TargetPort
 from harness.port.items import Death
 from harness.record import fault_log, run_folder
 from harness.report.finding import is_in_tree
+from harness.run.server_process import Guest, StartError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The emulator's log of a guest's faults, read: what happened, how often, how processes ended, and what was lost.
 
-The writer is toolchains/qemu/overlay/linux-user/plumbline.c; on a real kernel harness.machine, from what init sends.
-Whoever judges asks for `damage` as well: a line that is cut or missing may have been the one that mattered.
+The writer is toolchains/qemu/overlay/linux-user/plumbline.c; on a real kernel harness.run.vm.machine, from what init
+sends. Whoever judges asks for `damage` as well: a line that is cut or missing may have been the one that mattered.
 """
 
 from __future__ import annotations

@@ -126,7 +126,8 @@ class TestEvent(Noun, frozen=True, tag="test"):
     transcript: NameOrNone = ""
     """The test's requests and replies, a file in the guest folder; kept when something went wrong."""
     unit: str = ""
-    """What ran instead of a server: a unit of a program that harness.build.unit_drivers or harness.selftests makes."""
+    """What ran instead of a server: a unit of a program that harness.build.unit_drivers or harness.run.selftests
+    makes."""
     program: Program = "units"
     """Which program that was."""
     wrong_line: str = ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest  # noqa: TC002 - pytest reads the hook's annotations
 
-from harness.cell import read_cell
+from harness.run.cell_spec import read_cell
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -1,5 +1,5 @@
 /*
- * Makes the accesses of a generated table (struct access accesses[], by harness/canary.py) at chosen offsets from a
+ * Makes the accesses of a generated table (struct access accesses[], by harness/run/canary.py) at chosen offsets from a
  * 16-byte boundary.
  *
  *   canary all            every access at every offset 0 to 15: a line `NAME OFFSET OUTCOME` for each

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import canary
-from harness.canary import Performed
 from harness.plan.catalog import Catalog
+from harness.run import canary
+from harness.run.canary import Performed
 
 if TYPE_CHECKING:
-    from harness.canary import CanaryCase, Perform
-    from harness.cell import CellSpec
+    from harness.run.canary import CanaryCase, Perform
+    from harness.run.cell_spec import CellSpec
 
 
 @pytest.fixture(scope="session")

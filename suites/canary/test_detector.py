@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.detector_canary import outcome
+from harness.run.detector_canary import outcome
 
 if TYPE_CHECKING:
-    from harness.cell import CellSpec
+    from harness.run.cell_spec import CellSpec
 
 
 def test_detector(cell: CellSpec, detector_case: tuple[str, str]) -> None:

@@ -15,7 +15,7 @@ from suites.replication.link import await_that
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.cell import CellSpec
+    from harness.run.cell_spec import CellSpec
     from suites.cluster.nodes import Node
 
 HALF = nodes.SLOTS // 2

@@ -8,21 +8,21 @@ import socket
 from typing import TYPE_CHECKING
 
 from harness.core.model import Noun
-from harness.guest import PANIC, StartError
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import Command, command
 from harness.protocol.resp import Client
 from harness.record import fault_log
 from harness.record.recording_proxy import connect
+from harness.run.server_process import PANIC, StartError
 from suites.fuzz.model import UNTOLD, Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from harness.guest import Guest
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
+    from harness.run.server_process import Guest
 
 NATIVE_SECONDS = 20.0
 LARGEST_PAYLOAD_BYTES = 5000

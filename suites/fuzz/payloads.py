@@ -10,7 +10,7 @@ from harness.protocol.resp import Client
 from suites.fuzz.generate import generate
 
 if TYPE_CHECKING:
-    from harness.cell_run import CellRun
+    from harness.run.cell_session import CellRun
     from suites.fuzz.session import Session
 
 LARGEST_BYTES = 20_000

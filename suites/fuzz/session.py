@@ -12,9 +12,9 @@ import pytest
 
 from harness.core import json_codec
 from harness.core.model import Noun
-from harness.guest import StartError
 from harness.protocol.command_stream import text_of, wire
 from harness.record import run_folder
+from harness.run.server_process import StartError
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import DIED, KEYS, Failure, attempt, empty, shout, taken
 from suites.fuzz.corpus import Corpus, shapes
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from harness.cell_run import CellRun
-    from harness.guest import Guest
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
+    from harness.run.cell_session import CellRun
+    from harness.run.server_process import Guest
 
 STREAMS = {"quick": 180, "kernel": 20, "full": 1500, "thorough": 1_000_000}
 SECONDS = {"quick": 120.0, "kernel": 300.0, "full": 420.0, "thorough": 600.0}

@@ -22,8 +22,8 @@ from suites.fuzz.session import Session
 if TYPE_CHECKING:
     import random
 
-    from harness.cell_run import CellRun
     from harness.protocol.command_stream import Stream
+    from harness.run.cell_session import CellRun
 
 AOF = "appendonly.aof"
 RDB = "dump.rdb"

@@ -10,8 +10,8 @@ from suites.fuzz.generate import generate
 from suites.fuzz.session import Session
 
 if TYPE_CHECKING:
-    from harness.cell_run import CellRun
     from harness.protocol.command_stream import Stream
+    from harness.run.cell_session import CellRun
 
 
 def test_noise(cell_run: CellRun, defaults: dict[str, Stream]) -> None:

@@ -17,9 +17,9 @@ from suites.fuzz.payloads import Payload, payloads
 from suites.fuzz.session import Session
 
 if TYPE_CHECKING:
-    from harness.cell_run import CellRun
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
+    from harness.run.cell_session import CellRun
 
 KEY = b"restored"
 DAMAGED = "payloads"

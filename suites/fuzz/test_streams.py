@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from suites.fuzz.session import Session
 
 if TYPE_CHECKING:
-    from harness.cell_run import CellRun
     from harness.protocol.command_stream import Stream
+    from harness.run.cell_session import CellRun
 
 
 def test_streams(cell_run: CellRun, defaults: dict[str, Stream]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.cell import CellSpec, Peer
+    from harness.run.cell_spec import CellSpec, Peer
 
 
 def writers(cell: CellSpec) -> list[str]:

@@ -26,7 +26,7 @@ from suites.keyspace.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.guest import Guest
+    from harness.run.server_process import Guest
     from suites.keyspace.values import Value
 
 OPTIONS = ["--databases", "16"]

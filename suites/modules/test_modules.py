@@ -9,9 +9,9 @@ from suites.keyspace.values import Foreign, Key
 from suites.persistence import rdb, records
 
 if TYPE_CHECKING:
-    from harness.cell import CellSpec
-    from harness.guest import Guest
-    from harness.own_guests import StartGuest
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
+    from harness.run.test_servers import StartGuest
 
 VALUES = [
     (0, 0, 0.0, b""),

@@ -9,16 +9,16 @@ import msgspec
 import pytest
 from filelock import FileLock
 
-from harness.cell import read_cell
 from harness.core import json_codec
+from harness.run.cell_spec import read_cell
 from suites.keyspace import server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.cell import CellSpec
-    from harness.guest import Guest
-    from harness.own_guests import StartGuest
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
+    from harness.run.test_servers import StartGuest
 
 
 class Written(msgspec.Struct, frozen=True):

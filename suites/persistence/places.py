@@ -14,8 +14,8 @@ from suites.persistence.cursor import Part, RdbError
 from suites.persistence.streams import IDENTIFIER
 
 if TYPE_CHECKING:
-    from harness.cell import CellSpec
-    from harness.guest import Guest
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
     from suites.keyspace.values import Entry
     from suites.persistence.rdb import Rdb
 

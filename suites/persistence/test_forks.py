@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.channel import RefusedError
+from harness.run.vm.init_channel import RefusedError
 from suites.keyspace import dataset, server
 from suites.keyspace.values import differences
 from suites.persistence import places
@@ -20,9 +20,9 @@ from suites.replication import link
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.cell import CellSpec
-    from harness.guest import Guest
-    from harness.own_guests import StartGuest
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
+    from harness.run.test_servers import StartGuest
     from suites.persistence.conftest import Written
 
 READER = "native"

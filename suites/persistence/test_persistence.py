@@ -12,8 +12,8 @@ from harness.core.byte_diff import DifferenceError, excerpt
 from harness.core.finding import Again, Difference
 from harness.core.model import Endianness
 from harness.core.processes import process
-from harness.guest import StartError
 from harness.protocol.command_stream import command, wire
+from harness.run.server_process import StartError
 from suites.keyspace import dataset, server
 from suites.keyspace.values import Key, differences
 from suites.persistence import places, rdb
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from harness.cell import CellSpec
-    from harness.guest import Guest
-    from harness.own_guests import StartGuest
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
+    from harness.run.test_servers import StartGuest
     from suites.keyspace.values import Entry
     from suites.persistence.conftest import Written
 

@@ -11,7 +11,7 @@ from suites.keyspace import server
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.guest import Guest
+    from harness.run.server_process import Guest
 
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 20.0

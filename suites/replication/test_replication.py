@@ -12,9 +12,9 @@ from suites.persistence import places
 from suites.replication import link
 
 if TYPE_CHECKING:
-    from harness.cell import CellSpec
-    from harness.guest import Guest
-    from harness.own_guests import StartGuest
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
+    from harness.run.test_servers import StartGuest
 
 OPTIONS = [*server.OPTIONS, "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "4mb"]
 ROLES = ["primary", "replica"]

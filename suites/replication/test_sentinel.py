@@ -12,9 +12,9 @@ from suites.keyspace import dataset, server
 from suites.replication import link
 
 if TYPE_CHECKING:
-    from harness.cell import CellSpec
-    from harness.guest import Guest
-    from harness.own_guests import StartGuest
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
+    from harness.run.test_servers import StartGuest
     from suites.replication.ports import Ports
 
 SILENCE_MILLISECONDS = 600_000

@@ -16,9 +16,9 @@ from suites.both import Both
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.cell import CellSpec
-    from harness.guest import Guest
     from harness.protocol.allowed_refusals import Release
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
 
 LARGEST = 512 * 2**20
 """A string's limit unless it is configured (proto-max-bulk-len)."""

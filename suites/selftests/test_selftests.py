@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from harness import selftests
-from harness.unit_run import WrongLineError
+from harness.run import selftests
+from harness.run.unit_runner import WrongLineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.cell_run import CellRun
-    from harness.unit_run import UnitRun
+    from harness.run.cell_session import CellRun
+    from harness.run.unit_runner import UnitRun
 
 
 def test_selftest(selftest: str, run_unit: Callable[[str], UnitRun], cell_run: CellRun) -> None:

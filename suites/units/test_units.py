@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.unit_run import WrongLineError
+from harness.run.unit_runner import WrongLineError
 from suites.units.expectations import wrong_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.cell import CellSpec
+    from harness.run.cell_spec import CellSpec
 
 
 def test_unit(unit: str, unit_lines: Callable[[str], list[str]], cell: CellSpec) -> None:

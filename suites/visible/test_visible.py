@@ -12,8 +12,8 @@ from suites.both import differing
 from suites.visible import table
 
 if TYPE_CHECKING:
-    from harness.cell import CellSpec
     from harness.protocol.resp import Reply
+    from harness.run.cell_spec import CellSpec
     from suites.both import Both
 
 SHOWN = 6

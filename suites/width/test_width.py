@@ -15,9 +15,9 @@ from suites.fuzz.corrupt import sealed
 from suites.width import requests
 
 if TYPE_CHECKING:
-    from harness.cell import CellSpec
     from harness.protocol.allowed_refusals import Release
     from harness.protocol.resp import Reply
+    from harness.run.cell_spec import CellSpec
     from suites.both import Both
 
 BATCH = 300

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness import runs
-from harness.cell import read_cell
 from harness.core.cache import Store
 from harness.core.errors import PlumblineError
 from harness.core.strict_toml import ROOT
+from harness.run.cell_spec import read_cell
 from tests import fakes
 from tests.chaos import faults
 from tests.end_to_end.plumb_runs import PLUMB, processes_of, wait_for

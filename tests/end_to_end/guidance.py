@@ -19,9 +19,9 @@ import click
 import psutil  # type: ignore[import-untyped]
 
 from harness.build.sources import source_tree
-from harness.guest import Guest
 from harness.protocol import reply_comparison
 from harness.protocol.resp import Client
+from harness.run.server_process import Guest
 from suites.fuzz.attempt import empty
 from suites.fuzz.corpus import Corpus, shapes
 from suites.fuzz.generate import generate

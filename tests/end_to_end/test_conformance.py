@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import canary
 from harness.build.qemu_user import Emulators, alignment_option, with_alignment
 from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store
@@ -18,6 +17,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.progress import Progress
 from harness.isa import rules
 from harness.plan.catalog import Catalog
+from harness.run import canary
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -17,15 +17,15 @@ import pytest
 from harness import judge
 from harness.analysis import symbols
 from harness.build.sources import source_tree, tree_files
-from harness.cell import CellSpec, write_cell
 from harness.core.cache import Store, key_of
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.guest import Guest
 from harness.plan.catalog import Catalog
 from harness.protocol.resp import Client, ServerGoneError
 from harness.record import event_log, evidence_seal, fault_log, run_folder
 from harness.record.run_folder import CellRecord, RunRecord
+from harness.run.cell_spec import CellSpec, write_cell
+from harness.run.server_process import Guest
 from harness.verdict import cell_verdicts
 from tests.end_to_end import machines
 
@@ -288,7 +288,7 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
         )
         write_cell(folder / "cell.json", cell)
         command: list[str | Path] = [sys.executable, "-m", "pytest", test, "--plumb-cell", folder / "cell.json", "-q"]
-        command += ["-c", ROOT / "pyproject.toml", "-p", "harness.pytest_plugin", "--rootdir", tmp_path]
+        command += ["-c", ROOT / "pyproject.toml", "-p", "harness.run.pytest_plugin", "--rootdir", tmp_path]
         result = process.run(command, deadline_seconds=300, folder=ROOT)
     assert result.code == 1, result.text
     canary = run / target / "canary"

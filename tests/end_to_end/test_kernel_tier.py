@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import canary
 from harness.analysis import disassembly
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.record import event_log, fault_log, kernel_faults, run_folder
+from harness.run import canary
 from tests.end_to_end.machines import REQUIRED, runner
 from tests.end_to_end.plumb_runs import PLUMB, document, processes_of, run
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import canary
 from harness.analysis import symbols
 from harness.build import initramfs
 from harness.build.kernel import Kernel, Kernels
@@ -25,17 +24,18 @@ from harness.build.qemu_user import Runner
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.source_tree import open_tree
 from harness.build.toolchain import tool
-from harness.channel import RefusedError
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
 from harness.isa import rules
-from harness.machine import Ended, Machine
 from harness.plan.catalog import Catalog
 from harness.record import fault_log
-from harness.snapshot import snapshot
+from harness.run import canary
+from harness.run.vm.init_channel import RefusedError
+from harness.run.vm.machine import Ended, Machine
+from harness.run.vm.snapshot import snapshot
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def test_a_kernel_that_panics_is_told_with_its_last_words(tmp_path: Path) -> Non
 def test_a_boot_that_hangs_is_ended_and_told_with_the_consoles_last_lines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("harness.computer.BOOT_SECONDS", 4.0)
+    monkeypatch.setattr("harness.run.vm.qemu_process.BOOT_SECONDS", 4.0)
     kernel = built("versatile")
     deaf = msgspec.structs.replace(kernel.spec.machine, control="/dev/absent")
     spec = msgspec.structs.replace(kernel.spec, machine=deaf)

@@ -9,9 +9,9 @@ import pytest
 from harness.build.qemu_user import Runner
 from harness.build.sources.source_tree import open_tree
 from harness.isa import rules
-from harness.machine_guest import PORTS, SERVER, Host, MachineGuest, PreparedMachine
 from harness.plan.catalog import Catalog
 from harness.record import fault_log
+from harness.run.vm.guest import PORTS, SERVER, Host, MachineGuest, PreparedMachine
 from tests.end_to_end import machines
 from tests.end_to_end.test_machine import archive, ask, built
 

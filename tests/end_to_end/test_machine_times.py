@@ -17,8 +17,8 @@ from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store
 from harness.core.processes import process
 from harness.core.progress import Progress
-from harness.machine import Machine
-from harness.snapshot import snapshot
+from harness.run.vm.machine import Machine
+from harness.run.vm.snapshot import snapshot
 from tests.end_to_end.machines import KERNELS, beyond
 from tests.end_to_end.test_machine import CATALOG, archive, built, serving
 

@@ -1,6 +1,7 @@
 """Servers that one test starts for itself, on its cell's target or another of the run, and the evidence they leave.
 
-How a guest of a cell is made is told here as well: harness.cell_run makes those that tests share in the same way.
+How a guest of a cell is made is told here as well: harness.run.cell_session makes those that tests share in the same
+way.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.guest import LOG_LINES, PANIC, StartError
-from harness.machine_guest import guest_of
 from harness.record import run_folder
 from harness.record.recording_proxy import save, unanswered
+from harness.run.server_process import LOG_LINES, PANIC, StartError
+from harness.run.vm.guest import guest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from harness.cell import CellSpec
-    from harness.guest import Guest
-    from harness.machine_guest import Host
     from harness.record.event_log import EventLog
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
+    from harness.run.vm.guest import Host
 
 
 def new_guest(

@@ -1,6 +1,6 @@
 """The state of one cell while its tests run: its guest and oracle, and the evidence so far.
 
-It writes evidence and judges nothing. harness.pytest_plugin tells it when tests begin and end.
+It writes evidence and judges nothing. harness.run.pytest_plugin tells it when tests begin and end.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 import pytest
 
-from harness import unit_run
-from harness.canary import emulated, on_machine
 from harness.core.errors import ExitCode, InfrastructureError
-from harness.guest import StartError, answers_ping
-from harness.machine_guest import CANARY, Host
-from harness.own_guests import StartGuest, ended, keep_transcript, new_guest
 from harness.record import event_log, run_folder
 from harness.record.event_log import EventLog
+from harness.run import unit_runner
+from harness.run.canary import emulated, on_machine
+from harness.run.server_process import StartError, answers_ping
+from harness.run.test_servers import StartGuest, ended, keep_transcript, new_guest
+from harness.run.vm.guest import CANARY, Host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.canary import Perform
-    from harness.cell import CellSpec
     from harness.core.byte_diff import DifferenceError
-    from harness.guest import Guest
-    from harness.unit_run import UnitRun
+    from harness.run.canary import Perform
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
+    from harness.run.unit_runner import UnitRun
 
 
 class CellRun:
@@ -118,17 +118,17 @@ class CellRun:
         """Call a unit of the server, on the cell's machine or under its emulator; its log and faults are evidence."""
         assert self.cell.units is not None
         self.unit = name
-        folder = unit_run.folder_of(self.cell.folder, name)
+        folder = unit_runner.folder_of(self.cell.folder, name)
         runner = self.cell.runner
         if self._host is None:
-            return unit_run.run_emulated(self.cell.units, runner, name, folder)
-        return unit_run.run_on_machine(self.cell.units, self._host.machine(), runner.target.slowdown, name, folder)
+            return unit_runner.run_emulated(self.cell.units, runner, name, folder)
+        return unit_runner.run_on_machine(self.cell.units, self._host.machine(), runner.target.slowdown, name, folder)
 
     def run_unit_natively(self, name: str) -> UnitRun:
         """Call a unit on this machine, for comparison: what comes of it is no evidence against the target."""
         native = self.cell.peers["native"]
         assert native.selftests is not None
-        return unit_run.run_emulated(native.selftests, native.runner, name, self.cell.folder / f"native-unit-{name}")
+        return unit_runner.run_emulated(native.selftests, native.runner, name, self.cell.folder / f"native-unit-{name}")
 
     def collected(self, tests: int) -> None:
         """There are so many tests to run."""
@@ -177,7 +177,7 @@ class CellRun:
         """A test has ended: write what it left behind, and how the guest is."""
         self.start_guest.finish(self.test, outcome)
         if self.unit:
-            record = unit_run.event_of(
+            record = unit_runner.event_of(
                 self.cell.folder,
                 self.unit,
                 program=self.cell.units.kind if self.cell.units else "units",

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from harness.core.model import Noun
 from harness.core.processes import process
-from harness.guest import describe_exit
 from harness.record import fault_log, run_folder
+from harness.run.server_process import describe_exit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.build.unit_drivers import Units
     from harness.core.model import Program
-    from harness.machine import Machine
+    from harness.run.vm.machine import Machine
 
 RUN_SECONDS: dict[Program, float] = {"units": 20.0, "selftests": 120.0}
 """How long a unit may take natively: servers' own self-tests have benchmarks among them."""

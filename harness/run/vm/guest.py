@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from harness.build.initramfs import Initramfs  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.build.kernel import Kernel  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.channel import RefusedError
 from harness.core.errors import InfrastructureError
 from harness.core.model import Noun
-from harness.guest import POLL_SECONDS, Guest
-from harness.machine import Machine
+from harness.run.server_process import POLL_SECONDS, Guest
+from harness.run.vm.init_channel import RefusedError
+from harness.run.vm.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from harness.build import toolchain
 from harness.core import json_codec
 from harness.core.cache import key_of
-from harness.machine import Machine
+from harness.run.vm.machine import Machine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,16 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import canary, detector_canary
 from harness.core.errors import InfrastructureError
-from harness.machine_guest import CANARY
 from harness.record import fault_log
+from harness.run import canary, detector_canary
+from harness.run.vm.guest import CANARY
 
 if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.core.cache import Store
     from harness.core.model import Toolchain
-    from harness.machine_guest import Host
+    from harness.run.vm.guest import Host
 
 
 def why_blind(store: Store, runner: Runner, tools: Toolchain, folder: Path, host: Host | None) -> str:

@@ -1,6 +1,6 @@
 """The life of an emulated computer: its emulator started, booted or taken to a saved state, watched, and ended.
 
-What its init can be asked is harness.machine's; this owns the emulator's process, its sockets, and the console.
+What its init can be asked is harness.run.vm.machine's; this owns the emulator's process, its sockets, and the console.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build import toolchain
-from harness.channel import Channel, ChannelError
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.processes.temporary_folder import refuse_long
-from harness.machine_command import control_port, emulator_command, forwarded_ports
-from harness.qmp import Qmp, QmpError, load_state, save_state
+from harness.run.vm.init_channel import Channel, ChannelError
+from harness.run.vm.qemu_command import control_port, emulator_command, forwarded_ports
+from harness.run.vm.qmp import Qmp, QmpError, load_state, save_state
 
 if TYPE_CHECKING:
     import subprocess
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from harness.build.initramfs import Initramfs
     from harness.build.kernel import Kernel
-    from harness.channel import Frame
+    from harness.run.vm.init_channel import Frame
 
 BOOT_SECONDS = 30.0
 """Until init is ready, not counting waits for a processor: five times what the slowest machine takes."""

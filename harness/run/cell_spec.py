@@ -12,7 +12,7 @@ from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the an
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core import json_codec
 from harness.core.model import Abilities, Build, Noun, Tier
-from harness.machine_guest import PreparedMachine  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.run.vm.guest import PreparedMachine  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

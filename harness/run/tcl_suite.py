@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from harness.cell import CellSpec
     from harness.core.processes.line_process import Answer
-    from harness.guest import Guest
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
 
 RUNNER = ROOT / "suites" / "protocol" / "runner.tcl"
 LIST_SECONDS = 60.0

@@ -39,7 +39,9 @@ def enter() -> bool:
     if os.geteuid() == 0:
         return enter_as_root()
     # From a user namespace there is no way back: another process finds out whether everything works in it.
-    trial = process.run([sys.executable, "-I", "-B", "-m", "harness.private_network"], deadline_seconds=TRIAL_SECONDS)
+    trial = process.run(
+        [sys.executable, "-I", "-B", "-m", "harness.run.private_network"], deadline_seconds=TRIAL_SECONDS
+    )
     return trial.code == 0 and enter_as_user()
 
 

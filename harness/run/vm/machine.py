@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
-from harness.channel import LARGEST_PAYLOAD, ChannelError, fields
-from harness.computer import Computer
 from harness.core import json_codec
 from harness.core.model import Noun
 from harness.core.processes import process
 from harness.record import kernel_faults, run_folder
+from harness.run.vm.init_channel import LARGEST_PAYLOAD, ChannelError, fields
+from harness.run.vm.qemu_process import Computer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from harness.build.initramfs import Initramfs
     from harness.build.kernel import Kernel
-    from harness.channel import Frame
+    from harness.run.vm.init_channel import Frame
 
 REQUEST_SECONDS = 30.0
 ALIGNMENT_FILE = "/proc/cpu/alignment"

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import detector_canary, private_network, unit_run
 from harness.build import unit_drivers
-from harness.canary import cases
-from harness.cell import CellSpec, fits, read_cell
-from harness.cell_run import CellRun
 from harness.core.byte_diff import DifferenceError
 from harness.core.errors import InfrastructureError, is_machine_fault, machine_fault
-from harness.guest import StartError
-from harness.tclsuite import TclFile
+from harness.run import detector_canary, private_network, unit_runner
+from harness.run.canary import cases
+from harness.run.cell_session import CellRun
+from harness.run.cell_spec import CellSpec, fits, read_cell
+from harness.run.server_process import StartError
+from harness.run.tcl_suite import TclFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from harness.canary import Perform
-    from harness.guest import Guest
-    from harness.own_guests import StartGuest
     from harness.record import run_folder
-    from harness.unit_run import UnitRun
+    from harness.run.canary import Perform
+    from harness.run.server_process import Guest
+    from harness.run.test_servers import StartGuest
+    from harness.run.unit_runner import UnitRun
 
 _CELL = pytest.StashKey["CellRun"]()
 
@@ -135,7 +135,7 @@ def pytest_runtest_makereport(
     error = call.excinfo.value if call.excinfo is not None else None
     if run is not None and error is not None and is_machine_fault(error):
         run.give_up(machine_fault(error))
-    if run is not None and isinstance(error, unit_run.WrongLineError):
+    if run is not None and isinstance(error, unit_runner.WrongLineError):
         run.wrong_line = error.line
         # What is wrong says all; how the test came to say so is no news.
         report.longrepr = str(error)
@@ -211,11 +211,11 @@ def unit_lines(run_unit: Callable[[str], UnitRun]) -> Callable[[str], list[str]]
 
     def lines_of(unit: str) -> list[str]:
         ran = run_unit(unit)
-        lines = unit_run.lines(ran)
-        if not unit_run.complete(ran, unit):
+        lines = unit_runner.lines(ran)
+        if not unit_runner.complete(ran, unit):
             after = lines[-1:] or "no line"
             pytest.fail(
-                f"{unit} did not get to its end: {unit_run.how_it_ended(ran, complete=False)}, after {after}",
+                f"{unit} did not get to its end: {unit_runner.how_it_ended(ran, complete=False)}, after {after}",
                 pytrace=False,
             )
         return lines[:-1]

@@ -21,7 +21,7 @@ from harness.build.unit_drivers import Units, build_units, in_a_line
 from harness.core import json_codec
 from harness.core.cache import disk_errors, key_of
 from harness.core.model import Noun
-from harness.unit_run import how_it_ended
+from harness.run.unit_runner import how_it_ended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from harness.build.server_build import Builder, Workshop
     from harness.core.model import Allocator, Program, SourceTree, Target, Toolchain
-    from harness.unit_run import UnitRun
+    from harness.run.unit_runner import UnitRun
 
 RECIPE = "1"
 PRINTED = ("crc64", "endianconv", "sha1test", "zipmap")
