@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import unchecked
 from harness.build import host_packages
 from harness.build.allocator import refuse_nonsense
 from harness.build.qemu_user import Runner, with_alignment
@@ -23,6 +22,8 @@ from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT
 from harness.isa import rules
+from harness.judge import unchecked_changes
+from harness.judge.conclusion import conclude
 from harness.plan.plan import Plan, make_plan
 from harness.prepare import Preparation, Prepared
 from harness.record import evidence_seal, fault_log, run_folder
@@ -32,7 +33,6 @@ from harness.run.cell_spec import CellSpec, Peer, write_cell
 from harness.run.detector_canary import compile_detector_canary
 from harness.run.scheduler import side_by_side
 from harness.run.selftests import why_none, without_native_faults
-from harness.runs import conclude
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from harness.core.cache import Store
     from harness.core.model import Cell, SourceTree, Suite
     from harness.core.progress import Progress
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.request import Request
     from harness.record.run_folder import ProblemKind
@@ -264,7 +264,7 @@ class Check:
             tests=self.request.tests,
             development=tree.development,
             warnings=self.request.warnings,
-            beside=unchecked.digests(self.request.run),
+            beside=unchecked_changes.digests(self.request.run),
         )
 
 

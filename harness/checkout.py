@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.processes import environment, process
-from harness.inherited import Base
+from harness.judge.baseline import Base
 
 GIT_SECONDS = 120.0
 UPSTREAMS = ("origin/HEAD", "origin/unstable", "origin/main", "origin/master")

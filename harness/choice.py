@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.model import Allocator, Noun, Suite
 from harness.core.strict_toml import ROOT, read_toml
-from harness.unchecked import Change
+from harness.judge.unchecked_changes import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

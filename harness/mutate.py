@@ -7,10 +7,11 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from harness import check, known, mutation, report
+from harness import check, mutation, report
 from harness.build.sources.archives import Fetcher
 from harness.core.errors import UsageError
 from harness.core.model import Noun
+from harness.judge import known_findings
 from harness.plan.catalog import select
 from harness.plan.request import Request
 
@@ -106,7 +107,7 @@ def mutate(
             seed=SEED,
             offline=offline,
             install=install,
-            known=known.DEFAULT,
+            known=known_findings.DEFAULT,
             run=place / "run",
             allocator=planted.allocator,
             fail_fast=True,

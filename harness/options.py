@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from harness import completion
-from harness import known as knowing
 from harness.core.model import Allocator, CompilerWarnings
+from harness.judge import known_findings as knowing
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
 from harness.run.cell_spec import LARGEST_SEED
 

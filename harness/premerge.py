@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import check, inherited, report, runs, unchecked, warning_findings
+from harness import check, report
 from harness.build import toolchain
 from harness.build.sources import source_tree, tree_files
 from harness.checkout import Checkout
@@ -20,9 +20,10 @@ from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import Noun
 from harness.core.strict_toml import ROOT
-from harness.inherited import Base  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.judge import baseline, conclusion, unchecked_changes, warning_findings
+from harness.judge.baseline import Base  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.judge.unchecked_changes import Change  # noqa: TC001 - the same
 from harness.plan.plan import make_plan
-from harness.unchecked import Change  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from harness.core.errors import ExitCode
     from harness.core.model import Allocator
     from harness.core.progress import Progress
-    from harness.inherited import Inherited
-    from harness.judge import Judgement
+    from harness.judge.baseline import Inherited
+    from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.request import Request
 
@@ -78,7 +79,7 @@ def explain(
         changes=choice.changes,
         targets=plan.targets,
         suites=planned,
-        unchecked=unchecked.foreseen(choice.changes, planned),
+        unchecked=unchecked_changes.foreseen(choice.changes, planned),
         seed=int(base.commit[:8], 16),
     )
 
@@ -121,7 +122,7 @@ def run(
     catalog: Catalog, store: Store, progress: Progress, request: Request, premerge: Premerge
 ) -> tuple[Judgement, ExitCode]:
     """Check the tree, and the base if anything is found; what the base shows too is known. Raises as Check.run does."""
-    with unchecked.noted(request.run, premerge.changes):
+    with unchecked_changes.noted(request.run, premerge.changes):
         judgement, code = check.Check(catalog, store, progress, request).run()
     suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL.name}
     if not suspected and not warning_findings.verdicts(judgement.findings):
@@ -130,8 +131,8 @@ def run(
     suites = [name for name in premerge.suites if name in suspected] or ["canary"]
     progress.say(f"findings in {', '.join(suites)}: does BASE show them too? {premerge.base}")
     old = _of_base(catalog, store, progress, msgspec.structs.replace(request, suites=suites), premerge.base)
-    inherited.write(request.run, old)
-    return runs.conclude(request.run, request.known, progress, tree=Path(request.server), made_here=True)
+    baseline.write(request.run, old)
+    return conclusion.conclude(request.run, request.known, progress, tree=Path(request.server), made_here=True)
 
 
 def _of_base(catalog: Catalog, store: Store, progress: Progress, request: Request, base: Base) -> Inherited:
@@ -143,7 +144,7 @@ def _of_base(catalog: Catalog, store: Store, progress: Progress, request: Reques
     key = key_of(_identity(catalog, request, checkout.content(base)))
     with store.lock(f"base-{key}"):
         entry = store.entry("bases", key)
-        if entry is not None and (stored := inherited.read(entry)) is not None:
+        if entry is not None and (stored := baseline.read(entry)) is not None:
             progress.say("what BASE shows is in the cache")
             return msgspec.structs.replace(stored, base=base)
         with store.work(f"base-{key}") as work:
@@ -153,10 +154,10 @@ def _of_base(catalog: Catalog, store: Store, progress: Progress, request: Reques
             # A run's record has the times of its own stages.
             judgement, _ = check.Check(catalog, store, progress.fresh(), of_base).run()
         report.write(of_base.run, judgement)
-        found = inherited.of_judgement(base, judgement)
+        found = baseline.of_judgement(base, judgement)
         # Somebody may have edited our own suites meanwhile: then it is told of nothing.
         if not found.untold and key_of(_identity(catalog, request, checkout.content(base))) == key:
-            store.folder("bases", key, lambda into: inherited.write(into, found))
+            store.folder("bases", key, lambda into: baseline.write(into, found))
     return found
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import warning_findings
 from harness.build import initramfs, warning_pass
 from harness.build.kernel import Kernels
 from harness.build.qemu_user import Emulators, Runner, native_runner
@@ -17,6 +16,7 @@ from harness.build.server_build import Builder, BuildFailedError
 from harness.build.test_module import build_module
 from harness.core.errors import UsageError
 from harness.isa import rules
+from harness.judge import warning_findings
 from harness.record import compiler_warnings
 from harness.run import canary
 from harness.run.cell_spec import Peer

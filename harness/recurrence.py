@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from harness.core.model import Noun
 
 if TYPE_CHECKING:
-    from harness.reproducer import Reproducer
+    from harness.judge.reproducer import Reproducer
 
 Outcome = Literal["reproduced", "gone", "unknown"]
 

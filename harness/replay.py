@@ -27,12 +27,12 @@ from harness.build.sources.archives import Fetcher
 from harness.core.errors import ExitCode
 from harness.core.model import Noun
 from harness.isa import rules
+from harness.judge.reproducer import Reproducer, files_of
 from harness.plan.catalog import select
 from harness.protocol.command_stream import read_stream, wire
 from harness.record import fault_log, recording_proxy
 from harness.recurrence import NAMELESS, RECORDED, STREAM, WRONG_RESULT, Outcome, Recurrence, SeenFault, recurrence
 from harness.replay_run import run_server, run_unit
-from harness.reproducer import Reproducer, files_of
 from harness.run import canary, silence_check, unit_runner
 from harness.run.selftests import build_program
 from harness.run.server_process import Guest

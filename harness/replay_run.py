@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.build.unit_drivers import Units
     from harness.core.finding import Again, Frame
+    from harness.judge.reproducer import Reproducer
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
-    from harness.reproducer import Reproducer
     from harness.run.server_process import Guest
     from harness.run.vm.guest import Host
 

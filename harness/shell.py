@@ -24,10 +24,10 @@ from harness.core.model import Noun
 from harness.core.processes import process
 from harness.debugger import RELAY, Relay, native_script, remote_script
 from harness.isa import rules
+from harness.judge.reproducer import files_of
 from harness.plan.catalog import DEFAULT_SERVER, select
 from harness.record import recording_proxy
 from harness.record.recording_proxy import Recorder
-from harness.reproducer import files_of
 from harness.run.server_process import Guest, answers_ping
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from harness.core.cache import Store
     from harness.core.model import Build, SourceTree, Target
     from harness.core.progress import Progress
+    from harness.judge.reproducer import Reproducer
     from harness.plan.catalog import Catalog
-    from harness.reproducer import Reproducer
 
 STUB_SECONDS = 20.0
 REPLY_SECONDS = 3600.0

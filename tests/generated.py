@@ -24,7 +24,7 @@ from harness.commands.group import plumb
 from harness.core.errors import ExitCode
 from harness.core.model import KernelSpec, Policy, Server, Suite, Target, Toolchain
 from harness.core.strict_toml import ROOT
-from harness.known import KnownList
+from harness.judge.known_findings import KnownList
 from harness.mutation import Mutation
 from harness.plan.catalog import Catalog
 from harness.protocol import reply_comparison

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.core.finding import Finding, Frame, Witness
-from harness.judge import Judgement
-from harness.verdict import CellVerdict
+from harness.judge.findings import Judgement
+from harness.judge.verdict import CellVerdict
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ import datetime
 import shlex
 from typing import TYPE_CHECKING, Literal
 
-from harness.judge import judge
+from harness.judge.conclusion import conclude
+from harness.judge.findings import judge
+from harness.judge.reproducer import Reproducer, read_reproducer
+from harness.judge.verdict import cell_verdicts
 from harness.record import event_log, evidence_seal, run_folder
 from harness.record.recording_proxy import save
-from harness.reproducer import Reproducer, read_reproducer
-from harness.runs import conclude
-from harness.verdict import cell_verdicts
 from tests import fakes
 from tests.fakes import chunk, fault, target, write
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from harness.core.errors import ExitCode
     from harness.core.finding import Finding
     from harness.core.model import Detector
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
 BITOP = b"*1\r\n$5\r\nBITOP\r\n"
 

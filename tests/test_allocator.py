@@ -17,10 +17,10 @@ from harness.build.sources.source_tree import open_tree
 from harness.core import json_codec
 from harness.core.cache import Store
 from harness.core.errors import UsageError
-from harness.judge import judge
+from harness.judge.findings import judge
+from harness.judge.reproducer import Reproducer
+from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
-from harness.reproducer import Reproducer
-from harness.verdict import cell_verdicts
 from tests import fakes
 from tests.stored import StoredRun
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import inherited
 from harness.analysis.compiler_output import read
 from harness.core import json_codec
 from harness.core.errors import ExitCode, UsageError
-from harness.inherited import Base
-from harness.join import join
+from harness.judge import baseline
+from harness.judge.baseline import Base
+from harness.judge.conclusion import conclude
+from harness.judge.merge import join
 from harness.record import compiler_warnings, run_folder
 from harness.record.compiler_warnings import Diagnostic, Said
 from harness.report import junit, sarif
-from harness.runs import conclude
 from tests import fakes
 from tests.stored import StoredRun
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.model import CompilerWarnings
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
 pytestmark = pytest.mark.usefixtures("fake_symbols")
 
@@ -113,7 +113,7 @@ def test_what_the_base_warns_of_as_well_is_not_blamed_and_a_new_line_of_another_
     base = Base(commit="a" * 40, subject="base", why="asked for")
     words = Said(warnings=[warning(33), warning(44, function="intsetSet")])
     new = passed(tmp_path / "new", wanted="fail", native=SILENT, armv5=words, sparc64=SILENT)
-    inherited.write(new, inherited.of_judgement(base, judged(old)[0]))
+    baseline.write(new, baseline.of_judgement(base, judged(old)[0]))
     judgement, _ = judged(new)
     assert judgement.verdict == "FAIL"
     assert {one.function: one.known for one in judgement.findings} == {

@@ -15,11 +15,11 @@ from harness.analysis.detectors.registry import ENVIRONMENTS, PREFIXES, PRELUDES
 from harness.build.qemu_user import Emulators
 from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store
-from harness.judge import judge
+from harness.judge.findings import judge
+from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
 from harness.run import detector_canary
 from harness.run.server_process import Guest, StartError
-from harness.verdict import cell_verdicts
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import StoredRun

@@ -12,7 +12,7 @@ from harness.analysis import source_excerpt, symbols
 from harness.build.sources.server_tree import stored_tree
 from harness.core import json_codec
 from harness.core.cache import Store
-from harness.judge import judge
+from harness.judge.findings import judge
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
 from tests import fakes

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import inherited, runs
 from harness.core.errors import ExitCode, UsageError
-from harness.inherited import Base
+from harness.judge import baseline, conclusion
+from harness.judge.baseline import Base
 from tests import fakes
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
 BASE = Base(commit="0123456789abcdef" * 2, subject="before", why="because")
 WRONG = "wrong-result-test_bitop"
@@ -44,18 +44,18 @@ def concluded(
     """What a run comes to whose base showed this, in a suite, with a title."""
     folder = stored.finish()
     ways = {
-        name: [inherited.Way(target=target, suite=suite, title=title) for target in targets]
+        name: [baseline.Way(target=target, suite=suite, title=title) for target in targets]
         for name, targets in findings.items()
     }
-    old = inherited.Inherited(base=BASE, findings=findings, untold=untold or {}, ways=ways)
-    inherited.write(folder, old)
+    old = baseline.Inherited(base=BASE, findings=findings, untold=untold or {}, ways=ways)
+    baseline.write(folder, old)
     listed = fakes.write(folder / "known.toml", known or "findings = []\n")
-    return runs.conclude(folder, listed, fakes.quiet())
+    return conclusion.conclude(folder, listed, fakes.quiet())
 
 
 def test_without_a_base_everything_is_blamed(stored: StoredRun, tmp_path: Path) -> None:
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
-    judgement, code = runs.conclude(stored.finish(), listed, fakes.quiet())
+    judgement, code = conclusion.conclude(stored.finish(), listed, fakes.quiet())
     assert (code, judgement.base) == (ExitCode.FINDINGS, "")
 
 
@@ -111,10 +111,10 @@ def test_a_server_that_does_not_start_is_the_bases_only_for_the_bases_reason(
 ) -> None:
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
     base = of_start(tmp_path / "base", "71:M 22 Nov 2026 02:03:46.124 # Can't load /cache/abcd/plumb.so: aborting")
-    old, _ = runs.conclude(base.finish(), listed, fakes.quiet())
+    old, _ = conclusion.conclude(base.finish(), listed, fakes.quiet())
     folder = of_start(tmp_path / "run", said).finish()
-    inherited.write(folder, inherited.of_judgement(BASE, old))
-    judgement, _ = runs.conclude(folder, listed, fakes.quiet())
+    baseline.write(folder, baseline.of_judgement(BASE, old))
+    judgement, _ = conclusion.conclude(folder, listed, fakes.quiet())
     assert [(one.id, bool(one.known)) for one in judgement.findings] == [("exit-start", inherits)]
 
 
@@ -150,18 +150,18 @@ def test_the_known_list_goes_before_the_base_and_its_expired_and_unused_entries_
 def test_a_judgement_of_the_base_is_remembered_with_its_unknown_cells(stored: StoredRun, tmp_path: Path) -> None:
     stored.canary("sparc64", outcome="failed", message="it did not fault")
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
-    judgement, _ = runs.conclude(stored.finish(), listed, fakes.quiet())
-    found = inherited.of_judgement(BASE, judgement)
+    judgement, _ = conclusion.conclude(stored.finish(), listed, fakes.quiet())
+    found = baseline.of_judgement(BASE, judgement)
     assert found.findings == {WRONG: ["armv5"]}, "of what a cell shows that says nothing, nothing is excused"
     assert [(way.target, way.suite, way.title) for way in found.ways[WRONG]] == [
         ("armv5", "bitops", "test_bitop: # != #")
     ]
     assert set(found.untold) == {"sparc64/canary", "sparc64/bitops"}
-    inherited.write(tmp_path, found)
-    assert inherited.read(tmp_path) == found
+    baseline.write(tmp_path, found)
+    assert baseline.read(tmp_path) == found
 
 
 def test_a_damaged_file_is_told(stored: StoredRun) -> None:
-    fakes.write(stored.finish() / inherited.NAME, "{")
+    fakes.write(stored.finish() / baseline.NAME, "{")
     with pytest.raises(UsageError, match="what the base shows is damaged"):
-        inherited.read(stored.folder)
+        baseline.read(stored.folder)

@@ -13,9 +13,9 @@ import pytest
 
 from harness.core import json_codec
 from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, UsageError
-from harness.judge import judge
+from harness.judge.conclusion import conclude
+from harness.judge.findings import judge
 from harness.record import event_log, evidence_seal, fault_log, run_folder
-from harness.runs import conclude
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import StoredRun, a_fault, concluded, entry, known_file

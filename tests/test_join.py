@@ -7,7 +7,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.model import Cell
-from harness.join import join
+from harness.judge.merge import join
 from tests.judgements import cell, judgement
 
 CLEAN = msgspec.structs.replace(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from harness.core import json_codec
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Verdict
-from harness.judge import judge
-from harness.runs import conclude
+from harness.judge.conclusion import conclude
+from harness.judge.findings import judge
 from tests import fakes
 from tests.stored import StoredRun, a_fault, concluded, entry, judged
 

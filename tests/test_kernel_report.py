@@ -11,10 +11,10 @@ from rich.console import Console
 
 from harness import report
 from harness.core.errors import InfrastructureError
+from harness.judge.conclusion import conclude
 from harness.record.kernel_faults import counted, read_counters, told
 from harness.record.run_folder import Counters
 from harness.report import markdown, terminal
-from harness.runs import conclude
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import StoredRun

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from harness import runs
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
+from harness.judge import conclusion
 from harness.record import peer_user
 from harness.record.recording_proxy import Recorder, connect
 from harness.run import private_network
@@ -206,7 +206,9 @@ def test_without_the_right_to_it_the_network_stays_as_it_was(monkeypatch: pytest
 # Run folders.
 
 
-@pytest.mark.parametrize("make", [runs.new_run_folder, lambda parent: runs.empty_run_folder(parent / "named")])
+@pytest.mark.parametrize(
+    "make", [conclusion.new_run_folder, lambda parent: conclusion.empty_run_folder(parent / "named")]
+)
 def test_a_run_folder_is_its_users_alone(make: Callable[[Path], Path], tmp_path: Path) -> None:
     before = os.umask(0)
     try:

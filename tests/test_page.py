@@ -24,7 +24,7 @@ from tests.stored import StoredRun
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
 VOID = {"meta", "link", "br", "rect", "path", "img", "input", "hr"}
 

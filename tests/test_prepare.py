@@ -11,7 +11,7 @@ from harness.build.server_build import BuildFailedError
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.source_tree import open_tree
 from harness.core.cache import Store
-from harness.known import DEFAULT
+from harness.judge.known_findings import DEFAULT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request

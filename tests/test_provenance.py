@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import provenance
 from harness.core import json_codec
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
+from harness.judge import provenance
+from harness.judge.conclusion import conclude
+from harness.judge.reproducer import Reproducer, read_reproducer
 from harness.record import run_folder
 from harness.record.recording_proxy import Chunk
 from harness.replay import Replay
-from harness.reproducer import Reproducer, read_reproducer
-from harness.runs import conclude
 from tests import fakes
 from tests.stored import BITOP, StoredRun, a_fault, judged, known_file, reproducer
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import replay_run
+from harness.judge.reproducer import Reproducer
 from harness.record.recording_proxy import Chunk
-from harness.reproducer import Reproducer
 from harness.run.server_process import Guest
 from tests import fakes
 

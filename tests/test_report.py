@@ -22,7 +22,7 @@ from tests.judgements import HOSTILE, judgement, run_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
 # docs: architecture.md, "Command line". Fields are added, never renamed.
 DOCUMENTED = {"schema", "verdict", "server", "seed", "run", "cells", "findings", "stages"}

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from harness.core.errors import ExitCode
+from harness.judge.conclusion import conclude
 from harness.record import run_folder
-from harness.runs import conclude
 from tests import fakes
 from tests.stored import StoredRun, a_fault, concluded, entry, known_file
 

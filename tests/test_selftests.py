@@ -13,19 +13,19 @@ from harness.build import googletest, unit_drivers
 from harness.build.sources.source_tree import open_tree
 from harness.core.finding import Frame, Verdict
 from harness.core.strict_toml import ROOT
-from harness.judge import judge
+from harness.judge.conclusion import conclude
+from harness.judge.findings import judge
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
 from harness.run import selftests, unit_runner
 from harness.run.cell_spec import Peer
-from harness.runs import conclude
 from tests import cells, fakes
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
 # Which there are
 

@@ -12,7 +12,7 @@ import pytest
 from harness.build.sources.source_tree import open_tree, take
 from harness.build.sources.tree_files import copy_at_rest, copy_tree, digest_of
 from harness.core.errors import InfrastructureError, UsageError
-from harness.runs import folder_in_repository
+from harness.judge.conclusion import folder_in_repository
 from tests import fakes
 
 if TYPE_CHECKING:

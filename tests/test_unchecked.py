@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import unchecked
 from harness.choice import choose, read_unseen
 from harness.core.errors import ExitCode, UsageError
-from harness.join import join
+from harness.judge import unchecked_changes
+from harness.judge.conclusion import conclude
+from harness.judge.merge import join
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
-from harness.runs import conclude
 from tests import fakes
 from tests.judgements import cell
 from tests.stored import StoredRun, concluded
@@ -21,7 +21,7 @@ from tests.stored import StoredRun, concluded
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.unchecked import Change
+    from harness.judge.unchecked_changes import Change
 
 SUITES = Catalog().suites
 QUICK = [name for name, suite in SUITES.items() if suite.tier == "quick" and suite.needs_server]
@@ -33,52 +33,52 @@ def changes(*files: str) -> list[Change]:
 
 @pytest.mark.parametrize("verdict", ["PASS", "XFAIL", "FAIL", "UNKNOWN"])
 def test_a_covered_file_is_looked_at_by_one_suite_that_covers_it(verdict: str) -> None:
-    assert unchecked.remarks(changes("src/cluster.c"), [cell("armv5", "cluster", verdict)]) == []
-    assert unchecked.remarks(changes("src/bitops.c"), [cell("armv5", "units", verdict)]) == []
+    assert unchecked_changes.remarks(changes("src/cluster.c"), [cell("armv5", "cluster", verdict)]) == []
+    assert unchecked_changes.remarks(changes("src/bitops.c"), [cell("armv5", "units", verdict)]) == []
 
 
 def test_a_covered_file_is_not_looked_at_by_others() -> None:
     others = [cell("armv5", name, "PASS") for name in QUICK]
-    assert unchecked.remarks(changes("src/cluster.c"), others) == [
+    assert unchecked_changes.remarks(changes("src/cluster.c"), others) == [
         "NOT CHECKED: src/cluster.c is covered by `cluster` alone: not run"
     ]
 
 
 def test_a_suite_that_every_target_skipped_looked_at_nothing_and_one_target_is_enough() -> None:
     skipped = cell("armv5", "cluster", "SKIP", "what it tests came with release 3.0")
-    assert unchecked.remarks(changes("src/cluster.c"), [skipped]) == [
+    assert unchecked_changes.remarks(changes("src/cluster.c"), [skipped]) == [
         "NOT CHECKED: src/cluster.c is covered by `cluster` alone: what it tests came with release 3.0"
     ]
     for both in ([skipped, cell("sparc64", "cluster", "PASS")], [cell("sparc64", "cluster", "PASS"), skipped]):
-        assert unchecked.remarks(changes("src/cluster.c"), both) == []
+        assert unchecked_changes.remarks(changes("src/cluster.c"), both) == []
 
 
 def test_what_no_suite_covers_is_looked_at_by_the_whole_quick_tier_alone() -> None:
     all_of_it = [cell("armv5", name, "PASS") for name in QUICK]
-    assert unchecked.remarks(changes("src/server.c"), all_of_it) == []
-    assert unchecked.remarks(changes("src/server.c"), all_of_it[:-1]) == [
+    assert unchecked_changes.remarks(changes("src/server.c"), all_of_it) == []
+    assert unchecked_changes.remarks(changes("src/server.c"), all_of_it[:-1]) == [
         f"NOT CHECKED: src/server.c asks for the whole quick tier: {QUICK[-1]} did not run"
     ]
     one_skipped = [cell("armv5", QUICK[0], "SKIP", "not in 2.8"), *all_of_it[1:]]
-    assert unchecked.remarks(changes("src/server.c"), one_skipped) == []
+    assert unchecked_changes.remarks(changes("src/server.c"), one_skipped) == []
     skipped = [cell("armv5", name, "SKIP", "none") for name in QUICK]
-    assert len(unchecked.remarks(changes("src/server.c"), skipped)) == 1
+    assert len(unchecked_changes.remarks(changes("src/server.c"), skipped)) == 1
 
 
 def test_a_document_asks_for_nothing_and_another_program_is_never_looked_at() -> None:
-    assert unchecked.remarks(changes("README.md"), []) == []
+    assert unchecked_changes.remarks(changes("README.md"), []) == []
     all_of_it = [cell("armv5", name, "PASS") for name in SUITES]
-    (told,) = unchecked.remarks(changes("src/redis-cli.c"), all_of_it)
+    (told,) = unchecked_changes.remarks(changes("src/redis-cli.c"), all_of_it)
     assert told.startswith("NOT CHECKED: src/redis-cli.c is looked at by no suite: another program")
 
 
 @pytest.mark.usefixtures("fake_symbols")
 def test_a_run_that_did_not_look_at_a_change_is_unknown_also_when_it_is_joined(tmp_path: Path, run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
-    with unchecked.noted(run.folder, changes("src/bitops.c")):
+    with unchecked_changes.noted(run.folder, changes("src/bitops.c")):
         judgement, code = concluded(tmp_path, run)
     assert (judgement.verdict, code, judgement.unchecked) == ("PASS", ExitCode.PASS, [])
-    with unchecked.noted(run.folder, changes("src/bitops.c", "src/cluster.c")):
+    with unchecked_changes.noted(run.folder, changes("src/bitops.c", "src/cluster.c")):
         pass
     judgement, code = concluded(tmp_path, run)
     assert (judgement.verdict, code) == ("UNKNOWN", ExitCode.INCONCLUSIVE)
@@ -92,34 +92,34 @@ def test_a_run_whose_changes_are_gone_or_are_others_is_no_pass(tmp_path: Path, r
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
     folder = run.finish()
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
-    with unchecked.noted(folder, changes("src/bitops.c")):
+    with unchecked_changes.noted(folder, changes("src/bitops.c")):
         recorded = run_folder.read_run(folder)
-        run_folder.write_run(folder, msgspec.structs.replace(recorded, beside=unchecked.digests(folder)))
+        run_folder.write_run(folder, msgspec.structs.replace(recorded, beside=unchecked_changes.digests(folder)))
     assert conclude(folder, listed, fakes.quiet())[0].verdict == "PASS"
-    whole = (folder / unchecked.NAME).read_bytes()
-    (folder / unchecked.NAME).write_bytes(b"[]")
+    whole = (folder / unchecked_changes.NAME).read_bytes()
+    (folder / unchecked_changes.NAME).write_bytes(b"[]")
     for why in ("not what was recorded", "gone"):
         judgement, code = conclude(folder, listed, fakes.quiet())
         assert (judgement.verdict, code) == ("UNKNOWN", ExitCode.INCONCLUSIVE)
         assert judgement.unchecked == [f"NOT CHECKED: what changes.json told, for it is {why}"]
-        (folder / unchecked.NAME).unlink(missing_ok=True)
-    (folder / unchecked.NAME).write_bytes(whole)
+        (folder / unchecked_changes.NAME).unlink(missing_ok=True)
+    (folder / unchecked_changes.NAME).write_bytes(whole)
     assert conclude(folder, listed, fakes.quiet())[0].verdict == "PASS"
 
 
 @pytest.mark.usefixtures("fake_symbols")
 def test_a_finding_stays_one_where_something_was_not_looked_at(tmp_path: Path, run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop", outcome="failed", message="boom")
-    with unchecked.noted(run.folder, changes("src/cluster.c")):
+    with unchecked_changes.noted(run.folder, changes("src/cluster.c")):
         judgement, code = concluded(tmp_path, run)
     assert (judgement.verdict, code) == ("FAIL", ExitCode.FINDINGS)
 
 
 def test_a_folder_of_which_nothing_came_keeps_nothing_and_damage_is_told(tmp_path: Path) -> None:
-    with unchecked.noted(tmp_path / "run", changes("src/cluster.c")):
-        assert unchecked.read(tmp_path / "run") == changes("src/cluster.c")
+    with unchecked_changes.noted(tmp_path / "run", changes("src/cluster.c")):
+        assert unchecked_changes.read(tmp_path / "run") == changes("src/cluster.c")
     assert list((tmp_path / "run").iterdir()) == []
-    assert unchecked.read(tmp_path / "run") == []
-    (tmp_path / "run" / unchecked.NAME).write_text("{")
+    assert unchecked_changes.read(tmp_path / "run") == []
+    (tmp_path / "run" / unchecked_changes.NAME).write_text("{")
     with pytest.raises(UsageError, match="what the run was made for is damaged"):
-        unchecked.read(tmp_path / "run")
+        unchecked_changes.read(tmp_path / "run")

@@ -16,9 +16,9 @@ from harness.build.server_build import Builder
 from harness.build.sources.source_tree import open_tree
 from harness.core.cache import Store
 from harness.core.model import SourceTree
-from harness.judge import judge
+from harness.judge.findings import judge
+from harness.judge.verdict import cell_verdicts
 from harness.run import unit_runner
-from harness.verdict import cell_verdicts
 from suites.units import expectations
 from tests import cells, fakes
 from tests.fakes import fault

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import check as checking
-from harness import options, runs
+from harness import options
 from harness import port as porting
 from harness import premerge as premerging
 from harness import report as reporting
@@ -22,6 +22,7 @@ from harness.core.cache import Store, key_of
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.isa import rules
+from harness.judge import conclusion
 from harness.options import may_install
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
@@ -31,7 +32,7 @@ from harness.run.cell_spec import LARGEST_SEED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
     Judged = tuple[Judgement, ExitCode]
     Work = Callable[[Catalog, Store, Progress, Request], Judged]
@@ -149,7 +150,7 @@ def port(run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> E
         click.echo(written[1].read_text("utf-8"), nl=False)
         click.echo(f"\n{written[2]}", err=True)
     if run_folder is None:
-        runs.forget_runs(RUNS, keep=keep)
+        conclusion.forget_runs(RUNS, keep=keep)
     return {"FAIL": ExitCode.FINDINGS, "UNKNOWN": ExitCode.INCONCLUSIVE}.get(report.verdict, ExitCode.PASS)
 
 
@@ -177,7 +178,7 @@ def _make_run(
     output.show(judgement, as_json=as_json)
     output.annotate(folder, judgement, annotations)
     if run_folder is None:
-        runs.forget_runs(parent, keep=keep)
+        conclusion.forget_runs(parent, keep=keep)
     return code
 
 
@@ -201,7 +202,7 @@ def _requested(catalog: Catalog, run_folder: Path | None, *, parent: Path = RUNS
         tier=options["tier"],
     )
     server_tree.known_server(catalog, options["server"])
-    folder = runs.empty_run_folder(run_folder) if run_folder else runs.new_run_folder(parent)
+    folder = conclusion.empty_run_folder(run_folder) if run_folder else conclusion.new_run_folder(parent)
     seed = options.pop("seed")
     asked = {
         **options,

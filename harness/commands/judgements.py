@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from harness import completion, options, runs
-from harness import join as joining
+from harness import completion, options
 from harness import replay as replaying
 from harness import report as reporting
 from harness import shell as shelling
@@ -19,10 +18,12 @@ from harness.core.cache import Store
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.core.untrusted_text import visible
+from harness.judge import conclusion
+from harness.judge import merge as joining
+from harness.judge.provenance import open_reproducer
 from harness.options import may_install
 from harness.plan.catalog import DEFAULT_SERVER, Catalog
 from harness.plan.plan import read_plan
-from harness.provenance import open_reproducer
 from harness.record import stored_run
 from harness.report.schema import schema as findings_schema
 
@@ -131,7 +132,7 @@ def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> Exi
     progress = Progress()
     stored_run.refuse_ways_out(run)
     tree = server_tree.stored_tree(Catalog(), Store.default(), run, progress)
-    judgement, code = runs.conclude(run, known, progress, tree=tree)
+    judgement, code = conclusion.conclude(run, known, progress, tree=tree)
     reporting.write(run, judgement)
     output.show(judgement, as_json=as_json)
     output.annotate(run, judgement, annotations)
@@ -189,7 +190,7 @@ def join(
         reporting.write(into, judgement, forms=reporting.DOCUMENTS)
     output.show(judgement, as_json=as_json)
     output.annotate(into or folders[0], judgement, annotations)
-    return runs.exit_code(judgement)
+    return conclusion.exit_code(judgement)
 
 
 @click.command()

@@ -18,7 +18,7 @@ from harness.report import terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
 
 def print_json(value: Any) -> None:

@@ -127,7 +127,7 @@ class Witness(Noun, frozen=True):
     fate: Fate = ""
     """What becomes of such an access under the target's own kernel."""
     detector: str = "signal"
-    """What saw it: see harness.sighting.Sighting."""
+    """What saw it: see harness.judge.sightings.Sighting."""
     kernel: str = ""
     """As a real kernel reported it: signal, si_code, si_addr, PC, its lines in the log; empty on the user tier."""
     difference: Difference | None = None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from harness.core.finding import Access, Finding
     from harness.core.model import Build, SourceTree, Target
     from harness.core.progress import Progress
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.request import Request
     from harness.port.attempt import Attempt

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from harness.core.model import Noun
-from harness.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 FILE = "port.json"
 

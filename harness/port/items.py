@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.finding import Finding, Witness
+    from harness.judge.verdict import CellVerdict
     from harness.port.document import PortReport, Step, TargetPort
-    from harness.verdict import CellVerdict
 
 RANKS: tuple[Rank, ...] = typing.get_args(Rank)
 REMEDIES: dict[Rank, str] = {

@@ -21,7 +21,7 @@ from harness.port.sections import (
 from harness.report.page import anchor_of, environment, hunks_of, link, rows_of, stack_of
 
 if TYPE_CHECKING:
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
     from harness.port.document import PortReport
 
 OPEN_ITEMS = 1

@@ -11,7 +11,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import UsageError
-from harness.judge import Judgement
+from harness.judge.findings import Judgement
 from harness.record import run_folder
 from harness.report import github, junit, markdown, page, sarif, throughput
 

@@ -13,7 +13,7 @@ import msgspec
 from harness.report.worklist import FATES, sites, targets_of
 
 if TYPE_CHECKING:
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.finding import Finding
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 

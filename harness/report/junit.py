@@ -7,12 +7,12 @@ from xml.etree import ElementTree as ET
 
 from harness.core.byte_diff import described
 from harness.core.untrusted_text import visible
+from harness.judge.verdict import CellVerdict
 from harness.report.finding import in_cell
-from harness.verdict import CellVerdict
 
 if TYPE_CHECKING:
     from harness.core.finding import Finding
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
 _CHILDREN = {"FAIL": "failure", "UNKNOWN": "error", "XFAIL": "skipped", "SKIP": "skipped"}
 """Verdict -> how a CI system hears it. UNKNOWN is an error: nothing was shown about the server."""

@@ -13,8 +13,8 @@ from harness.report.worklist import counters_text, sites
 
 if TYPE_CHECKING:
     from harness.core.finding import Finding, Witness
-    from harness.judge import Judgement
-    from harness.verdict import CellVerdict
+    from harness.judge.findings import Judgement
+    from harness.judge.verdict import CellVerdict
 
 MOST_BYTES = 900_000
 """GitHub refuses a job summary of more than 1 MiB whole; what is beyond is left out, and told."""

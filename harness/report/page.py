@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from harness.analysis.source_excerpt import Excerpts, Listing
     from harness.core.finding import Finding, Witness
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
+    from harness.judge.verdict import CellVerdict
     from harness.record.run_folder import RunRecord
-    from harness.verdict import CellVerdict
 
 OPEN_FINDINGS = 1
 """So many are unfolded at first."""

@@ -22,8 +22,8 @@ from harness.report.finding import frame_in_tree, is_in_tree, level_of
 
 if TYPE_CHECKING:
     from harness.core.finding import Difference, Finding, Frame, Witness
-    from harness.judge import Judgement
-    from harness.verdict import CellVerdict
+    from harness.judge.findings import Judgement
+    from harness.judge.verdict import CellVerdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "SRCROOT"

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from harness.core.finding import Difference, Finding, Frame, Witness
-from harness.judge import Judgement
+from harness.judge.findings import Judgement
+from harness.judge.verdict import CellVerdict
 from harness.record.run_folder import Counters
-from harness.verdict import CellVerdict
 
 VERSION = 1
 """What `schema` in the document says. Within a version fields are added, never renamed, removed or retyped."""

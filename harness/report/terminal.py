@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.core.finding import Finding
-    from harness.judge import Judgement
-    from harness.verdict import CellVerdict
+    from harness.judge.findings import Judgement
+    from harness.judge.verdict import CellVerdict
 
 _COLOURS = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "XFAIL": "cyan", "SKIP": "dim"}
 SHOWN_FRAMES = 12

@@ -15,10 +15,10 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness import runs
 from harness.core.cache import Store
 from harness.core.errors import PlumblineError
 from harness.core.strict_toml import ROOT
+from harness.judge import conclusion
 from harness.run.cell_spec import read_cell
 from tests import fakes
 from tests.chaos import faults
@@ -256,7 +256,7 @@ def _is_evidence(path: Path) -> bool:
 
 def _passes(run: Path, known: Path) -> bool:
     try:
-        judgement, code = runs.conclude(run, known, fakes.quiet())
+        judgement, code = conclusion.conclude(run, known, fakes.quiet())
     except PlumblineError:
         return False
     return code == 0 or judgement.verdict == "PASS"

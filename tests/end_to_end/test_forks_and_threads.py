@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import judge
 from harness.analysis import symbols
 from harness.build.sources import source_tree, tree_files
 from harness.core.cache import Store, key_of
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
+from harness.judge.findings import judge
+from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
 from harness.protocol.resp import Client, ServerGoneError
 from harness.record import event_log, evidence_seal, fault_log, run_folder
 from harness.record.run_folder import CellRecord, RunRecord
 from harness.run.cell_spec import CellSpec, write_cell
 from harness.run.server_process import Guest
-from harness.verdict import cell_verdicts
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
             ],
         ),
     )
-    findings, outcomes, _ = judge.judge(run)
+    findings, outcomes, _ = judge(run)
     _, verdict = cell_verdicts(outcomes, findings)
     # A child's death does not explain what its parent answers. The last is this release's own: in the child its crash
     # handler cancels threads that only the parent has.

@@ -11,7 +11,7 @@
  * block's size can need, the largest power of two that is not greater: C++ asks no more (CWG issue 2207).
  *
  * Where blocks lie: one range of addresses is reserved at the start, and its bounds are told on standard error, for
- * harness.sighting to know an access to a guard page by. Its first part is slots of one page and a guard page, for
+ * harness.judge.sightings to know an access to a guard page by. Its first part is slots of one page and a guard page, for
  * blocks of up to a page; a freed slot is taken again when all those freed before it have been. The rest gives whole
  * pages and a guard page to larger blocks, which are inaccessible once they are freed. Both are bounded, because
  * each block divides mappings and Linux grants a process 65530 of them (vm.max_map_count): what does not fit gets a

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from harness.verdict import CellVerdict
+    from harness.judge.verdict import CellVerdict
 
 NAME = "changes.json"
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import inherited, known, provenance, unchecked, warning_findings
 from harness.analysis import source_excerpt
 from harness.core.cache import Store
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Finding, Verdict
-from harness.judge import Judgement, judge, kernel_counters
+from harness.judge import baseline, known_findings, provenance, unchecked_changes, warning_findings
+from harness.judge.findings import Judgement, judge, kernel_counters
+from harness.judge.verdict import cell_verdicts, overall
 from harness.record import compiler_warnings, event_log, run_folder, stored_run
-from harness.verdict import cell_verdicts, overall
 
 if TYPE_CHECKING:
     from harness.core.progress import Progress
@@ -38,16 +38,16 @@ def conclude(
             provenance.seal_all(Store.default(), folder)
         run = stored_run.read(folder)
         source_excerpt.collect(folder, run, findings, tree)
-    listed = known.load_known(known_file, run.machines)
-    old = inherited.read(folder)
+    listed = known_findings.load_known(known_file, run.machines)
+    old = baseline.read(folder)
     today = datetime.datetime.now(tz=datetime.UTC).date()
     marked = [_with_known(finding, listed, old, run.server, today) for finding in findings]
     said = compiler_warnings.read(folder, run)
     warned = [_with_known(one, listed, old, run.server, today) for one in warning_findings.of_targets_alone(run, said)]
     failing = warned if run.warnings == "fail" else []
     judged = cell_verdicts(outcomes, marked)
-    left = unchecked.remarks(unchecked.read(folder), judged)
-    left += unchecked.broken(folder, run.beside)
+    left = unchecked_changes.remarks(unchecked_changes.read(folder), judged)
+    left += unchecked_changes.broken(folder, run.beside)
     left += warning_findings.unanswered(run, said) if run.warnings == "fail" else []
     verdict = Verdict.merge([overall(judged), *warning_findings.verdicts(failing), *(Verdict.UNKNOWN for _ in left)])
     judgement = Judgement(
@@ -66,7 +66,7 @@ def conclude(
             *_part(run),
             *([f"the server is {run.development}"] if run.development else []),
             *_turned_away(folder),
-            *known.remarks(
+            *known_findings.remarks(
                 listed,
                 [*marked, *warned],
                 run.server,
@@ -75,7 +75,7 @@ def conclude(
                 suites=run.suites,
                 part=bool(run.tests),
             ),
-            *(inherited.remarks(old, [*marked, *failing]) if old else []),
+            *(baseline.remarks(old, [*marked, *failing]) if old else []),
             *warning_findings.remarks(said, warned),
             *stored_run.remarks(folder, marked),
         ],
@@ -129,12 +129,16 @@ def folder_in_repository(tree: Path, here: Path) -> str:
 
 
 def _with_known(
-    finding: Finding, listed: known.KnownList, old: inherited.Inherited | None, server: str, today: datetime.date
+    finding: Finding,
+    listed: known_findings.KnownList,
+    old: baseline.Inherited | None,
+    server: str,
+    today: datetime.date,
 ) -> Finding:
-    entries = known.match(listed, finding, server, today)
+    entries = known_findings.match(listed, finding, server, today)
     reason = "; ".join(dict.fromkeys(entry.reason for entry in entries))
     if not reason and old:
-        reason = inherited.reason(old, finding)
+        reason = baseline.reason(old, finding)
     return msgspec.structs.replace(finding, known=reason)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
 NAME = "inherited.json"
 

@@ -22,8 +22,8 @@ from harness.record.run_folder import AUDIT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.judge.sightings import Sighting
     from harness.record.run_folder import RunRecord
-    from harness.sighting import Sighting
 
 
 class Reproducer(Noun, frozen=True):
@@ -66,7 +66,8 @@ class Reproducer(Noun, frozen=True):
 
 
 SEAL = re.compile(rb'\{\s*"seal":\s*"([0-9a-f]{64})",\s*')
-"""How a document begins that a check made, harness.provenance says on which machine; somebody may have laid it out."""
+"""How a document begins that a check made, harness.judge.provenance says on which machine; somebody may have laid it
+out."""
 
 
 def unsealed(document: bytes) -> bytes:

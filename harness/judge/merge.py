@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import warning_findings
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
-from harness.judge import by_severity
-from harness.verdict import CANARY, CellVerdict, of_cell, overall
+from harness.judge import warning_findings
+from harness.judge.findings import by_severity
+from harness.judge.verdict import CANARY, CellVerdict, of_cell, overall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from harness.core.finding import Finding
     from harness.core.model import Cell
-    from harness.judge import Judgement
+    from harness.judge.findings import Judgement
 
 
 def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Judgement:

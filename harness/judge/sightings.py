@@ -1,6 +1,6 @@
 """One piece of evidence → what happened, and where: a fault, a detector's report, a bad end, a failed test.
 
-Each is taken by itself; which of them is another one's consequence is harness.evidence's to say.
+Each is taken by itself; which of them is another one's consequence is harness.judge.causality's to say.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness import trigger
 from harness.analysis import allocator_log, disassembly, symbols
 from harness.analysis.assertion_log import UNKNOWN, asserted, asserting_frames
 from harness.analysis.detectors.registry import own_frames
 from harness.isa import rules
+from harness.judge import triggering_command
 from harness.plan.catalog import Catalog
 from harness.record import fault_log, kernel_faults, run_folder
 from harness.record.run_folder import NO_PONG
@@ -126,7 +126,7 @@ def from_fault(
         target=record.target,
         suite=record.suite,
         test=test.name if test else "",
-        command=trigger.of_fault(fault, guest, test, frames),
+        command=triggering_command.of_fault(fault, guest, test, frames),
         evidence=str(guest / "faults.jsonl"),
         transcript=guest / test.transcript if test and test.transcript else None,
         identity="-".join(part for part in (kind, function, direction) if part),
@@ -174,7 +174,7 @@ def from_report(
         target=record.target,
         suite=record.suite,
         test=test.name if test else "",
-        command=trigger.of_report(report, guest, test, tests),
+        command=triggering_command.of_report(report, guest, test, tests),
         evidence=str(guest / "log"),
         transcript=guest / test.transcript if test and test.transcript else None,
         identity=report.identity,
@@ -292,7 +292,7 @@ def _plain(
         target=record.target,
         suite=record.suite,
         test=test.name if test else "",
-        command=trigger.unanswered(test, []) if test else "(while starting)" if subject == "start" else "",
+        command=triggering_command.unanswered(test, []) if test else "(while starting)" if subject == "start" else "",
         evidence=evidence,
         detector=detector,
         transcript=transcript,

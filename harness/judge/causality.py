@@ -1,7 +1,7 @@
 """Evidence of one cell → sightings: every fault, bad end and failed test that is not another one's consequence.
 
-What a piece of evidence says by itself is harness.sighting's; which sightings are one finding is harness.judge's. Here
-it is told as well why the evidence may not be whole.
+What a piece of evidence says by itself is harness.judge.sightings's; which sightings are one finding is
+harness.judge.findings's. Here it is told as well why the evidence may not be whole.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import msgspec
 
 from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
-from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
-from harness.sighting import (
+from harness.judge.sightings import (
     Sighting,
     from_child_end,
     from_end,
@@ -24,7 +23,8 @@ from harness.sighting import (
     from_fault,
     from_report,
 )
-from harness.verdict import CANARY, CellOutcome
+from harness.judge.verdict import CANARY, CellOutcome
+from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
 
 if TYPE_CHECKING:
     from harness.core.model import Detector

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError, UsageError
+from harness.judge.reproducer import SEAL, read_reproducer, unsealed
 from harness.record.recording_proxy import requests
-from harness.reproducer import SEAL, read_reproducer, unsealed
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from harness.core.cache import Store
-    from harness.reproducer import Reproducer
+    from harness.judge.reproducer import Reproducer
 
 PLAIN_OPTIONS = frozenset(
     {

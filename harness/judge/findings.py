@@ -8,18 +8,18 @@ import msgspec
 
 from harness.core.finding import Finding, Occasion, Witness
 from harness.core.model import Allocator, Noun
-from harness.evidence import cell_evidence, never_run
+from harness.judge.causality import cell_evidence, never_run
+from harness.judge.reproducer import best_of, write_reproducer
+from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.record import event_log, kernel_faults, run_folder, stored_run
 from harness.record.run_folder import Counters
-from harness.reproducer import best_of, write_reproducer
-from harness.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.judge.sightings import Sighting
+    from harness.judge.verdict import CellOutcome
     from harness.record.run_folder import RunRecord
-    from harness.sighting import Sighting
-    from harness.verdict import CellOutcome
 
 
 class Judgement(Noun, frozen=True):
@@ -55,7 +55,7 @@ def judge(folder: Path) -> tuple[list[Finding], list[CellOutcome], dict[str, Cou
     """Findings, worst first, what every planned cell came to, audits' totals.
 
     Raises UsageError for no run folder, InconclusiveError for a damaged run.json. Reproducers are written beside the
-    evidence. Findings are not yet compared with the known list: harness.verdict takes both.
+    evidence. Findings are not yet compared with the known list: harness.judge.verdict takes both.
     """
     run = stored_run.read(folder)
     records = {(record.target, record.suite): record for record in run.cells}
