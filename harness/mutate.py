@@ -7,13 +7,14 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from harness import check, mutation, report
+from harness import check, mutation
 from harness.build.sources.archives import Fetcher
 from harness.core.errors import UsageError
 from harness.core.model import Noun
 from harness.judge import known_findings
 from harness.plan.catalog import select
 from harness.plan.request import Request
+from harness.report import formats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +116,7 @@ def mutate(
             warnings="off",
         )
         judgement, _ = check.Check(catalog, store, progress, request).run()
-        report.write(request.run, judgement)
+        formats.write(request.run, judgement)
     found = mutation.caught(planted, judgement.findings)
     return Row(
         mutation=planted.name,

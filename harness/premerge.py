@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import check, report
+from harness import check
 from harness.build import toolchain
 from harness.build.sources import source_tree, tree_files
 from harness.checkout import Checkout
@@ -24,6 +24,7 @@ from harness.judge import baseline, conclusion, unchecked_changes, warning_findi
 from harness.judge.baseline import Base  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.judge.unchecked_changes import Change  # noqa: TC001 - the same
 from harness.plan.plan import make_plan
+from harness.report import formats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,7 +154,7 @@ def _of_base(catalog: Catalog, store: Store, progress: Progress, request: Reques
             of_base = msgspec.structs.replace(request, server=str(tree), run=request.run / "base")
             # A run's record has the times of its own stages.
             judgement, _ = check.Check(catalog, store, progress.fresh(), of_base).run()
-        report.write(of_base.run, judgement)
+        formats.write(of_base.run, judgement)
         found = baseline.of_judgement(base, judgement)
         # Somebody may have edited our own suites meanwhile: then it is told of nothing.
         if not found.untold and key_of(_identity(catalog, request, checkout.content(base))) == key:

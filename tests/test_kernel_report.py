@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from harness import report
 from harness.core.errors import InfrastructureError
 from harness.judge.conclusion import conclude
 from harness.record.kernel_faults import counted, read_counters, told
 from harness.record.run_folder import Counters
-from harness.report import markdown, terminal
+from harness.report import formats, markdown, terminal
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import StoredRun
@@ -89,7 +88,7 @@ def test_a_finding_carries_what_the_kernel_said_and_the_report_shows_it(tmp_path
     terminal.show(Console(file=shown, width=400), judgement)
     # Markdown and HTML have their own escapes for what is no word.
     summary = html.unescape(markdown.render(judgement).replace("\\", ""))
-    page = html.unescape(report.render(folder, judgement, "html"))
+    page = html.unescape(formats.render(folder, judgement, "html"))
     for text in (shown.getvalue(), summary, page):
         assert said["armv5-kernel"] in text
         assert "armv5-kernel: its kernel counted User: 3  Skipped: 0  Half: 0  Word: 2  DWord: 0  Multi: 0" in text

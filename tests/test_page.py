@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import report
 from harness.analysis import source_excerpt
 from harness.core import json_codec
-from harness.report import page
+from harness.report import formats, page
 from tests import fakes
 from tests.judgements import HOSTILE, judgement, run_folder
 from tests.stored import StoredRun
@@ -61,7 +60,7 @@ class Outline(HTMLParser):
 
 def written(tmp_path: Path, whole: Judgement) -> str:
     folder = run_folder(tmp_path)
-    report.write(folder, whole)
+    formats.write(folder, whole)
     return (folder / "report.html").read_text("utf-8")
 
 
@@ -149,7 +148,7 @@ def test_source_and_instructions_are_shown_with_the_place_marked(tmp_path: Path)
         listings={source_excerpt.place_key(witness): listing},
     )
     (folder / source_excerpt.FILE).write_bytes(json_codec.encode(kept))
-    report.write(folder, judgement())
+    formats.write(folder, judgement())
     text = (folder / "report.html").read_text("utf-8")
     marked = [line for line in text.splitlines() if "marked" in line and "line" in line and "class" in line]
     assert len(marked) == 2

@@ -14,8 +14,7 @@ import pytest
 import xmlschema
 from rich.console import Console
 
-from harness import report
-from harness.report import markdown, terminal
+from harness.report import formats, markdown, terminal
 from tests import fakes
 from tests.judgements import HOSTILE, judgement, run_folder
 
@@ -53,7 +52,7 @@ def shown(what: Judgement) -> str:
 
 def test_findings_json_has_the_documented_keys_and_types(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
-    report.write(folder, judgement())
+    formats.write(folder, judgement())
     read: dict[str, Any] = json.loads((folder / "findings.json").read_text("utf-8"))
     assert set() == DOCUMENTED - set(read)
     assert (
@@ -76,7 +75,7 @@ def junit(folder: Path) -> ET.Element:
 
 def test_junit_tells_failures_from_errors_and_unknown_is_an_error(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
-    report.write(folder, judgement())
+    formats.write(folder, judgement())
     seen = {
         f"{suite.get('name')}": [child.tag for case in suite.iter("testcase") for child in case]
         for suite in junit(folder).iter("testsuite")
@@ -92,7 +91,7 @@ def test_junit_tells_failures_from_errors_and_unknown_is_an_error(tmp_path: Path
 
 def test_junit_names_the_finding_and_how_to_see_it_again(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
-    report.write(folder, judgement())
+    formats.write(folder, judgement())
     failure = junit(folder).find(".//failure")
     assert failure is not None
     assert "plumb replay" in (failure.text or "")
@@ -102,7 +101,7 @@ def test_junit_names_the_finding_and_how_to_see_it_again(tmp_path: Path) -> None
 def test_junit_is_valid_for_the_strictest_reader(tmp_path: Path) -> None:
     """Jenkins' own schema (tests/data/schemas); others take what it takes."""
     folder = run_folder(tmp_path)
-    report.write(folder, judgement(title=HOSTILE, reason=HOSTILE))
+    formats.write(folder, judgement(title=HOSTILE, reason=HOSTILE))
     xmlschema.XMLSchema(str(fakes.DATA / "schemas" / "junit-10.xsd")).validate(str(folder / "junit.xml"))
     root = junit(folder)
     assert tuple(root.get(name) for name in ("tests", "failures", "errors")) == ("5", "1", "2")
@@ -115,7 +114,7 @@ def test_junit_is_valid_for_the_strictest_reader(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["<&>\"'", "bell \x07 null \x00 escape \x1b[31m", "é 漢 \U0001f600"])
 def test_junit_parses_whatever_a_server_said(tmp_path: Path, text: str) -> None:
     folder = run_folder(tmp_path)
-    report.write(folder, judgement(title=f"wrong: {text}", reason=text))
+    formats.write(folder, judgement(title=f"wrong: {text}", reason=text))
     assert junit(folder).find(".//failure") is not None
 
 
@@ -217,7 +216,7 @@ def test_no_escapes_where_there_is_no_terminal() -> None:
 
 def test_markdown_has_a_row_a_target_and_a_section_a_finding(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
-    report.write(folder, judgement())
+    formats.write(folder, judgement())
     lines = (folder / "summary.md").read_text("utf-8").splitlines()
     rows = [re.findall(r"armv\d|sparc64|PASS|FAIL|UNKNOWN|XFAIL", line) for line in lines if line.startswith("| ")]
     assert rows[1:] == [["armv5", "PASS", "FAIL"], ["sparc64", "UNKNOWN", "UNKNOWN"], ["armv6", "XFAIL"]]

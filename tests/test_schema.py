@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from harness import report
 from harness.core import json_codec
 from harness.core.strict_toml import ROOT
 from harness.judge import known_findings
 from harness.judge.conclusion import conclude
+from harness.report import formats
 from harness.report.schema import schema
 from tests import fakes
 from tests.judgements import judgement, run_folder
@@ -40,7 +40,7 @@ def test_the_published_schema_is_one() -> None:
 
 def test_a_written_document_is_valid(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
-    report.write(folder, judgement())
+    formats.write(folder, judgement())
     valid(json.loads((folder / "findings.json").read_text("utf-8")))
 
 

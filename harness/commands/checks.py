@@ -14,7 +14,6 @@ from harness import check as checking
 from harness import options
 from harness import port as porting
 from harness import premerge as premerging
-from harness import report as reporting
 from harness.build.sources import server_tree
 from harness.commands import output
 from harness.core import json_codec
@@ -27,6 +26,7 @@ from harness.options import may_install
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
+from harness.report import formats as reporting
 from harness.run.cell_spec import LARGEST_SEED
 
 if TYPE_CHECKING:

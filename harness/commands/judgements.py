@@ -9,7 +9,6 @@ import click
 
 from harness import completion, options
 from harness import replay as replaying
-from harness import report as reporting
 from harness import shell as shelling
 from harness.build.sources import server_tree
 from harness.commands import output
@@ -25,6 +24,7 @@ from harness.options import may_install
 from harness.plan.catalog import DEFAULT_SERVER, Catalog
 from harness.plan.plan import read_plan
 from harness.record import stored_run
+from harness.report import formats as reporting
 from harness.report.schema import schema as findings_schema
 
 trust = click.option(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from harness import report as reporting
 from harness.core import json_codec
 from harness.core.ci_streams import in_json, in_markup, write_commands
+from harness.report import formats as reporting
 from harness.report import terminal
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.report.worklist import FATES, sites, targets_of
+from harness.report.misaligned_sites import FATES, sites, targets_of
 
 if TYPE_CHECKING:
     from harness.judge.findings import Judgement

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.core.byte_diff import described
 from harness.core.untrusted_text import one_line
 from harness.report.finding import frame_in_tree, level_of, place_of, seen_by
-from harness.report.worklist import counters_text, sites
+from harness.report.misaligned_sites import counters_text, sites
 
 if TYPE_CHECKING:
     from harness.core.finding import Finding, Witness

@@ -23,7 +23,7 @@ from harness.isa import rules
 from harness.report import chart
 from harness.report.finding import in_cell, level_of, place_of
 from harness.report.history import history
-from harness.report.worklist import FATES, counters_text, named_counters, sites, targets_of
+from harness.report.misaligned_sites import FATES, counters_text, named_counters, sites, targets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

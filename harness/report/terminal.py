@@ -12,7 +12,7 @@ from harness.core.finding import Verdict
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
 from harness.report.finding import place_of, seen_by
-from harness.report.worklist import FATES, counters_text, sites
+from harness.report.misaligned_sites import FATES, counters_text, sites
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import report
 from harness.analysis import source_excerpt
 from harness.core import json_codec
+from harness.report import formats
 from tests.end_to_end.browser import DESKTOP, PHONE, look
 from tests.judgements import HOSTILE, judgement, run_folder
 
@@ -62,7 +62,7 @@ def page(tmp_path: Path) -> Path:
     whole = judgement(title=HOSTILE + "<img src=http://127.0.0.1:1/x onerror=alert(1)>" + "long" * 60, reason=HOSTILE)
     kept = source_excerpt.Excerpts(sources={"src/bitops.c": {452: "\t" * 3 + "x" * 300}})
     (folder / source_excerpt.FILE).write_bytes(json_codec.encode(kept))
-    report.write(folder, whole)
+    formats.write(folder, whole)
     return folder / "report.html"
 
 
