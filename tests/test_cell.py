@@ -15,8 +15,9 @@ from harness.core.errors import ExitCode
 from harness.core.processes import process
 from harness.plan.catalog import Catalog
 from harness.record import event_log, run_folder
-from harness.run.cell_spec import fits, write_cell
-from harness.run.server_process import Guest
+from harness.run.cell_session import CellRun
+from harness.run.cell_spec import Peer, fits, write_cell
+from harness.run.server_process import Guest, StartError
 from harness.run.vm.guest import PreparedMachine
 from tests import cells, fakes
 
@@ -92,3 +93,27 @@ def test_a_guest_that_was_never_started_removes_nothing_of_others(tmp_path: Path
     assert cell.build is not None
     Guest(cell.build, cell.runner, tmp_path / "guest-1", sockets=tmp_path, version=cell.version).__exit__()
     assert tmp_path.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [("kill -STOP $$", run_folder.STOPPED), ("sleep 60", run_folder.NO_PONG), ("kill -KILL $$", "killed by SIGKILL")],
+)
+def test_a_native_build_that_somebody_keeps_from_starting_makes_a_failed_test_no_finding(
+    script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.run.server_process.START_SECONDS", 1.0)
+    fakes.write(tmp_path / "redis-server", f"#!/bin/sh\n{script}\n", mode=0o755)
+    native = Peer(runner=fakes.unemulated(Catalog().targets["native"]), build=fakes.build(tmp_path, target="native"))
+    spec = cells.spec_of("bitops", tmp_path, fakes.unemulated(Catalog().targets["armv5"]))
+    session = CellRun(msgspec.structs.replace(spec, peers={"native": native}))
+    session.collected(1)
+    session.begin("bitops/test_it")
+    with pytest.raises(StartError, match=said) as refused:
+        session.oracle()
+    session.end("failed", str(refused.value), 1.0)
+    session.close()
+    (recorded,) = [
+        one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, run_folder.TestEvent)
+    ]
+    assert recorded.doubt == f"the native build, with which answers are compared, did not start: {said}"

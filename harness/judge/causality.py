@@ -344,5 +344,5 @@ def killed_from_outside(event: Event) -> bool:
     """Whether a guest's end is SIGKILL, or it was stopped: nobody in a guest does that to it."""
     return isinstance(event, run_folder.GuestEvent) and (
         (event.end in {"signal", "start-failed"} and event.detail.startswith("killed by SIGKILL"))
-        or (event.end == "hang" and event.detail == "stopped by SIGSTOP")
+        or (event.end == "hang" and event.detail == run_folder.STOPPED)
     )

@@ -260,6 +260,8 @@ PROBLEM = "problem"
 AUDIT = "audit"
 """RUN/TARGET/SUITE/audit/: the same evidence again, of the audit that follows guests' death by misaligned accesses."""
 
+STOPPED = "stopped by SIGSTOP"
+"""GuestEvent.detail of a guest that somebody stopped: nobody in a guest does that to it."""
 NO_PONG = "no PONG before the deadline"
 """GuestEvent.detail of a guest that hung and was never ready."""
 INPUTS = "inputs"

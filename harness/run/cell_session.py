@@ -58,6 +58,8 @@ class CellRun:
         """What the present test, or example, says of bytes that differ."""
         self.counters_before: run_folder.Counters | None = None
         self._whole_test = ""
+        self._oracle_silent = ""
+        """Why the native build could not be started, the last time that it was asked for."""
         self.examples_failed = False
         self.note = ""
         """What a test that passes has to say: how many examples it ran."""
@@ -91,7 +93,13 @@ class CellRun:
             return self._oracle
         self._retire_oracle()
         folder = self.cell.folder / run_folder.PEERS / "native" / f"guest-{next(self._numbers)}"
-        self._oracle = new_guest(self.cell, self._host, folder, target="native").__enter__()
+        self._oracle = new_guest(self.cell, self._host, folder, target="native")
+        self._oracle_silent = ""
+        try:
+            self._oracle.__enter__()
+        except StartError as error:
+            self._oracle_silent = error.detail
+            raise
         return self._oracle
 
     @contextlib.contextmanager
@@ -295,6 +303,8 @@ class CellRun:
             if server is not None and server.recorder is not None and server.recorder.trouble:
                 return f"its requests could not be passed on: {server.recorder.trouble}"
         oracle = self._oracle
+        if self._oracle_silent:
+            return f"the native build, with which answers are compared, did not start: {self._oracle_silent}"
         if oracle is None or (oracle.alive() and answers_ping(oracle.upstream)):
             return ""
         if oracle.alive():

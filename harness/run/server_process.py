@@ -26,7 +26,7 @@ from harness.protocol.resp import Client
 from harness.record import fault_log, peer_user
 from harness.record.edge_coverage import Edges
 from harness.record.recording_proxy import Recorder, connect
-from harness.record.run_folder import NO_PONG
+from harness.record.run_folder import NO_PONG, STOPPED
 
 if TYPE_CHECKING:
     import subprocess
@@ -243,7 +243,7 @@ class Guest:
         if self.alive():
             stopped = process.is_stopped(self.pid)
             late = f"no reply within {self.deadline_seconds:.0f} s"
-            self.end, self.detail = "hang", "stopped by SIGSTOP" if stopped else late
+            self.end, self.detail = "hang", STOPPED if stopped else late
             self.kill()
 
     def faults(self) -> int:
@@ -317,7 +317,7 @@ class Guest:
                 said = self.log_tail(LOG_LINES)
                 raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(said)])), log=said)
             if time.monotonic() > deadline:
-                self.end, self.detail = "hang", NO_PONG
+                self.end, self.detail = "hang", STOPPED if process.is_stopped(self.pid) else NO_PONG
                 raise StartError("hang", self.detail)
             time.sleep(POLL_SECONDS)
         self.recorder = Recorder(self.upstream, self.recorded_path)
