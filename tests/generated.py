@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 import click
 import msgspec
 
-from harness import agree
 from harness.build.kernel import LinuxSource
 from harness.build.qemu_user import Qemu
 from harness.build.sources.tree_features import Landmarks
 from harness.build.unit_drivers import UnitTable
-from harness.choice import UnseenTable
 from harness.commands.group import plumb
 from harness.core.errors import ExitCode
 from harness.core.model import KernelSpec, Policy, Server, Suite, Target, Toolchain
 from harness.core.strict_toml import ROOT
 from harness.judge.known_findings import KnownList
-from harness.mutation import Mutation
 from harness.plan.catalog import Catalog
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import RefusalList
 from harness.report.schema import field_docstrings
 from harness.run.canary import AccessTable
+from harness.workflows.measure import tier_agreement
+from harness.workflows.mutation_testing.mutations import Mutation
+from harness.workflows.suite_selection import UnseenTable
 from suites.fuzz.generate import Grammar
 from suites.visible import table as visible
 
@@ -47,10 +47,10 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("harness/plan/policies/FAMILY.toml, each of its [[policies]] (beside them, once: `source`)", Policy),
     ("ci/known.toml", KnownList),
     ("harness/build/sources/landmarks.toml", Landmarks),
-    ("harness/mutations/NAME.toml", Mutation),
-    ("harness/unseen.toml", UnseenTable),
+    ("harness/workflows/mutation_testing/bugs/NAME.toml", Mutation),
+    ("harness/workflows/unseen.toml", UnseenTable),
     ("suites/canary/accesses/ISA.toml", AccessTable),
-    ("suites/canary/differences.toml", agree.DifferenceList),
+    ("suites/canary/differences.toml", tier_agreement.DifferenceList),
     ("suites/fuzz/differences.toml", reply_comparison.DifferenceList),
     ("suites/fuzz/grammar.toml", Grammar),
     ("suites/refusals.toml", RefusalList),

@@ -5,9 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from harness.agree import DIFFERENCES, Difference, DifferenceList, Row, explain, policies_of, summary, unexplained
 from harness.core.strict_toml import read_toml
 from harness.plan.catalog import Catalog
+from harness.workflows.measure.tier_agreement import (
+    DIFFERENCES,
+    Difference,
+    DifferenceList,
+    Row,
+    explain,
+    policies_of,
+    summary,
+    unexplained,
+)
 
 CATALOG = Catalog()
 ROW = Row(

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import caches as caching
 from harness.build import qemu_user, toolchain
 from harness.core.cache import Store
 from harness.core.errors import InfrastructureError
 from harness.plan.catalog import Catalog
+from harness.workflows import ci_cache as caching
 from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.caches import Cache
+    from harness.workflows.ci_cache import Cache
 
 
 @pytest.fixture

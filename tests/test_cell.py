@@ -10,7 +10,6 @@ import pytest
 
 from harness.build.initramfs import Initramfs
 from harness.build.kernel import Kernel
-from harness.check import cell_problem, pytest_command
 from harness.core.errors import ExitCode
 from harness.core.processes import process
 from harness.plan.catalog import Catalog
@@ -19,6 +18,7 @@ from harness.run.cell_session import CellRun
 from harness.run.cell_spec import Peer, fits, write_cell
 from harness.run.server_process import Guest, StartError
 from harness.run.vm.guest import PreparedMachine
+from harness.workflows.check import cell_problem, pytest_command
 from tests import cells, fakes
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.checkout import Checkout
 from harness.core.errors import UsageError
+from harness.workflows.git_checkout import Checkout
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.build.unit_drivers import table
-from harness.choice import Choice, choose, read_unseen
 from harness.plan.catalog import Catalog
+from harness.workflows.suite_selection import Choice, choose, read_unseen
 
 FILES = Path(__file__).parent / "data" / "choice"
 SUITES = Catalog().suites

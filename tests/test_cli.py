@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from harness import check as checking
 from harness import completion
 from harness.commands.group import plumb as group
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import process
 from harness.plan.catalog import Catalog
+from harness.workflows import check as checking
 from tests import fakes
 from tests.stored import StoredRun
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import debugger
 from harness.analysis import symbols
-from harness.debugger import Interrupts, Relay
 from harness.run.server_process import Guest
+from harness.workflows import gdb_relay
+from harness.workflows.gdb_relay import Interrupts, Relay
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def guest(folder: Path, *, preload: Path | None = None, options: tuple[str, ...]
 
 def test_gdb_is_told_where_binary_sources_and_libraries_are(tmp_path: Path) -> None:
     tree = fakes.opened(tmp_path / "my tree")
-    script = debugger.remote_script(guest(tmp_path), tree, tmp_path / "root", running=False)
+    script = gdb_relay.remote_script(guest(tmp_path), tree, tmp_path / "root", running=False)
     assert script.splitlines() == [
         "set confirm off",
         f"file {tmp_path / 'redis-server'}",
@@ -103,12 +103,12 @@ def test_gdb_is_told_where_binary_sources_and_libraries_are(tmp_path: Path) -> N
         "tbreak main",
         "continue",
     ]
-    assert "tbreak" not in debugger.remote_script(guest(tmp_path), tree, tmp_path, running=True)
+    assert "tbreak" not in gdb_relay.remote_script(guest(tmp_path), tree, tmp_path, running=True)
 
 
 def test_a_native_server_is_started_by_gdb_with_its_words_quoted(tmp_path: Path) -> None:
     one = guest(tmp_path, options=("--save", "", "--loglevel", "a b"), preload=tmp_path / "guard.so")
-    lines = debugger.native_script(one, fakes.opened(tmp_path), running=True).splitlines()
+    lines = gdb_relay.native_script(one, fakes.opened(tmp_path), running=True).splitlines()
     words = next(line for line in lines if line.startswith("set args "))
     assert words.endswith(f" --save '' --loglevel 'a b' > {tmp_path / 'guest-1' / 'log'} 2>&1")
     assert f"set exec-wrapper env LD_PRELOAD={tmp_path / 'guard.so'}" in lines

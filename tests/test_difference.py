@@ -16,9 +16,9 @@ from rich.console import Console
 from harness.core.byte_diff import DifferenceError, described, excerpt, parted
 from harness.core.finding import Again, Difference
 from harness.judge.findings import judge
-from harness.mutation import Expected, Mutation, caught
 from harness.record import run_folder
 from harness.report import github, junit, markdown, page, sarif, terminal
+from harness.workflows.mutation_testing.mutations import Expected, Mutation, caught
 from suites.both import differing
 from suites.keyspace import dataset
 from suites.keyspace.values import Key

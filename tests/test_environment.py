@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.check import Check, pytest_command
 from harness.core.cache import Store
 from harness.core.processes import environment, process, process_tree
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.plan.request import Request
 from harness.record import event_log, run_folder
+from harness.workflows.check import Check, pytest_command
 from tests import cells, fakes
 
 if TYPE_CHECKING:

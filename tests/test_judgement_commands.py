@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import pytest
 
-from harness import replay as replaying
 from harness.core import json_codec
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.replay import Replay
+from harness.workflows.replay import replay as replaying
+from harness.workflows.replay.replay import Replay
 from tests import fakes
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.recurrence import Outcome
+    from harness.workflows.replay.recurrence import Outcome
     from tests.fakes import Plumb
 
 
@@ -49,7 +49,7 @@ def answering(outcome: Outcome, *, machine: bool = False) -> Replay:
 def test_a_replay_has_three_answers_and_a_bisection_skips_a_tree_that_cannot_tell(
     plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: Replay, plain: int, bisecting: int
 ) -> None:
-    monkeypatch.setattr("harness.replay.replay", lambda *_, **__: seen)
+    monkeypatch.setattr("harness.workflows.replay.replay.replay", lambda *_, **__: seen)
     stream = fakes.write(tmp_path / "a.stream", "PING\n")
     code, out, _ = plumb("replay", stream, "--target", "armv5")
     told = {"reproduced": "reproduced: a.stream", "gone": "not reproduced: a.stream", "unknown": "could not tell: a.s"}
@@ -78,7 +78,7 @@ def test_a_bisection_stops_at_what_is_no_fault_of_the_tree(
     def fails(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("harness.replay.replay", fails)
+    monkeypatch.setattr("harness.workflows.replay.replay.replay", fails)
     stream = fakes.write(tmp_path / "a.stream", "PING\n")
     assert plumb("replay", stream, "--target", "armv5", "--bisect")[:2] == (255, "")
 

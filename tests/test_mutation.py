@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import mutate
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Witness
 from harness.core.strict_toml import ROOT
-from harness.mutation import Edit, Expected, Mutation, caught, mutations, plant
 from harness.plan.catalog import Catalog
+from harness.workflows.mutation_testing import campaign
+from harness.workflows.mutation_testing.mutations import Edit, Expected, Mutation, caught, mutations, plant
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -146,23 +146,23 @@ def test_what_was_not_expected_does_not_count(finding: Finding) -> None:
 
 
 def test_the_table_says_what_was_missed() -> None:
-    def row(name: str, findings: list[str]) -> mutate.Row:
-        seen = mutate.Sighted(target="armv5", suites=["sds"] * bool(findings), findings=findings, function="f")
-        return mutate.Row(
+    def row(name: str, findings: list[str]) -> campaign.Row:
+        seen = campaign.Sighted(target="armv5", suites=["sds"] * bool(findings), findings=findings, function="f")
+        return campaign.Row(
             mutation=name, title="", fault="width", allocator="libc", seconds=4.4, run="/run", seen=[seen]
         )
 
-    text = mutate.text_of([row("one", ["wrong-result-x"]), row("other", [])])
+    text = campaign.text_of([row("one", ["wrong-result-x"]), row("other", [])])
     assert "| `one` (4 s) | armv5 | sds | wrong-result-x | f |" in text
     assert "| `other` (4 s) | armv5 |  | **missed** | f |" in text
     assert text.endswith("1 of 2 found")
 
 
 def test_mutations_are_chosen_by_name_and_glob() -> None:
-    assert [one.name for one in mutate.chosen(["sds-*"])] == [name for name in EVERY if name.startswith("sds-")]
-    assert len(mutate.chosen([])) == len(EVERY)
+    assert [one.name for one in campaign.chosen(["sds-*"])] == [name for name in EVERY if name.startswith("sds-")]
+    assert len(campaign.chosen([])) == len(EVERY)
     with pytest.raises(UsageError, match="unknown mutation 'sds-heder-size'"):
-        mutate.chosen(["sds-heder-size"])
+        campaign.chosen(["sds-heder-size"])
 
 
 @pytest.mark.parametrize("name", EVERY)

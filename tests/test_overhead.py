@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.strict_toml import ROOT
-from harness.overhead import (
+from harness.workflows.measure.overhead import (
     AUDITED,
     COVERED,
     ENFORCED,

@@ -13,8 +13,8 @@ from harness.core import json_codec
 from harness.core.finding import Access, Finding
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
-from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
-from harness.port.document import (
+from harness.workflows.porting import attempt, conditionals, items, makefiles, markdown, page, xmemalign
+from harness.workflows.porting.document import (
     BLOCKERS,
     Assumption,
     Hint,
@@ -25,7 +25,7 @@ from harness.port.document import (
     TargetPort,
     Xmemalign,
 )
-from harness.port.sections import ANY_POLICY
+from harness.workflows.porting.sections import ANY_POLICY
 from tests.judgements import HOSTILE, judgement, run_folder
 from tests.test_page import Outline
 

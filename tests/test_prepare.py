@@ -15,7 +15,7 @@ from harness.judge.known_findings import DEFAULT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
-from harness.prepare import Preparation, Prepared
+from harness.workflows.target_setup import Preparation, Prepared
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from harness.judge.conclusion import conclude
 from harness.judge.reproducer import Reproducer, read_reproducer
 from harness.record import run_folder
 from harness.record.recording_proxy import Chunk
-from harness.replay import Replay
+from harness.workflows.replay.replay import Replay
 from tests import fakes
 from tests.stored import BITOP, StoredRun, a_fault, judged, known_file, reproducer
 
@@ -60,7 +60,7 @@ def carried_out(monkeypatch: pytest.MonkeyPatch) -> list[Reproducer]:
         came.append(given[3])
         return Replay(outcome="gone", reason="", machine=False, text="")
 
-    monkeypatch.setattr("harness.replay.replay", replay)
+    monkeypatch.setattr("harness.workflows.replay.replay.replay", replay)
     return came
 
 

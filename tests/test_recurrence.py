@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.judge.reproducer import Reproducer
-from harness.recurrence import Recurrence, Seen, SeenFault, SeenUnit, recurrence
+from harness.workflows.replay.recurrence import Recurrence, Seen, SeenFault, SeenUnit, recurrence
 
 LIVES = Seen(end="it answered every request and lives on")
 LOAD = SeenFault(misaligned=True, signal="sigbus", direction="load", functions=frozenset({"memcpy", "bitopCommand"}))

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import replay_run
 from harness.judge.reproducer import Reproducer
 from harness.record.recording_proxy import Chunk
 from harness.run.server_process import Guest
+from harness.workflows.replay import rerun
 from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.replay_run import Ran
+    from harness.workflows.replay.rerun import Ran
 
 SERVER = """#!/usr/bin/env python3
 import os, signal, socket, sys
@@ -63,7 +63,7 @@ def replayed(folder: Path, act: str, *, start: str = "", records: str = "") -> R
     def nobody() -> Guest:
         raise AssertionError("neither an oracle nor a bare server is asked for")
 
-    return replay_run.run_server(guest, reproducer, nobody, nobody)
+    return rerun.run_server(guest, reproducer, nobody, nobody)
 
 
 @pytest.fixture

@@ -6,13 +6,22 @@ import hiredis
 import msgspec
 import pytest
 
-from harness import tax
 from harness.core.errors import InfrastructureError
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
-from harness.price import AccessCost, ServerTax, Tax, access_cost, price, repaired, summary, taxed
 from harness.record.kernel_faults import read_counters
 from harness.run import canary
+from harness.workflows.measure import fixup_cost_run
+from harness.workflows.measure.fixup_cost import (
+    AccessCost,
+    ServerTax,
+    Tax,
+    access_cost,
+    price,
+    repaired,
+    summary,
+    taxed,
+)
 
 CATALOG = Catalog()
 LDM = next(one for one in canary.table(CATALOG.targets["armv5-kernel"]).accesses if one.name == "ldm")
@@ -54,7 +63,7 @@ def test_an_access_costs_what_its_calls_take_beyond_an_empty_one() -> None:
 
 def test_a_clock_of_a_microsecond_is_fine_enough_for_single_instructions() -> None:
     # The clock is read twice, and each reading is up to a microsecond early, in both terms of the difference.
-    assert 2 * 1000 / tax.COUNT < 0.5
+    assert 2 * 1000 / fixup_cost_run.COUNT < 0.5
 
 
 @pytest.mark.parametrize("fixups", [{}, {"multi": 299}, {"word": 300}, {"multi": 300, "skipped": 1}])
@@ -124,16 +133,18 @@ def test_another_binarys_or_workloads_count_is_not(change: dict[str, str]) -> No
 def test_who_does_a_misaligned_access(target: str, name: str, expected: tuple[int, str] | None) -> None:
     found = CATALOG.targets[target]
     access = next(one for one in canary.table(found).accesses if one.name == name)
-    assert tax.misalignment(found, CATALOG.policies[found.kernel], access) == expected
+    assert fixup_cost_run.misalignment(found, CATALOG.policies[found.kernel], access) == expected
 
 
 def test_a_workload_is_whole_batches_with_a_reply_to_each_command() -> None:
-    assert tax.COMMANDS % tax.BATCH == 0
-    for workload in tax.workloads():
-        assert workload.requests.count(b"*") == tax.BATCH, workload.name
+    assert fixup_cost_run.COMMANDS % fixup_cost_run.BATCH == 0
+    for workload in fixup_cost_run.workloads():
+        assert workload.requests.count(b"*") == fixup_cost_run.BATCH, workload.name
         reader = hiredis.Reader()
         reader.feed(workload.replies)
-        assert [isinstance(reader.gets(), (bytes, int)) for _ in range(tax.BATCH)] == [True] * tax.BATCH
+        assert [isinstance(reader.gets(), (bytes, int)) for _ in range(fixup_cost_run.BATCH)] == [
+            True
+        ] * fixup_cost_run.BATCH
         assert reader.gets() is False, workload.name
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.choice import choose, read_unseen
 from harness.core.errors import ExitCode, UsageError
 from harness.judge import unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.judge.merge import join
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
+from harness.workflows.suite_selection import choose, read_unseen
 from tests import fakes
 from tests.judgements import cell
 from tests.stored import StoredRun, concluded

@@ -8,13 +8,13 @@ import shutil
 from typing import TYPE_CHECKING
 
 from harness.build import googletest, toolchain
+from harness.build.kernel import needed_packages as kernel_packages
+from harness.build.qemu_user import QEMU_FOLDER, Qemu
+from harness.build.sources.archives import packages_for_sources
 from harness.core.errors import InfrastructureError
 from harness.core.model import Noun
 from harness.core.processes import environment, process
 from harness.core.strict_toml import read_toml
-from harness.build.qemu_user import QEMU_FOLDER, Qemu
-from harness.build.sources.archives import packages_for_sources
-from harness.build.kernel import needed_packages as kernel_packages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

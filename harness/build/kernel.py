@@ -20,10 +20,10 @@ from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
+    from harness.build.sources.archives import Fetcher
     from harness.core.cache import Store
     from harness.core.model import Toolchain
     from harness.core.progress import Progress
-    from harness.build.sources.archives import Fetcher
 
 KERNELS_FOLDER = ROOT / "toolchains" / "kernels"
 SOURCE_FILE = KERNELS_FOLDER / "linux" / "linux.toml"

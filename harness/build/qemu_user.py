@@ -20,8 +20,8 @@ from harness.core.strict_toml import ROOT, read_toml
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.progress import Progress
     from harness.build.sources.archives import Fetcher
+    from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
 
 BUILD_SECONDS = 3600

@@ -11,15 +11,15 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Literal
 
-from harness.build import allocator, toolchain
 from harness.analysis.compiler_output import complaints, first_error
 from harness.analysis.detectors import registry
+from harness.build import allocator, toolchain
+from harness.build.sources.tree_files import copy_tree
 from harness.core import json_codec
 from harness.core.cache import Store, disk_errors, key_of
 from harness.core.errors import ExitCode, InfrastructureError, PlumblineError
 from harness.core.model import Build
 from harness.core.processes import process
-from harness.build.sources.tree_files import copy_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,8 +10,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.build import toolchain
 from harness.analysis.compiler_output import first_error
+from harness.build import toolchain
 from harness.build.server_build import build_key
 from harness.core import json_codec
 from harness.core.cache import disk_errors, key_of, sha256_of

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import check as checking
 from harness import options
-from harness import port as porting
-from harness import premerge as premerging
 from harness.build.sources import server_tree
 from harness.commands import output
 from harness.core import json_codec
@@ -28,6 +25,9 @@ from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.report import formats as reporting
 from harness.run.cell_spec import LARGEST_SEED
+from harness.workflows import check as checking
+from harness.workflows import premerge as premerging
+from harness.workflows.porting import survey as porting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness import caches as caching
 from harness import completion, options
 from harness.build import host_packages as doctoring
 from harness.build import qemu_user as emulating
@@ -24,6 +23,7 @@ from harness.core.strict_toml import read_toml
 from harness.options import may_install
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
+from harness.workflows import ci_cache as caching
 
 if TYPE_CHECKING:
     from harness.core import model

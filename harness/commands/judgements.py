@@ -8,8 +8,6 @@ from typing import Any
 import click
 
 from harness import completion, options
-from harness import replay as replaying
-from harness import shell as shelling
 from harness.build.sources import server_tree
 from harness.commands import output
 from harness.core import json_codec
@@ -26,6 +24,8 @@ from harness.plan.plan import read_plan
 from harness.record import stored_run
 from harness.report import formats as reporting
 from harness.report.schema import schema as findings_schema
+from harness.workflows import debug_shell as shelling
+from harness.workflows.replay import replay as replaying
 
 trust = click.option(
     "--trust", is_flag=True, help="Carry out a reproducer that no check on this machine made: it is done as you."

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness import agree as agreeing
-from harness import bench as benchmarking
-from harness import mutate as mutating
-from harness import options, overhead, prepare
-from harness import price as pricing
-from harness import tax as taxing
+from harness import options
 from harness.build import host_packages as doctoring
 from harness.build import qemu_user as emulating
 from harness.build.server_build import Builder
@@ -25,6 +20,13 @@ from harness.core.progress import Progress
 from harness.isa import rules
 from harness.options import may_install
 from harness.plan.catalog import Catalog
+from harness.workflows import target_setup
+from harness.workflows.measure import fixup_cost as pricing
+from harness.workflows.measure import fixup_cost_run as taxing
+from harness.workflows.measure import overhead
+from harness.workflows.measure import overhead_run as benchmarking
+from harness.workflows.measure import tier_agreement as agreeing
+from harness.workflows.mutation_testing import campaign as mutating
 
 if TYPE_CHECKING:
     from harness.core.model import Target
@@ -137,7 +139,7 @@ def tax(
     catalog, progress, store = Catalog(), Progress(), Store.default()
     chosen = catalog.select_targets(targets)
     for name in chosen:
-        prepare.machine_target(catalog, name)
+        target_setup.machine_target(catalog, name)
     for name in servers:
         server_tree.known_server(catalog, name)
     doctoring.mend(doctoring.diagnose(catalog, chosen, emulator="pinned"), progress, install=may_install(install))

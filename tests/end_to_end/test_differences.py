@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import mutate, mutation
 from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
+from harness.workflows.mutation_testing import campaign, mutations
 from suites.persistence import places
 from tests import fakes
 from tests.end_to_end.plumb_runs import PLUMB, run
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.end_to_end
 
 
 def test_a_time_in_the_wrong_order_is_placed_and_shown_again_and_gone_where_it_is_right() -> None:
-    planted = mutation.mutations()["rdb-expiry-byte-order"]
-    row = mutate.mutate(Catalog(), Store.default(), fakes.quiet(), planted, targets=["sparc64"])
+    planted = mutations.mutations()["rdb-expiry-byte-order"]
+    row = campaign.mutate(Catalog(), Store.default(), fakes.quiet(), planted, targets=["sparc64"])
     assert row.caught
     (finding,) = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))["findings"]
     told = finding["difference"]
@@ -36,8 +36,8 @@ def test_a_time_in_the_wrong_order_is_placed_and_shown_again_and_gone_where_it_i
 
 
 def test_what_a_loader_gets_wrong_is_shown_again_with_its_file() -> None:
-    planted = mutation.mutations()["rdb-integer-signedness"]
-    row = mutate.mutate(Catalog(), Store.default(), fakes.quiet(), planted, targets=["aarch64"])
+    planted = mutations.mutations()["rdb-integer-signedness"]
+    row = campaign.mutate(Catalog(), Store.default(), fakes.quiet(), planted, targets=["aarch64"])
     (finding,) = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))["findings"]
     assert (finding["difference"]["writer"], finding["difference"]["reader"]) == ("native", "aarch64")
     words = shlex.split(finding["replay"])[1:]

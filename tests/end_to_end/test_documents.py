@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import mutation
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.tree_files import copy_tree
 from harness.core.cache import Store
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
+from harness.workflows.mutation_testing import mutations
 from tests.end_to_end.documents import first_absent, follow
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_bisecting_finds_the_commit_that_planted_a_bug_and_skips_one_that_does_n
     commit("a comment", f"{clean}/* A comment. */\n")
     commit("a function is begun", f"{clean}#error begun\n")
     commit("it is given up", clean)
-    planted = mutation.mutations()["bitcount-alignment"]
+    planted = mutations.mutations()["bitcount-alignment"]
     (edit,) = planted.edits
     broken = clean.replace(edit.anchor, edit.replacement)
     assert broken != clean

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from harness import mutate, mutation
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
+from harness.workflows.mutation_testing import campaign, mutations
 from tests import fakes
 from tests.end_to_end.plumb_runs import PLUMB, document, run
 
@@ -42,8 +42,8 @@ def test_a_wrong_length_type_is_found_though_the_oracle_has_it_too() -> None:
 
 
 def test_an_overread_is_found_with_guard_pages_and_shown_again_and_libc_hides_it() -> None:
-    store, planted = Store.default(), mutation.mutations()["bitcount-overread"]
-    row = mutate.mutate(Catalog(), store, fakes.quiet(), planted, targets=["armv5"])
+    store, planted = Store.default(), mutations.mutations()["bitcount-overread"]
+    row = campaign.mutate(Catalog(), store, fakes.quiet(), planted, targets=["armv5"])
     (seen,) = row.seen
     assert seen.findings == ["out-of-bounds-redisPopcount-load"]
     read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
@@ -53,12 +53,12 @@ def test_an_overread_is_found_with_guard_pages_and_shown_again_and_libc_hides_it
     assert finding["command"].startswith("BITCOUNT ")
     words = shlex.split(finding["replay"])[1:]
     assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS, finding["replay"]
-    hidden = mutate.mutate(
+    hidden = campaign.mutate(
         Catalog(), store, fakes.quiet(), msgspec.structs.replace(planted, allocator="libc"), targets=["armv5"]
     )
     assert not hidden.caught
-    assert "**missed**" in mutate.text_of([hidden])
-    assert "0 of 1 found" in mutate.text_of([hidden])
+    assert "**missed**" in campaign.text_of([hidden])
+    assert "0 of 1 found" in campaign.text_of([hidden])
 
 
 def test_a_server_is_built_with_its_own_jemalloc_for_a_board(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.plan.catalog import Catalog
-from harness.port import page
+from harness.workflows.porting import page
 from tests.end_to_end.browser import DESKTOP, PHONE, look
 from tests.end_to_end.plumb_runs import document, run
 from tests.end_to_end.test_page_in_browser import measured

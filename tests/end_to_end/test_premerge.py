@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import choice, mutation
 from harness.build.sources.archives import Fetcher
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
+from harness.workflows import suite_selection
+from harness.workflows.mutation_testing import mutations
 from tests import fakes
 from tests.end_to_end.plumb_runs import document, run
 from tests.test_choice import FILES
@@ -49,10 +50,10 @@ def edit(path: Path, anchor: str, replacement: str) -> None:
 def checkout(tmp_path: Path) -> Path:
     """A release as a repository of one commit; by the release's name the compiler's cache knows its files."""
     catalog = Catalog()
-    planted = mutation.mutations()["bitcount-alignment"]
+    planted = mutations.mutations()["bitcount-alignment"]
     original = Fetcher(Store.default(), fakes.quiet()).server(catalog.servers[planted.server])
     path = tmp_path / planted.server
-    mutation.plant(planted, original.path, path)
+    mutations.plant(planted, original.path, path)
     bug = (path / "src" / "bitops.c").read_bytes()
     (path / "src" / "bitops.c").write_bytes((original.path / "src" / "bitops.c").read_bytes())
     git(path, "init", "--quiet")
@@ -163,7 +164,7 @@ def test_every_file_that_is_covered_or_unseen_is_one_of_some_release() -> None:
     trees = [fetcher.server(catalog.servers[name]).path for name in names]
     files = {str(path.relative_to(tree)) for tree in trees for path in tree.rglob("*")}
     covers = [glob for suite in catalog.suites.values() for glob in suite.covers]
-    table = choice.read_unseen()
+    table = suite_selection.read_unseen()
     unseen = [glob for entry in (*table.unseen, *table.unchecked) for glob in entry.files]
     lost = {glob for glob in {*covers, *unseen} if not fnmatch.filter(files, glob)}
     assert lost == set(), "no release has such a file: a slip of the pen?"

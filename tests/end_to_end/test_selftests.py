@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import mutation
 from harness.core import json_codec
 from harness.core.cache import Store, key_of
 from harness.core.errors import ExitCode
+from harness.workflows.mutation_testing import mutations
 from tests.end_to_end.machines import release
 from tests.end_to_end.plumb_runs import PLUMB, document, run
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 
-SWAP = mutation.Edit(
+SWAP = mutations.Edit(
     file="src/ziplist.c", after="void zipSaveInteger(", anchor="        memrev16ifbe(p);\n", replacement=""
 )
 """Where a ziplist's number of 16 bits is brought into the order of bytes that files have."""
-INTSET_SWAP = mutation.Edit(
+INTSET_SWAP = mutations.Edit(
     file="src/intset.c", anchor="        memrev16ifbe(((int16_t *)is->contents) + pos);\n", replacement=""
 )
 """Where an intset's is."""
-LISTPACK_LOAD = mutation.Edit(
+LISTPACK_LOAD = mutations.Edit(
     file="src/listpack.c",
     anchor="negstart = (uint64_t)1 << 31;",
     replacement="uval = *(const uint32_t *)(p + 1); negstart = (uint64_t)1 << 31;",
@@ -38,15 +38,15 @@ LISTPACK_LOAD = mutation.Edit(
 """Where a listpack's number of 32 bits is put together of its bytes."""
 
 
-def planted_tree(server: str, *edits: mutation.Edit) -> Path:
+def planted_tree(server: str, *edits: mutations.Edit) -> Path:
     """A release with edits of ours in it."""
     source = release(server)
-    planted = mutation.Mutation(
+    planted = mutations.Mutation(
         name="selftests", title="", fault="byte-order", server=server, edits=list(edits), expected=[]
     )
     key = key_of([source.name, *(json_codec.encode(edit).decode() for edit in edits)])
     # A tree by the release's name is compiled where the release is: what is not edited, the compiler's cache knows.
-    make = functools.partial(mutation.plant, planted, source)
+    make = functools.partial(mutations.plant, planted, source)
     return Store.default().folder("test-trees", f"selftests-{key}", lambda into: make(into / server)) / server
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from harness.core import json_codec
 from harness.core.errors import ExitCode
-from harness.price import Tax
-from harness.tax import COUNT, ROUNDS
+from harness.workflows.measure.fixup_cost import Tax
+from harness.workflows.measure.fixup_cost_run import COUNT, ROUNDS
 from tests.end_to_end.plumb_runs import run
 
 pytestmark = pytest.mark.end_to_end

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from harness import mutation
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.tree_files import copy_tree
 from harness.core.cache import Store, key_of, sha256_of
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
+from harness.workflows.mutation_testing import mutations
 from tests import fakes
 from tests.end_to_end.expressions import Strict
 from tests.end_to_end.workflows import GitHub
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 SERVER = "redis-7.0.15"
-PLANTED = mutation.mutations()["bitcount-alignment"]
+PLANTED = mutations.mutations()["bitcount-alignment"]
 FOLDER = f"vendor/{SERVER}"
 """Where the repository has the server: paths must be told from the repository's top."""
 WORKFLOWS = ROOT / ".github" / "workflows"
@@ -37,7 +37,7 @@ def repository(top: Path, *, broken: bool) -> Path:
     """A repository with the server in a folder, its bug planted or not."""
     source = Fetcher(Store.default(), Progress()).server(Catalog().servers[SERVER])
     if broken:
-        mutation.plant(PLANTED, source.path, top / FOLDER)
+        mutations.plant(PLANTED, source.path, top / FOLDER)
     else:
         copy_tree(source.path, top / FOLDER)
     subprocess.run(["git", "init", "--quiet", str(top)], check=True)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.build.sources import source_tree
+from harness.build.sources.tree_files import digest_of
 from harness.core.cache import Store, disk_errors, sha256_of
 from harness.core.errors import InfrastructureError, PlumblineError
 from harness.core.processes import environment, process
-from harness.build.sources.tree_files import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

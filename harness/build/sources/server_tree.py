@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build.sources import source_tree
-from harness.core.errors import InfrastructureError, UsageError
 from harness.build.sources.archives import Fetcher
+from harness.core.errors import InfrastructureError, UsageError
 from harness.plan.catalog import select
 from harness.record import run_folder
 

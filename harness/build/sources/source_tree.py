@@ -1,4 +1,5 @@
-"""Reads a server's source tree: family, version, digest (harness.build.sources.tree_files); takes a copy that nobody edits.
+"""Reads a server's source tree: family, version, digest (harness.build.sources.tree_files); takes a copy that nobody
+edits.
 
 It never writes to the tree it reads.
 """
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.build.sources.tree_features import abilities_of, age_of, is_development
+from harness.build.sources.tree_files import copy_at_rest, digest_of
 from harness.core.errors import UsageError
 from harness.core.model import SourceTree
-from harness.build.sources.tree_files import copy_at_rest, digest_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,6 +1,6 @@
 /*
  * What an access costs: makes one of a generated table (struct access accesses[], by harness/run/canary.py) many times, on a
- * machine whose clock counts instructions (harness/tax.py).
+ * machine whose clock counts instructions (harness/workflows/measure/fixup_cost_run.py).
  *
  *   accesses NAME OFFSET COUNT ROUNDS    the access at OFFSET from a 16-byte boundary, COUNT times a round
  *

@@ -1,5 +1,5 @@
 /*
- * Sends requests to a server in the same machine, and prints how long the server worked on them (harness/tax.py).
+ * Sends requests to a server in the same machine, and prints how long the server worked on them (harness/workflows/measure/fixup_cost_run.py).
  *
  *   load PORT PID REQUESTS REPLIES TIMES
  *

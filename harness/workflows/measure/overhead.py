@@ -1,4 +1,5 @@
-"""What enforcement, audit and coverage cost: the figures, and what they come to. Pure; harness.bench measures them.
+"""What enforcement, audit and coverage cost: the figures, and what they come to. Pure;
+harness.workflows.measure.overhead_run measures them.
 
 Of the rounds' ratios the median counts, and their quartiles tell how much noise there was.
 """

@@ -7,16 +7,17 @@ default. What no suite looks at is said to be unchecked.
 from __future__ import annotations
 
 import fnmatch
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.core.model import Allocator, Noun, Suite
-from harness.core.strict_toml import ROOT, read_toml
+from harness.core.strict_toml import read_toml
 from harness.judge.unchecked_changes import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-UNSEEN = ROOT / "harness" / "unseen.toml"
+UNSEEN = Path(__file__).with_name("unseen.toml")
 
 
 class Unseen(Noun, frozen=True):
@@ -30,7 +31,7 @@ class Unseen(Noun, frozen=True):
 
 
 class UnseenTable(Noun, frozen=True):
-    """harness/unseen.toml."""
+    """harness/workflows/unseen.toml."""
 
     unseen: list[Unseen]
     """No part of any program."""

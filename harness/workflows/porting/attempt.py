@@ -2,7 +2,7 @@
 
 harness.build.server_build knows what trees lack and adds it (libatomic behind the objects, -fcommon for old releases).
 A porter has to be told of that, so here nothing is added but the flags that make the target's ABI. In the same place
-every source file that was compiled is preprocessed again, for harness.port.conditionals.
+every source file that was compiled is preprocessed again, for harness.workflows.porting.conditionals.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from harness.build import allocator, toolchain
 from harness.build.server_build import Builder, BuildFailedError, Workshop
 from harness.core.errors import UsageError
 from harness.core.processes import process
-from harness.port import conditionals
-from harness.port.document import Step
+from harness.workflows.porting import conditionals
+from harness.workflows.porting.document import Step
 
 if TYPE_CHECKING:
     from harness.analysis.compiler_output import Compilation, Linking

@@ -24,16 +24,16 @@ from harness.analysis import disassembly, symbols
 from harness.build.qemu_user import Emulators
 from harness.build.server_build import Builder, BuildFailedError
 from harness.build.sources import tree_files
-from harness.check import Check
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.isa import rules
-from harness.port import attempt, conditionals, items, makefiles, markdown, page, xmemalign
-from harness.port.document import FILE, Hint, PortReport, Region, Step, TargetPort
-from harness.port.items import Death
 from harness.record import fault_log, run_folder
 from harness.report.finding import is_in_tree
 from harness.run.server_process import Guest, StartError
+from harness.workflows.check import Check
+from harness.workflows.porting import attempt, conditionals, items, makefiles, markdown, page, xmemalign
+from harness.workflows.porting.document import FILE, Hint, PortReport, Region, Step, TargetPort
+from harness.workflows.porting.items import Death
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.request import Request
-    from harness.port.attempt import Attempt
+    from harness.workflows.porting.attempt import Attempt
 
 AUDITED_POLICY = rules.audit_name("strict")
 """Under it every suite runs to its end, and whatever is not naturally aligned is reported."""

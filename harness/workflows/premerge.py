@@ -1,6 +1,6 @@
 """Before a merge: what a checkout changes is checked, by suites that its files choose, and only what is new is blamed.
 
-The work is harness.check's, of the checkout first, then, if anything is found, of the base revision.
+The work is harness.workflows.check's, of the checkout first, then, if anything is found, of the base revision.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import check
 from harness.build import toolchain
 from harness.build.sources import source_tree, tree_files
-from harness.checkout import Checkout
-from harness.choice import choose, read_unseen
 from harness.core.cache import key_of
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
@@ -25,6 +22,9 @@ from harness.judge.baseline import Base  # noqa: TC001 - msgspec reads the annot
 from harness.judge.unchecked_changes import Change  # noqa: TC001 - the same
 from harness.plan.plan import make_plan
 from harness.report import formats
+from harness.workflows import check
+from harness.workflows.git_checkout import Checkout
+from harness.workflows.suite_selection import choose, read_unseen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

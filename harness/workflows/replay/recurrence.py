@@ -95,7 +95,9 @@ class Recurrence(Noun, frozen=True):
 
 
 def recurrence(reproducer: Reproducer, seen: Seen) -> Recurrence:
-    """Compare. That silence was watched over (harness.replay lets canaries prove it) is the caller's to see to."""
+    """Compare. That silence was watched over (harness.workflows.replay.replay lets canaries prove it) is the caller's
+    to see to.
+    """
     same, why = _compared(reproducer, seen)
     if same:
         return Recurrence(outcome="reproduced")

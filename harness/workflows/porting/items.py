@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core.model import Noun
-from harness.port import makefiles
-from harness.port.document import BLOCKERS, Item, Rank
+from harness.workflows.porting import makefiles
+from harness.workflows.porting.document import BLOCKERS, Item, Rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.finding import Finding, Witness
     from harness.judge.verdict import CellVerdict
-    from harness.port.document import PortReport, Step, TargetPort
+    from harness.workflows.porting.document import PortReport, Step, TargetPort
 
 RANKS: tuple[Rank, ...] = typing.get_args(Rank)
 REMEDIES: dict[Rank, str] = {

@@ -14,10 +14,20 @@ from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
 
-from harness.overhead import AUDITED, COVERED, ENFORCED, GOALS, MEMORY_GOAL_MIB, UNCHECKED, Memory, price_of, ratio_of
 from harness.protocol.resp import Client
 from harness.record import fault_log
 from harness.run.server_process import Guest
+from harness.workflows.measure.overhead import (
+    AUDITED,
+    COVERED,
+    ENFORCED,
+    GOALS,
+    MEMORY_GOAL_MIB,
+    UNCHECKED,
+    Memory,
+    price_of,
+    ratio_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +35,7 @@ if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.core.model import Build, SourceTree
     from harness.core.progress import Progress
-    from harness.overhead import Ratio, ReportPrice
+    from harness.workflows.measure.overhead import Ratio, ReportPrice
 
 POLICIES = (UNCHECKED, ENFORCED, AUDITED, COVERED)
 

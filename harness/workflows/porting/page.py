@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis import source_excerpt
-from harness.port import items
-from harness.port.document import BLOCKERS
-from harness.port.sections import (
+from harness.report.page import anchor_of, environment, hunks_of, link, rows_of, stack_of
+from harness.workflows.porting import items
+from harness.workflows.porting.document import BLOCKERS
+from harness.workflows.porting.sections import (
     ANY_POLICY,
     RANK_TITLES,
     RESULTS,
@@ -18,11 +19,10 @@ from harness.port.sections import (
     region_groups,
     rows_of_solaris,
 )
-from harness.report.page import anchor_of, environment, hunks_of, link, rows_of, stack_of
 
 if TYPE_CHECKING:
     from harness.judge.findings import Judgement
-    from harness.port.document import PortReport
+    from harness.workflows.porting.document import PortReport
 
 OPEN_ITEMS = 1
 """So many are unfolded at first."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.isa import rules
-from harness.port.document import Xmemalign
+from harness.workflows.porting.document import Xmemalign
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,12 +19,12 @@ from harness.core.errors import InfrastructureError
 from harness.core.model import Noun
 from harness.core.strict_toml import ROOT
 from harness.isa import rules
-from harness.prepare import machine_target, prepare_machine
-from harness.price import AccessCost, ServerTax, Tax, access_cost, repaired, taxed
 from harness.protocol.resp import Client
 from harness.run import canary
 from harness.run.server_process import StartError
 from harness.run.vm.guest import PORTS, SERVER, Host, MachineGuest
+from harness.workflows.measure.fixup_cost import AccessCost, ServerTax, Tax, access_cost, repaired, taxed
+from harness.workflows.target_setup import machine_target, prepare_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from harness.core.model import PlannedAccess, Policy, SourceTree, Target, Toolchain
     from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
-    from harness.price import Repairer
     from harness.run.vm.machine import Machine
+    from harness.workflows.measure.fixup_cost import Repairer
 
 FOLDER = ROOT / "toolchains" / "kernels" / "tax"
 SERVERS = ("redis-3.2.6", "redis-7.0.15")

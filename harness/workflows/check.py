@@ -25,7 +25,6 @@ from harness.isa import rules
 from harness.judge import unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.plan.plan import Plan, make_plan
-from harness.prepare import Preparation, Prepared
 from harness.record import evidence_seal, fault_log, run_folder
 from harness.record.run_folder import CellRecord, RunRecord
 from harness.run import canary
@@ -33,6 +32,7 @@ from harness.run.cell_spec import CellSpec, Peer, write_cell
 from harness.run.detector_canary import compile_detector_canary
 from harness.run.scheduler import side_by_side
 from harness.run.selftests import why_none, without_native_faults
+from harness.workflows.target_setup import Preparation, Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.analysis.compiler_output import place
-from harness.port.document import Region
+from harness.workflows.porting.document import Region
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -15,9 +15,9 @@ from harness.build.qemu_user import Emulators
 from harness.core.model import AccessClass, Noun
 from harness.core.strict_toml import ROOT, read_toml
 from harness.isa import rules
-from harness.prepare import machine_target, prepare_machine
 from harness.run import canary
 from harness.run.vm.guest import CANARY, Host
+from harness.workflows.target_setup import machine_target, prepare_machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from harness.core.model import Noun
 
 if TYPE_CHECKING:
-    from harness.port.document import Assumption, Hint, PortReport, Rank, Region, Xmemalign
+    from harness.workflows.porting.document import Assumption, Hint, PortReport, Rank, Region, Xmemalign
 
 RANK_TITLES: dict[Rank, str] = {
     "build": "It does not build",

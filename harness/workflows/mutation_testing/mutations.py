@@ -6,19 +6,18 @@ It reads the data and edits a copy of a tree; it never writes to the tree it rea
 from __future__ import annotations
 
 import fnmatch
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from harness.build.sources.tree_files import copy_tree
 from harness.core.errors import UsageError
 from harness.core.model import Allocator, Noun
-from harness.core.strict_toml import ROOT, read_toml
+from harness.core.strict_toml import read_toml
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.core.finding import Finding
 
-FOLDER = ROOT / "harness" / "mutations"
+FOLDER = Path(__file__).with_name("bugs")
 
 
 class Edit(Noun, frozen=True):
@@ -47,7 +46,7 @@ class Expected(Noun, frozen=True):
 
 
 class Mutation(Noun, frozen=True):
-    """harness/mutations/NAME.toml."""
+    """harness/workflows/mutation_testing/bugs/NAME.toml."""
 
     name: str
     title: str

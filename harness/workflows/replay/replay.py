@@ -1,6 +1,7 @@
 """Shows a finding again: the same build, a fresh guest and the recorded requests, or the same unit.
 
-What came of it is harness.replay_run's to find out, and whether that is the finding harness.recurrence's to say.
+What came of it is harness.workflows.replay.rerun's to find out, and whether that is the finding
+harness.workflows.replay.recurrence's to say.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import prepare
 from harness.analysis import disassembly, symbols
 from harness.analysis.assertion_log import asserting_frames
 from harness.analysis.detectors.registry import own_frames
@@ -31,12 +31,22 @@ from harness.judge.reproducer import Reproducer, files_of
 from harness.plan.catalog import select
 from harness.protocol.command_stream import read_stream, wire
 from harness.record import fault_log, recording_proxy
-from harness.recurrence import NAMELESS, RECORDED, STREAM, WRONG_RESULT, Outcome, Recurrence, SeenFault, recurrence
-from harness.replay_run import run_server, run_unit
 from harness.run import canary, silence_check, unit_runner
 from harness.run.selftests import build_program
 from harness.run.server_process import Guest
 from harness.run.vm.guest import CANARY, SERVER, Host, guest_of
+from harness.workflows import target_setup
+from harness.workflows.replay.recurrence import (
+    NAMELESS,
+    RECORDED,
+    STREAM,
+    WRONG_RESULT,
+    Outcome,
+    Recurrence,
+    SeenFault,
+    recurrence,
+)
+from harness.workflows.replay.rerun import run_server, run_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +58,8 @@ if TYPE_CHECKING:
     from harness.core.model import Build, Flavour, SourceTree, Target
     from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
-    from harness.recurrence import Seen
-    from harness.replay_run import Ran
+    from harness.workflows.replay.recurrence import Seen
+    from harness.workflows.replay.rerun import Ran
 
 
 class Replay(Noun, frozen=True):
@@ -227,7 +237,7 @@ class _Replayed:
         if units is not None and units.program is not None:
             programs[unit_runner.PLACES[units.kind]] = units.program
         mode = runner.policy.mode
-        machine = prepare.prepare_machine(
+        machine = target_setup.prepare_machine(
             self.catalog, self.store, self.fetcher, self.progress, self.target, programs, mode=mode
         )
         return Host(machine, folder, sockets=folder)

@@ -7,7 +7,6 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from harness import check, mutation
 from harness.build.sources.archives import Fetcher
 from harness.core.errors import UsageError
 from harness.core.model import Noun
@@ -15,6 +14,8 @@ from harness.judge import known_findings
 from harness.plan.catalog import select
 from harness.plan.request import Request
 from harness.report import formats
+from harness.workflows import check
+from harness.workflows.mutation_testing import mutations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from harness.core.cache import Store
     from harness.core.finding import Finding
     from harness.core.progress import Progress
-    from harness.mutation import Mutation
     from harness.plan.catalog import Catalog
+    from harness.workflows.mutation_testing.mutations import Mutation
 
 SEED = 1
 """The same streams every time: a mutation that is found once is found again."""
@@ -62,7 +63,7 @@ class Row(Noun, frozen=True):
 
 def chosen(names: Sequence[str]) -> list[Mutation]:
     """Mutations by names and globs, all without any. Raises UsageError for a name that is none."""
-    every = mutation.mutations()
+    every = mutations.mutations()
     return [every[name] for name in select("mutation", names or ["*"], every)]
 
 
@@ -79,7 +80,7 @@ def mutate(
     """Plant, check, compare. The mutant and its run stay in the cache until the next time.
 
     Raises UsageError when the mutation does not fit the release or is not expected on any of `targets`, and what
-    `harness.check` raises.
+    `harness.workflows.check` raises.
     """
     started = time.monotonic()
     wanted = [name for name in planted.targets if not targets or name in targets]
@@ -95,7 +96,7 @@ def mutate(
         shutil.rmtree(place, ignore_errors=True)
         # The release's own name: by it the compiler's cache knows the files that have not changed.
         tree = place / planted.server
-        mutation.plant(planted, original.path, tree)
+        mutations.plant(planted, original.path, tree)
         request = Request(
             targets=wanted,
             server=str(tree),
@@ -117,7 +118,7 @@ def mutate(
         )
         judgement, _ = check.Check(catalog, store, progress, request).run()
         formats.write(request.run, judgement)
-    found = mutation.caught(planted, judgement.findings)
+    found = mutations.caught(planted, judgement.findings)
     return Row(
         mutation=planted.name,
         title=planted.title,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from harness.port.document import Assumption
+from harness.workflows.porting.document import Assumption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,9 +17,9 @@ from harness.protocol.command_stream import from_text, from_wire, wire
 from harness.protocol.resp import Client
 from harness.record import fault_log, recording_proxy, run_folder
 from harness.record.run_folder import NO_PONG
-from harness.recurrence import WRONG_RESULT, Seen, SeenUnit
 from harness.run import selftests, unit_runner
 from harness.run.server_process import POLL_SECONDS, StartError, answers_ping
+from harness.workflows.replay.recurrence import WRONG_RESULT, Seen, SeenUnit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from harness.port.sections import (
+from harness.report.markdown import as_code, as_text, signed
+from harness.workflows.porting.sections import (
     ANY_POLICY,
     HERE_ALONE,
     RANK_TITLES,
@@ -18,10 +19,9 @@ from harness.port.sections import (
     region_groups,
     rows_of_solaris,
 )
-from harness.report.markdown import as_code, as_text, signed
 
 if TYPE_CHECKING:
-    from harness.port.document import Item, PortReport
+    from harness.workflows.porting.document import Item, PortReport
 
 MOST_DETAIL = 8
 MOST_ROWS = 40

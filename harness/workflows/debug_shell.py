@@ -22,13 +22,13 @@ from harness.build.sources.archives import Fetcher
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import Noun
 from harness.core.processes import process
-from harness.debugger import RELAY, Relay, native_script, remote_script
 from harness.isa import rules
 from harness.judge.reproducer import files_of
 from harness.plan.catalog import DEFAULT_SERVER, select
 from harness.record import recording_proxy
 from harness.record.recording_proxy import Recorder
 from harness.run.server_process import Guest, answers_ping
+from harness.workflows.gdb_relay import RELAY, Relay, native_script, remote_script
 
 if TYPE_CHECKING:
     from harness.build.qemu_user import Runner

@@ -1,4 +1,6 @@
-"""What a fixup costs and a server pays: the figures, and what follows from them. Pure; harness.tax measures them."""
+"""What a fixup costs and a server pays: the figures, and what follows from them. Pure;
+harness.workflows.measure.fixup_cost_run measures them.
+"""
 
 from __future__ import annotations
 
