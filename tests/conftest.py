@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 
 from harness.build import toolchain
-from harness.cli import main
+from harness.cli.console_script import main
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from tests import fakes

@@ -18,7 +18,7 @@ from harness.build.kernel import LinuxSource
 from harness.build.qemu_user import Qemu
 from harness.build.sources.tree_features import Landmarks
 from harness.build.unit_drivers import UnitTable
-from harness.commands.group import plumb
+from harness.cli.group import plumb
 from harness.core.errors import ExitCode
 from harness.core.model import KernelSpec, Policy, Server, Suite, Target, Toolchain
 from harness.core.strict_toml import ROOT
@@ -85,7 +85,7 @@ def server_rows() -> list[str]:
 
 def command_line() -> str:
     """docs/cli.md."""
-    lines = ["# Command line", "", NOTE.format(source="harness/commands"), ""]
+    lines = ["# Command line", "", NOTE.format(source="harness/cli"), ""]
     lines += ["What it means: [reference.md](reference.md). Exit codes of all commands:", ""]
     lines += ["| code | name |", "|---|---|"]
     lines += [f"| {code.value} | {code.name} |" for code in ExitCode]

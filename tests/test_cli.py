@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from harness import completion
-from harness.commands.group import plumb as group
+from harness.cli import completion
+from harness.cli.group import plumb as group
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import process
 from harness.plan.catalog import Catalog
@@ -188,7 +188,7 @@ def test_an_interruption_is_exit_2(plumb: Plumb, monkeypatch: pytest.MonkeyPatch
     def interrupted(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("harness.commands.inventory.make_plan", interrupted)
+    monkeypatch.setattr("harness.cli.inventory.make_plan", interrupted)
     code, out, err = plumb("plan")
     assert (code, out) == (ExitCode.INTERRUPTED, "")
     assert err.strip().startswith("interrupted")
@@ -198,7 +198,7 @@ def test_a_bug_of_the_harness_is_exit_3_without_a_traceback(plumb: Plumb, monkey
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("harness.commands.inventory.make_plan", broken)
+    monkeypatch.setattr("harness.cli.inventory.make_plan", broken)
     code, out, err = plumb("plan")
     assert (code, out) == (ExitCode.HARNESS_BUG, "")
     assert err.startswith("error: a bug in Plumbline: ZeroDivisionError: oops\n  try: ")

@@ -23,7 +23,7 @@ def test_what_the_machine_lacks_is_exit_7_and_says_where(
     def refused(*_: object, **__: object) -> None:
         raise OSError(number, "as C has it", "/a/file")
 
-    monkeypatch.setattr("harness.commands.inventory.make_plan", refused)
+    monkeypatch.setattr("harness.cli.inventory.make_plan", refused)
     code, out, err = plumb("plan")
     assert (code, out) == (ExitCode.INFRASTRUCTURE, ""), err
     assert err.startswith(f"error: this machine refuses: {os.strerror(number)} (/a/file)\n")
@@ -34,7 +34,7 @@ def test_no_memory_and_no_thread_are_exit_7(plumb: Plumb, monkeypatch: pytest.Mo
     def refused(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("harness.commands.inventory.make_plan", refused)
+    monkeypatch.setattr("harness.cli.inventory.make_plan", refused)
     code, _, err = plumb("plan")
     assert (code, "fewer --jobs" in err) == (ExitCode.INFRASTRUCTURE, True), err
 

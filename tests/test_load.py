@@ -11,7 +11,7 @@ import click
 import pytest
 
 from harness.build.qemu_user import QEMU_FOLDER, Qemu
-from harness.commands.group import plumb
+from harness.cli.group import plumb
 from harness.core.errors import ExitCode, NothingSelectedError, UsageError
 from harness.core.model import Target, Toolchain
 from harness.core.strict_toml import ROOT, read_toml

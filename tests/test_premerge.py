@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.cli import main
-from harness.commands.group import plumb as group
+from harness.cli.console_script import main
+from harness.cli.group import plumb as group
 from harness.core.errors import ExitCode
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT

@@ -72,7 +72,7 @@ def test_a_terminal_that_is_not_utf_8_is_shown_what_it_can_show(tmp_path: Path, 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
 def test_a_document_loses_nothing_whatever_the_terminal_is(encoding: str) -> None:
-    line = "from harness.commands.output import print_json; print_json({'name': 'снег é \U0001f41f'})"
+    line = "from harness.cli.output import print_json; print_json({'name': 'снег é \U0001f41f'})"
     ended = subprocess.run(
         [sys.executable, "-c", f"from harness.core.standard_streams import Streams; Streams(); {line}"],
         cwd=ROOT,

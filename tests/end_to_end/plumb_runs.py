@@ -26,7 +26,7 @@ FIXUP_FOR_SIGNAL = (
     "from harness.build import qemu_user as emulator; from harness.plan.catalog import Catalog; "
     "honest = emulator.alignment_option; "
     "emulator.alignment_option = lambda policy: honest(Catalog().policies['fixup']); "
-    "from harness.cli import main; main()"
+    "from harness.cli.console_script import main; main()"
 )
 """A sabotaged harness: the emulator repairs what it was asked to trap."""
 

@@ -68,7 +68,7 @@ def test_a_detector_that_is_told_to_keep_quiet_makes_the_run_unknown(tmp_path: P
     """Sabotage: the same program without its detector's options or its prefix."""
     sabotage = (
         "from harness.analysis.detectors import registry; registry.PREFIXES['valgrind'] = []; "
-        "from harness.cli import main; main()"
+        "from harness.cli.console_script import main; main()"
     )
     finished = run(
         "check",

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness import options
 from harness.build import host_packages as doctoring
 from harness.build import qemu_user as emulating
 from harness.build.server_build import Builder
 from harness.build.sources import server_tree
 from harness.build.sources.archives import Fetcher
-from harness.commands import output
+from harness.cli import options, output
+from harness.cli.options import may_install
 from harness.core.cache import Store
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.isa import rules
-from harness.options import may_install
 from harness.plan.catalog import Catalog
 from harness.workflows import target_setup
 from harness.workflows.measure import fixup_cost as pricing

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from harness import completion, options
 from harness.build.sources import server_tree
-from harness.commands import output
+from harness.cli import completion, options, output
+from harness.cli.options import may_install
 from harness.core import json_codec
 from harness.core.cache import Store
 from harness.core.errors import ExitCode, UsageError
@@ -18,7 +18,6 @@ from harness.core.untrusted_text import visible
 from harness.judge import conclusion
 from harness.judge import merge as joining
 from harness.judge.provenance import open_reproducer
-from harness.options import may_install
 from harness.plan.catalog import DEFAULT_SERVER, Catalog
 from harness.plan.plan import read_plan
 from harness.record import stored_run

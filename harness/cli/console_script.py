@@ -20,7 +20,7 @@ _INTERRUPTED = 2
 def main(arguments: list[str] | None = None) -> None:
     """Carry out the command line, or `arguments`, in this process, unsupervised."""
     if arguments is not None:
-        from harness.commands import group  # noqa: PLC0415 - see below
+        from harness.cli import group  # noqa: PLC0415 - see below
 
         sys.exit(group.run(arguments))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -62,7 +62,7 @@ def _command(words: list[str]) -> int:
     from harness.core.processes import process  # noqa: PLC0415 - a signal may come while this is imported
 
     process.stop_on_signals()
-    from harness.commands import group  # noqa: PLC0415 - and this takes longest
+    from harness.cli import group  # noqa: PLC0415 - and this takes longest
     from harness.core.processes import temporary_folder  # noqa: PLC0415
 
     return group.run(words, first=temporary_folder.confine)

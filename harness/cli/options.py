@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from harness import completion
+from harness.cli import completion
 from harness.core.model import Allocator, CompilerWarnings
 from harness.judge import known_findings as knowing
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.commands import checks, inventory, judgements, measures
+from harness.cli import checks, inventory, judgements, measures
 
 if TYPE_CHECKING:
     import click

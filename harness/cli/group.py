@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.commands import COMMANDS
+from harness.cli.commands import COMMANDS
 from harness.core.ci_streams import harmless_streams
 from harness.core.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
 from harness.core.processes import process

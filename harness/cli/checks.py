@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import options
 from harness.build.sources import server_tree
-from harness.commands import output
+from harness.cli import options, output
+from harness.cli.options import may_install
 from harness.core import json_codec
 from harness.core.cache import Store, key_of
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.isa import rules
 from harness.judge import conclusion
-from harness.options import may_install
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request

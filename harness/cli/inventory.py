@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness import completion, options
 from harness.build import host_packages as doctoring
 from harness.build import qemu_user as emulating
 from harness.build.server_build import Builder
 from harness.build.sources import server_tree
 from harness.build.sources.archives import Fetcher
-from harness.commands import output
+from harness.cli import completion, options, output
+from harness.cli.options import may_install
 from harness.core.cache import Store
 from harness.core.ci_streams import write_commands
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.core.strict_toml import read_toml
-from harness.options import may_install
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.workflows import ci_cache as caching
