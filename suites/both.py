@@ -66,7 +66,7 @@ OWN_BUFFER_BYTES = 32 * 1024
 EFFORT: dict[Tier, int] = {"quick": 1, "kernel": 1, "full": 4, "thorough": 16}
 
 
-class Both:
+class PairedServers:
     """The guest and the oracle, asked the same; they must agree before anything else is asked."""
 
     def __init__(self, guest: Client, oracle: Client, *, target: str, seed: int, tier: Tier) -> None:

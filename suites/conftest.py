@@ -10,7 +10,7 @@ import pytest
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.resp import Client
 from harness.run.cell_spec import read_cell
-from suites.both import Both
+from suites.both import PairedServers
 from suites.keyspace import kinds
 from suites.replication.ports import Ports
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def both(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[Both]:
+def both(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[PairedServers]:
     """Guest and oracle, both empty."""
     with (
         Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as ours,
         Client.at_socket(oracle.recorded_path, deadline_seconds=oracle.deadline_seconds) as theirs,
     ):
-        pair = Both(ours, theirs, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier)
+        pair = PairedServers(ours, theirs, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier)
         pair.ask([["FLUSHALL"]])
         yield pair
 

@@ -30,7 +30,7 @@ from harness.report.schema import field_docstrings
 from harness.run.canary import AccessTable
 from harness.workflows.measure import tier_agreement
 from harness.workflows.mutation_testing.mutations import Mutation
-from harness.workflows.suite_selection import UnseenTable
+from harness.workflows.suite_selection import IgnoredPathTable
 from suites.fuzz.generate import Grammar
 from suites.visible import table as visible
 
@@ -48,14 +48,14 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("ci/known.toml", KnownList),
     ("harness/build/sources/landmarks.toml", Landmarks),
     ("harness/workflows/mutation_testing/bugs/NAME.toml", Mutation),
-    ("harness/workflows/unseen.toml", UnseenTable),
+    ("harness/workflows/unseen.toml", IgnoredPathTable),
     ("suites/canary/accesses/ISA.toml", AccessTable),
-    ("suites/canary/differences.toml", tier_agreement.DifferenceList),
-    ("suites/fuzz/differences.toml", reply_comparison.DifferenceList),
+    ("suites/canary/differences.toml", tier_agreement.TierDifferenceTable),
+    ("suites/fuzz/differences.toml", reply_comparison.AllowedDifferenceTable),
     ("suites/fuzz/grammar.toml", Grammar),
     ("suites/refusals.toml", RefusalList),
     ("suites/units/units.toml", UnitTable),
-    ("suites/visible/differences.toml", visible.Table),
+    ("suites/visible/differences.toml", visible.RequestTable),
     ("suites/visible/requests.toml", visible.Asked),
     ("toolchains/kernels/NAME.toml", KernelSpec),
     ("toolchains/kernels/linux/linux.toml", LinuxSource),

@@ -9,9 +9,9 @@ from harness.core.strict_toml import read_toml
 from harness.plan.catalog import Catalog
 from harness.workflows.measure.tier_agreement import (
     DIFFERENCES,
-    Difference,
-    DifferenceList,
-    Row,
+    AgreementRow,
+    TierDifference,
+    TierDifferenceTable,
     explain,
     policies_of,
     summary,
@@ -19,7 +19,7 @@ from harness.workflows.measure.tier_agreement import (
 )
 
 CATALOG = Catalog()
-ROW = Row(
+ROW = AgreementRow(
     target="armv5-kernel",
     policy="linux-arm-0",
     access="ldr",
@@ -32,7 +32,7 @@ ROW = Row(
 )
 
 
-def differing(**change: object) -> Row:
+def differing(**change: object) -> AgreementRow:
     return msgspec.structs.replace(ROW, **change)
 
 
@@ -57,7 +57,7 @@ def test_a_difference_with_a_reason_is_explained_and_no_agreement() -> None:
         differing(user="signal"),
     ],
 )
-def test_a_difference_that_nobody_explains_is_told(row: Row) -> None:
+def test_a_difference_that_nobody_explains_is_told(row: AgreementRow) -> None:
     assert unexplained([row]) == [row]
 
 
@@ -73,7 +73,7 @@ def test_a_difference_that_nobody_explains_is_told(row: Row) -> None:
     ],
 )
 def test_a_reason_is_for_what_it_names_alone(change: dict[str, str], explained: bool) -> None:
-    listed = Difference(
+    listed = TierDifference(
         targets=["armv5-*"], policies=["linux-arm-0"], classes=["word"], user=["rotated"], kernel="done", reason="so"
     )
     asked = {"target": "armv5-kernel", "policy": "linux-arm-0", "kind": "word", "user": "rotated", "kernel": "done"}
@@ -82,7 +82,7 @@ def test_a_reason_is_for_what_it_names_alone(change: dict[str, str], explained: 
 
 def test_every_listed_difference_is_of_a_machine_that_there_is_and_says_why() -> None:
     systems = {name for name, target in CATALOG.targets.items() if target.emulator.kind == "system"}
-    for one in read_toml(DIFFERENCES, DifferenceList).differences:
+    for one in read_toml(DIFFERENCES, TierDifferenceTable).differences:
         assert set(one.targets) <= systems
         assert set(one.policies) <= set(CATALOG.policies)
         assert len(one.reason) > 40

@@ -15,7 +15,7 @@ from harness.build.qemu_user import Runner
 from harness.build.server_build import Builder
 from harness.build.sources.source_tree import open_tree
 from harness.core import json_codec
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import UsageError
 from harness.judge.findings import judge
 from harness.judge.reproducer import Reproducer
@@ -45,7 +45,7 @@ def build(tmp_path: Path, chosen: Allocator, *, configured: bool = True) -> Buil
     fakes.write(path / "src" / "Makefile", MAKEFILE)
     if configured:
         fakes.write(path / "deps" / "jemalloc" / "configure", "#!/bin/sh\n")
-    builder = Builder(Store(tmp_path / "cache"), fakes.quiet())
+    builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     return builder.build(open_tree(path), fakes.target(), fakes.toolchain(), "O2", chosen)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.build import toolchain
 from harness.build.helper_program import compiled
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
 from tests import fakes
 
@@ -30,7 +30,7 @@ class Workbench:
 
     def __init__(self, folder: Path) -> None:
         self.calls = folder / "calls"
-        self.store = Store(folder / "cache")
+        self.store = Cache(folder / "cache")
         self.source = fakes.write(folder / "program.c", "int main(void);\n")
         self.header = fakes.write(folder / "include" / "program.h", "/* nothing */\n")
         self.generated: dict[str, str] = {}

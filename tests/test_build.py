@@ -13,7 +13,7 @@ from harness.build.server_build import Builder, BuildFailedError
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.server_tree import open_server
 from harness.build.sources.source_tree import open_tree
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import process
 from harness.plan.catalog import Catalog
@@ -70,7 +70,7 @@ def times_made(tmp_path: Path) -> int:
 
 
 def build(tmp_path: Path, tree: SourceTree, *, name: str = "armv5", optimisation: str = "O2") -> Build:
-    builder = Builder(Store(tmp_path / "cache"), fakes.quiet())
+    builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     return builder.build(tree, fakes.target(name), fakes.toolchain(), optimisation)
 
 
@@ -217,7 +217,7 @@ def test_no_work_folder_is_left(tmp_path: Path) -> None:
 
 def test_without_the_compiler_it_is_an_infrastructure_error_that_names_it(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
-    builder = Builder(Store(tmp_path / "cache"), fakes.quiet())
+    builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     with pytest.raises(InfrastructureError, match="no compiler no-such-triple-gcc"):
         builder.build(tree, fakes.target(), fakes.toolchain("no-such-triple"), "O2")
 
@@ -226,7 +226,7 @@ def test_concurrent_builds_of_one_tree_for_several_targets_do_not_mix(tmp_path: 
     tree = tree_with(tmp_path, MAKEFILE)
     names = ["armv5", "armv5", "armv6", "armv6", "armv7", "armv7"]
     together = threading.Barrier(len(names))
-    store = Store(tmp_path / "cache")
+    store = Cache(tmp_path / "cache")
 
     def one(name: str) -> Build:
         together.wait(10)
@@ -244,7 +244,7 @@ def test_concurrent_builds_of_one_tree_for_several_targets_do_not_mix(tmp_path: 
 def test_concurrent_builds_of_two_contents_at_one_path_do_not_mix(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     digests = ["1" * 64, "2" * 64]
-    store = Store(tmp_path / "cache")
+    store = Cache(tmp_path / "cache")
 
     def one(digest: str) -> Build:
         other = msgspec.structs.replace(tree, digest=digest)
@@ -267,7 +267,7 @@ redis-server:
 def test_a_tree_that_is_edited_after_it_was_opened_is_built_as_it_was(tmp_path: Path) -> None:
     path = tree_with(tmp_path, MAKEFILE).path
     fakes.write(path / "src" / "Makefile", EDITING.format(edited=path / "src" / "bitops.c"))
-    store = Store(tmp_path / "cache")
+    store = Cache(tmp_path / "cache")
     tree = open_server(Catalog(), Fetcher(store, fakes.quiet()), str(path))
     builder = Builder(store, fakes.quiet())
     made = [builder.build(tree, fakes.target(name), fakes.toolchain(), "O2") for name in ("armv5", "armv6")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.build import qemu_user, toolchain
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
 from harness.plan.catalog import Catalog
 from harness.workflows import ci_cache as caching
@@ -16,7 +16,7 @@ from tests import fakes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.workflows.ci_cache import Cache
+    from harness.workflows.ci_cache import CiCacheEntry
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return versions
 
 
-def kept(tmp_path: Path, *targets: str, server: str = "redis-7.0.15") -> dict[str, Cache]:
-    return caching.caches(Catalog(), Store(tmp_path / "cache"), targets, server)
+def kept(tmp_path: Path, *targets: str, server: str = "redis-7.0.15") -> dict[str, CiCacheEntry]:
+    return caching.caches(Catalog(), Cache(tmp_path / "cache"), targets, server)
 
 
 def test_every_path_is_in_the_store_and_every_key_is_one_that_github_takes(

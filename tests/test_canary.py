@@ -13,7 +13,7 @@ from harness.core.errors import InfrastructureError
 from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.run import canary
-from harness.run.canary import CanaryCase, Performed, Reported
+from harness.run.canary import CanaryCase, CanaryResult, Reported
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def case(name: str, policy: Policy = SIGNAL, target: str = "armv5") -> CanaryCas
     return next(one for one in canary.cases(runner_of(CATALOG.targets[target], policy)) if one.access.name == name)
 
 
-def behaving(one: CanaryCase) -> Performed:
+def behaving(one: CanaryCase) -> CanaryResult:
     """A run in which everything is as prescribed."""
     reports = []
     if any(one.reported):
@@ -45,7 +45,7 @@ def behaving(one: CanaryCase) -> Performed:
                 count=sum(one.reported),
             )
         ]
-    return Performed(
+    return CanaryResult(
         outcomes={one.access.name: list(one.prescribed)}, reports={canary.function_of(one.access): reports}
     )
 

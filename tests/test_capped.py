@@ -56,7 +56,7 @@ def test_the_disk_is_given_back_while_the_log_is_written(
         monkeypatch.setattr(capped_log, "_punch", lambda *_: False)
     path = tmp_path / "log"
     with path.open("wb") as log:
-        watched = capped_log.Capped(log.fileno())
+        watched = capped_log.CappedLog(log.fileno())
         for _ in range(64):
             log.write(HEAD + b"y" * (LIMIT // 4))
             log.flush()

@@ -14,10 +14,10 @@ from harness.core.errors import ExitCode
 from harness.core.processes import process
 from harness.plan.catalog import Catalog
 from harness.record import event_log, run_folder
-from harness.run.cell_session import CellRun
-from harness.run.cell_spec import Peer, fits, write_cell
+from harness.run.cell_session import CellSession
+from harness.run.cell_spec import PeerServer, fits, write_cell
 from harness.run.server_process import Guest, StartError
-from harness.run.vm.guest import PreparedMachine
+from harness.run.vm.guest import VmImage
 from harness.workflows.check import cell_problem, pytest_command
 from tests import cells, fakes
 
@@ -39,7 +39,7 @@ def cell_on_a_machine_without_emulator(folder: Path, suite: str) -> CellSpec:
         cells.spec_of(suite, folder, fakes.unemulated(catalog.targets["armv5-kernel"])),
         build=fakes.build(folder),
         canary=folder / "canary",
-        machine=PreparedMachine(kernel=kernel, initramfs=archive, snapshot=None, mode=4),
+        machine=VmImage(kernel=kernel, initramfs=archive, snapshot=None, mode=4),
     )
 
 
@@ -104,9 +104,11 @@ def test_a_native_build_that_somebody_keeps_from_starting_makes_a_failed_test_no
 ) -> None:
     monkeypatch.setattr("harness.run.server_process.START_SECONDS", 1.0)
     fakes.write(tmp_path / "redis-server", f"#!/bin/sh\n{script}\n", mode=0o755)
-    native = Peer(runner=fakes.unemulated(Catalog().targets["native"]), build=fakes.build(tmp_path, target="native"))
+    native = PeerServer(
+        runner=fakes.unemulated(Catalog().targets["native"]), build=fakes.build(tmp_path, target="native")
+    )
     spec = cells.spec_of("bitops", tmp_path, fakes.unemulated(Catalog().targets["armv5"]))
-    session = CellRun(msgspec.structs.replace(spec, peers={"native": native}))
+    session = CellSession(msgspec.structs.replace(spec, peers={"native": native}))
     session.collected(1)
     session.begin("bitops/test_it")
     with pytest.raises(StartError, match=said) as refused:

@@ -15,8 +15,8 @@ from harness.run.vm.init_channel import (
     LARGEST_PAYLOAD,
     Channel,
     ChannelError,
+    ChannelFrame,
     Decoder,
-    Frame,
     RefusedError,
     encode,
     fields,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FRAMES = st.lists(
     st.builds(
-        Frame,
+        ChannelFrame,
         id=st.integers(0, 2**31),
         word=st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=15),
         payload=st.binary(max_size=200),
@@ -37,7 +37,9 @@ FRAMES = st.lists(
 
 
 @given(frames=FRAMES, cuts=st.lists(st.integers(0, 2000), max_size=10))
-def test_frames_are_read_as_they_were_written_wherever_the_stream_is_cut(frames: list[Frame], cuts: list[int]) -> None:
+def test_frames_are_read_as_they_were_written_wherever_the_stream_is_cut(
+    frames: list[ChannelFrame], cuts: list[int]
+) -> None:
     stream = b"".join(map(encode, frames))
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     decoder = Decoder()
@@ -47,7 +49,7 @@ def test_frames_are_read_as_they_were_written_wherever_the_stream_is_cut(frames:
 
 @pytest.mark.parametrize("noise", [b"\x00\xff", b"Uncompressing Linux...\n", b"\n\n", b"1 TWO 3\n", b"x" * 500 + b"\n"])
 def test_noise_before_a_frame_is_dropped(noise: bytes) -> None:
-    frame = Frame(id=0, word="ready", payload=b"")
+    frame = ChannelFrame(id=0, word="ready", payload=b"")
     assert list(Decoder().feed(noise + encode(frame))) == [frame]
 
 
@@ -78,7 +80,7 @@ class Guest:
 
 def test_an_event_is_handled_before_the_reply_that_follows_it(tmp_path: Path) -> None:
     Guest(tmp_path / "s", b"0 fault 3\nabc1 ok 2\nhi")
-    seen: list[Frame] = []
+    seen: list[ChannelFrame] = []
     channel = Channel(tmp_path / "s", seen.append, deadline_seconds=5)
     assert channel.request("ping", deadline_seconds=5) == b"hi"
     assert [(one.word, one.payload) for one in seen] == [("fault", b"abc")]

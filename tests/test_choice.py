@@ -9,14 +9,14 @@ import pytest
 
 from harness.build.unit_drivers import table
 from harness.plan.catalog import Catalog
-from harness.workflows.suite_selection import Choice, choose, read_unseen
+from harness.workflows.suite_selection import SuiteSelection, choose, read_unseen
 
 FILES = Path(__file__).parent / "data" / "choice"
 SUITES = Catalog().suites
 QUICK = [name for name, suite in SUITES.items() if suite.tier == "quick" and suite.needs_server]
 
 
-def chosen(*files: str) -> Choice:
+def chosen(*files: str) -> SuiteSelection:
     return choose(files, SUITES, read_unseen())
 
 

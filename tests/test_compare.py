@@ -24,7 +24,7 @@ RELEASE = Release("redis", (7, 0, 15))
 
 def differs(
     text: str, guest: list[Reply], native: list[Reply], *, narrow: bool = False
-) -> reply_comparison.Difference | None:
+) -> reply_comparison.ReplyDifference | None:
     stream: Stream = from_text(text)
     return reply_comparison.first_difference(stream, guest, native, NARROW if narrow else WIDE, RELEASE)
 

@@ -12,11 +12,11 @@ from harness.analysis.compiler_output import read
 from harness.core import json_codec
 from harness.core.errors import ExitCode, UsageError
 from harness.judge import baseline
-from harness.judge.baseline import Base
+from harness.judge.baseline import BaseRevision
 from harness.judge.conclusion import conclude
 from harness.judge.merge import join
 from harness.record import compiler_warnings, run_folder
-from harness.record.compiler_warnings import Diagnostic, Said
+from harness.record.compiler_warnings import CompilerReport, Diagnostic
 from harness.report import junit, sarif
 from tests import fakes
 from tests.stored import StoredRun
@@ -37,7 +37,7 @@ def warning(
     return Diagnostic(severity="warning", file="src/intset.c", line=line, text=text, warning=kind, function=function)
 
 
-def passed(tmp_path: Path, *, wanted: CompilerWarnings, **said: Said) -> Path:
+def passed(tmp_path: Path, *, wanted: CompilerWarnings, **said: CompilerReport) -> Path:
     """A run that passed, with what compilers said."""
     stored = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"))
     for name in stored.targets:
@@ -57,11 +57,11 @@ def judged(folder: Path, known: str = "findings = []\n") -> tuple[Judgement, Exi
     return conclude(folder, listed, fakes.quiet())
 
 
-SILENT = Said(warnings=[])
+SILENT = CompilerReport(warnings=[])
 
 
 def test_by_default_they_are_noted_beside_the_findings_and_the_run_passes(tmp_path: Path) -> None:
-    words = Said(warnings=[warning(3), warning(9), warning(5, kind="overflow", function="")])
+    words = CompilerReport(warnings=[warning(3), warning(9), warning(5, kind="overflow", function="")])
     judgement, code = judged(passed(tmp_path, wanted="note", native=SILENT, armv5=words, sparc64=words))
     assert (judgement.verdict, code, judgement.findings) == ("PASS", ExitCode.PASS, [])
     assert [(one.id, one.kind, one.file, one.line, one.origin, one.targets) for one in judgement.warnings] == [
@@ -74,14 +74,14 @@ def test_by_default_they_are_noted_beside_the_findings_and_the_run_passes(tmp_pa
 
 
 def test_what_the_oracles_compiler_says_too_and_other_kinds_are_no_targets_finding(tmp_path: Path) -> None:
-    both = Said(warnings=[warning()])
-    more = Said(warnings=[warning(), warning(4, kind="unused-parameter"), warning(5, kind="")])
+    both = CompilerReport(warnings=[warning()])
+    more = CompilerReport(warnings=[warning(), warning(4, kind="unused-parameter"), warning(5, kind="")])
     judgement, _ = judged(passed(tmp_path, wanted="fail", native=both, armv5=more, sparc64=both))
     assert (judgement.verdict, judgement.findings, judgement.warnings) == ("PASS", [], [])
 
 
 def test_asked_to_fail_they_are_findings_and_exit_1_unless_they_are_known(tmp_path: Path) -> None:
-    folder = passed(tmp_path, wanted="fail", native=SILENT, armv5=Said(warnings=[warning()]), sparc64=SILENT)
+    folder = passed(tmp_path, wanted="fail", native=SILENT, armv5=CompilerReport(warnings=[warning()]), sparc64=SILENT)
     judgement, code = judged(folder)
     assert (judgement.verdict, code, judgement.warnings) == ("FAIL", ExitCode.FINDINGS, [])
     assert join([judgement]).verdict == "FAIL"
@@ -102,16 +102,20 @@ def test_asked_to_fail_what_nobody_looked_at_is_no_pass(tmp_path: Path, absent: 
     judgement = judged(folder)[0]
     assert (judgement.verdict, join([judgement]).verdict) == ("UNKNOWN", "UNKNOWN")
     assert judgement.unchecked == [f"NOT CHECKED: what the compiler of {absent} warns of: nobody asked"]
-    compiler_warnings.write(folder, absent, Said(warnings=[], problem="2 of 90 files do not compile by themselves"))
+    compiler_warnings.write(
+        folder, absent, CompilerReport(warnings=[], problem="2 of 90 files do not compile by themselves")
+    )
     judgement, code = judged(folder)
     assert (judgement.verdict, code) == ("UNKNOWN", ExitCode.INCONCLUSIVE)
     assert "2 of 90 files do not compile by themselves" in judgement.remarks[0]
 
 
 def test_what_the_base_warns_of_as_well_is_not_blamed_and_a_new_line_of_another_function_is(tmp_path: Path) -> None:
-    old = passed(tmp_path / "old", wanted="note", native=SILENT, armv5=Said(warnings=[warning()]), sparc64=SILENT)
-    base = Base(commit="a" * 40, subject="base", why="asked for")
-    words = Said(warnings=[warning(33), warning(44, function="intsetSet")])
+    old = passed(
+        tmp_path / "old", wanted="note", native=SILENT, armv5=CompilerReport(warnings=[warning()]), sparc64=SILENT
+    )
+    base = BaseRevision(commit="a" * 40, subject="base", why="asked for")
+    words = CompilerReport(warnings=[warning(33), warning(44, function="intsetSet")])
     new = passed(tmp_path / "new", wanted="fail", native=SILENT, armv5=words, sparc64=SILENT)
     baseline.write(new, baseline.of_judgement(base, judged(old)[0]))
     judgement, _ = judged(new)
@@ -130,7 +134,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
 
 
 def test_formats_show_them_as_warnings_and_their_failure_as_a_failure(tmp_path: Path) -> None:
-    words = {"native": SILENT, "armv5": Said(warnings=[warning()]), "sparc64": SILENT}
+    words = {"native": SILENT, "armv5": CompilerReport(warnings=[warning()]), "sparc64": SILENT}
     noted, _ = judged(passed(tmp_path / "a", wanted="note", **words))
     (result,) = json.loads(sarif.render(noted))["runs"][0]["results"]
     assert (result["ruleId"], result["level"]) == ("warning", "warning")

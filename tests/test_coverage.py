@@ -6,11 +6,11 @@ from pathlib import Path
 
 from harness.build.qemu_user import Runner
 from harness.plan.catalog import Catalog
-from harness.record.edge_coverage import SIZE_BYTES, Edges
+from harness.record.edge_coverage import SIZE_BYTES, EdgeCoverage
 from tests import fakes
 
 
-def take(edges: Edges, *numbers: int) -> None:
+def take(edges: EdgeCoverage, *numbers: int) -> None:
     """As the emulator does it: through the file."""
     with edges.path.open("r+b") as file:
         for number in numbers:
@@ -19,7 +19,7 @@ def take(edges: Edges, *numbers: int) -> None:
 
 
 def test_edges_are_read_while_the_guest_writes_them(tmp_path: Path) -> None:
-    edges = Edges(tmp_path / "edges")
+    edges = EdgeCoverage(tmp_path / "edges")
     assert edges.taken() == frozenset()
     take(edges, 0, 7, SIZE_BYTES - 1)
     assert edges.taken() == {0, 7, SIZE_BYTES - 1}
@@ -28,7 +28,7 @@ def test_edges_are_read_while_the_guest_writes_them(tmp_path: Path) -> None:
 
 
 def test_an_edge_is_new_once(tmp_path: Path) -> None:
-    edges = Edges(tmp_path / "edges")
+    edges = EdgeCoverage(tmp_path / "edges")
     assert edges.new() == frozenset()
     take(edges, 7, 8)
     assert edges.new() == {7, 8}
@@ -45,7 +45,7 @@ def test_a_size_that_the_emulator_takes() -> None:
 
 
 def test_nothing_is_left_of_a_closed_map(tmp_path: Path) -> None:
-    edges = Edges(tmp_path / "edges")
+    edges = EdgeCoverage(tmp_path / "edges")
     edges.close()
     assert list(tmp_path.iterdir()) == []
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.analysis.detectors.registry import ENVIRONMENTS, PREFIXES, PRELUDES, Report, reports, write_prelude
 from harness.build.qemu_user import Emulators
 from harness.build.sources.archives import Fetcher
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.judge.findings import judge
 from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
@@ -265,7 +265,7 @@ def test_every_error_of_the_canaries_has_a_well_behaved_twin_and_is_in_the_progr
 
 
 def test_a_native_program_runs_under_valgrind_and_sanitizers_are_told_to_go_on(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Cache(tmp_path)
     emulators = Emulators(store, Fetcher(store, fakes.quiet(), offline=True), fakes.quiet())
     catalog = Catalog()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.core.processes.line_process import Dialogue
+from harness.core.processes.line_process import LineProcess
 from tests.survivors import SLEEP, eventually, lives, pids_in
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ COUNTS = 'while read -r word; do echo "heard $word"; echo "over: $word"; done'
 
 
 def test_a_dialogue_answers_one_line_after_another() -> None:
-    dialogue = Dialogue(["sh", "-c", COUNTS])
+    dialogue = LineProcess(["sh", "-c", COUNTS])
     try:
         answers = [dialogue.ask(word, last=f"over: {word}", deadline_seconds=10) for word in ("one", "two")]
     finally:
@@ -24,7 +24,7 @@ def test_a_dialogue_answers_one_line_after_another() -> None:
 
 
 def test_a_dialogue_ends_at_its_deadline_with_what_was_said() -> None:
-    dialogue = Dialogue(["sh", "-c", f"echo said; sleep {SLEEP}"])
+    dialogue = LineProcess(["sh", "-c", f"echo said; sleep {SLEEP}"])
     try:
         answer = dialogue.ask("x", last="over: x", deadline_seconds=0.5)
     finally:
@@ -33,7 +33,7 @@ def test_a_dialogue_ends_at_its_deadline_with_what_was_said() -> None:
 
 
 def test_a_dialogue_whose_program_ends_says_so() -> None:
-    dialogue = Dialogue(["sh", "-c", "read -r word; echo last words; exit 1"])
+    dialogue = LineProcess(["sh", "-c", "read -r word; echo last words; exit 1"])
     try:
         first = dialogue.ask("x", last="over: x", deadline_seconds=10)
         second = dialogue.ask("y", last="over: y", deadline_seconds=10)
@@ -44,7 +44,7 @@ def test_a_dialogue_whose_program_ends_says_so() -> None:
 
 def test_a_closed_dialogue_leaves_nothing_behind(tmp_path: Path) -> None:
     note = tmp_path / "pids"
-    dialogue = Dialogue(["sh", "-c", f"sleep {SLEEP} & echo $! $$ > {note}; wait"])
+    dialogue = LineProcess(["sh", "-c", f"sleep {SLEEP} & echo $! $$ > {note}; wait"])
     pids = pids_in(note, 2)
     dialogue.close()
     dialogue.close()

@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from rich.console import Console
 
 from harness.core.byte_diff import DifferenceError, described, excerpt, parted
-from harness.core.finding import Again, Difference
+from harness.core.finding import Difference, Reproduction
 from harness.judge.findings import judge
 from harness.record import run_folder
 from harness.report import github, junit, markdown, page, sarif, terminal
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.finding import Finding
-    from suites.persistence.rdb import Place
+    from suites.persistence.rdb import RdbPlace
 
 VERSION = (7, 0, 15)
 GOOD = next(path for path in golden_files() if path.stem == "redis-7.0.15").read_bytes()
@@ -52,7 +52,7 @@ def test_two_pieces_part_where_their_common_beginning_ends(left: bytes, right: b
 
 def swapped(key: Key, what: str) -> bytes:
     """The golden file with the bytes of a key's first such part in the other order, and a checksum to it."""
-    place: Place = FOUND.places[key]
+    place: RdbPlace = FOUND.places[key]
     part = next(one for one in FOUND.parts if place.start <= one.start < place.end and one.what == what)
     # An integer's first byte says how many follow.
     start = part.start + what.startswith("integer")
@@ -167,7 +167,9 @@ DIFFERENCE = Difference(
     actual="3ff000",
     function="rdbSaveBinaryDoubleValue",
 )
-AGAIN = Again(target="sparc64", requests=("ZADD z 1 a", "SAVE"), wrong="3ff000", file="dump.rdb", guest="guest-2")
+AGAIN = Reproduction(
+    target="sparc64", requests=("ZADD z 1 a", "SAVE"), wrong="3ff000", file="dump.rdb", guest="guest-2"
+)
 
 
 def judged(tmp_path: Path) -> Finding:

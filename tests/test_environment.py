@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.processes import environment, process, process_tree
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
@@ -63,7 +63,7 @@ def outcomes(tmp_path: Path, name: str) -> dict[str, str]:
         known=folder / "none",
         run=folder,
     )
-    record = Check(Catalog(), Store(tmp_path / "cache"), fakes.quiet(), request)._run_spec(spec)  # noqa: SLF001
+    record = Check(Catalog(), Cache(tmp_path / "cache"), fakes.quiet(), request)._run_spec(spec)  # noqa: SLF001
     assert record.problem_kind != "crash", record.problem
     return {
         event.name: event.outcome

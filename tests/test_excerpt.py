@@ -11,7 +11,7 @@ import pytest
 from harness.analysis import source_excerpt, symbols
 from harness.build.sources.server_tree import stored_tree
 from harness.core import json_codec
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.judge.findings import judge
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
@@ -138,7 +138,7 @@ def test_without_the_cached_source_of_a_release_a_stored_run_has_no_tree(tmp_pat
     """A path may hold another tree by now; an empty cache has none, and nothing is fetched to look at a run."""
     (tmp_path / "src").mkdir()
     run = StoredRun(tmp_path / "run", server=str(tmp_path) if server.startswith("/") else server)
-    assert stored_tree(Catalog(), Store(tmp_path / "cache"), run.finish(), fakes.quiet()) is None
+    assert stored_tree(Catalog(), Cache(tmp_path / "cache"), run.finish(), fakes.quiet()) is None
 
 
 def findings_of(run: StoredRun) -> list[Finding]:

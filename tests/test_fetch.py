@@ -12,9 +12,9 @@ import pytest
 from harness.build.sources import archives
 from harness.build.sources.archives import Fetcher, extract
 from harness.build.sources.tree_files import digest_of
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
-from harness.core.model import Place, Server
+from harness.core.model import ArchivePlace, Server
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PLACES = [
-    Place(registry="pypi", package="one", file="one-1.tar.gz", version="1"),
-    Place(registry="pypi", package="two", file="two-1.tar.gz", version="1"),
+    ArchivePlace(registry="pypi", package="one", file="one-1.tar.gz", version="1"),
+    ArchivePlace(registry="pypi", package="two", file="two-1.tar.gz", version="1"),
 ]
 VERSION_H = b'#define REDIS_VERSION "7.0.15"\n'
 
@@ -53,7 +53,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes | Infrastructur
     """What the registry has, by package; asking it needs no network."""
     contents: dict[str, bytes | InfrastructureError] = {}
 
-    def download(place: Place, into: Path) -> Path:
+    def download(place: ArchivePlace, into: Path) -> Path:
         found = contents[place.package]
         if isinstance(found, InfrastructureError):
             raise found
@@ -66,7 +66,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes | Infrastructur
 
 
 def fetcher(tmp_path: Path, *, offline: bool = False) -> Fetcher:
-    return Fetcher(Store(tmp_path / "cache"), fakes.quiet(), offline=offline)
+    return Fetcher(Cache(tmp_path / "cache"), fakes.quiet(), offline=offline)
 
 
 def kept_archives(tmp_path: Path) -> list[Path]:
@@ -304,8 +304,8 @@ def ubuntu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def from_debian(tmp_path: Path) -> None:
-    place = Place(registry="debian", package="redis", file="redis.tar.gz", suite="bookworm")
-    Fetcher(Store(tmp_path / "cache"), fakes.quiet()).archive("redis", "0" * 64, [place])
+    place = ArchivePlace(registry="debian", package="redis", file="redis.tar.gz", suite="bookworm")
+    Fetcher(Cache(tmp_path / "cache"), fakes.quiet()).archive("redis", "0" * 64, [place])
 
 
 def test_a_host_that_is_no_debian_reads_debians_archive_where_python_apt_says(tmp_path: Path, ubuntu: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from harness.core import progress
-from harness.core.ci_streams import Harmless, in_json, in_markup
+from harness.core.ci_streams import EscapedStream, in_json, in_markup
 from harness.core.errors import ExitCode
 from tests.stored import StoredRun
 
@@ -33,7 +33,7 @@ def obeyed(printed: str) -> list[str]:
 
 def printed(*pieces: str) -> str:
     below = io.StringIO()
-    stream = Harmless(below)
+    stream = EscapedStream(below)
     for piece in pieces:
         assert stream.write(piece) == len(piece)
     return below.getvalue()

@@ -8,7 +8,7 @@ import pytest
 
 from harness.core.errors import ExitCode, UsageError
 from harness.judge import baseline, conclusion
-from harness.judge.baseline import Base
+from harness.judge.baseline import BaseRevision
 from tests import fakes
 from tests.stored import StoredRun
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from harness.judge.findings import Judgement
 
-BASE = Base(commit="0123456789abcdef" * 2, subject="before", why="because")
+BASE = BaseRevision(commit="0123456789abcdef" * 2, subject="before", why="because")
 WRONG = "wrong-result-test_bitop"
 
 
@@ -44,10 +44,10 @@ def concluded(
     """What a run comes to whose base showed this, in a suite, with a title."""
     folder = stored.finish()
     ways = {
-        name: [baseline.Way(target=target, suite=suite, title=title) for target in targets]
+        name: [baseline.Appearance(target=target, suite=suite, title=title) for target in targets]
         for name, targets in findings.items()
     }
-    old = baseline.Inherited(base=BASE, findings=findings, untold=untold or {}, ways=ways)
+    old = baseline.Baseline(base=BASE, findings=findings, untold=untold or {}, ways=ways)
     baseline.write(folder, old)
     listed = fakes.write(folder / "known.toml", known or "findings = []\n")
     return conclusion.conclude(folder, listed, fakes.quiet())

@@ -10,7 +10,7 @@ import pytest
 
 from harness.build import kernel
 from harness.build.initramfs import assemble, cpio
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError, UsageError
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
@@ -90,7 +90,7 @@ def test_an_archive_depends_on_nothing_but_its_content() -> None:
 def test_an_archive_that_the_machine_could_not_hold_is_refused(tmp_path: Path) -> None:
     init = fakes.write(tmp_path / "init", "x" * 1000)
     with pytest.raises(InfrastructureError, match="too large for the machine"):
-        assemble(Store(tmp_path / "store"), init, {}, memory_bytes=1000)
+        assemble(Cache(tmp_path / "store"), init, {}, memory_bytes=1000)
 
 
 def test_forwarded_ports_are_read_from_the_monitor() -> None:

@@ -287,7 +287,7 @@ process.run(["true"], deadline_seconds=10)
 def test_a_keeper_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     with pytest.raises(InfrastructureError, match="cannot start the keeper"):
-        leftovers.Kept().start(lambda _: pytest.fail("it was started without a keeper"))
+        leftovers.ProcessRegistry().start(lambda _: pytest.fail("it was started without a keeper"))
 
 
 def test_the_processes_of_the_machine_are_known_with_their_parents() -> None:

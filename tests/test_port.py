@@ -18,7 +18,7 @@ from harness.workflows.porting.document import (
     BLOCKERS,
     Assumption,
     Hint,
-    Item,
+    PortingItem,
     PortReport,
     Region,
     Step,
@@ -367,8 +367,8 @@ def test_the_place_where_it_dies_at_start_comes_first_and_once() -> None:
 
 
 def test_items_are_in_the_order_of_what_to_fix_first_and_targets_are_joined() -> None:
-    def item(rank: str, target: str, title: str = "x") -> Item:
-        return json_codec.convert({"rank": rank, "title": title, "targets": [target]}, Item)
+    def item(rank: str, target: str, title: str = "x") -> PortingItem:
+        return json_codec.convert({"rank": rank, "title": title, "targets": [target]}, PortingItem)
 
     ordered = items.in_order(
         [item("note", "a"), item("value", "a"), item("build", "a"), item("build", "b"), item("strict", "a")]
@@ -383,7 +383,7 @@ def test_items_are_in_the_order_of_what_to_fix_first_and_targets_are_joined() ->
 
 @pytest.mark.parametrize("rank", items.RANKS)
 def test_blockers_alone_fail(rank: str) -> None:
-    one = json_codec.convert({"rank": rank, "title": "x", "targets": ["a"]}, Item)
+    one = json_codec.convert({"rank": rank, "title": "x", "targets": ["a"]}, PortingItem)
     cells = [cell for cell in judgement().cells if cell.verdict != "UNKNOWN"]
     assert items.verdict_of([one], cells) == ("FAIL" if rank in BLOCKERS else "PASS")
 

@@ -10,12 +10,12 @@ import pytest
 from harness.build.server_build import BuildFailedError
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.source_tree import open_tree
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.judge.known_findings import DEFAULT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
-from harness.workflows.target_setup import Preparation, Prepared
+from harness.workflows.target_setup import Preparation, PreparedTarget
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def preparation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Preparation:
 
     toolchain.version.cache_clear()
     fakes.fake_compiler(tmp_path / "bin", monkeypatch)
-    catalog, store, progress = Catalog(), Store(tmp_path / "cache"), fakes.quiet()
+    catalog, store, progress = Catalog(), Cache(tmp_path / "cache"), fakes.quiet()
     request = Request(
         targets=["armv5"],
         server="tree",
@@ -59,17 +59,19 @@ def preparation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Preparation:
     return Preparation(catalog, store, progress, Fetcher(store, progress, offline=True), request, plan)
 
 
-def failed(preparation: Preparation, tree: SourceTree) -> dict[str, Prepared]:
+def failed(preparation: Preparation, tree: SourceTree) -> dict[str, PreparedTarget]:
     """What came of preparing a target that the tree does not compile for."""
     target = preparation.catalog.targets["armv5"]
     with pytest.raises(BuildFailedError) as caught:
         preparation.builder.build(tree, target, fakes.toolchain(), "O2")
     runner = fakes.unemulated(target)
     return {
-        "armv5": Prepared(
+        "armv5": PreparedTarget(
             target=target, runner=runner, build=None, problem=str(caught.value), complaints=caught.value.complaints
         ),
-        "sparc64": Prepared(target=preparation.catalog.targets["sparc64"], runner=runner, build=fakes.build(tree.path)),
+        "sparc64": PreparedTarget(
+            target=preparation.catalog.targets["sparc64"], runner=runner, build=fakes.build(tree.path)
+        ),
     }
 
 

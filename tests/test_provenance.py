@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.core import json_codec
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.judge import provenance
 from harness.judge.conclusion import conclude
@@ -85,7 +85,7 @@ def test_what_a_check_here_made_is_carried_out_and_a_change_to_it_is_not(
     plumb: Plumb, come: Path, carried_out: list[Reproducer]
 ) -> None:
     come.write_text(json.dumps(made(server="/home/somebody/redis")), "utf-8")
-    provenance.seal_all(Store.default(), come.parent.parent)
+    provenance.seal_all(Cache.default(), come.parent.parent)
     assert plumb("replay", come)[0] == ExitCode.PASS
     assert [one.server for one in carried_out] == ["/home/somebody/redis"]
     sealed = come.read_bytes()
@@ -99,8 +99,8 @@ def test_what_a_check_here_made_is_carried_out_and_a_change_to_it_is_not(
 
 def test_another_machines_seal_is_a_strangers(plumb: Plumb, come: Path, tmp_path: Path) -> None:
     come.write_text(json.dumps(made()), "utf-8")
-    provenance.seal_all(Store(tmp_path / "other"), come.parent.parent)
-    provenance.seal_all(Store.default(), tmp_path / "nothing")
+    provenance.seal_all(Cache(tmp_path / "other"), come.parent.parent)
+    provenance.seal_all(Cache.default(), tmp_path / "nothing")
     assert plumb("replay", come)[0] == ExitCode.USAGE
     assert read_reproducer(str(come)).finding == "alignment-bitopCommand-load"
 
@@ -108,15 +108,15 @@ def test_another_machines_seal_is_a_strangers(plumb: Plumb, come: Path, tmp_path
 def test_the_key_is_the_users_alone(plumb: Plumb, come: Path) -> None:
     del plumb
     come.write_text(json.dumps(made()), "utf-8")
-    provenance.seal_all(Store.default(), come.parent.parent)
-    (key,) = Store.default().path("keys", "reproducers").parent.iterdir()
+    provenance.seal_all(Cache.default(), come.parent.parent)
+    (key,) = Cache.default().path("keys", "reproducers").parent.iterdir()
     assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777, key.stat().st_size) == (0o600, 0o700, 32)
 
 
 def test_without_a_cache_that_can_be_written_nothing_is_sealed_and_nothing_fails(come: Path, tmp_path: Path) -> None:
     come.write_text(json.dumps(made()), "utf-8")
     before = come.read_bytes()
-    provenance.seal_all(Store(fakes.write(tmp_path / "file", "") / "cache"), come.parent.parent)
+    provenance.seal_all(Cache(fakes.write(tmp_path / "file", "") / "cache"), come.parent.parent)
     assert come.read_bytes() == before
 
 
@@ -190,16 +190,16 @@ def test_judging_a_run_again_keeps_seals_and_gives_none(plumb: Plumb, run: Store
     listed = known_file(tmp_path)
     judgement, _ = conclude(run.finish(), listed, fakes.quiet())
     path = Path(judgement.findings[0].replay.split()[-1])
-    assert not provenance.is_ours(Store.default(), path.read_bytes())
+    assert not provenance.is_ours(Cache.default(), path.read_bytes())
     conclude(run.folder, listed, fakes.quiet(), made_here=True)
-    assert provenance.is_ours(Store.default(), path.read_bytes())
+    assert provenance.is_ours(Cache.default(), path.read_bytes())
     plumb("judge", run.folder)
-    assert provenance.is_ours(Store.default(), path.read_bytes())
+    assert provenance.is_ours(Cache.default(), path.read_bytes())
     # A transcript that somebody changes makes it another's.
     transcript = run.folder / "armv5" / "bitops" / "guest-1" / "transcript-0.jsonl"
     transcript.write_bytes(transcript.read_bytes() * 2)
     plumb("judge", run.folder)
-    assert not provenance.is_ours(Store.default(), path.read_bytes())
+    assert not provenance.is_ours(Cache.default(), path.read_bytes())
 
 
 @pytest.mark.usefixtures("fake_symbols")

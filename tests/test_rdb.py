@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suites.keyspace import dataset
-from suites.keyspace.values import Entry, Fields, Foreign, Key, Members, Scores, Sequence, Text, differences, score
+from suites.keyspace.values import (
+    Fields,
+    Foreign,
+    Key,
+    KeyEntry,
+    Members,
+    Scores,
+    Sequence,
+    Text,
+    differences,
+    score,
+)
 from suites.persistence import rdb, records
 from suites.persistence.conftest import golden_files
 from suites.persistence.cursor import Cursor, RdbError
@@ -162,11 +173,14 @@ def test_a_byte_swapped_anywhere_in_a_value_is_seen(path: Path, key: Key) -> Non
 
 def test_a_difference_is_told_where_it_is() -> None:
     key = Key(3, b"h")
-    ours, theirs = {key: Entry(Fields({b"a": b"1", b"b": b"2"}))}, {key: Entry(Fields({b"a": b"1", b"b": b"3"}))}
+    ours, theirs = (
+        {key: KeyEntry(Fields({b"a": b"1", b"b": b"2"}))},
+        {key: KeyEntry(Fields({b"a": b"1", b"b": b"3"}))},
+    )
     assert differences(ours, theirs) == ["b'h' of database 3: value fields b'b' expected b'2', got b'3'"]
-    assert "without {b'b'}" in differences(ours, {key: Entry(Fields({b"a": b"1"}))})[0]
+    assert "without {b'b'}" in differences(ours, {key: KeyEntry(Fields({b"a": b"1"}))})[0]
     assert "expected None" not in differences(ours, {})[0]
-    assert differences({}, theirs)[0].startswith("b'h' of database 3: expected None, got Entry(")
+    assert differences({}, theirs)[0].startswith("b'h' of database 3: expected None, got KeyEntry(")
 
 
 def test_what_modules_saved_is_read_item_by_item() -> None:
@@ -176,7 +190,7 @@ def test_what_modules_saved_is_read_item_by_item() -> None:
     found = rdb.read(file_of(b"\xf7\x03\x02\x01" + items + b"\x07" + text(b"k") + b"\x03" + items))
     held = (7, 5, -0.5, 0.25, b"\xff")
     assert found.modules == [Foreign("AAAAAAAAA", 3, held, when=1)]
-    assert found.entries == {Key(0, b"k"): Entry(Foreign("AAAAAAAAA", 3, held))}
+    assert found.entries == {Key(0, b"k"): KeyEntry(Foreign("AAAAAAAAA", 3, held))}
     with pytest.raises(RdbError, match="saves nothing with the number 6"):
         rdb.read(file_of(b"\x07" + text(b"k") + b"\x03\x06\x00"))
 

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from harness.judge.reproducer import Reproducer
-from harness.workflows.replay.recurrence import Recurrence, Seen, SeenFault, SeenUnit, recurrence
+from harness.workflows.replay.recurrence import Observation, ObservedFault, ObservedUnit, Recurrence, recurrence
 
-LIVES = Seen(end="it answered every request and lives on")
-LOAD = SeenFault(misaligned=True, signal="sigbus", direction="load", functions=frozenset({"memcpy", "bitopCommand"}))
+LIVES = Observation(end="it answered every request and lives on")
+LOAD = ObservedFault(
+    misaligned=True, signal="sigbus", direction="load", functions=frozenset({"memcpy", "bitopCommand"})
+)
 BAD_CONFIG = "exit status 1; 71:M 22 Nov 2026 02:00:00.000 # Bad directive or wrong number of arguments"
 
 
@@ -30,8 +32,8 @@ def reproducer(**of: Any) -> Reproducer:
     return Reproducer(**{**usual, **of})
 
 
-def ended(**how: Any) -> Seen:
-    return Seen(**{"end": how.get("detail", "…"), **how})
+def ended(**how: Any) -> Observation:
+    return Observation(**{"end": how.get("detail", "…"), **how})
 
 
 ALIGNMENT = reproducer()
@@ -61,12 +63,12 @@ SELFTEST = reproducer(
 )
 
 
-def segv(*functions: str) -> SeenFault:
-    return SeenFault(misaligned=False, signal="sigsegv", direction="", functions=frozenset(functions))
+def segv(*functions: str) -> ObservedFault:
+    return ObservedFault(misaligned=False, signal="sigsegv", direction="", functions=frozenset(functions))
 
 
-def unit(*complaints: str, lines: tuple[str, ...] = ()) -> Seen:
-    return ended(unit=SeenUnit(complete=not complaints, lines=lines, complaints=complaints))
+def unit(*complaints: str, lines: tuple[str, ...] = ()) -> Observation:
+    return ended(unit=ObservedUnit(complete=not complaints, lines=lines, complaints=complaints))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def unit(*complaints: str, lines: tuple[str, ...] = ()) -> Seen:
         (SELFTEST, unit("FAILED x == 1")),
     ],
 )
-def test_what_comes_again_in_the_same_way_is_reproduced(finding: Reproducer, seen: Seen) -> None:
+def test_what_comes_again_in_the_same_way_is_reproduced(finding: Reproducer, seen: Observation) -> None:
     assert recurrence(finding, seen) == Recurrence(outcome="reproduced")
 
 
@@ -120,7 +122,7 @@ EVERY = [ALIGNMENT, HANDLER, CRASH, EXIT, HANG, WRONG, ASKED, ASSERTION, UBSAN]
         ended(undelivered="it closed a connection, 1 of 2 requests had been sent"),
     ],
 )
-def test_what_ends_or_starts_in_another_way_shows_nothing(finding: Reproducer, seen: Seen) -> None:
+def test_what_ends_or_starts_in_another_way_shows_nothing(finding: Reproducer, seen: Observation) -> None:
     answer = recurrence(finding, seen)
     assert (answer.outcome, answer.machine) == ("unknown", False)
     assert answer.reason
@@ -147,7 +149,7 @@ def test_a_record_cut_short_or_a_kill_from_outside_is_the_machines_fault(finding
             ALIGNMENT,
             ended(
                 detail="killed by SIGBUS",
-                faults=(SeenFault(misaligned=True, signal="sigbus", direction="store", functions=LOAD.functions),),
+                faults=(ObservedFault(misaligned=True, signal="sigbus", direction="store", functions=LOAD.functions),),
             ),
         ),
         (HANDLER, ended(detail="killed by SIGSEGV", faults=(segv("g"),))),
@@ -166,7 +168,7 @@ def test_a_record_cut_short_or_a_kill_from_outside_is_the_machines_fault(finding
         (SELFTEST, unit("FAILED y == 2")),
     ],
 )
-def test_what_cannot_be_compared_is_neither_reproduced_nor_gone(finding: Reproducer, seen: Seen) -> None:
+def test_what_cannot_be_compared_is_neither_reproduced_nor_gone(finding: Reproducer, seen: Observation) -> None:
     answer = recurrence(finding, seen)
     assert (answer.outcome, answer.machine) == ("unknown", False)
     assert answer.reason
@@ -191,7 +193,7 @@ STREAMED = reproducer(finding="a.stream", kind="wrong-result", function="", dete
         (ended(uncompared="the native build does not start"), "unknown"),
     ],
 )
-def test_of_a_stream_whatever_is_wrong_is_a_finding(seen: Seen, outcome: str) -> None:
+def test_of_a_stream_whatever_is_wrong_is_a_finding(seen: Observation, outcome: str) -> None:
     assert recurrence(STREAMED, seen).outcome == outcome
 
 
@@ -200,10 +202,10 @@ def test_a_command_that_nobody_doubts_may_stand_beside_one_that_is_free() -> Non
 
 
 def test_a_file_that_is_refused_is_not_taken_for_another_any_more() -> None:
-    from harness.core.finding import Again
+    from harness.core.finding import Reproduction
 
     finding = reproducer(
-        kind="wrong-result", function="", detector="suite", again=Again(target="a", requests=(), wrong="")
+        kind="wrong-result", function="", detector="suite", again=Reproduction(target="a", requests=(), wrong="")
     )
     refused = ended(started=False, detail="exit status 1; Bad file format", refuses_files=True)
     assert recurrence(finding, refused) == Recurrence(outcome="gone")

@@ -16,7 +16,7 @@ from tests import fakes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.workflows.replay.rerun import Ran
+    from harness.workflows.replay.rerun import ReplayedRun
 
 SERVER = """#!/usr/bin/env python3
 import os, signal, socket, sys
@@ -35,7 +35,7 @@ while True:
 """
 
 
-def replayed(folder: Path, act: str, *, start: str = "", records: str = "") -> Ran:
+def replayed(folder: Path, act: str, *, start: str = "", records: str = "") -> ReplayedRun:
     """A fresh guest is sent one request, and does `act`."""
     build = fakes.build(folder / "build")
     program = SERVER.replace("{act}", act) if not start else f"#!/bin/sh\n{start}\n"

@@ -18,7 +18,7 @@ from harness.judge.findings import judge
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
 from harness.run import selftests, unit_runner
-from harness.run.cell_spec import Peer
+from harness.run.cell_spec import PeerServer
 from tests import cells, fakes
 from tests.stored import StoredRun
 
@@ -327,7 +327,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, run_folder.T
             program=program, absent={}, broken={}, kind="selftests", names=NAMES, arguments=("test", "{unit}")
         )
 
-    native = Peer(
+    native = PeerServer(
         runner=fakes.unemulated(fakes.target("native")),
         build=fakes.build(folder, target="native", binary="there"),
         selftests=made("there", THERE),

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.core.cache import Store, key_of, refuse_edited, sha256_of
+from harness.core.cache import Cache, key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def entries(store: Store, kind: str) -> list[str]:
+def entries(store: Cache, kind: str) -> list[str]:
     folder = store.root / kind
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
 def test_a_folder_is_filled_once_and_found_again(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Cache(tmp_path)
     calls: list[Path] = []
 
     def fill(into: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_folder_is_filled_once_and_found_again(tmp_path: Path) -> None:
 
 
 def test_nothing_is_visible_under_the_key_before_it_is_whole(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Cache(tmp_path)
     seen: list[bool] = []
 
     def fill(into: Path) -> None:
@@ -59,7 +59,7 @@ def test_nothing_is_visible_under_the_key_before_it_is_whole(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), OSError(errno.EIO, "broken")])
 def test_a_fill_that_raises_publishes_nothing_and_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
-    store = Store(tmp_path)
+    store = Cache(tmp_path)
 
     def fill(into: Path) -> None:
         (into / "half").write_text("half", "utf-8")
@@ -71,7 +71,7 @@ def test_a_fill_that_raises_publishes_nothing_and_leaves_nothing(tmp_path: Path,
 
 
 def test_after_a_fill_that_raised_the_next_one_succeeds(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Cache(tmp_path)
 
     def fail(into: Path) -> None:
         raise ValueError(str(into))
@@ -85,7 +85,7 @@ def test_after_a_fill_that_raised_the_next_one_succeeds(tmp_path: Path) -> None:
 
 
 def test_concurrent_requests_for_one_key_fill_it_once(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Cache(tmp_path)
     calls: list[Path] = []
     together = threading.Barrier(8)
 
@@ -104,7 +104,7 @@ def test_concurrent_requests_for_one_key_fill_it_once(tmp_path: Path) -> None:
 
 
 def test_a_work_folder_starts_empty_and_is_gone_afterwards_whatever_happens(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Cache(tmp_path)
     (store.path("work", "w") / "left").mkdir(parents=True)
     with store.work("w") as work:
         assert not list(work.iterdir())
@@ -116,8 +116,8 @@ def test_a_work_folder_starts_empty_and_is_gone_afterwards_whatever_happens(tmp_
 
 
 def test_a_log_is_not_there_yet(tmp_path: Path) -> None:
-    Store(tmp_path).log("build").write_text("of the last time")
-    assert not Store(tmp_path).log("build").exists()
+    Cache(tmp_path).log("build").write_text("of the last time")
+    assert not Cache(tmp_path).log("build").exists()
 
 
 def test_two_stores_on_one_folder_exclude_each_other(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_two_stores_on_one_folder_exclude_each_other(tmp_path: Path) -> None:
     order: list[str] = []
 
     def first() -> None:
-        with Store(tmp_path).lock("name"):
+        with Cache(tmp_path).lock("name"):
             inside.set()
             threading.Event().wait(0.2)
             order.append("first")
@@ -133,7 +133,7 @@ def test_two_stores_on_one_folder_exclude_each_other(tmp_path: Path) -> None:
     thread = threading.Thread(target=first)
     thread.start()
     assert inside.wait(10)
-    with Store(tmp_path).lock("name"):
+    with Cache(tmp_path).lock("name"):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]
@@ -141,7 +141,7 @@ def test_two_stores_on_one_folder_exclude_each_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
 def test_a_full_disk_is_an_infrastructure_error_that_says_what_to_do(tmp_path: Path, number: int) -> None:
-    store = Store(tmp_path)
+    store = Cache(tmp_path)
 
     def fill(into: Path) -> None:
         raise OSError(number, "No space left on device", str(into / "big"))
@@ -159,13 +159,13 @@ def test_a_cache_folder_that_cannot_be_made_is_an_infrastructure_error(tmp_path:
     file = tmp_path / "file"
     file.write_text("", "utf-8")
     with pytest.raises((InfrastructureError, OSError)) as caught:
-        Store(file / "cache").folder("builds", "key", lambda _: None)
+        Cache(file / "cache").folder("builds", "key", lambda _: None)
     assert isinstance(caught.value, InfrastructureError), f"{caught.value!r} would be reported as a bug of the harness"
 
 
 def test_the_users_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "elsewhere"))
-    assert Store.default().root == tmp_path / "elsewhere"
+    assert Cache.default().root == tmp_path / "elsewhere"
 
 
 def test_sha256_is_the_published_one_of_abc(tmp_path: Path) -> None:
@@ -252,11 +252,11 @@ def test_a_damaged_entry_is_never_used_and_made_anew_with_a_remark(
     tmp_path: Path, damage: str, *, same_process: bool
 ) -> None:
     said: list[str] = []
-    first = Store(tmp_path, said.append)
+    first = Cache(tmp_path, said.append)
     entry = first.folder("builds", "key", fill)
     harm, why = DAMAGE[damage]
     harm(entry)
-    store = first if same_process else Store(tmp_path, said.append)
+    store = first if same_process else Cache(tmp_path, said.append)
     if same_process:
         assert [f"builds/key: {why}"] == [told[: len(f"builds/key: {why}")] for told in store.damage(read_again=True)]
     assert store.folder("builds", "key", fill) == entry
@@ -269,17 +269,17 @@ def test_a_damaged_entry_is_never_used_and_made_anew_with_a_remark(
 
 @pytest.mark.parametrize("damage", list(DAMAGE))
 def test_a_damaged_entry_that_is_only_asked_for_is_removed(tmp_path: Path, damage: str) -> None:
-    store = Store(tmp_path, lambda _: None)
+    store = Cache(tmp_path, lambda _: None)
     entry = store.folder("emulators", "key", fill)
-    assert Store(tmp_path).entry("emulators", "key") == entry
+    assert Cache(tmp_path).entry("emulators", "key") == entry
     DAMAGE[damage][0](entry)
-    assert Store(tmp_path, lambda _: None).entry("emulators", "key") is None
+    assert Cache(tmp_path, lambda _: None).entry("emulators", "key") is None
     assert entries(store, "emulators") == []
 
 
 def test_what_has_no_seal_is_not_believed_and_stays_until_another_is_made(tmp_path: Path) -> None:
     said: list[str] = []
-    store = Store(tmp_path, said.append)
+    store = Cache(tmp_path, said.append)
     entry = store.path("builds", "key")
     entry.mkdir(parents=True)
     (entry / "server").write_bytes(b"of an older release")
@@ -298,22 +298,22 @@ def test_what_has_no_seal_is_not_believed_and_stays_until_another_is_made(tmp_pa
 
 
 def test_sealed_by_hand_it_is_believed(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Cache(tmp_path)
     entry = store.path("builds", "key")
     entry.mkdir(parents=True)
     fill(entry)
     store.seal_folder("builds", "key")
-    assert Store(tmp_path).entry("builds", "key") == entry
+    assert Cache(tmp_path).entry("builds", "key") == entry
 
 
 def test_a_whole_entry_with_other_times_is_whole(tmp_path: Path) -> None:
     # As archives of a CI system's cache restore it.
-    store = Store(tmp_path)
+    store = Cache(tmp_path)
     entry = store.folder("builds", "key", fill)
     for path in (entry / "server", entry / "etc" / "build.json"):
         os.utime(path, (1, 1))
     assert store.damage() == []
-    assert Store(tmp_path).entry("builds", "key") == entry
+    assert Cache(tmp_path).entry("builds", "key") == entry
 
 
 def test_an_entry_is_on_the_disk_before_it_can_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +324,7 @@ def test_an_entry_is_on_the_disk_before_it_can_be_found(tmp_path: Path, monkeypa
         synced.append((os.path.relpath(path, tmp_path / "builds"), final.exists()))
 
     monkeypatch.setattr("harness.core.cache_seal.sync", sync)
-    Store(tmp_path).folder("builds", "key", fill)
+    Cache(tmp_path).folder("builds", "key", fill)
     before = {path for path, published in synced if not published}
     assert {".key.new/server", ".key.new/etc/build.json", ".key.new", ".key.new/etc"} <= before
     assert [path for path, published in synced if published] == ["."]
@@ -333,7 +333,7 @@ def test_an_entry_is_on_the_disk_before_it_can_be_found(tmp_path: Path, monkeypa
 def test_a_damaged_entry_that_cannot_be_removed_says_what_to_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = Store(tmp_path).folder("builds", "key", fill)
+    entry = Cache(tmp_path).folder("builds", "key", fill)
     cut_in_half(entry)
 
     def refused(self: Path, target: Path) -> None:
@@ -341,13 +341,13 @@ def test_a_damaged_entry_that_cannot_be_removed_says_what_to_type(
 
     monkeypatch.setattr(type(tmp_path), "rename", refused)
     with pytest.raises(InfrastructureError) as caught:
-        Store(tmp_path, lambda _: None).folder("builds", "key", fill)
+        Cache(tmp_path, lambda _: None).folder("builds", "key", fill)
     assert "builds/key is damaged, and cannot be removed" in str(caught.value)
     assert f"try: rm -r '{entry}'" in str(caught.value)
 
 
 def test_what_is_damaged_while_it_is_used_is_told(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Cache(tmp_path)
     entry = store.folder("builds", "key", fill)
     source = store.folder("sources", "key", fill)
     assert store.damage() == []
@@ -360,8 +360,8 @@ def test_what_is_damaged_while_it_is_used_is_told(tmp_path: Path) -> None:
 KILLED = """
 import sys, time
 from pathlib import Path
-from harness.core.cache import Store
-store = Store(Path(sys.argv[1]))
+from harness.core.cache import Cache
+store = Cache(Path(sys.argv[1]))
 def fill(into):
     (into / "half").write_text("half")
     with store.work("place") as work:
@@ -385,17 +385,17 @@ def test_what_a_killed_run_left_is_swept_and_what_a_living_one_makes_stays(
     try:
         assert run.stdout is not None
         assert run.stdout.readline() == b"there\n"
-        Store.default()
+        Cache.default()
         assert left() == [".key.new", "own", "place"]
     finally:
         process.kill_group(run)
-    Store.default()
+    Cache.default()
     assert left() == []
     assert not list((tmp_path / "locks").glob("work-own-*"))
 
 
 def test_leftovers_of_a_release_with_other_locks_are_swept_when_they_are_old(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Cache(tmp_path)
     old, new = store.path("builds", ".key-asdp_3pv"), store.path("work", "qemu-1")
     for path in (old, new):
         path.mkdir(parents=True)
@@ -405,7 +405,7 @@ def test_leftovers_of_a_release_with_other_locks_are_swept_when_they_are_old(tmp
 
 
 def test_a_process_own_folder_is_its_own_and_gone_after_it(tmp_path: Path) -> None:
-    words = "import sys; from pathlib import Path; from harness.core.cache import Store; s = Store(Path(sys.argv[1]))"
+    words = "import sys; from pathlib import Path; from harness.core.cache import Cache; s = Cache(Path(sys.argv[1]))"
     script = f"{words}; a, b = s.private('tree'), s.private('tree'); a.mkdir(); b.mkdir(); print(a != b, a.is_dir())"
     result = process.run([sys.executable, "-c", script, tmp_path], deadline_seconds=60, folder=ROOT)
     assert result.text == "True True\n"

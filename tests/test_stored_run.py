@@ -12,7 +12,7 @@ import pytest
 
 from harness.core import json_codec
 from harness.core.errors import ExitCode
-from harness.core.finding import Again
+from harness.core.finding import Reproduction
 from harness.record import run_folder, stored_run
 from tests import fakes
 from tests.stored import StoredRun, a_fault, judged
@@ -118,7 +118,7 @@ def test_a_link_within_the_folder_is_followed(plumb: Plumb, run: StoredRun) -> N
         run_folder.CellRecord(target="a", suite="b", seconds=0),
         run_folder.GuestEvent(name="a", end="stopped", target="b", transcript="c"),
         run_folder.TestEvent(name="a", outcome="passed", seconds=0, guest="b", transcript="c"),
-        Again(target="a", requests=(), wrong="", file="b", guest="c"),
+        Reproduction(target="a", requests=(), wrong="", file="b", guest="c"),
     ],
 )
 def test_no_name_in_a_record_leads_anywhere_else(record: msgspec.Struct, name: str) -> None:

@@ -14,8 +14,8 @@ from harness.run import canary
 from harness.workflows.measure import fixup_cost_run
 from harness.workflows.measure.fixup_cost import (
     AccessCost,
-    ServerTax,
-    Tax,
+    FixupCost,
+    ServerFixupCost,
     access_cost,
     price,
     repaired,
@@ -42,7 +42,7 @@ def cost(nanoseconds: list[int], fixups: dict[str, int] | None) -> AccessCost:
 
 LDM_COST = cost([750, 950, 1550, 23750], {"multi": 300})
 STM_COST = msgspec.structs.replace(LDM_COST, access="stm", misaligned=240)
-ROW = ServerTax(
+ROW = ServerFixupCost(
     target="armv5-kernel",
     server="redis-3.2.6",
     optimisation="O2",
@@ -112,7 +112,7 @@ def test_where_a_kernel_does_not_count_the_same_binarys_count_is_taken_at_its_ow
 def test_another_binarys_or_workloads_count_is_not(change: dict[str, str]) -> None:
     paid = taxed(UNCOUNTED, [UNCOUNTED, msgspec.structs.replace(ROW, **change)], [LDM_COST])
     assert (paid.fixups, paid.tax) == (None, None)
-    assert "not counted | nobody" in summary(Tax(accesses=[], fatal={}, servers=[paid]))[-1]
+    assert "not counted | nobody" in summary(FixupCost(accesses=[], fatal={}, servers=[paid]))[-1]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,9 @@ def test_a_workload_is_whole_batches_with_a_reply_to_each_command() -> None:
 def test_the_tables_put_alike_accesses_in_one_line_and_say_what_is_fatal() -> None:
     again = msgspec.structs.replace(LDM_COST, access="ldm-again")
     paid = taxed(ROW, [ROW], [LDM_COST])
-    lines = summary(Tax(accesses=[LDM_COST, again, STM_COST], fatal={"armv5-kernel": ["vldr-double"]}, servers=[paid]))
+    lines = summary(
+        FixupCost(accesses=[LDM_COST, again, STM_COST], fatal={"armv5-kernel": ["vldr-double"]}, servers=[paid])
+    )
     assert "| armv5-kernel | ldm ldm-again | 1 | kernel | 2 | 8 | 230 | 228 | 229 | 28.8 |" in lines
     assert "armv5-kernel: SIGBUS, never repaired: vldr-double" in lines
     assert "| armv5-kernel | redis-3.2.6 -O2 | BITOP | 10 multi | armv5-kernel | 10,000 | 2,280 | 22.8% |" in lines
@@ -161,7 +163,9 @@ def test_the_page_has_the_tables_of_today() -> None:
     page = (ROOT / "docs" / "TAX.md").read_text("utf-8")
     paid = taxed(ROW, [ROW], [LDM_COST])
     heads = [
-        line for line in summary(Tax(accesses=[LDM_COST], fatal={}, servers=[paid])) if line.startswith("| target")
+        line
+        for line in summary(FixupCost(accesses=[LDM_COST], fatal={}, servers=[paid]))
+        if line.startswith("| target")
     ]
     assert len(heads) == 2
     for head in heads:

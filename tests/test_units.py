@@ -14,7 +14,7 @@ import pytest
 from harness.build import unit_drivers
 from harness.build.server_build import Builder
 from harness.build.sources.source_tree import open_tree
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.model import SourceTree
 from harness.judge.findings import judge
 from harness.judge.verdict import cell_verdicts
@@ -152,7 +152,7 @@ def fake_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def built(tmp_path: Path, tree: SourceTree, monkeypatch: pytest.MonkeyPatch) -> unit_drivers.Units:
     fake_tools(tmp_path, monkeypatch)
-    builder = Builder(Store(tmp_path / "cache"), fakes.quiet())
+    builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     return unit_drivers.build_units(builder, tree, fakes.target("armv5"), fakes.toolchain(), "O2")
 
 
@@ -220,7 +220,7 @@ def test_the_compilation_that_units_need_is_the_servers_own(
     fakes.write(makefile, makefile.read_text("utf-8").replace("\techo object >server.o\n", count))
     tree = open_tree(tree.path)
     fake_tools(tmp_path, monkeypatch)
-    builder = Builder(Store(tmp_path / "cache"), fakes.quiet())
+    builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     if first == "server":
         builder.build(tree, fakes.target("armv5"), fakes.toolchain(), "O2")
     assert linked(built(tmp_path, tree, monkeypatch))

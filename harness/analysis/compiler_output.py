@@ -12,7 +12,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.record.compiler_warnings import Diagnostic
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ _SHELL = re.compile(
 EXCERPT_LINES = 3
 
 
-class Compilation(Noun, frozen=True):
+class Compilation(Record, frozen=True):
     """One call of a compiler that makes an object of a source file."""
 
     folder: str
     words: list[str]
 
 
-class Linking(Noun, frozen=True):
+class Linking(Record, frozen=True):
     """What a linker missed, or had twice: symbols, each once."""
 
     undefined: list[str]

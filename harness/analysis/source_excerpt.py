@@ -14,7 +14,7 @@ import msgspec
 
 from harness.analysis import disassembly, unwind
 from harness.core import json_codec
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.record import stored_run
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ CODE_PER_TARGET = 1
 LONGEST_LINE = 400
 
 
-class Instruction(Noun, frozen=True):
+class Instruction(Record, frozen=True):
     """A line of a listing."""
 
     address: int
@@ -40,7 +40,7 @@ class Instruction(Noun, frozen=True):
     text: str
 
 
-class Listing(Noun, frozen=True):
+class Listing(Record, frozen=True):
     """The instructions around one."""
 
     binary: str
@@ -50,7 +50,7 @@ class Listing(Noun, frozen=True):
     instructions: list[Instruction]
 
 
-class Excerpts(Noun, frozen=True):
+class Excerpts(Record, frozen=True):
     """RUN/excerpts.json."""
 
     schema: int = 1

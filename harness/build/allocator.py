@@ -16,7 +16,7 @@ from harness.core.strict_toml import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import Allocator, SourceTree, Target, Toolchain
 
 SOURCE = ROOT / "toolchains" / "allocator" / "guard.c"
@@ -40,7 +40,7 @@ def refuse_nonsense(allocator: Allocator, target: Target) -> None:
         )
 
 
-def preloaded(store: Store, target: Target, tools: Toolchain, allocator: Allocator) -> Path | None:
+def preloaded(store: Cache, target: Target, tools: Toolchain, allocator: Allocator) -> Path | None:
     """The adversary compiled for a target; None for the allocators that are linked.
 
     Raises InfrastructureError when it does not compile.

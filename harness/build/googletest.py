@@ -17,7 +17,7 @@ from harness.build.sources.tree_files import digest_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.build.server_build import Workshop
+    from harness.build.server_build import BuildDirectory
     from harness.core.model import Toolchain
     from harness.core.processes import process
 
@@ -47,7 +47,7 @@ def identity() -> str:
     return digest_of(FOLDER)
 
 
-def compile_with(shop: Workshop) -> tuple[process.Result, Mapping[str, str]]:
+def compile_with(shop: BuildDirectory) -> tuple[process.Result, Mapping[str, str]]:
     """Compile it in a workshop: what the compiler said, and what the server's makefile is to be told of it."""
     include = [f"-I{FOLDER / name / 'include'}" for name in ("googletest", "googlemock")]
     inside = [f"-I{FOLDER / name}" for name in ("googletest", "googlemock")]

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import Toolchain
 
 COMPILE_SECONDS = 120
 
 
 def compiled(
-    store: Store,
+    store: Cache,
     tools: Toolchain,
     *,
     title: str,

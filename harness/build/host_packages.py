@@ -12,7 +12,7 @@ from harness.build.kernel import needed_packages as kernel_packages
 from harness.build.qemu_user import QEMU_FOLDER, Qemu
 from harness.build.sources.archives import packages_for_sources
 from harness.core.errors import InfrastructureError
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.core.processes import environment, process
 from harness.core.strict_toml import read_toml
 
@@ -36,7 +36,7 @@ GO_PACKAGE = "golang-go"
 DEBUGGER_PACKAGE = "gdb-multiarch"
 
 
-class Diagnosis(Noun, frozen=True):
+class Diagnosis(Record, frozen=True):
     """What is missing."""
 
     packages: list[str]

@@ -17,9 +17,9 @@ from elftools.elf.elffile import ELFFile
 
 from harness.build import toolchain
 from harness.build.helper_program import compiled
-from harness.core.cache import Store, key_of, refuse_edited, sha256_of
+from harness.core.cache import Cache, key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ SHARE = 0.6
 """Of a machine's memory the archive may be at most so much: once unpacked it is there twice for a moment."""
 
 
-class Initramfs(Noun, frozen=True):
+class Initramfs(Record, frozen=True):
     """An archive in the cache."""
 
     key: str
@@ -44,7 +44,7 @@ class Initramfs(Noun, frozen=True):
     """Path in the guest -> the file on the host that it is a copy of."""
 
 
-def compile_init(store: Store, tools: Toolchain) -> Path:
+def compile_init(store: Cache, tools: Toolchain) -> Path:
     """The guest's process 1 for a toolchain's machines. Raises InfrastructureError when it does not compile."""
     return compiled(
         store,
@@ -126,7 +126,7 @@ def _library(name: str, bits: int, tools: Toolchain, wanted_by: Path) -> tuple[s
     )
 
 
-def assemble(store: Store, init: Path, places: Mapping[str, Path], *, memory_bytes: int) -> Initramfs:
+def assemble(store: Cache, init: Path, places: Mapping[str, Path], *, memory_bytes: int) -> Initramfs:
     """The archive of init and the files at their places.
 
     Raises InfrastructureError when it is too large for the machine's memory.

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from harness.build import toolchain
 from harness.core.cache import key_of, refuse_edited, sha256_of
 from harness.core.errors import UsageError
-from harness.core.model import KernelSpec, Noun, Place
+from harness.core.model import ArchivePlace, KernelSpec, Record
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from harness.build.sources.archives import Fetcher
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import Toolchain
     from harness.core.progress import Progress
 
@@ -38,17 +38,17 @@ _REPRODUCIBLE = {
 }
 
 
-class LinuxSource(Noun, frozen=True):
+class LinuxSource(Record, frozen=True):
     """toolchains/kernels/linux/linux.toml: what all kernels are built from."""
 
     version: str
     sha256: str
     packages: list[str]
     """Debian packages that Linux builds with, beyond the compiler."""
-    places: list[Place]
+    places: list[ArchivePlace]
 
 
-class Kernel(Noun, frozen=True):
+class Kernel(Record, frozen=True):
     """A built kernel in the cache."""
 
     spec: KernelSpec
@@ -72,7 +72,7 @@ def needed_packages(spec: KernelSpec) -> list[str]:
 class Kernels:
     """Kernels of this machine, built on demand."""
 
-    def __init__(self, store: Store, fetcher: Fetcher, progress: Progress) -> None:
+    def __init__(self, store: Cache, fetcher: Fetcher, progress: Progress) -> None:
         self.store = store
         self.fetcher = fetcher
         self.progress = progress

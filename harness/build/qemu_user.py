@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis.detectors import registry
-from harness.core.cache import Store, key_of, refuse_edited, sha256_of
+from harness.core.cache import Cache, key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
-from harness.core.model import EmulatorSpec, Flavour, Noun, Place, Policy, Target, Toolchain
+from harness.core.model import ArchivePlace, EmulatorSpec, Flavour, Policy, Record, Target, Toolchain
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT, read_toml
 
@@ -28,7 +28,7 @@ BUILD_SECONDS = 3600
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"
 
 
-class Qemu(Noun, frozen=True):
+class Qemu(Record, frozen=True):
     """toolchains/qemu/qemu.toml."""
 
     version: str
@@ -36,7 +36,7 @@ class Qemu(Noun, frozen=True):
     python_packages: list[str]
     packages: list[str]
     configure: list[str]
-    places: list[Place]
+    places: list[ArchivePlace]
 
 
 class Runner(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ def native_runner(catalog: Catalog) -> Runner:
 class Emulators:
     """The emulators of this machine, built on demand and kept in the store."""
 
-    def __init__(self, store: Store, fetcher: Fetcher, progress: Progress, *, flavour: Flavour = "pinned") -> None:
+    def __init__(self, store: Cache, fetcher: Fetcher, progress: Progress, *, flavour: Flavour = "pinned") -> None:
         self.store = store
         self.fetcher = fetcher
         self.progress = progress
@@ -201,7 +201,7 @@ def _publish(program: Path, into: Path) -> None:
     shutil.copy2(program, into)
 
 
-def emulator_folder(store: Store, key: str, name: str) -> Path:
+def emulator_folder(store: Cache, key: str, name: str) -> Path:
     """Where the emulator `name` of a `qemu_key` is, or would be."""
     return store.path("emulators", f"{key}-{name}")
 

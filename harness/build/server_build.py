@@ -16,7 +16,7 @@ from harness.analysis.detectors import registry
 from harness.build import allocator, toolchain
 from harness.build.sources.tree_files import copy_tree
 from harness.core import json_codec
-from harness.core.cache import Store, disk_errors, key_of
+from harness.core.cache import Cache, disk_errors, key_of
 from harness.core.errors import ExitCode, InfrastructureError, PlumblineError
 from harness.core.model import Build
 from harness.core.processes import process
@@ -54,7 +54,7 @@ class BuildFailedError(PlumblineError):
         """What failed, in the form in which two machines' builds can be compared."""
 
 
-class Workshop:
+class BuildDirectory:
     """A copy of a server's tree in a work folder, and its makefile called for a target."""
 
     def __init__(
@@ -161,7 +161,7 @@ class Workshop:
 class Builder:
     """Builds, kept in the store."""
 
-    def __init__(self, store: Store, progress: Progress) -> None:
+    def __init__(self, store: Cache, progress: Progress) -> None:
         self.store = store
         self.progress = progress
 
@@ -173,7 +173,7 @@ class Builder:
         optimisation: str,
         chosen: Allocator = "libc",
         *,
-        then: Callable[[Workshop, process.Result], None] | None = None,
+        then: Callable[[BuildDirectory, process.Result], None] | None = None,
     ) -> Build:
         """The server's binaries for a target, and what is preloaded with them.
 
@@ -227,7 +227,7 @@ class Builder:
         *,
         what: str,
         linked: Linked = "libc",
-    ) -> Iterator[Workshop]:
+    ) -> Iterator[BuildDirectory]:
         """A place to compile in, gone afterwards; `what` is being made, for the reader."""
         place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else [])])
         with (
@@ -235,7 +235,7 @@ class Builder:
             self.progress.stage("build", f"building {what} -{optimisation}"),
         ):
             with disk_errors(work):
-                shop = Workshop(self, tree, target, tools, optimisation, work, linked)
+                shop = BuildDirectory(self, tree, target, tools, optimisation, work, linked)
                 shop.prepare()
             yield shop
 
@@ -279,7 +279,7 @@ def _dialect(tree: SourceTree) -> list[str]:
     return common + (["-D_GNU_SOURCE="] if silent else [])
 
 
-def _make_command(shop: Workshop, goals: Sequence[str], compiler: Path) -> list[str]:
+def _make_command(shop: BuildDirectory, goals: Sequence[str], compiler: Path) -> list[str]:
     return [
         "make",
         f"-j{os.cpu_count() or 1}",

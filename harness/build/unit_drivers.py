@@ -15,13 +15,13 @@ from harness.build import toolchain
 from harness.build.server_build import build_key
 from harness.core import json_codec
 from harness.core.cache import disk_errors, key_of, sha256_of
-from harness.core.model import Noun, Program
+from harness.core.model import Program, Record
 from harness.core.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.build.server_build import Builder, Workshop
+    from harness.build.server_build import BuildDirectory, Builder
     from harness.core.model import SourceTree, Target, Toolchain
     from harness.core.processes import process
 
@@ -31,7 +31,7 @@ INSIDE = Path("suites") / "units" / "drivers"
 RECIPE = "1"
 
 
-class Unit(Noun, frozen=True):
+class Unit(Record, frozen=True):
     """What is called by one run of the program: suites/units/units.toml."""
 
     name: str
@@ -44,13 +44,13 @@ class Unit(Noun, frozen=True):
     valkey: list[str]
 
 
-class UnitTable(Noun, frozen=True):
+class UnitTable(Record, frozen=True):
     """suites/units/units.toml."""
 
     units: list[Unit]
 
 
-class Units(Noun, frozen=True):
+class Units(Record, frozen=True):
     """The program for one server and target, and what is not in it."""
 
     program: Path | None
@@ -105,7 +105,7 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
     absent = {unit.name: why for unit in table() if (why := absence(unit, tree))}
     wanted = [unit for unit in table() if unit.name not in absent]
 
-    def link(shop: Workshop, made: process.Result) -> None:
+    def link(shop: BuildDirectory, made: process.Result) -> None:
         builder.store.folder("units", key, lambda into: _compile(shop, made.text, wanted, into))
 
     folder = builder.store.entry("units", key)
@@ -126,7 +126,7 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
     )
 
 
-def _compile(shop: Workshop, made: str, wanted: Sequence[Unit], into: Path) -> None:
+def _compile(shop: BuildDirectory, made: str, wanted: Sequence[Unit], into: Path) -> None:
     """Put the program into a folder, and why units are not in it. `made`: what the makefile said of the server."""
     folder = shop.work / INSIDE
     with disk_errors(folder):
@@ -144,7 +144,7 @@ def _compile(shop: Workshop, made: str, wanted: Sequence[Unit], into: Path) -> N
         (into / "broken.json").write_bytes(json_codec.pretty(broken))
 
 
-def _drivers(shop: Workshop, wanted: Sequence[Unit]) -> tuple[list[Path], dict[str, str]]:
+def _drivers(shop: BuildDirectory, wanted: Sequence[Unit]) -> tuple[list[Path], dict[str, str]]:
     """Objects of the drivers that are wanted, and why units are without one."""
     broken = {
         unit.name: f"src/{unit.file} is not there; suites/units/units.toml says that this release has it"
@@ -157,7 +157,7 @@ def _drivers(shop: Workshop, wanted: Sequence[Unit]) -> tuple[list[Path], dict[s
     return objects, broken
 
 
-def _objects(shop: Workshop, files: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
+def _objects(shop: BuildDirectory, files: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
     """Compile drivers as the server's makefile compiles its own files: objects, and why others are none."""
     family = ["-DPLUMBLINE_VALKEY"] if shop.server.family == "valkey" else []
     compiler = shop.wrapper("gcc", ["-iquote", str(shop.tree / "src"), *family], suffix="-drivers")
@@ -183,7 +183,7 @@ def _table_source(units: Sequence[Unit]) -> str:
     return "\n".join([*head, *body, "    {NULL, NULL},", "};", ""])
 
 
-def _link(shop: Workshop, made: str, objects: Sequence[Path], program: Path) -> str:
+def _link(shop: BuildDirectory, made: str, objects: Sequence[Path], program: Path) -> str:
     """Link drivers as the makefile linked the server, says what it `made`; what went wrong, or nothing.
 
     The server's objects become an archive, of which what is called is drawn. A driver that includes one of the server's

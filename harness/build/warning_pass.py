@@ -16,11 +16,11 @@ from harness.build.server_build import build_name
 from harness.core import json_codec
 from harness.core.cache import key_of
 from harness.core.processes import process
-from harness.record.compiler_warnings import Said
+from harness.record.compiler_warnings import CompilerReport
 
 if TYPE_CHECKING:
     from harness.analysis.compiler_output import Compilation
-    from harness.build.server_build import Builder, Workshop
+    from harness.build.server_build import BuildDirectory, Builder
     from harness.core.model import SourceTree, Target, Toolchain
     from harness.record.compiler_warnings import Diagnostic
 
@@ -30,7 +30,7 @@ NAME = "warnings.json"
 FILE_SECONDS = 600.0
 
 
-def look(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Said:
+def look(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> CompilerReport:
     """What a compiler says of the files that the makefile compiles in the server's own folder.
 
     Raises InfrastructureError without a compiler.
@@ -43,10 +43,10 @@ def look(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, o
             (into / NAME).write_bytes(json_codec.pretty(_said(shop)))
 
     folder = builder.store.folder("warnings", key, look_into)
-    return json_codec.decode((folder / NAME).read_bytes(), Said)
+    return json_codec.decode((folder / NAME).read_bytes(), CompilerReport)
 
 
-def _said(shop: Workshop) -> Said:
+def _said(shop: BuildDirectory) -> CompilerReport:
     compilers = {str(shop.work / name): shop.wrapper(name, ASKED, suffix="-lint") for name in ("gcc", "g++")}
     # Nothing is made: the makefile tells how it would compile.
     made = shop.run([*shop.make_command([shop.binary.name]), "--dry-run", "--print-directory"])
@@ -56,7 +56,7 @@ def _said(shop: Workshop) -> Said:
         if Path(call.folder).is_relative_to(shop.tree / "src")
     ]
     if not calls:
-        return Said(warnings=[], problem="the makefile does not tell how it compiles")
+        return CompilerReport(warnings=[], problem="the makefile does not tell how it compiles")
 
     def one(call: Compilation) -> tuple[list[Diagnostic], bool]:
         result = process.run(
@@ -74,4 +74,4 @@ def _said(shop: Workshop) -> Said:
     warnings = dict.fromkeys(said for words, _ in seen for said in words if said.severity == "warning")
     failed = sum(not compiled for _, compiled in seen)
     problem = f"{failed} of {len(calls)} files do not compile by themselves" if failed else ""
-    return Said(warnings=list(warnings), problem=problem)
+    return CompilerReport(warnings=list(warnings), problem=problem)

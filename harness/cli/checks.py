@@ -14,7 +14,7 @@ from harness.build.sources import server_tree
 from harness.cli import options, output
 from harness.cli.options import may_install
 from harness.core import json_codec
-from harness.core.cache import Store, key_of
+from harness.core.cache import Cache, key_of
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.isa import rules
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
 
     Judged = tuple[Judgement, ExitCode]
-    Work = Callable[[Catalog, Store, Progress, Request], Judged]
+    Work = Callable[[Catalog, Cache, Progress, Request], Judged]
 
 
 RUNS = Path("runs")
@@ -122,7 +122,7 @@ def premerge(
         work=functools.partial(premerging.run, premerge=planned),
         progress=progress,
         # In the checkout, runs would be changes.
-        parent=Store.default().path("premerge", f"{Path(planned.server).name}-{key_of([planned.server])}"),
+        parent=Cache.default().path("premerge", f"{Path(planned.server).name}-{key_of([planned.server])}"),
         server=planned.server,
         suites=planned.suites,
         tier="quick",
@@ -140,7 +140,7 @@ def port(run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> E
     porting.portable_targets(catalog, options["targets"])
     request = _requested(catalog, run_folder, policy=porting.AUDITED_POLICY, warnings="off", **options)
     with _unless_empty(request.run):
-        report, judgement = porting.make_report(catalog, Store.default(), Progress(), request)
+        report, judgement = porting.make_report(catalog, Cache.default(), Progress(), request)
     reporting.write(request.run, judgement)
     written = porting.write(request.run, report, judgement)
     if as_json:
@@ -153,7 +153,7 @@ def port(run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> E
     return {"FAIL": ExitCode.FINDINGS, "UNKNOWN": ExitCode.INCONCLUSIVE}.get(report.verdict, ExitCode.PASS)
 
 
-def _check(catalog: Catalog, store: Store, progress: Progress, request: Request) -> Judged:
+def _check(catalog: Catalog, store: Cache, progress: Progress, request: Request) -> Judged:
     return checking.Check(catalog, store, progress, request).run()
 
 
@@ -172,7 +172,7 @@ def _make_run(
     request = _requested(catalog, run_folder, parent=parent, **options)
     folder = request.run
     with _unless_empty(folder):
-        judgement, code = work(catalog, Store.default(), progress or Progress(), request)
+        judgement, code = work(catalog, Cache.default(), progress or Progress(), request)
     reporting.write(folder, judgement)
     output.show(judgement, as_json=as_json)
     output.annotate(folder, judgement, annotations)

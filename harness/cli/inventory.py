@@ -15,7 +15,7 @@ from harness.build.sources import server_tree
 from harness.build.sources.archives import Fetcher
 from harness.cli import completion, options, output
 from harness.cli.options import may_install
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.ci_streams import write_commands
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
@@ -86,7 +86,7 @@ def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: s
     server_tree.known_server(catalog, server, tell=Progress().say)
     planned = make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier)
     if as_json:
-        kept = caching.caches(catalog, Store.default(), planned.targets, server)
+        kept = caching.caches(catalog, Cache.default(), planned.targets, server)
         output.print_json({**msgspec.structs.asdict(planned), "caches": kept})
     else:
         click.echo("\n".join(cell.identity for cell in planned.cells))
@@ -100,7 +100,7 @@ def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: s
 def fetch(server: str, offline: bool, as_json: bool) -> ExitCode:
     """Fetch a server's source and QEMU's into the cache, checked by hash."""
     catalog, progress = Catalog(), Progress()
-    fetcher = Fetcher(Store.default(), progress, offline=offline)
+    fetcher = Fetcher(Cache.default(), progress, offline=offline)
     tree = server_tree.open_server(catalog, fetcher, server)
     qemu = read_toml(emulating.QEMU_FOLDER / "qemu.toml", emulating.Qemu)
     fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
@@ -129,7 +129,7 @@ def build(
     as_json: bool,
 ) -> ExitCode:
     """Build the emulators and the server for the selected targets."""
-    catalog, progress, store = Catalog(), Progress(), Store.default()
+    catalog, progress, store = Catalog(), Progress(), Cache.default()
     chosen = catalog.select_targets(targets)
     server_tree.known_server(catalog, server)
     doctoring.mend(doctoring.diagnose(catalog, chosen, emulator=emulator), progress, install=may_install(install))
@@ -155,7 +155,7 @@ def build(
 @options.as_json
 def clean(yes: bool, as_json: bool) -> ExitCode:
     """Show what the cache holds, or remove it."""
-    root = Store.default().root
+    root = Cache.default().root
     sizes = {}
     for entry in sorted(root.iterdir()) if root.is_dir() else []:
         sizes[str(entry)] = sum(f.stat().st_size for f in entry.rglob("*") if f.is_file() and not f.is_symlink())

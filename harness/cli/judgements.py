@@ -11,7 +11,7 @@ from harness.build.sources import server_tree
 from harness.cli import completion, options, output
 from harness.cli.options import may_install
 from harness.core import json_codec
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.core.untrusted_text import visible
@@ -63,7 +63,7 @@ def replay(reproducer: str, server: str, target: str, bisect: bool, trust: bool,
 def _replay(
     reproducer: str, server: str, target: str, *, trust: bool, offline: bool, as_json: bool
 ) -> replaying.Replay:
-    catalog, store = Catalog(), Store.default()
+    catalog, store = Catalog(), Cache.default()
     if reproducer.endswith(".stream"):
         if not target:
             raise UsageError("a stream does not say for which target", where=reproducer, remedy="--target armv5")
@@ -111,13 +111,13 @@ def shell(target: str, reproducer: str, trust: bool, install: bool | None, **opt
     """Open gdb on a running server, its sources found. Words behind -- are gdb's: -- -batch -ex continue -ex bt."""
     catalog = Catalog()
     shelling.debuggable(catalog, target)
-    session = json_codec.convert({**options, "target": target, "install": may_install(install)}, shelling.Session)
+    session = json_codec.convert({**options, "target": target, "install": may_install(install)}, shelling.DebugSession)
     read = None
     if reproducer.endswith(".stream"):
         read = replaying.from_stream(Path(reproducer), target=target, server=session.server or DEFAULT_SERVER)
     elif reproducer:
-        read = open_reproducer(Store.default(), catalog.servers, reproducer, server=session.server, trust=trust)
-    shelling.open_shell(catalog, Store.default(), Progress(), session, read)
+        read = open_reproducer(Cache.default(), catalog.servers, reproducer, server=session.server, trust=trust)
+    shelling.open_shell(catalog, Cache.default(), Progress(), session, read)
     return ExitCode.PASS
 
 
@@ -130,7 +130,7 @@ def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> Exi
     """Judge a stored run again, and write its report anew."""
     progress = Progress()
     stored_run.refuse_ways_out(run)
-    tree = server_tree.stored_tree(Catalog(), Store.default(), run, progress)
+    tree = server_tree.stored_tree(Catalog(), Cache.default(), run, progress)
     judgement, code = conclusion.conclude(run, known, progress, tree=tree)
     reporting.write(run, judgement)
     output.show(judgement, as_json=as_json)

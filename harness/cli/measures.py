@@ -14,7 +14,7 @@ from harness.build.sources import server_tree
 from harness.build.sources.archives import Fetcher
 from harness.cli import options, output
 from harness.cli.options import may_install
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.isa import rules
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @options.as_json
 def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> ExitCode:
     """Measure what enforcement, audit and coverage cost, in throughput and memory, over the same QEMU unchecked."""
-    catalog, progress, store = Catalog(), Progress(), Store.default()
+    catalog, progress, store = Catalog(), Progress(), Cache.default()
     fetcher = Fetcher(store, progress)
     emulators = emulating.Emulators(store, fetcher, progress)
     measured = [server_tree.open_server(catalog, fetcher, name) for name in (server, benchmarking.MISALIGNED_SERVER)]
@@ -89,7 +89,7 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
 @options.as_json
 def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool) -> ExitCode:
     """Compare the user tier with real kernels: every access, offset and mode. Exit 1: a difference nobody explains."""
-    catalog, progress, store = Catalog(), Progress(), Store.default()
+    catalog, progress, store = Catalog(), Progress(), Cache.default()
     chosen = catalog.select_targets(targets)
     needed = doctoring.diagnose(
         catalog, [*chosen, *(rules.userland(catalog.targets[name]) for name in chosen)], emulator="pinned"
@@ -135,7 +135,7 @@ def tax(
     as_json: bool,
 ) -> ExitCode:
     """Measure what a kernel's fixup of a misaligned access costs, and what servers pay of it, in instructions."""
-    catalog, progress, store = Catalog(), Progress(), Store.default()
+    catalog, progress, store = Catalog(), Progress(), Cache.default()
     chosen = catalog.select_targets(targets)
     for name in chosen:
         target_setup.machine_target(catalog, name)
@@ -143,7 +143,9 @@ def tax(
         server_tree.known_server(catalog, name)
     doctoring.mend(doctoring.diagnose(catalog, chosen, emulator="pinned"), progress, install=may_install(install))
     fetcher = Fetcher(store, progress, offline=offline)
-    measured = taxing.Taxation(catalog, store, fetcher, progress, optimisation=optimisation).measure(chosen, servers)
+    measured = taxing.FixupCostMeasurement(catalog, store, fetcher, progress, optimisation=optimisation).measure(
+        chosen, servers
+    )
     if as_json:
         output.print_json(measured)
     else:
@@ -166,7 +168,7 @@ def mutate(
     allowed = may_install(install)
     rows = [
         # Each with a progress of its own: a run's record has the times of its own stages.
-        mutating.mutate(Catalog(), Store.default(), Progress(), one, targets=targets, offline=offline, install=allowed)
+        mutating.mutate(Catalog(), Cache.default(), Progress(), one, targets=targets, offline=offline, install=allowed)
         for one in mutating.chosen(names)
     ]
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.core.finding import Again, Difference
+    from harness.core.finding import Difference, Reproduction
 
 SHOWN_BYTES = 16
 """So many bytes of each side are told."""
@@ -14,7 +14,7 @@ SHOWN_BYTES = 16
 class DifferenceError(AssertionError):
     """Bytes are not what they must be. A test raises it; the cell's evidence keeps what it says."""
 
-    def __init__(self, message: str, difference: Difference, again: Again | None = None) -> None:
+    def __init__(self, message: str, difference: Difference, again: Reproduction | None = None) -> None:
         super().__init__(f"{message}; {described(difference)}")
         self.difference = difference
         self.again = again

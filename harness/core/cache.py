@@ -35,8 +35,8 @@ _FORGOTTEN_SECONDS = 2 * 86400
 """So old is a leftover of a release that locked it by another name, which may not be swept before."""
 
 
-class Store:
-    """One cache folder; `Store.default()` is the user's (PLUMBLINE_CACHE, else the platform's cache folder)."""
+class Cache:
+    """One cache folder; `Cache.default()` is the user's (PLUMBLINE_CACHE, else the platform's cache folder)."""
 
     def __init__(self, root: Path, say: Callable[[str], None] | None = None) -> None:
         self.root = root
@@ -48,7 +48,7 @@ class Store:
         self._own: Path | None = None
 
     @classmethod
-    def default(cls) -> Store:
+    def default(cls) -> Cache:
         """The user's cache, swept of what killed runs have left."""
         named = os.environ.get("PLUMBLINE_CACHE")
         store = cls(Path(named or platformdirs.user_cache_dir("plumbline", appauthor=False)))

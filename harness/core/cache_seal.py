@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from harness.core import json_codec
-from harness.core.model import Noun
+from harness.core.model import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ State: TypeAlias = "dict[str, tuple[int, ...]]"
 (inode(7), ctime): as long as a state is the same, nobody has written to the file."""
 
 
-class Part(Noun, frozen=True):
+class SealedPart(Record, frozen=True):
     """A file, or a link, of an entry."""
 
     size: int
@@ -38,12 +38,12 @@ class Part(Noun, frozen=True):
     sha256: str
 
 
-class Seal(Noun, frozen=True):
+class Seal(Record, frozen=True):
     """All that an entry holds. Folders without a file do not count, nor do sockets and pipes."""
 
     digest: str
     """SHA-256 of `parts` as JSON: the seal itself may be damaged."""
-    parts: dict[str, Part]
+    parts: dict[str, SealedPart]
     """By their paths in the entry."""
 
 
@@ -125,18 +125,18 @@ def _files(folder: Path, above: str = "") -> Iterator[tuple[str, str, os.stat_re
             yield name, one.path, one.stat(follow_symlinks=False)
 
 
-def _part(path: str, seen: os.stat_result) -> Part:
+def _part(path: str, seen: os.stat_result) -> SealedPart:
     if stat.S_ISLNK(seen.st_mode):
         text = os.readlink(path)  # noqa: PTH115 - a Path's own drops a slash at its end
-        return Part(size=seen.st_size, executable=False, link=True, sha256=_sha256(os.fsencode(text)))
+        return SealedPart(size=seen.st_size, executable=False, link=True, sha256=_sha256(os.fsencode(text)))
     with Path(path).open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return Part(size=seen.st_size, executable=bool(seen.st_mode & 0o111), link=False, sha256=digest)
+    return SealedPart(size=seen.st_size, executable=bool(seen.st_mode & 0o111), link=False, sha256=digest)
 
 
 def _sha256(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def _digest(parts: dict[str, Part]) -> str:
+def _digest(parts: dict[str, SealedPart]) -> str:
     return _sha256(json_codec.encode(parts))

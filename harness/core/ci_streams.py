@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Harmless:
+class EscapedStream:
     r"""A text stream in front of another: a backslash breaks what would be a command, `##\[error]` and `:\:error`.
 
     It keeps in mind how the present line began, for a command may come in several pieces. It has no `buffer`: click
@@ -88,7 +88,7 @@ def harmless_streams() -> Iterator[None]:
     """Have everything that is printed meanwhile go through it."""
     before = sys.stdout, sys.stderr
     # One that was closed before we were started is None.
-    sys.stdout, sys.stderr = (cast("TextIO", stream and Harmless(stream)) for stream in before)
+    sys.stdout, sys.stderr = (cast("TextIO", stream and EscapedStream(stream)) for stream in before)
     try:
         yield
     finally:
@@ -99,7 +99,7 @@ def write_commands(text: str, *, err: bool) -> None:
     """Print lines of our own that a program is meant to obey: annotations, a shell's script."""
     stream = sys.stderr if err else sys.stdout
     stream.flush()
-    unguarded = stream.unguarded if isinstance(stream, Harmless) else stream
+    unguarded = stream.unguarded if isinstance(stream, EscapedStream) else stream
     unguarded.write(text)
     unguarded.flush()
 

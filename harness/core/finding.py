@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from harness.core.model import AccessClass, FileNameOrNone, Name, NameOrNone, Noun
+from harness.core.model import AccessClass, FileNameOrNone, Name, NameOrNone, Record
 
 
 class Verdict(IntEnum):
@@ -30,7 +30,7 @@ Fate = Literal["", "hardware", "fixup", "rotated", "kill"]
 even then. rotated: repaired too, but with the fixup off and no signal (ARMv5's default) it loads a rotated word."""
 
 
-class Access(Noun, frozen=True):
+class Access(Record, frozen=True):
     """The shape of a misaligned access."""
 
     direction: Literal["load", "store", ""]
@@ -47,7 +47,7 @@ class Access(Noun, frozen=True):
         return f"{self.direction} of {size} at {self.modulo} mod {self.size_bytes or 16}"
 
 
-class Frame(Noun, frozen=True):
+class Frame(Record, frozen=True):
     """One level of a stack: innermost first; inlined functions are frames of their own."""
 
     function: str
@@ -59,7 +59,7 @@ class Frame(Noun, frozen=True):
     inlined: bool = False
 
 
-class Difference(Noun, frozen=True):
+class Difference(Record, frozen=True):
     """Bytes of a file or a reply that are not what they must be, and what the format has there."""
 
     where: str
@@ -80,7 +80,7 @@ class Difference(Noun, frozen=True):
     """The server's function that writes such a part, by its source; empty where several do."""
 
 
-class Again(Noun, frozen=True):
+class Reproduction(Record, frozen=True):
     """How a difference is shown again: a server of its own is asked, and what comes must have the same wrong bytes."""
 
     target: Name
@@ -95,7 +95,7 @@ class Again(Noun, frozen=True):
     options: tuple[str, ...] = ()
 
 
-class Occasion(Noun, frozen=True):
+class Occasion(Record, frozen=True):
     """One way in which a witness saw it. An entry of the known list has to fit every one of them."""
 
     test: str
@@ -109,7 +109,7 @@ class Occasion(Noun, frozen=True):
     """On the stack, innermost first; empty where nothing tells."""
 
 
-class Witness(Noun, frozen=True):
+class Witness(Record, frozen=True):
     """One target's evidence for a finding."""
 
     target: str
@@ -138,7 +138,7 @@ class Witness(Noun, frozen=True):
     """All ways in which it was seen there, each once."""
 
 
-class Finding(Noun, frozen=True):
+class Finding(Record, frozen=True):
     """One judged misbehaviour, across all the targets that show it."""
 
     id: str

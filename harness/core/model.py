@@ -23,7 +23,7 @@ FileNameOrNone = Annotated[
 """The same, or empty."""
 
 
-class Noun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A frozen, keyword-only value; decoding one from a file refuses unknown keys."""
 
 
@@ -47,7 +47,7 @@ CompilerWarnings = Literal["note", "fail", "off"]
 """What becomes of what a compiler warns of on a target alone: noted, findings that fail, not asked for (off)."""
 
 
-class EmulatorSpec(Noun, frozen=True):
+class EmulatorSpec(Record, frozen=True):
     """What runs a target's programs."""
 
     kind: Literal["user", "native", "system"]
@@ -87,7 +87,7 @@ SPARC's and MIPS' floating point. linked: LL, SC.
 Direction = Literal["load", "store"]
 
 
-class Policy(Noun, frozen=True):
+class Policy(Record, frozen=True):
     """What a misaligned access does: which ones are forbidden, and what becomes of a forbidden one."""
 
     name: str
@@ -112,7 +112,7 @@ class Policy(Noun, frozen=True):
     """Target -> the policy that its kernel silently uses instead."""
 
 
-class PlannedAccess(Noun, frozen=True):
+class PlannedAccess(Record, frozen=True):
     """An access that the canary program can make: suites/canary/accesses/ISA.toml."""
 
     name: str
@@ -130,7 +130,7 @@ class PlannedAccess(Noun, frozen=True):
     """The alignment that the instruction itself asks for (NEON's `:64`); 0 where the target's demand decides."""
 
 
-class Target(Noun, frozen=True):
+class Target(Record, frozen=True):
     """A machine to imitate."""
 
     name: str
@@ -158,7 +158,7 @@ class Target(Noun, frozen=True):
     """Of a system: the target whose builds it runs; empty for a target's own."""
 
 
-class Toolchain(Noun, frozen=True):
+class Toolchain(Record, frozen=True):
     """How to compile for a target."""
 
     name: str
@@ -170,7 +170,7 @@ class Toolchain(Noun, frozen=True):
     """Folder inside the guest's root -> folder on the host; empty for native programs."""
 
 
-class MachineSpec(Noun, frozen=True):
+class MachineSpec(Record, frozen=True):
     """The emulated computer that a kernel is for, in the words of its emulator's command line."""
 
     emulator: str
@@ -195,7 +195,7 @@ class MachineSpec(Noun, frozen=True):
     """File below /proc/sys -> what is written to it after boot."""
 
 
-class KernelSpec(Noun, frozen=True):
+class KernelSpec(Record, frozen=True):
     """A Linux kernel for one machine: toolchains/kernels/NAME.toml."""
 
     name: str
@@ -215,7 +215,7 @@ class KernelSpec(Noun, frozen=True):
     machine: MachineSpec
 
 
-class Place(Noun, frozen=True):
+class ArchivePlace(Record, frozen=True):
     """Where a source archive can be had."""
 
     registry: Literal["debian", "pypi"]
@@ -227,7 +227,7 @@ class Place(Noun, frozen=True):
     """PyPI only: the release."""
 
 
-class Server(Noun, frozen=True):
+class Server(Record, frozen=True):
     """A source tree of the server under test: a release pinned by hash."""
 
     name: str
@@ -235,12 +235,12 @@ class Server(Noun, frozen=True):
     version: str
     sha256: str
     note: str
-    places: list[Place]
+    places: list[ArchivePlace]
     folder: str = ""
     """Folder of the tree inside the archive, below its single top folder; empty for the top folder itself."""
 
 
-class Abilities(Noun, frozen=True):
+class Abilities(Record, frozen=True):
     """What a server can do, as its source tells it (harness.build.sources.tree_features): of a release's number nothing
     is concluded.
     """
@@ -251,7 +251,7 @@ class Abilities(Noun, frozen=True):
     """What may stand in its configuration, and on its command line behind `--`; other words of its source, too."""
 
 
-class SourceTree(Noun, frozen=True):
+class SourceTree(Record, frozen=True):
     """An unpacked, readable tree of a server."""
 
     name: str
@@ -287,7 +287,7 @@ Program = Literal["units", "selftests"]
 its own (harness.run.selftests)."""
 
 
-class Suite(Noun, frozen=True):
+class Suite(Record, frozen=True):
     """A folder of tests."""
 
     name: str
@@ -297,7 +297,7 @@ class Suite(Noun, frozen=True):
     program: Program | Literal[""] = ""
     """What its tests run instead of a server."""
     needs_module: bool = False
-    """Whether its servers load the module of ours: harness.build.test_module."""
+    """Whether its servers load the module of ours: harness.build.server_module."""
     tier: SuiteTier = "quick"
     """The least tier that runs it unasked."""
     guided: bool = False
@@ -312,7 +312,7 @@ class Suite(Noun, frozen=True):
     """The first release that has what it tests; cells of an earlier one are skipped. Empty: every one has it."""
 
 
-class Cell(Noun, frozen=True):
+class Cell(Record, frozen=True):
     """Target x Server x Suite: the unit of planning, CI and reporting."""
 
     target: str
@@ -325,7 +325,7 @@ class Cell(Noun, frozen=True):
         return f"{self.target}/{self.server}/{self.suite}"
 
 
-class Build(Noun, frozen=True):
+class Build(Record, frozen=True):
     """Compiled binaries of a server for a target, in the cache."""
 
     key: str

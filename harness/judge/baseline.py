@@ -14,7 +14,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Verdict
-from harness.core.model import Noun
+from harness.core.model import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NAME = "inherited.json"
 
 
-class Base(Noun, frozen=True):
+class BaseRevision(Record, frozen=True):
     """The revision that a checkout is compared with."""
 
     commit: str
@@ -39,7 +39,7 @@ class Base(Noun, frozen=True):
         return f"{self.commit[:12]} '{self.subject}' ({self.why})"
 
 
-class Way(Noun, frozen=True):
+class Appearance(Record, frozen=True):
     """A way in which a finding is seen, without what differs from run to run."""
 
     target: str
@@ -50,25 +50,25 @@ class Way(Noun, frozen=True):
     """The test, where the finding's identity alone says too little: many tests may end in one function's assertion."""
 
 
-class Inherited(Noun, frozen=True):
+class Baseline(Record, frozen=True):
     """A base revision's findings and troubles, in the cells that were asked."""
 
-    base: Base
+    base: BaseRevision
     findings: dict[str, list[str]]
     """Identity -> the targets that show it."""
     untold: dict[str, str]
     """TARGET/SUITE -> why nothing can be said of the base there: what is found in such a cell counts as new."""
-    ways: dict[str, list[Way]] = msgspec.field(default_factory=dict)
+    ways: dict[str, list[Appearance]] = msgspec.field(default_factory=dict)
     """Identity -> how they are seen."""
 
 
-def of_judgement(base: Base, judgement: Judgement) -> Inherited:
+def of_judgement(base: BaseRevision, judgement: Judgement) -> Baseline:
     """What a run of the base came to. What was seen in cells of which nothing can be said does not count."""
     untold = {
         f"{cell.target}/{cell.suite}": cell.reason for cell in judgement.cells if cell.verdict == Verdict.UNKNOWN.name
     }
     found = [_told(finding, untold) for finding in [*judgement.findings, *judgement.warnings]]
-    return Inherited(
+    return Baseline(
         base=base,
         findings={finding.id: finding.targets for finding in found if finding.targets},
         untold=untold,
@@ -84,11 +84,11 @@ def _told(finding: Finding, untold: Mapping[str, str]) -> Finding:
     return msgspec.structs.replace(finding, targets=targets, witnesses=witnesses)
 
 
-def _ways(finding: Finding) -> list[Way]:
+def _ways(finding: Finding) -> list[Appearance]:
     """Each once. What an audit sees has the test that came first, which need not be the same; so has no test."""
     told = [(witness, occasion) for witness in finding.witnesses for occasion in witness.occasions]
     ways = (
-        Way(
+        Appearance(
             target=witness.target,
             suite=witness.suite,
             title=_without_chance(occasion.title),
@@ -105,29 +105,29 @@ def _without_chance(title: str) -> str:
     return re.sub(r"0x[0-9a-f]+|\d+", "#", re.sub(r"/\S*/", "", plain))
 
 
-def write(folder: Path, inherited: Inherited) -> None:
+def write(folder: Path, inherited: Baseline) -> None:
     """Put it into a run folder, or the cache."""
     (folder / NAME).write_bytes(json_codec.pretty(inherited))
 
 
-def read(folder: Path) -> Inherited | None:
+def read(folder: Path) -> Baseline | None:
     """What a folder has of it; None for nothing. Raises UsageError for what is damaged."""
     path = folder / NAME
     try:
-        return json_codec.decode(path.read_bytes(), Inherited)
+        return json_codec.decode(path.read_bytes(), Baseline)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError as error:
         raise UsageError("what the base shows is damaged", where=str(path), because=str(error)) from error
 
 
-def reason(inherited: Inherited, finding: Finding) -> str:
+def reason(inherited: Baseline, finding: Finding) -> str:
     """Why a finding is none of the change's; empty for one that the base does not show in all of its ways."""
     here, old = _ways(finding), inherited.ways.get(finding.id, [])
     return f"also in BASE {inherited.base.commit[:12]}" if here and set(here) <= set(old) else ""
 
 
-def remarks(inherited: Inherited, findings: list[Finding]) -> list[str]:
+def remarks(inherited: Baseline, findings: list[Finding]) -> list[str]:
     """What a reader should know of the comparison: what spread to other targets, what could not be compared."""
     said = []
     for finding in findings:

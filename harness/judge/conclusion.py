@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis import source_excerpt
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Finding, Verdict
 from harness.judge import baseline, known_findings, provenance, unchecked_changes, warning_findings
@@ -35,7 +35,7 @@ def conclude(
     with progress.stage("judge", "judging"):
         findings, outcomes, counters = judge(folder)
         if made_here:
-            provenance.seal_all(Store.default(), folder)
+            provenance.seal_all(Cache.default(), folder)
         run = stored_run.read(folder)
         source_excerpt.collect(folder, run, findings, tree)
     listed = known_findings.load_known(known_file, run.machines)
@@ -131,7 +131,7 @@ def folder_in_repository(tree: Path, here: Path) -> str:
 def _with_known(
     finding: Finding,
     listed: known_findings.KnownList,
-    old: baseline.Inherited | None,
+    old: baseline.Baseline | None,
     server: str,
     today: datetime.date,
 ) -> Finding:

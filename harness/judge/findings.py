@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core.finding import Finding, Occasion, Witness
-from harness.core.model import Allocator, Noun
+from harness.core.model import Allocator, Record
 from harness.judge.causality import cell_evidence, never_run
 from harness.judge.reproducer import best_of, write_reproducer
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.record.run_folder import RunRecord
 
 
-class Judgement(Noun, frozen=True):
+class Judgement(Record, frozen=True):
     """The run folder's findings.json, and what `check --json` prints."""
 
     schema: int

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness.core.model import Endianness, Noun
+from harness.core.model import Endianness, Record
 from harness.core.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEFAULT = ROOT / "ci" / "known.toml"
 
 
-class KnownFinding(Noun, frozen=True):
+class KnownFinding(Record, frozen=True):
     """One entry."""
 
     id: str
@@ -54,7 +54,7 @@ class KnownFinding(Noun, frozen=True):
     """Whether chance shows it, or not every tier does: no run is told that it was not seen."""
 
 
-class KnownList(Noun, frozen=True):
+class KnownList(Record, frozen=True):
     """A known-findings file."""
 
     findings: list[KnownFinding]

@@ -25,7 +25,7 @@ from harness.record.recording_proxy import requests
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.judge.reproducer import Reproducer
 
 PLAIN_OPTIONS = frozenset(
@@ -47,7 +47,7 @@ PLAIN_OPTIONS = frozenset(
 SHOWN_COMMANDS = 12
 
 
-def _key(store: Store, *, make: bool) -> bytes:
+def _key(store: Cache, *, make: bool) -> bytes:
     """The cache's key; empty where there is none, and none is to be made."""
     path = store.path("keys", "reproducers")
     if not path.is_file() and make:
@@ -67,7 +67,7 @@ def _seal(key: bytes, document: bytes) -> bytes:
     return hmac.new(key, document, hashlib.sha256).hexdigest().encode()
 
 
-def seal_all(store: Store, folder: Path) -> None:
+def seal_all(store: Cache, folder: Path) -> None:
     """Seal the reproducers of a run that was made on this machine, and just now.
 
     With a cache that cannot be written there is no key, and no seal.
@@ -81,13 +81,13 @@ def seal_all(store: Store, folder: Path) -> None:
         path.write_bytes(b'{"seal":"' + _seal(key, document) + b'",' + document[1:])
 
 
-def is_ours(store: Store, document: bytes) -> bool:
+def is_ours(store: Cache, document: bytes) -> bool:
     """Whether a document has the seal of this cache, and is what was sealed."""
     key, seal = _key(store, make=False), SEAL.match(document)
     return bool(key and seal and hmac.compare_digest(seal[1], _seal(key, unsealed(document))))
 
 
-def open_reproducer(store: Store, catalogued: Collection[str], name: str, *, server: str, trust: bool) -> Reproducer:
+def open_reproducer(store: Cache, catalogued: Collection[str], name: str, *, server: str, trust: bool) -> Reproducer:
     """Read a reproducer that may be carried out. `catalogued`: releases; `server`: what the user names instead.
 
     Raises UsageError for a stranger's, unless it is trusted and names nothing that is the user's own to name.

@@ -13,8 +13,8 @@ import msgspec
 from harness.core import json_codec
 from harness.core.cache import key_of
 from harness.core.errors import UsageError
-from harness.core.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.model import Allocator, FileName, NameOrNone, Noun, Program
+from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.model import Allocator, FileName, NameOrNone, Program, Record
 from harness.isa import rules
 from harness.record.recording_proxy import Chunk, load
 from harness.record.run_folder import AUDIT
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from harness.record.run_folder import RunRecord
 
 
-class Reproducer(Noun, frozen=True):
+class Reproducer(Record, frozen=True):
     """RUN/reproducers/ID.json: what `plumb replay` needs to show a finding again."""
 
     finding: str
@@ -61,7 +61,7 @@ class Reproducer(Noun, frozen=True):
     """What the client had asked for, as the report has it."""
     file: str = ""
     """Where it is, for an assertion whose function nobody knows."""
-    again: Again | None = None
+    again: Reproduction | None = None
     """Instead of `chunks`: what a server is asked, and which bytes must come of it."""
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.analysis.detectors.registry import Report
-    from harness.core.finding import Again, Difference, Fate, Frame
+    from harness.core.finding import Difference, Fate, Frame, Reproduction
     from harness.core.model import AccessClass, Program
     from harness.record.run_folder import CellRecord, Fault, GuestEvent, RunRecord, TestEvent
 
@@ -67,7 +67,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     starting: bool = False
     """It ended before it was ready."""
     difference: Difference | None = None
-    again: Again | None = None
+    again: Reproduction | None = None
     said: str = ""
     """All that a failed test said; the title has its first line."""
     cell: str = ""

@@ -14,7 +14,7 @@ from harness.core import json_codec
 from harness.core.cache import sha256_of
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.record import compiler_warnings
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAME = "changes.json"
 
 
-class Change(Noun, frozen=True):
+class Change(Record, frozen=True):
     """A changed file, and what it asks for."""
 
     file: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.core.finding import Verdict
-from harness.core.model import Noun
+from harness.core.model import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ SHOWN = 3
 """So many of what is wrong are named to the reader."""
 
 
-class CellOutcome(Noun, frozen=True):
+class CellOutcome(Record, frozen=True):
     """What a cell showed, before it is known which of its findings were expected."""
 
     target: str
@@ -40,7 +40,7 @@ class CellOutcome(Noun, frozen=True):
     """Why nothing passed, where nothing did."""
 
 
-class CellVerdict(Noun, frozen=True):
+class CellVerdict(Record, frozen=True):
     """A cell's row in the report."""
 
     target: str

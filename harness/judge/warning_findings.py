@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.core.model import Target
-    from harness.record.compiler_warnings import Diagnostic, Said
+    from harness.record.compiler_warnings import CompilerReport, Diagnostic
     from harness.record.run_folder import RunRecord
 
 KIND = "warning"
@@ -30,7 +30,7 @@ _KINDS = re.compile(
 )
 
 
-def of_targets_alone(run: RunRecord, said: Mapping[str, Said]) -> list[Finding]:
+def of_targets_alone(run: RunRecord, said: Mapping[str, CompilerReport]) -> list[Finding]:
     """A finding for each function and kind of warning that the oracle's compiler does not have, by identity."""
     if ORACLE not in said:
         return []
@@ -43,7 +43,7 @@ def of_targets_alone(run: RunRecord, said: Mapping[str, Said]) -> list[Finding]:
     return [_finding(run, identity, groups[identity]) for identity in sorted(groups)]
 
 
-def remarks(said: Mapping[str, Said], findings: Sequence[Finding]) -> list[str]:
+def remarks(said: Mapping[str, CompilerReport], findings: Sequence[Finding]) -> list[str]:
     """How many there are of each kind on each target, and what is not known."""
     told = []
     seen = [(witness.target, finding.title.partition(" ")[0]) for finding in findings for witness in finding.witnesses]
@@ -60,7 +60,7 @@ def looked_at(target: Target) -> bool:
     return target.emulator.kind != "system" and not target.emulator.detector
 
 
-def unanswered(run: RunRecord, said: Mapping[str, Said]) -> list[str]:
+def unanswered(run: RunRecord, said: Mapping[str, CompilerReport]) -> list[str]:
     """A sentence for each compiler that should have been asked, and did not tell all: then nothing passes."""
     asked = [name for name in run.targets if looked_at(run.machines[name]) and name != ORACLE]
     why = {name: said[name].problem if name in said else "nobody asked" for name in [*asked, ORACLE] if asked}
@@ -72,7 +72,7 @@ def verdicts(findings: Sequence[Finding]) -> list[Verdict]:
     return [Verdict.FAIL for finding in findings if finding.kind == KIND and not finding.known]
 
 
-def problems(said: Mapping[str, Said]) -> list[str]:
+def problems(said: Mapping[str, CompilerReport]) -> list[str]:
     """What is not known of compilers' warnings, and why."""
     told = [(target, words.problem) for target, words in said.items() if words.problem]
     return [f"{target}: not all that its compiler warns of is known: {problem}" for target, problem in told]

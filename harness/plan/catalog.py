@@ -15,7 +15,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import NothingSelectedError, UsageError
-from harness.core.model import KernelSpec, Noun, Policy, Server, Suite, Target, Toolchain
+from harness.core.model import KernelSpec, Policy, Record, Server, Suite, Target, Toolchain
 from harness.core.strict_toml import ROOT, nearest_key, read_toml
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ DEFAULT_SERVER = "redis-7.0.15"
 DEFAULT_TARGETS = ("required",)
 
 
-class PolicyFamily(Noun, frozen=True):
+class PolicyFamily(Record, frozen=True):
     """harness/plan/policies/FAMILY.toml: policies that are documented in one place."""
 
     source: str

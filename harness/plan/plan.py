@@ -8,7 +8,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import UsageError
-from harness.core.model import Cell, Noun
+from harness.core.model import Cell, Record
 from harness.plan.catalog import select
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.plan.catalog import Catalog
 
 
-class Job(Noun, frozen=True):
+class Job(Record, frozen=True):
     """What one machine of several does, where a plan is spread over machines."""
 
     name: str
@@ -27,7 +27,7 @@ class Job(Noun, frozen=True):
     """Without the canary, which runs in every job."""
 
 
-class Plan(Noun, frozen=True):
+class Plan(Record, frozen=True):
     """What will run, in order: by target, canary first."""
 
     cells: list[Cell]

@@ -6,10 +6,10 @@ from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it 
 
 import msgspec
 
-from harness.core.model import Allocator, CompilerWarnings, Flavour, Noun, Tier
+from harness.core.model import Allocator, CompilerWarnings, Flavour, Record, Tier
 
 
-class Request(Noun, frozen=True):
+class Request(Record, frozen=True):
     """What the user asked for."""
 
     targets: list[str]

@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def release_of(program: Path, version: tuple[int, ...]) -> Release:
     return Release(program.name.partition("-")[0], version)
 
 
-class Refusal(Noun, frozen=True):
+class Refusal(Record, frozen=True):
     """A number that is refused where `long` has 32 bits."""
 
     commands: list[str]
@@ -73,7 +73,7 @@ NUMBER_BYTES = 40
 """So much of a number is looked at: 64 bits have 20 digits."""
 
 
-class RefusalList(Noun, frozen=True):
+class RefusalList(Record, frozen=True):
     """suites/refusals.toml."""
 
     refusals: list[Refusal]

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import hiredis
 
 from harness.core.errors import UsageError
-from harness.core.model import Noun
+from harness.core.model import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
 
-class Command(Noun, frozen=True):
+class Command(Record, frozen=True):
     """One command of a stream."""
 
     words: tuple[bytes, ...]

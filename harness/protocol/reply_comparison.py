@@ -11,7 +11,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
 from harness.protocol.allowed_refusals import refused
 from harness.protocol.command_stream import command, line_of, pieces, wire
@@ -31,7 +31,7 @@ SHOWN = 200
 """How many characters of a command or reply a message shows."""
 
 
-class Rounded(Noun, frozen=True):
+class Tolerance(Record, frozen=True):
     """Commands whose replies are floating-point numbers that may differ in their last digits."""
 
     commands: list[str]
@@ -40,7 +40,7 @@ class Rounded(Noun, frozen=True):
     reason: str
 
 
-class Excuse(Noun, frozen=True):
+class AllowedDifference(Record, frozen=True):
     """A reply that may differ on some targets."""
 
     commands: list[str]
@@ -61,18 +61,18 @@ class Excuse(Noun, frozen=True):
     is added; 0: they need not be numbers."""
 
 
-class DifferenceList(Noun, frozen=True):
+class AllowedDifferenceTable(Record, frozen=True):
     """suites/fuzz/differences.toml."""
 
     unordered: list[str]
     """Commands whose array has no order."""
     unordered_pairs: list[str]
     """The same, where names and values alternate."""
-    rounded: list[Rounded]
-    excuses: list[Excuse]
+    rounded: list[Tolerance]
+    excuses: list[AllowedDifference]
 
 
-class Difference(Noun, frozen=True):
+class ReplyDifference(Record, frozen=True):
     """The first command of a stream that two servers answer differently."""
 
     index: int
@@ -87,9 +87,9 @@ class Difference(Noun, frozen=True):
 
 
 @cache
-def known() -> DifferenceList:
+def known() -> AllowedDifferenceTable:
     """What may differ."""
-    return read_toml(DIFFERENCES, DifferenceList)
+    return read_toml(DIFFERENCES, AllowedDifferenceTable)
 
 
 def ask(client: Client, stream: Stream) -> list[Reply]:
@@ -134,7 +134,9 @@ def _rounded(reply: Reply, digits: int) -> Reply:
         return reply
 
 
-def excused(asked: Command, guest: Reply, native: Reply, target: Target, release: Release) -> Excuse | Refusal | None:
+def excused(
+    asked: Command, guest: Reply, native: Reply, target: Target, release: Release
+) -> AllowedDifference | Refusal | None:
     """Why two comparable replies may differ; None if they may not."""
     refusal = refused(asked, _error(guest), _error(native), release, target.width_bits)
     return refusal or next(
@@ -187,7 +189,7 @@ def _text(reply: Reply) -> bytes:
 
 def first_difference(
     stream: Sequence[Command], guest: Sequence[Reply], native: Sequence[Reply], target: Target, release: Release
-) -> Difference | None:
+) -> ReplyDifference | None:
     """The first command whose replies disagree, but for what is excused. `release`: of the server that is both."""
     queued: list[Command] = []
     for index, (one, ours, theirs) in enumerate(zip(stream, guest, native, strict=False)):
@@ -210,13 +212,13 @@ def first_difference(
     return None
 
 
-def _parts(excuse: Excuse | Refusal, native: Reply) -> bool:
+def _parts(excuse: AllowedDifference | Refusal, native: Reply) -> bool:
     """Whether what is stored differs from an excused reply on."""
-    return excuse.ends if isinstance(excuse, Excuse) else excuse.changes and _error(native) is None
+    return excuse.ends if isinstance(excuse, AllowedDifference) else excuse.changes and _error(native) is None
 
 
-def _difference(index: int, asked: Command, guest: Reply, native: Reply) -> Difference:
-    return Difference(
+def _difference(index: int, asked: Command, guest: Reply, native: Reply) -> ReplyDifference:
+    return ReplyDifference(
         index=index, command=line_of(asked).strip(), name=asked.name, guest=shown(guest), native=shown(native)
     )
 

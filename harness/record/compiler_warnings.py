@@ -8,7 +8,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import UsageError
-from harness.core.model import Noun
+from harness.core.model import Record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ FOLDER = "warnings"
 ORACLE = "native"
 
 
-class Diagnostic(Noun, frozen=True):
+class Diagnostic(Record, frozen=True):
     """One error or warning."""
 
     severity: Literal["error", "warning"]
@@ -33,7 +33,7 @@ class Diagnostic(Noun, frozen=True):
     """The function that it stands in; empty at the top level."""
 
 
-class Said(Noun, frozen=True):
+class CompilerReport(Record, frozen=True):
     """What a compiler said of a tree for a target."""
 
     warnings: list[Diagnostic]
@@ -41,19 +41,19 @@ class Said(Noun, frozen=True):
     """Why there may be more of them; empty where every file was looked at."""
 
 
-def write(run: Path, target: str, said: Said) -> None:
+def write(run: Path, target: str, said: CompilerReport) -> None:
     """Put it beside the evidence."""
     (run / FOLDER).mkdir(parents=True, exist_ok=True)
     (run / FOLDER / f"{target}.json").write_bytes(json_codec.pretty(said))
 
 
-def read(folder: Path, run: RunRecord) -> dict[str, Said]:
+def read(folder: Path, run: RunRecord) -> dict[str, CompilerReport]:
     """Target -> what its compiler said, the oracle's too; who was not asked is missing. Raises UsageError."""
     found = {}
     for target in dict.fromkeys([*run.targets, ORACLE]):
         path = folder / FOLDER / f"{target}.json"
         try:
-            found[target] = json_codec.decode(path.read_bytes(), Said)
+            found[target] = json_codec.decode(path.read_bytes(), CompilerReport)
         except FileNotFoundError:
             continue
         except msgspec.DecodeError as error:

@@ -19,7 +19,7 @@ SIZE_BYTES = 1 << 20
 _TAKEN = re.compile(b"\x01")
 
 
-class Edges:
+class EdgeCoverage:
     """The edges that one guest takes. Its emulator is to be told the path, once this is there."""
 
     def __init__(self, path: Path) -> None:

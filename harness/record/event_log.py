@@ -13,7 +13,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import InfrastructureError
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.record.run_folder import CollectedEvent, EndEvent, Event, GuestEvent, TestEvent
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class EventLog:
         self.append(end)
 
 
-class Recorded(Noun, frozen=True):
+class Recorded(Record, frozen=True):
     """What an event log holds."""
 
     events: list[Event]

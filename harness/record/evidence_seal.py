@@ -13,7 +13,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.cache import sha256_of
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.record import event_log, fault_log, run_folder
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SHOWN = 3
 """So many files are named to the reader."""
 
 
-class SealedFile(Noun, frozen=True):
+class SealedFile(Record, frozen=True):
     """One file of evidence."""
 
     bytes: int

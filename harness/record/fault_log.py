@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.core import json_codec
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.record.run_folder import BUS_ADRALN, Fault
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _CUT_SHORT = b"-fault-log: a record was cut short"
 _CRASHED = re.compile(rb"^QEMU internal SIG\w+", re.MULTILINE)
 
 
-class Count(Noun, frozen=True):
+class Count(Record, frozen=True):
     """How often an instruction has done something so far, in one process."""
 
     event: Literal["count", "repeat"]
@@ -35,7 +35,7 @@ class Count(Noun, frozen=True):
     count: int
 
 
-class ProcessEnd(Noun, frozen=True):
+class ProcessEnd(Record, frozen=True):
     """How a process of the guest ended."""
 
     event: Literal["end"]
@@ -46,7 +46,7 @@ class ProcessEnd(Noun, frozen=True):
     """Exit status, if it exited."""
 
 
-class FaultLog(Noun, frozen=True):
+class FaultLog(Record, frozen=True):
     """What a guest's fault log holds."""
 
     faults: list[Fault]

@@ -20,7 +20,7 @@ import hiredis
 
 from harness.core import json_codec
 from harness.core.errors import is_machine_fault, machine_fault
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.record import peer_user
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ BACKLOG = 4096
 """Connections that may wait to be accepted: beyond these a Unix socket, other than a port, turns clients away."""
 
 
-class Chunk(Noun, frozen=True):
+class Chunk(Record, frozen=True):
     """Bytes that crossed the proxy, in order."""
 
     connection: int

@@ -21,14 +21,14 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import InconclusiveError, UsageError
-from harness.core.finding import Again, Difference  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.model import AccessClass, Allocator, CompilerWarnings, Name, NameOrNone, Noun, Program, Target
+from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.model import AccessClass, Allocator, CompilerWarnings, Name, NameOrNone, Program, Record, Target
 
 ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 """absent: there is nothing of what the suite should run, in the server or among what was asked for; no fault."""
 
 
-class CellRecord(Noun, frozen=True):
+class CellRecord(Record, frozen=True):
     """How a cell's process ended."""
 
     target: Name
@@ -51,7 +51,7 @@ VERSION = 2
 """Of the run folder's format: raise it when another release could not judge what is recorded now."""
 
 
-class RunRecord(Noun, frozen=True):
+class RunRecord(Record, frozen=True):
     """RUN/run.json: what was asked, and what it ran on."""
 
     server: str
@@ -92,7 +92,7 @@ Outcome = Literal["passed", "failed", "skipped"]
 End = Literal["stopped", "signal", "exit", "hang", "start-failed"]
 
 
-class Counters(Noun, frozen=True):
+class Counters(Record, frozen=True):
     """What /proc/cpu/alignment counts (Linux arch/arm/mm/alignment.c), or would count, of the faults of programs."""
 
     user: int
@@ -104,7 +104,7 @@ class Counters(Noun, frozen=True):
     multi: int
 
 
-class TestEvent(Noun, frozen=True, tag="test"):
+class TestEvent(Record, frozen=True, tag="test"):
     """One test's outcome."""
 
     name: str
@@ -141,13 +141,13 @@ class TestEvent(Noun, frozen=True, tag="test"):
     """What its guest was started with beyond the usual; files that it was given lie in the guest folder's `inputs`."""
     difference: Difference | None = None
     """Which bytes are wrong, where the test says it."""
-    again: Again | None = None
+    again: Reproduction | None = None
     """How they are shown again."""
     doubt: str = ""
     """Why its outcome says nothing of the server: the oracle was killed, say, or somebody stopped the guest."""
 
 
-class GuestEvent(Noun, frozen=True, tag="guest"):
+class GuestEvent(Record, frozen=True, tag="guest"):
     """How a guest ended."""
 
     name: Name
@@ -176,14 +176,14 @@ class GuestEvent(Noun, frozen=True, tag="guest"):
     """Files that it must have left in its folder, whatever happened."""
 
 
-class CollectedEvent(Noun, frozen=True, tag="collected"):
+class CollectedEvent(Record, frozen=True, tag="collected"):
     """The first line: the cell's tests are known."""
 
     tests: int
     """How many there are to run."""
 
 
-class EndEvent(Noun, frozen=True, tag="end"):
+class EndEvent(Record, frozen=True, tag="end"):
     """The last line: the cell's process has nothing more to say."""
 
     tests: int
@@ -199,7 +199,7 @@ class EndEvent(Noun, frozen=True, tag="end"):
 Event = TestEvent | GuestEvent
 
 
-class MapRecord(Noun, frozen=True):
+class MapRecord(Record, frozen=True):
     """A file-backed mapping of the guest."""
 
     start: int
@@ -208,7 +208,7 @@ class MapRecord(Noun, frozen=True):
     path: str
 
 
-class Fault(Noun, frozen=True):
+class Fault(Record, frozen=True):
     """One line of the emulator's fault log: toolchains/qemu/overlay/linux-user/plumbline.c writes it.
 
     On a real kernel toolchains/kernels/init/trace.c does, from what the kernel tells whoever traces a program.

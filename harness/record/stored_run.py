@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import UsageError
 from harness.plan.catalog import Catalog
 from harness.record import fault_log, run_folder
@@ -94,7 +94,7 @@ _FAULTS = "/faults.jsonl"
 
 def _kept(folder: Path, path: str) -> str:
     """A binary's path, if it is in the cache, the run's folder or the system's; else one with its name that is none."""
-    return _within((Store.default().root, folder, *_SYSTEM), path)
+    return _within((Cache.default().root, folder, *_SYSTEM), path)
 
 
 @cache

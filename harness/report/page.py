@@ -47,7 +47,7 @@ SENTENCES = {
 }
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class SourceLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line of source, or of a listing."""
 
     number: int
@@ -60,7 +60,7 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
     """Neighbouring lines of one file."""
 
     file: str
-    lines: list[Line]
+    lines: list[SourceLine]
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +201,7 @@ def hunks_of(finding: Finding, excerpts: Excerpts) -> list[Hunk]:
         wanted = [number for number in sorted(source) if any(abs(number - place) <= near for place in marked)]
         for number in wanted:
             marks = ", ".join(dict.fromkeys(marked.get(number, [])))
-            line = Line(number=number, text=source[number], marks=marks)
+            line = SourceLine(number=number, text=source[number], marks=marks)
             if hunks and hunks[-1].file == file and hunks[-1].lines[-1].number == number - 1:
                 hunks[-1].lines.append(line)
             else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.record import event_log, run_folder
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HEAD = "# Throughput of the suites"
 
 
-class Throughput(Noun, frozen=True):
+class Throughput(Record, frozen=True):
     """One cell's."""
 
     target: str

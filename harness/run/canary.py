@@ -15,7 +15,7 @@ import msgspec
 from harness.analysis import symbols
 from harness.build.helper_program import compiled
 from harness.core.errors import InfrastructureError
-from harness.core.model import Noun, PlannedAccess
+from harness.core.model import PlannedAccess, Record
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT, read_toml
 from harness.isa import rules
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.build.qemu_user import Runner
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import Target, Toolchain
     from harness.run.vm.machine import Machine
 
@@ -36,7 +36,7 @@ OFFSETS = range(16)
 """Bytes past a 16-byte boundary: the widest access is 16 bytes."""
 
 
-class AccessTable(Noun, frozen=True):
+class AccessTable(Record, frozen=True):
     """suites/canary/accesses/ISA.toml."""
 
     clobbers: list[str]
@@ -45,7 +45,7 @@ class AccessTable(Noun, frozen=True):
     """GCC's constraint for a register that can hold an address: not any can on PowerPC, z/Architecture and m68k."""
 
 
-class CanaryCase(Noun, frozen=True):
+class CanaryCase(Record, frozen=True):
     """One access at every offset: what it must do, and whether the emulator's log must have it."""
 
     access: PlannedAccess
@@ -114,7 +114,7 @@ def function_of(access: PlannedAccess) -> str:
     return "perform_" + access.name.replace("-", "_")
 
 
-def compile_canary(store: Store, target: Target, tools: Toolchain, driver: Path = DRIVER) -> Path:
+def compile_canary(store: Cache, target: Target, tools: Toolchain, driver: Path = DRIVER) -> Path:
     """The canary program for a target, or another that makes the same accesses.
 
     Raises InfrastructureError when it does not compile.
@@ -132,7 +132,7 @@ def compile_canary(store: Store, target: Target, tools: Toolchain, driver: Path 
     )
 
 
-class Reported(Noun, frozen=True):
+class Reported(Record, frozen=True):
     """What the emulator's log says of one instruction of the canary program."""
 
     direction: str
@@ -142,14 +142,14 @@ class Reported(Noun, frozen=True):
     count: int
 
 
-class Performed(Noun, frozen=True):
+class CanaryResult(Record, frozen=True):
     """One run of `canary all`: outcomes at every offset by access, and what was reported, by the program's function."""
 
     outcomes: dict[str, list[str]]
     reports: dict[str, list[Reported]]
 
 
-class Performance(Noun, frozen=True):
+class Performance(Record, frozen=True):
     """What a run of the canary program came to, wherever it ran."""
 
     code: int
@@ -158,11 +158,11 @@ class Performance(Noun, frozen=True):
     text: str
 
 
-Perform = Callable[[Sequence[str]], Performance]
+CanaryRunner = Callable[[Sequence[str]], Performance]
 """Runs the canary program with arguments."""
 
 
-def emulated(program: Path, runner: Runner, fault_log: Path | None = None) -> Perform:
+def emulated(program: Path, runner: Runner, fault_log: Path | None = None) -> CanaryRunner:
     """The program under the user-mode emulator, or natively."""
 
     def perform(arguments: Sequence[str]) -> Performance:
@@ -175,7 +175,7 @@ def emulated(program: Path, runner: Runner, fault_log: Path | None = None) -> Pe
     return perform
 
 
-def on_machine(program: Path, machine: Machine, slowdown: float) -> Perform:
+def on_machine(program: Path, machine: Machine, slowdown: float) -> CanaryRunner:
     """The program on a real kernel. `program` is where it lies in the guest."""
 
     def perform(arguments: Sequence[str]) -> Performance:
@@ -186,7 +186,7 @@ def on_machine(program: Path, machine: Machine, slowdown: float) -> Perform:
     return perform
 
 
-def perform_all(perform: Perform, target: Target) -> dict[str, list[str]]:
+def perform_all(perform: CanaryRunner, target: Target) -> dict[str, list[str]]:
     """Run `canary all`: access -> its outcome at every offset.
 
     Raises InfrastructureError when it did not get to the end of its table.
@@ -205,14 +205,14 @@ def perform_all(perform: Perform, target: Target) -> dict[str, list[str]]:
     return outcomes
 
 
-def performed(program: Path, runner: Runner, fault_log: Path, triple: str) -> Performed:
+def performed(program: Path, runner: Runner, fault_log: Path, triple: str) -> CanaryResult:
     """`canary all` under the user-mode emulator, with what it reported, if its policy has it report.
 
     Else nothing is recorded: to write a thousand signals down takes ten times as long as to raise them.
     """
     log = fault_log if runner.policy.report else None
     outcomes = perform_all(emulated(program, runner, log), runner.target)
-    return Performed(outcomes=outcomes, reports=_reports(program, log, triple) if log else {})
+    return CanaryResult(outcomes=outcomes, reports=_reports(program, log, triple) if log else {})
 
 
 def _reports(program: Path, log: Path, triple: str) -> dict[str, list[Reported]]:
@@ -231,7 +231,7 @@ def _reports(program: Path, log: Path, triple: str) -> dict[str, list[Reported]]
     return found
 
 
-def disagreements(case: CanaryCase, performed: Performed, runner: Runner) -> list[str]:
+def disagreements(case: CanaryCase, performed: CanaryResult, runner: Runner) -> list[str]:
     """Where what an access did, or what was logged of it, is not what is prescribed; one phrase each."""
     access = case.access
     pairs = zip(case.prescribed, performed.outcomes[access.name], strict=True)
@@ -255,6 +255,6 @@ def disagreements(case: CanaryCase, performed: Performed, runner: Runner) -> lis
     return wrong
 
 
-def dies(perform: Perform, access: PlannedAccess, offset: int, target: Target) -> bool:
+def dies(perform: CanaryRunner, access: PlannedAccess, offset: int, target: Target) -> bool:
     """Whether an access on its own, with nothing in its way, ends the process by the signal of what is misaligned."""
     return perform([access.name, str(offset)]).code == -rules.signal_of(target)

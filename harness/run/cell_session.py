@@ -19,21 +19,21 @@ from harness.record import event_log, run_folder
 from harness.record.event_log import EventLog
 from harness.run import unit_runner
 from harness.run.canary import emulated, on_machine
+from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest
 from harness.run.server_process import StartError, answers_ping
-from harness.run.test_servers import StartGuest, ended, keep_transcript, new_guest
-from harness.run.vm.guest import CANARY, Host
+from harness.run.vm.guest import CANARY, VirtualMachine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.core.byte_diff import DifferenceError
-    from harness.run.canary import Perform
+    from harness.run.canary import CanaryRunner
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
     from harness.run.unit_runner import UnitRun
 
 
-class CellRun:
+class CellSession:
     """The state of one cell: its guest, its oracle, and the evidence so far."""
 
     def __init__(self, cell: CellSpec) -> None:
@@ -42,7 +42,7 @@ class CellRun:
         self._finished = self._failed = 0
         self._guest: Guest | None = None
         self._oracle: Guest | None = None
-        self._host = Host(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
+        self._host = VirtualMachine(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
         self._numbers = count(1)
         self.start_guest = StartGuest(cell, self.log, self._host, self._numbers)
         """Starts servers for the present test alone."""
@@ -115,7 +115,7 @@ class CellRun:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def perform(self) -> Perform:
+    def perform(self) -> CanaryRunner:
         """How the canary program is run: on the cell's machine, or under its emulator."""
         assert self.cell.canary is not None
         if self._host is None:

@@ -11,8 +11,8 @@ import msgspec
 from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core import json_codec
-from harness.core.model import Abilities, Build, Noun, Tier
-from harness.run.vm.guest import PreparedMachine  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.model import Abilities, Build, Record, Tier
+from harness.run.vm.guest import VmImage  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ LARGEST_SEED = 2**32 - 1
 """A seed is a number from 0 to this: what every generator of ours takes, Tcl's included."""
 
 
-class Peer(Noun, frozen=True):
+class PeerServer(Record, frozen=True):
     """Another target of the same run: what a cell needs to start its server too."""
 
     runner: Runner
@@ -32,7 +32,7 @@ class Peer(Noun, frozen=True):
     """The server's own, there; None where no suite of the run has them."""
 
 
-class CellSpec(Noun, frozen=True):
+class CellSpec(Record, frozen=True):
     """One cell, prepared: builds made, emulator there."""
 
     suite: str
@@ -49,13 +49,13 @@ class CellSpec(Noun, frozen=True):
     tier: Tier
     detector_canary: Path | None = None
     """None where the target has no detector."""
-    peers: dict[str, Peer] = msgspec.field(default_factory=dict)
+    peers: dict[str, PeerServer] = msgspec.field(default_factory=dict)
     """Target -> the same server there: the run's targets, and `native`, which is the oracle."""
     units: Units | None = None
     """None where the suite has none."""
     module: Path | None = None
     """As of a peer, for its own target."""
-    machine: PreparedMachine | None = None
+    machine: VmImage | None = None
     """Of the kernel tier: the emulated computer."""
     coverage: bool = False
     """Whether the guest tells which edges of its code it takes, where its emulator can."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.build.qemu_user import Runner
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import Detector, Target, Toolchain
 
 SOURCE = ROOT / "suites" / "canary" / "detector.c"
@@ -53,7 +53,7 @@ def expectations(detector: Detector) -> list[tuple[str, str]]:
     return [*((f"{name} bad", identity) for name, identity in errors.items()), *((f"{n} good", SILENT) for n in errors)]
 
 
-def compile_detector_canary(store: Store, target: Target, tools: Toolchain) -> Path | None:
+def compile_detector_canary(store: Cache, target: Target, tools: Toolchain) -> Path | None:
     """The program, compiled as servers are; None where a target has no detector.
 
     Raises InfrastructureError when it does not compile.

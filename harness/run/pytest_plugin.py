@@ -16,7 +16,7 @@ from harness.core.byte_diff import DifferenceError
 from harness.core.errors import InfrastructureError, is_machine_fault, machine_fault
 from harness.run import detector_canary, private_network, unit_runner
 from harness.run.canary import cases
-from harness.run.cell_session import CellRun
+from harness.run.cell_session import CellSession
 from harness.run.cell_spec import CellSpec, fits, read_cell
 from harness.run.server_process import StartError
 from harness.run.tcl_suite import TclFile
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from harness.record import run_folder
-    from harness.run.canary import Perform
+    from harness.run.canary import CanaryRunner
+    from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
-    from harness.run.test_servers import StartGuest
     from harness.run.unit_runner import UnitRun
 
-_CELL = pytest.StashKey["CellRun"]()
+_CELL = pytest.StashKey["CellSession"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if path is not None:
         # Before there are threads, and processes that would have to come along.
         private_network.enter()
-        config.stash[_CELL] = CellRun(read_cell(Path(path)))
+        config.stash[_CELL] = CellSession(read_cell(Path(path)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -154,7 +154,7 @@ def _message(report: pytest.TestReport) -> str:
     return str(crash.message) if crash else str(report.longrepr)
 
 
-def _cell_run(request: pytest.FixtureRequest) -> CellRun:
+def _cell_run(request: pytest.FixtureRequest) -> CellSession:
     run = request.config.stash.get(_CELL, None)
     if run is None:
         pytest.fail(f"this test needs a guest; type: plumb check --suite {request.path.parent.name}", pytrace=False)
@@ -178,7 +178,7 @@ def start_guest(request: pytest.FixtureRequest) -> StartGuest:
 
 
 @pytest.fixture
-def cell_run(request: pytest.FixtureRequest) -> CellRun:
+def cell_run(request: pytest.FixtureRequest) -> CellSession:
     """The cell's servers and evidence, for a test that runs many examples."""
     return _cell_run(request)
 
@@ -224,7 +224,7 @@ def unit_lines(run_unit: Callable[[str], UnitRun]) -> Callable[[str], list[str]]
 
 
 @pytest.fixture(scope="session")
-def perform(request: pytest.FixtureRequest) -> Perform:
+def perform(request: pytest.FixtureRequest) -> CanaryRunner:
     """Runs the canary program where the cell's target is."""
     return _cell_run(request).perform()
 

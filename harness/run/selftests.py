@@ -20,14 +20,14 @@ from harness.build.server_build import build_key
 from harness.build.unit_drivers import Units, build_units, in_a_line
 from harness.core import json_codec
 from harness.core.cache import disk_errors, key_of
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.run.unit_runner import how_it_ended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.build.server_build import Builder, Workshop
+    from harness.build.server_build import BuildDirectory, Builder
     from harness.core.model import Allocator, Program, SourceTree, Target, Toolchain
     from harness.run.unit_runner import UnitRun
 
@@ -46,7 +46,7 @@ LONG = (
 together; Valkey 9's between 10 and 21 s under some emulator, of 76 for all 319 on ARMv5; most others a tenth of one."""
 
 
-class Style(Noun, frozen=True):
+class Style(Record, frozen=True):
     """How a family's self-tests are made and called."""
 
     goal: str
@@ -145,7 +145,7 @@ def build_selftests(builder: Builder, tree: SourceTree, target: Target, tools: T
     )
 
 
-def _compile(shop: Workshop, style: Style, into: Path) -> str:
+def _compile(shop: BuildDirectory, style: Style, into: Path) -> str:
     """Put the program into a folder: why there is none, or nothing."""
     compiler = shop.wrapper("gcc", style.flags, suffix="-selftests")
     settings: Mapping[str, str] = {}

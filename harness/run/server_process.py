@@ -20,11 +20,11 @@ from harness.analysis.detectors.registry import reports
 from harness.core.cache import disk_errors
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
-from harness.core.processes.capped_log import LIMIT_BYTES, Capped, tail_of
+from harness.core.processes.capped_log import LIMIT_BYTES, CappedLog, tail_of
 from harness.core.processes.temporary_folder import refuse_long
 from harness.protocol.resp import Client
 from harness.record import fault_log, peer_user
-from harness.record.edge_coverage import Edges
+from harness.record.edge_coverage import EdgeCoverage
 from harness.record.recording_proxy import Recorder, connect
 from harness.record.run_folder import NO_PONG, STOPPED
 
@@ -94,11 +94,11 @@ class Guest:
         self.ended_stopping = False
         """Whether it ended so after it had been told to stop."""
         self.recorder: Recorder | None = None
-        self.edges: Edges | None = None
+        self.edges: EdgeCoverage | None = None
         """While it runs, the edges of its code that were taken; None if nobody asked, or the emulator cannot tell."""
         self._coverage = coverage and runner.reports_edges
         self._process: subprocess.Popen[bytes] | None = None
-        self._capped: Capped | None = None
+        self._capped: CappedLog | None = None
         self._sockets = sockets
         self._socket_folder = sockets
 
@@ -291,7 +291,7 @@ class Guest:
         """Start the server process, with its files in place."""
         self.lay_files()
         if self._coverage:
-            self.edges = Edges(self.folder / "edges")
+            self.edges = EdgeCoverage(self.folder / "edges")
         coverage = self.edges.path if self.edges else None
         if self.runner.records_faults:
             fault_log.open_ledger(self.fault_log)
@@ -299,7 +299,7 @@ class Guest:
         command = self.runner.command(binary, self.arguments(), self.fault_log, coverage, preload=preload)
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with self.log.open("wb") as log:
-            self._capped = Capped(log.fileno())
+            self._capped = CappedLog(log.fileno())
             self._process = process.start(command, output=log, folder=self.folder, environment=environment)
 
     def lay_files(self) -> None:

@@ -16,12 +16,12 @@ from harness.run.vm.guest import CANARY
 
 if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import Toolchain
-    from harness.run.vm.guest import Host
+    from harness.run.vm.guest import VirtualMachine
 
 
-def why_blind(store: Store, runner: Runner, tools: Toolchain, folder: Path, host: Host | None) -> str:
+def why_blind(store: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:
     """Why what a target does not report may have happened all the same; nothing where it would have been seen.
 
     `folder` gets the logs; it should be on the disk where the guest's are.
@@ -36,7 +36,7 @@ def why_blind(store: Store, runner: Runner, tools: Toolchain, folder: Path, host
         return f"{error.what}: {error.because}"
 
 
-def _deaf(store: Store, runner: Runner, tools: Toolchain) -> str:
+def _deaf(store: Cache, runner: Runner, tools: Toolchain) -> str:
     """Which errors the target's detector does not report."""
     program = detector_canary.compile_detector_canary(store, runner.target, tools)
     assert program is not None
@@ -46,13 +46,13 @@ def _deaf(store: Store, runner: Runner, tools: Toolchain) -> str:
     return ""
 
 
-def _canaries(store: Store, runner: Runner, tools: Toolchain, folder: Path, host: Host | None) -> str:
+def _canaries(store: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:
     program = canary.compile_canary(store, runner.target, tools)
     if host is None:
         performed = canary.performed(program, runner, folder / "canary.jsonl", tools.triple)
     else:
         perform = canary.on_machine(Path(CANARY), host.machine(), runner.target.slowdown)
-        performed = canary.Performed(outcomes=canary.perform_all(perform, runner.target), reports={})
+        performed = canary.CanaryResult(outcomes=canary.perform_all(perform, runner.target), reports={})
     cases = canary.cases(runner)
     for case in cases:
         if wrong := canary.disagreements(case, performed, runner):

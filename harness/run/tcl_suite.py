@@ -13,7 +13,7 @@ import pytest
 
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
-from harness.core.processes.line_process import Dialogue
+from harness.core.processes.line_process import LineProcess
 from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ class Interpreter:
 
     def __init__(self, file: Path, *, seed: int, tier: str) -> None:
         self._command = ["tclsh", str(RUNNER), "--serve", "--seed", str(seed), "--tier", tier, str(file)]
-        self._dialogue: Dialogue | None = None
+        self._dialogue: LineProcess | None = None
 
     def run(self, name: str, guest: Guest, oracle: Guest | None = None) -> Answer:
         """Run one test against a guest; what tcltest printed. What a test needs, the oracle must have as well."""
         host, port = guest.endpoint
         beside = " {}:{}".format(*oracle.endpoint) if oracle is not None else ""
         if self._dialogue is None:
-            self._dialogue = Dialogue(self._command)
+            self._dialogue = LineProcess(self._command)
         answer = self._dialogue.ask(
             f"{host}:{port} {guest.deadline_seconds:.0f} {name}{beside}",
             last=f"over: {name}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.core.processes import process
 from harness.record import fault_log, run_folder
 from harness.run.server_process import describe_exit
@@ -30,7 +30,7 @@ def folder_of(cell: Path, unit: str) -> Path:
     return cell / f"guest-unit-{unit}"
 
 
-class UnitRun(Noun, frozen=True):
+class UnitRun(Record, frozen=True):
     """One run of the program."""
 
     code: int

@@ -28,16 +28,16 @@ from harness.plan.plan import Plan, make_plan
 from harness.record import evidence_seal, fault_log, run_folder
 from harness.record.run_folder import CellRecord, RunRecord
 from harness.run import canary
-from harness.run.cell_spec import CellSpec, Peer, write_cell
+from harness.run.cell_spec import CellSpec, PeerServer, write_cell
 from harness.run.detector_canary import compile_detector_canary
 from harness.run.scheduler import side_by_side
 from harness.run.selftests import why_none, without_native_faults
-from harness.workflows.target_setup import Preparation, Prepared
+from harness.workflows.target_setup import Preparation, PreparedTarget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import Cell, SourceTree, Suite
     from harness.core.progress import Progress
     from harness.judge.findings import Judgement
@@ -56,7 +56,7 @@ MARGIN_SECONDS = 300.0
 class Check:
     """One run of the main job."""
 
-    def __init__(self, catalog: Catalog, store: Store, progress: Progress, request: Request) -> None:
+    def __init__(self, catalog: Catalog, store: Cache, progress: Progress, request: Request) -> None:
         self.catalog = catalog
         self.progress = progress
         self.request = request
@@ -115,7 +115,12 @@ class Check:
             )
 
     def _run_cells(
-        self, plan: Plan, tree: SourceTree, prepared: dict[str, Prepared], peers: dict[str, Peer], sockets: Path
+        self,
+        plan: Plan,
+        tree: SourceTree,
+        prepared: dict[str, PreparedTarget],
+        peers: dict[str, PeerServer],
+        sockets: Path,
     ) -> list[CellRecord]:
         def run(cell: Cell) -> CellRecord:
             record = self._run_cell(prepared[cell.target], cell.suite, tree, peers, sockets)
@@ -130,10 +135,10 @@ class Check:
 
     def _run_cell(
         self,
-        prepared: Prepared,
+        prepared: PreparedTarget,
         suite: str,
         tree: SourceTree,
-        peers: dict[str, Peer],
+        peers: dict[str, PeerServer],
         sockets: Path,
     ) -> CellRecord:
         target = prepared.target.name
@@ -238,8 +243,8 @@ class Check:
         self,
         plan: Plan,
         tree: SourceTree,
-        prepared: dict[str, Prepared],
-        peers: dict[str, Peer],
+        prepared: dict[str, PreparedTarget],
+        peers: dict[str, PeerServer],
         records: list[CellRecord],
     ) -> RunRecord:
         native = self.catalog.targets["native"]
@@ -273,7 +278,7 @@ def _audited(runner: Runner) -> Runner:
     return msgspec.structs.replace(runner, policy=policy, options=with_alignment(runner.options, policy))
 
 
-def _units_of(suite: Suite, prepared: Prepared, peers: Mapping[str, Peer]) -> Units | None:
+def _units_of(suite: Suite, prepared: PreparedTarget, peers: Mapping[str, PeerServer]) -> Units | None:
     """What a suite runs instead of a server."""
     units = prepared.units[suite.program] if suite.program else None
     native = peers["native"].selftests if "native" in peers else None

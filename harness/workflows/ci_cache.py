@@ -17,18 +17,18 @@ from harness.build.sources import source_tree
 from harness.build.sources.archives import archive_name
 from harness.core.cache import key_of
 from harness.core.errors import InfrastructureError
-from harness.core.model import Noun, SourceTree
+from harness.core.model import Record, SourceTree
 from harness.core.strict_toml import read_toml
 from harness.isa import rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.plan.catalog import Catalog
 
 
-class Cache(Noun, frozen=True):
+class CiCacheEntry(Record, frozen=True):
     """One entry of a CI system's cache."""
 
     key: str
@@ -40,8 +40,8 @@ class Cache(Noun, frozen=True):
 
 
 def caches(
-    catalog: Catalog, store: Store, targets: Sequence[str], server: str, *, optimisation: str = "O2"
-) -> dict[str, Cache]:
+    catalog: Catalog, store: Cache, targets: Sequence[str], server: str, *, optimisation: str = "O2"
+) -> dict[str, CiCacheEntry]:
     """`emulators`, `kernels`, `builds` → what to keep for a check of a server on targets.
 
     An entry is left out where there is nothing to keep, or its compilers are not installed yet (what they would make
@@ -65,20 +65,20 @@ def _host() -> str:
     return f"{release.get('ID', 'linux')}{release.get('VERSION_ID', '')}-{platform.machine()}"
 
 
-def _emulators(catalog: Catalog, store: Store, targets: Sequence[str], host: str) -> Cache | None:
+def _emulators(catalog: Catalog, store: Cache, targets: Sequence[str], host: str) -> CiCacheEntry | None:
     specs = [catalog.targets[name].emulator for name in targets]
     names = sorted({spec.qemu for spec in specs if spec.kind == "user"})
     if not names:
         return None
     key = qemu_key(read_toml(QEMU_FOLDER / "qemu.toml", Qemu))
-    return Cache(
+    return CiCacheEntry(
         key=f"plumbline-emulators-{host}-{key}-{'-'.join(names)}",
         restore_key="",
         paths=[str(path) for name in names for path in store.paths("emulators", f"{key}-{name}")],
     )
 
 
-def _kernels(catalog: Catalog, store: Store, targets: Sequence[str], host: str) -> Cache | None:
+def _kernels(catalog: Catalog, store: Cache, targets: Sequence[str], host: str) -> CiCacheEntry | None:
     specs = [catalog.kernels[machine] for name in targets if (machine := catalog.targets[name].emulator.machine)]
     linux = linux_source()
     try:
@@ -88,12 +88,12 @@ def _kernels(catalog: Catalog, store: Store, targets: Sequence[str], host: str) 
     if not names:
         return None
     paths = [str(path) for name in names for path in store.paths("kernels", name)]
-    return Cache(key=f"plumbline-kernels-{host}-{key_of(names)}", restore_key="", paths=paths)
+    return CiCacheEntry(key=f"plumbline-kernels-{host}-{key_of(names)}", restore_key="", paths=paths)
 
 
 def _builds(
-    catalog: Catalog, store: Store, targets: Sequence[str], server: str, host: str, optimisation: str
-) -> Cache | None:
+    catalog: Catalog, store: Cache, targets: Sequence[str], server: str, host: str, optimisation: str
+) -> CiCacheEntry | None:
     """Builds, what compilers remember, and the release's archive."""
     release = catalog.servers.get(server)
     paths = [store.path("ccache", ""), store.path("canaries", "")]
@@ -114,4 +114,4 @@ def _builds(
         return None
     paths += [path for name in names for path in store.paths("builds", name)]
     start = f"plumbline-builds-{host}-{'-'.join(built_for)}-"
-    return Cache(key=start + key_of(names), restore_key=start, paths=[str(path) for path in paths])
+    return CiCacheEntry(key=start + key_of(names), restore_key=start, paths=[str(path) for path in paths])

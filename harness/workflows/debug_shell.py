@@ -20,7 +20,7 @@ from harness.build.server_build import Builder
 from harness.build.sources import server_tree
 from harness.build.sources.archives import Fetcher
 from harness.core.errors import InfrastructureError, UsageError
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.core.processes import process
 from harness.isa import rules
 from harness.judge.reproducer import files_of
@@ -32,7 +32,7 @@ from harness.workflows.gdb_relay import RELAY, Relay, native_script, remote_scri
 
 if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import Build, SourceTree, Target
     from harness.core.progress import Progress
     from harness.judge.reproducer import Reproducer
@@ -46,7 +46,7 @@ STUB = "stub"
 """Where, in the shell's folder, the emulator's stub listens."""
 
 
-class Session(Noun, frozen=True):
+class DebugSession(Record, frozen=True):
     """What to look at, and how."""
 
     target: str
@@ -79,7 +79,7 @@ def debuggable(catalog: Catalog, name: str) -> Target:
 
 
 def open_shell(
-    catalog: Catalog, store: Store, progress: Progress, session: Session, reproducer: Reproducer | None
+    catalog: Catalog, store: Cache, progress: Progress, session: DebugSession, reproducer: Reproducer | None
 ) -> None:
     """Build, start, and hand the terminal to gdb until it ends.
 

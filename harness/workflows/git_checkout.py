@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.processes import environment, process
-from harness.judge.baseline import Base
+from harness.judge.baseline import BaseRevision
 
 GIT_SECONDS = 120.0
 UPSTREAMS = ("origin/HEAD", "origin/unstable", "origin/main", "origin/master")
@@ -34,7 +34,7 @@ class Checkout:
         self.below = self._ask("rev-parse", "--show-prefix")
         """The folder's place in the work tree; empty for the top, else with a slash at its end."""
 
-    def base(self, since: str = "") -> Base:
+    def base(self, since: str = "") -> BaseRevision:
         """Where the checkout left `since`, or, if none is named, the default branch of what it was cloned from.
 
         Raises UsageError where there is no such revision, nothing that both have in common, or no default branch: HEAD
@@ -58,7 +58,7 @@ class Checkout:
             remedy="--since REVISION; with --since HEAD what is not committed yet is the change",
         )
 
-    def changed(self, base: Base) -> list[str]:
+    def changed(self, base: BaseRevision) -> list[str]:
         """Files below the folder that are not as in a revision: committed since, uncommitted, untracked, removed.
 
         Paths are relative to the folder. What git ignores is no change.
@@ -67,11 +67,11 @@ class Checkout:
         untracked = self._ask("ls-files", "--others", "--exclude-standard", "-z")
         return sorted({name for name in [*differing.split("\0"), *untracked.split("\0")] if name})
 
-    def content(self, base: Base) -> str:
+    def content(self, base: BaseRevision) -> str:
         """What identifies the content of the folder in a revision, whatever commit it is of."""
         return self._ask("rev-parse", f"{base.commit}:{self.below.rstrip('/')}")
 
-    def write(self, base: Base, into: Path) -> Path:
+    def write(self, base: BaseRevision, into: Path) -> Path:
         """Write a revision's whole tree into a folder, by an index of its own; where the checkout's folder is in it."""
         into.mkdir(parents=True)
         index = into.with_name(f"{into.name}.index")
@@ -88,7 +88,7 @@ class Checkout:
     def _top(self) -> Path:
         return Path(self._ask("rev-parse", "--show-toplevel"))
 
-    def _fork(self, other: str) -> Base:
+    def _fork(self, other: str) -> BaseRevision:
         found = self._git("merge-base", "HEAD", other)
         if found.code != 0:
             raise UsageError(
@@ -99,9 +99,9 @@ class Checkout:
             )
         return self._described(found.text.strip(), f"where HEAD left {other}")
 
-    def _described(self, revision: str, why: str) -> Base:
+    def _described(self, revision: str, why: str) -> BaseRevision:
         commit, _, subject = self._ask("show", "--no-patch", "--format=%H %s", revision).partition(" ")
-        return Base(commit=commit, subject=subject, why=why)
+        return BaseRevision(commit=commit, subject=subject, why=why)
 
     def _commit(self, revision: str) -> str | None:
         found = self._git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")

@@ -15,10 +15,10 @@ from harness.build.sources import source_tree, tree_files
 from harness.core.cache import key_of
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.core.strict_toml import ROOT
 from harness.judge import baseline, conclusion, unchecked_changes, warning_findings
-from harness.judge.baseline import Base  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.judge.baseline import BaseRevision  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.judge.unchecked_changes import Change  # noqa: TC001 - the same
 from harness.plan.plan import make_plan
 from harness.report import formats
@@ -29,21 +29,21 @@ from harness.workflows.suite_selection import choose, read_unseen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.errors import ExitCode
     from harness.core.model import Allocator
     from harness.core.progress import Progress
-    from harness.judge.baseline import Inherited
+    from harness.judge.baseline import Baseline
     from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.request import Request
 
 
-class Premerge(Noun, frozen=True):
+class Premerge(Record, frozen=True):
     """What a checkout changes, and what is to be run for it: `plumb premerge --explain --json`."""
 
     server: str
-    base: Base
+    base: BaseRevision
     changes: list[Change]
     targets: list[str]
     suites: list[str]
@@ -120,7 +120,7 @@ def refuse_inside(run: Path | None, path: Path) -> None:
 
 
 def run(
-    catalog: Catalog, store: Store, progress: Progress, request: Request, premerge: Premerge
+    catalog: Catalog, store: Cache, progress: Progress, request: Request, premerge: Premerge
 ) -> tuple[Judgement, ExitCode]:
     """Check the tree, and the base if anything is found; what the base shows too is known. Raises as Check.run does."""
     with unchecked_changes.noted(request.run, premerge.changes):
@@ -136,7 +136,7 @@ def run(
     return conclusion.conclude(request.run, request.known, progress, tree=Path(request.server), made_here=True)
 
 
-def _of_base(catalog: Catalog, store: Store, progress: Progress, request: Request, base: Base) -> Inherited:
+def _of_base(catalog: Catalog, store: Cache, progress: Progress, request: Request, base: BaseRevision) -> Baseline:
     """What the base shows of the same targets and suites: from the cache, or of a check of its own, RUN/base.
 
     It is the same targets, though one of them showed something: they read each other's files.

@@ -10,7 +10,7 @@ import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.core.model import Allocator, Noun, Suite
+from harness.core.model import Allocator, Record, Suite
 from harness.core.strict_toml import read_toml
 from harness.judge.unchecked_changes import Change
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 UNSEEN = Path(__file__).with_name("unseen.toml")
 
 
-class Unseen(Noun, frozen=True):
+class IgnoredPath(Record, frozen=True):
     """Files that no suite looks at."""
 
     files: list[str]
@@ -30,39 +30,39 @@ class Unseen(Noun, frozen=True):
     """Unless this gives the server its memory."""
 
 
-class UnseenTable(Noun, frozen=True):
+class IgnoredPathTable(Record, frozen=True):
     """harness/workflows/unseen.toml."""
 
-    unseen: list[Unseen]
+    unseen: list[IgnoredPath]
     """No part of any program."""
-    unchecked: list[Unseen]
+    unchecked: list[IgnoredPath]
     """Part of a program, or of the server as others build it."""
 
 
-class Choice(Noun, frozen=True):
+class SuiteSelection(Record, frozen=True):
     """What some changes ask for; nothing, if no suite is left."""
 
     changes: list[Change]
     suites: list[str]
 
 
-def read_unseen() -> UnseenTable:
+def read_unseen() -> IgnoredPathTable:
     """The table. Raises UsageError when it is not valid."""
-    return read_toml(UNSEEN, UnseenTable)
+    return read_toml(UNSEEN, IgnoredPathTable)
 
 
 def choose(
-    files: Iterable[str], suites: Mapping[str, Suite], table: UnseenTable, allocator: Allocator = "libc"
-) -> Choice:
+    files: Iterable[str], suites: Mapping[str, Suite], table: IgnoredPathTable, allocator: Allocator = "libc"
+) -> SuiteSelection:
     """Suites for each file, and all of them together, quick ones first."""
     changes = [_change(file, suites, table, allocator) for file in files]
     wanted = {name for change in changes for name in change.suites}
     # The quick ones end first: what they find is known early.
     by_tier = sorted(suites, key=lambda name: suites[name].tier != "quick")
-    return Choice(changes=changes, suites=[name for name in by_tier if name in wanted])
+    return SuiteSelection(changes=changes, suites=[name for name in by_tier if name in wanted])
 
 
-def _change(file: str, suites: Mapping[str, Suite], table: UnseenTable, allocator: Allocator) -> Change:
+def _change(file: str, suites: Mapping[str, Suite], table: IgnoredPathTable, allocator: Allocator) -> Change:
     for entry in (*table.unseen, *table.unchecked):
         if _matches(file, entry.files) and (entry.allocator is None or entry.allocator != allocator):
             return Change(file=file, suites=[], why=entry.why, unchecked=entry in table.unchecked)

@@ -13,16 +13,16 @@ from harness.build import initramfs, warning_pass
 from harness.build.kernel import Kernels
 from harness.build.qemu_user import Emulators, Runner, native_runner
 from harness.build.server_build import Builder, BuildFailedError
-from harness.build.test_module import build_module
+from harness.build.server_module import build_module
 from harness.core.errors import UsageError
 from harness.isa import rules
 from harness.judge import warning_findings
 from harness.record import compiler_warnings
 from harness.run import canary
-from harness.run.cell_spec import Peer
+from harness.run.cell_spec import PeerServer
 from harness.run.selftests import build_program
 from harness.run.unit_runner import PLACES
-from harness.run.vm.guest import CANARY, SERVER, PreparedMachine
+from harness.run.vm.guest import CANARY, SERVER, VmImage
 from harness.run.vm.snapshot import snapshot
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from harness.build.sources.archives import Fetcher
     from harness.build.unit_drivers import Units
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import Allocator, Build, Program, SourceTree, Target, Toolchain
     from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from harness.plan.request import Request
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A target with all that its cells need, or why it has none."""
 
     target: Target
@@ -50,7 +50,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """What compilers and others said of it: harness.analysis.compiler_output.complaints."""
     blameless: bool = False
     """Whether the tree fails alike for this machine, so that the problem is none of the target's."""
-    machine: PreparedMachine | None = None
+    machine: VmImage | None = None
     units: dict[Program, Units] = {}
     module: Path | None = None
 
@@ -59,7 +59,7 @@ class Preparation:
     """What a run's cells need, made before the first of them: emulators, builds, machines."""
 
     def __init__(
-        self, catalog: Catalog, store: Store, progress: Progress, fetcher: Fetcher, request: Request, plan: Plan
+        self, catalog: Catalog, store: Cache, progress: Progress, fetcher: Fetcher, request: Request, plan: Plan
     ) -> None:
         self.catalog = catalog
         self.store = store
@@ -69,13 +69,13 @@ class Preparation:
         self.plan = plan
         self.builder = Builder(store, progress)
 
-    def targets(self, tree: SourceTree) -> dict[str, Prepared]:
+    def targets(self, tree: SourceTree) -> dict[str, PreparedTarget]:
         """Every target of the plan, as many at a time as the request says; what does not compile has its reason."""
         emulators = Emulators(self.store, self.fetcher, self.progress, flavour=self.request.emulator)
         targets = [self.catalog.targets[name] for name in self.plan.targets]
         programs = emulators.prepare([target.emulator for target in targets])
 
-        def prepare(target: Target) -> Prepared:
+        def prepare(target: Target) -> PreparedTarget:
             tools = self.catalog.toolchain_of(target)
             policy = rules.policy_for(self.catalog.policies, self.request.policy, target)
             runner = emulators.runner(target, tools, policy, programs)
@@ -87,21 +87,27 @@ class Preparation:
             except BuildFailedError as error:
                 self.progress.say(str(error))
                 problem = f"{error.what}: {error.because}"
-                return Prepared(target=target, runner=runner, build=None, problem=problem, complaints=error.complaints)
+                return PreparedTarget(
+                    target=target, runner=runner, build=None, problem=problem, complaints=error.complaints
+                )
             module = self._module(tree, built_for, tools)
             machine = self._machine(target, runner, build, units)
-            return Prepared(target=target, runner=runner, build=build, machine=machine, units=units, module=module)
+            return PreparedTarget(
+                target=target, runner=runner, build=build, machine=machine, units=units, module=module
+            )
 
         with ThreadPoolExecutor(self.request.jobs) as pool:
             return {one.target.name: one for one in pool.map(prepare, targets)}
 
-    def peers(self, tree: SourceTree, prepared: dict[str, Prepared]) -> dict[str, Peer]:
+    def peers(self, tree: SourceTree, prepared: dict[str, PreparedTarget]) -> dict[str, PeerServer]:
         """The servers that cells start beside their own; a machine of the kernel tier is nobody's peer.
 
         Without `native`, the oracle, where the tree does not compile for this machine.
         """
         found = {
-            name: Peer(runner=one.runner, build=one.build, module=one.module, selftests=one.units.get("selftests"))
+            name: PeerServer(
+                runner=one.runner, build=one.build, module=one.module, selftests=one.units.get("selftests")
+            )
             for name, one in prepared.items()
             if one.build is not None and one.target.emulator.kind != "system"
         }
@@ -115,10 +121,10 @@ class Preparation:
         module = self._module(tree, native, self.catalog.toolchain_of(native))
         # The oracle of what else is run instead of a server is a model.
         selftests = self._programs(tree, native, only="selftests").get("selftests")
-        peer = Peer(runner=oracle_runner, build=oracle, module=module, selftests=selftests)
+        peer = PeerServer(runner=oracle_runner, build=oracle, module=module, selftests=selftests)
         return {native.name: peer, **found}
 
-    def blamed(self, tree: SourceTree, prepared: dict[str, Prepared]) -> dict[str, Prepared]:
+    def blamed(self, tree: SourceTree, prepared: dict[str, PreparedTarget]) -> dict[str, PreparedTarget]:
         """The same where the oracle does not compile: what fails for this machine as well is not a target's fault."""
         failed = [one for one in prepared.values() if one.build is None]
         if not failed:
@@ -135,7 +141,7 @@ class Preparation:
         }
         return prepared | blameless
 
-    def warnings(self, tree: SourceTree, prepared: dict[str, Prepared]) -> None:
+    def warnings(self, tree: SourceTree, prepared: dict[str, PreparedTarget]) -> None:
         """Have each target's compiler, and the oracle's, look at the tree; what they say goes beside the evidence."""
         native = self.catalog.targets["native"]
         plain = [
@@ -170,9 +176,7 @@ class Preparation:
             for kind in kinds
         }
 
-    def _machine(
-        self, target: Target, runner: Runner, build: Build, units: Mapping[Program, Units]
-    ) -> PreparedMachine | None:
+    def _machine(self, target: Target, runner: Runner, build: Build, units: Mapping[Program, Units]) -> VmImage | None:
         """The emulated computer of a target of the kernel tier: kernel, root file system, and its state after boot."""
         if target.emulator.kind != "system":
             return None
@@ -186,7 +190,7 @@ class Preparation:
 
 def prepare_machine(
     catalog: Catalog,
-    store: Store,
+    store: Cache,
     fetcher: Fetcher,
     progress: Progress,
     target: Target,
@@ -194,7 +198,7 @@ def prepare_machine(
     *,
     mode: int | None,
     counted: bool = False,
-) -> PreparedMachine:
+) -> VmImage:
     """Kernel and root file system with programs (guest path -> file), and a saved state to go on from.
 
     A machine whose instructions are counted has none: it boots.
@@ -211,7 +215,7 @@ def prepare_machine(
     if spec.machine.snapshots and not counted:
         with progress.stage("boot", f"booting {spec.name}"), tempfile.TemporaryDirectory(prefix="plumb-") as short:
             state = snapshot(store, kernel, archive, sockets=Path(short))
-    return PreparedMachine(
+    return VmImage(
         kernel=kernel,
         initramfs=archive,
         snapshot=state,

@@ -10,7 +10,7 @@ from suites.bitops import model
 from suites.both import EDGE_LENGTHS
 
 if TYPE_CHECKING:
-    from suites.both import Both
+    from suites.both import PairedServers
 
 WIDTHS = [1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 47, 48, 63, 64]
 STEPS = [1, -1, 7, -(1 << 31), 1 << 31, 1 << 62, -(1 << 62)]
@@ -23,13 +23,13 @@ every_kind = pytest.mark.parametrize(("kind", "signed", "width"), KINDS, ids=[ki
 
 
 @pytest.fixture(autouse=True)
-def _needs_bitfield(both: Both) -> None:
+def _needs_bitfield(both: PairedServers) -> None:
     if not both.has("BITFIELD"):
         pytest.skip("the server has no BITFIELD (it came with Redis 3.2)")
 
 
 @every_kind
-def test_get_reads_at_any_offset(both: Both, kind: str, signed: bool, width: int) -> None:
+def test_get_reads_at_any_offset(both: PairedServers, kind: str, signed: bool, width: int) -> None:
     for length in EDGE_LENGTHS[1:20]:
         text = both.some_bytes(length)
         offsets = [both.random.randrange(length * 8 + 16) for _ in range(6)]
@@ -41,7 +41,7 @@ def test_get_reads_at_any_offset(both: Both, kind: str, signed: bool, width: int
 
 
 @every_kind
-def test_set_replaces_just_those_bits(both: Both, kind: str, signed: bool, width: int) -> None:
+def test_set_replaces_just_those_bits(both: PairedServers, kind: str, signed: bool, width: int) -> None:
     for length in EDGE_LENGTHS[:20]:
         text = both.some_bytes(length)
         offset = both.random.randrange(length * 8 + 16)
@@ -53,7 +53,7 @@ def test_set_replaces_just_those_bits(both: Both, kind: str, signed: bool, width
 
 
 @every_kind
-def test_incrby_wraps_as_twos_complement(both: Both, kind: str, signed: bool, width: int) -> None:
+def test_incrby_wraps_as_twos_complement(both: PairedServers, kind: str, signed: bool, width: int) -> None:
     for step in STEPS:
         text = both.some_bytes(24)
         offset = both.random.randrange(24 * 8 - width + 1)

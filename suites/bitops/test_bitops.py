@@ -10,7 +10,7 @@ from suites.bitops import model
 from suites.both import EDGE_LENGTHS, HEADER_LENGTHS
 
 if TYPE_CHECKING:
-    from suites.both import Both
+    from suites.both import PairedServers
 
 LENGTHS = EDGE_LENGTHS + HEADER_LENGTHS
 # Keys of several lengths: in old releases a key's bytes shift what follows them in the query buffer.
@@ -19,7 +19,7 @@ KEYS = ["k", "key", "a-key-of-32-bytes-so-that-header3", "x" * 45]
 
 @pytest.mark.parametrize("operands", [1, 2, 3, 4, 5, 16, 17])
 @pytest.mark.parametrize("operation", ["AND", "OR", "XOR"])
-def test_bitop_of_equal_lengths_agrees_with_the_model(both: Both, operation: str, operands: int) -> None:
+def test_bitop_of_equal_lengths_agrees_with_the_model(both: PairedServers, operation: str, operands: int) -> None:
     for length in LENGTHS:
         texts = [both.some_bytes(length) for _ in range(operands)]
         names = [f"source:{number}" for number in range(operands)]
@@ -30,7 +30,7 @@ def test_bitop_of_equal_lengths_agrees_with_the_model(both: Both, operation: str
 
 
 @pytest.mark.parametrize("operation", ["AND", "OR", "XOR"])
-def test_bitop_of_different_lengths_pads_with_zeros(both: Both, operation: str) -> None:
+def test_bitop_of_different_lengths_pads_with_zeros(both: PairedServers, operation: str) -> None:
     for length in EDGE_LENGTHS[1:]:
         texts = [
             both.some_bytes(length),
@@ -42,7 +42,7 @@ def test_bitop_of_different_lengths_pads_with_zeros(both: Both, operation: str) 
         both.expect(requests, [model.bitop(operation, texts)], f"{operation} of {[len(text) for text in texts]} bytes")
 
 
-def test_bitop_not_agrees_with_the_model(both: Both) -> None:
+def test_bitop_not_agrees_with_the_model(both: PairedServers) -> None:
     for length in LENGTHS[1:]:
         text = both.some_bytes(length)
         requests = [["SET", "k", text], ["BITOP", "NOT", "target", "k"], ["GET", "target"]]
@@ -50,7 +50,7 @@ def test_bitop_not_agrees_with_the_model(both: Both) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=[f"key-of-{len(key)}-bytes" for key in KEYS])
-def test_bitcount_of_every_range_agrees_with_the_model(both: Both, key: str) -> None:
+def test_bitcount_of_every_range_agrees_with_the_model(both: PairedServers, key: str) -> None:
     for length in LENGTHS:
         text = both.some_bytes(length)
         ranges = [
@@ -69,7 +69,7 @@ def test_bitcount_of_every_range_agrees_with_the_model(both: Both, key: str) -> 
 
 @pytest.mark.parametrize("bit", [0, 1])
 @pytest.mark.parametrize("key", KEYS, ids=[f"key-of-{len(key)}-bytes" for key in KEYS])
-def test_bitpos_finds_the_one_different_bit(both: Both, key: str, bit: int) -> None:
+def test_bitpos_finds_the_one_different_bit(both: PairedServers, key: str, bit: int) -> None:
     for length in LENGTHS:
         text = both.sparse(length, 0x00 if bit else 0xFF)
         starts = range(min(length, 17))
@@ -82,14 +82,14 @@ def test_bitpos_finds_the_one_different_bit(both: Both, key: str, bit: int) -> N
 
 
 @pytest.mark.parametrize("bit", [0, 1])
-def test_bitpos_of_a_uniform_string_tells_what_lies_beyond(both: Both, bit: int) -> None:
+def test_bitpos_of_a_uniform_string_tells_what_lies_beyond(both: PairedServers, bit: int) -> None:
     for length in LENGTHS[1:]:
         text = bytes([0x00 if bit else 0xFF]) * length
         requests = [["SET", "k", text], ["BITPOS", "k", bit], ["BITPOS", "k", bit, 0, -1]]
         both.expect(requests, [model.bitpos(text, bit), model.bitpos(text, bit, 0, -1)], f"{length} bytes")
 
 
-def test_setbit_grows_the_string_and_returns_the_old_bit(both: Both) -> None:
+def test_setbit_grows_the_string_and_returns_the_old_bit(both: PairedServers) -> None:
     for length in EDGE_LENGTHS:
         text = both.some_bytes(length)
         offsets = [both.random.randrange(length * 8 + 80) for _ in range(12)]
@@ -103,7 +103,7 @@ def test_setbit_grows_the_string_and_returns_the_old_bit(both: Both) -> None:
         both.expect([*requests, ["GET", "k"]], [*expected, text], f"from {length} bytes")
 
 
-def test_getbit_reads_every_bit_of_every_short_string(both: Both) -> None:
+def test_getbit_reads_every_bit_of_every_short_string(both: PairedServers) -> None:
     for length in EDGE_LENGTHS[:16]:
         text = both.some_bytes(length)
         offsets = range(length * 8 + 9)
@@ -111,7 +111,7 @@ def test_getbit_reads_every_bit_of_every_short_string(both: Both) -> None:
         both.expect(requests, [model.getbit(text, offset) for offset in offsets], f"{length} bytes")
 
 
-def test_bit_commands_after_append_and_setrange_moved_the_string(both: Both) -> None:
+def test_bit_commands_after_append_and_setrange_moved_the_string(both: PairedServers) -> None:
     """Growth changes the header, and with it where the bytes begin."""
     for length in (30, 31, 32, 43, 44, 45, 254, 255, 256):
         text, more = both.some_bytes(length), both.some_bytes(3)

@@ -10,13 +10,13 @@ from suites.bitops import model
 from suites.both import EDGE_LENGTHS, LENGTHS_BY_HEADER
 
 if TYPE_CHECKING:
-    from suites.both import Both
+    from suites.both import PairedServers
 
 WIDTHS = [1, 5, 8, 16, 31, 32, 33, 63, 64]
 
 
 @pytest.fixture
-def ranges_in_bits(both: Both) -> None:
+def ranges_in_bits(both: PairedServers) -> None:
     """Skip where BITCOUNT and BITPOS do not know them."""
     answer = both.ask([["SET", "k", "x"], ["BITCOUNT", "k", 0, 0, "BIT"]])[1]
     if not isinstance(answer, int):
@@ -24,7 +24,7 @@ def ranges_in_bits(both: Both) -> None:
 
 
 @pytest.mark.usefixtures("ranges_in_bits")
-def test_bitcount_and_bitpos_of_ranges_in_bits(both: Both) -> None:
+def test_bitcount_and_bitpos_of_ranges_in_bits(both: PairedServers) -> None:
     for length in EDGE_LENGTHS[1:]:
         text = both.some_bytes(length)
         bits = [model.getbit(text, at) for at in range(8 * length)]
@@ -42,7 +42,7 @@ def test_bitcount_and_bitpos_of_ranges_in_bits(both: Both) -> None:
 
 
 @pytest.mark.parametrize("command", ["BITCOUNT", "BITPOS"])
-def test_a_range_at_every_offset_in_the_query_buffer(both: Both, command: str) -> None:
+def test_a_range_at_every_offset_in_the_query_buffer(both: PairedServers, command: str) -> None:
     for lengths in LENGTHS_BY_HEADER.values():
         text = both.some_bytes(lengths[-1])
         both.ask([["SET", "k", text]])
@@ -53,7 +53,7 @@ def test_a_range_at_every_offset_in_the_query_buffer(both: Both, command: str) -
 
 
 @pytest.mark.parametrize("operation", ["AND", "OR", "XOR"])
-def test_bitop_of_strings_with_every_header(both: Both, operation: str) -> None:
+def test_bitop_of_strings_with_every_header(both: PairedServers, operation: str) -> None:
     """Their bytes begin 1, 3, 5 and 9 bytes behind an aligned address."""
     texts = {f"source:{name}": both.some_bytes(lengths[-1]) for name, lengths in LENGTHS_BY_HEADER.items()}
     both.ask([["SET", name, text] for name, text in texts.items()])
@@ -66,7 +66,7 @@ def test_bitop_of_strings_with_every_header(both: Both, operation: str) -> None:
             both.expect(requests, [len(result), result], f"{operation} of {chosen[:count]}")
 
 
-def test_bitop_of_keys_that_are_not_there_and_of_the_target_itself(both: Both) -> None:
+def test_bitop_of_keys_that_are_not_there_and_of_the_target_itself(both: PairedServers) -> None:
     for length in (1, 8, 31, 32, 33, 64, 129, 256):
         text = both.some_bytes(length)
         requests: list[list[Any]] = [["DEL", "none", "target"], ["SET", "k", text], ["RPUSH", "target", "a list"]]
@@ -79,7 +79,7 @@ def test_bitop_of_keys_that_are_not_there_and_of_the_target_itself(both: Both) -
         both.expect(requests, expected, f"{length} bytes")
 
 
-def test_numbers_are_strings_of_their_digits(both: Both) -> None:
+def test_numbers_are_strings_of_their_digits(both: PairedServers) -> None:
     """A number is stored as one, and made a string for each command."""
     for number in (0, 7, -1, 9999, 10000, 2**31 - 1, -(2**31), 2**63 - 1):
         text = b"%d" % number
@@ -97,7 +97,7 @@ def test_numbers_are_strings_of_their_digits(both: Both) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
-def test_overflow_saturates_or_fails_as_asked(both: Both, width: int, signed: bool) -> None:
+def test_overflow_saturates_or_fails_as_asked(both: PairedServers, width: int, signed: bool) -> None:
     if not both.has("BITFIELD"):
         pytest.skip("the server has no BITFIELD (it came with Redis 3.2)")
     if not signed and width == 64:

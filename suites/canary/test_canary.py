@@ -12,24 +12,24 @@ import pytest
 
 from harness.plan.catalog import Catalog
 from harness.run import canary
-from harness.run.canary import Performed
+from harness.run.canary import CanaryResult
 
 if TYPE_CHECKING:
-    from harness.run.canary import CanaryCase, Perform
+    from harness.run.canary import CanaryCase, CanaryRunner
     from harness.run.cell_spec import CellSpec
 
 
 @pytest.fixture(scope="session")
-def performed(cell: CellSpec, perform: Perform, tmp_path_factory: pytest.TempPathFactory) -> Performed:
+def performed(cell: CellSpec, perform: CanaryRunner, tmp_path_factory: pytest.TempPathFactory) -> CanaryResult:
     """Every access of the target, made once."""
     assert cell.canary is not None
     if cell.machine is not None:
-        return Performed(outcomes=canary.perform_all(perform, cell.runner.target), reports={})
+        return CanaryResult(outcomes=canary.perform_all(perform, cell.runner.target), reports={})
     triple = Catalog().toolchain_of(cell.runner.target).triple
     return canary.performed(cell.canary, cell.runner, tmp_path_factory.mktemp("canary") / "faults.jsonl", triple)
 
 
-def test_canary(performed: Performed, perform: Perform, cell: CellSpec, canary_case: CanaryCase) -> None:
+def test_canary(performed: CanaryResult, perform: CanaryRunner, cell: CellSpec, canary_case: CanaryCase) -> None:
     wrong = canary.disagreements(canary_case, performed, cell.runner)
     where = f"{canary_case.access.name} on {cell.runner.target.name}, policy {cell.runner.policy.name}"
     assert not wrong, f"{where}: {'; '.join(wrong)}"

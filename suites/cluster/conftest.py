@@ -12,7 +12,7 @@ from suites.cluster import nodes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.run.test_servers import StartGuest
+    from harness.run.extra_servers import StartGuest
     from suites.cluster.nodes import Node
     from suites.replication.ports import Ports
 

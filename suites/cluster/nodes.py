@@ -16,8 +16,8 @@ from suites.units.models import crc16
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
-    from harness.run.test_servers import StartGuest
     from suites.replication.ports import Ports
 
 SLOTS = 16384

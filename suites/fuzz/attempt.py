@@ -7,7 +7,7 @@ import re
 import socket
 from typing import TYPE_CHECKING
 
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import Command, command
@@ -34,7 +34,7 @@ KEYS = re.compile("[1-9][0-9]* keys ")
 _ENCODINGS = (b"hash-", b"list-", b"set-", b"zset-", b"stream-", b"hll-", b"sanitize-")
 
 
-class Failure(Noun, frozen=True):
+class Failure(Record, frozen=True):
     """How a stream failed."""
 
     index: int

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.core.strict_toml import read_toml
 from harness.protocol.command_stream import Command, split_words
 from suites.fuzz.values import INTEGERS, KEY_LETTERS, KINDS, Draw
@@ -28,14 +28,14 @@ _JUNK = ("PING", "PING a", "ECHO abc", "PING ab", "ECHO abcd", "GET x", "PING ab
 _LIMITS = (-2, 0, 1, 2, 3, 4, 8, 16, 64, 128, 512)
 
 
-class Theme(Noun, frozen=True):
+class Theme(Record, frozen=True):
     """Commands that work on the same sort of keys."""
 
     commands: list[str]
     thresholds: list[str]
 
 
-class Grammar(Noun, frozen=True):
+class Grammar(Record, frozen=True):
     """grammar.toml."""
 
     themes: dict[str, Theme]

@@ -10,8 +10,8 @@ from harness.protocol.resp import Client
 from suites.fuzz.generate import generate
 
 if TYPE_CHECKING:
-    from harness.run.cell_session import CellRun
-    from suites.fuzz.session import Session
+    from harness.run.cell_session import CellSession
+    from suites.fuzz.session import FuzzSession
 
 LARGEST_BYTES = 20_000
 _THEMES = ("strings", "lists", "hashes", "sets", "sorted", "streams", "estimates")
@@ -25,7 +25,7 @@ class Payload(NamedTuple):
     content: bytes
 
 
-def payloads(session: Session, run: CellRun) -> list[Payload]:
+def payloads(session: FuzzSession, run: CellSession) -> list[Payload]:
     """Some values of all types, compressed ones among them.
 
     The same seed gives the same: hash tables of several elements, whose order is random, are left out.

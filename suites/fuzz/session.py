@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from harness.core import json_codec
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.protocol.command_stream import text_of, wire
 from harness.record import run_folder
 from harness.run.server_process import StartError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
-    from harness.run.cell_session import CellRun
+    from harness.run.cell_session import CellSession
     from harness.run.server_process import Guest
 
 STREAMS = {"quick": 180, "kernel": 20, "full": 1500, "thorough": 1_000_000}
@@ -43,7 +43,7 @@ EXTRA = 60
 """Examples beyond a test's number and time, while the native build takes too little of what is damaged."""
 
 
-class Shrinking(Noun, frozen=True):
+class Shrinking(Record, frozen=True):
     """How a failure was made small: a line of streams/shrinking.jsonl."""
 
     label: str
@@ -53,7 +53,7 @@ class Shrinking(Noun, frozen=True):
     seconds: float
 
 
-class Session:
+class FuzzSession:
     """The examples of one test.
 
     `share` is the part of the cell's time that is its own, `cost` how many streams one of its examples is worth.
@@ -63,7 +63,7 @@ class Session:
 
     def __init__(
         self,
-        run: CellRun,
+        run: CellSession,
         defaults: dict[str, Stream],
         *,
         name: str,

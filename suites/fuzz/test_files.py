@@ -17,13 +17,13 @@ from harness.protocol.resp import Client
 from suites.fuzz.corrupt import arities, damaged_file, fitting_file, lacks_words, rdb_file
 from suites.fuzz.generate import generate
 from suites.fuzz.payloads import Payload, payloads
-from suites.fuzz.session import Session
+from suites.fuzz.session import FuzzSession
 
 if TYPE_CHECKING:
     import random
 
     from harness.protocol.command_stream import Stream
-    from harness.run.cell_session import CellRun
+    from harness.run.cell_session import CellSession
 
 AOF = "appendonly.aof"
 RDB = "dump.rdb"
@@ -31,12 +31,14 @@ _BEGINNING = (command("SELECT", 0), command("SET", "sound", "value"), command("R
 """Of an AOF: as a server writes it, which chooses a database first, and sends nothing inline."""
 
 
-def test_files(cell_run: CellRun, defaults: dict[str, Stream]) -> None:
+def test_files(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
     if cell_run.cell.runner.target.emulator.kind == "system":
         pytest.skip("a machine has no folder that files can be put into")
     sanitises = "sanitize-dump-payload" in cell_run.cell.abilities.options
     # Without the checksum's fit no RDB file is taken that is damaged, or cut off; an AOF is up to there.
-    session = Session(cell_run, defaults, name="files", share=0.08, cost=36, damages=[RDB, AOF] if sanitises else [AOF])
+    session = FuzzSession(
+        cell_run, defaults, name="files", share=0.08, cost=36, damages=[RDB, AOF] if sanitises else [AOF]
+    )
     oracle = cell_run.oracle()
     with Client.at_socket(oracle.socket_path, deadline_seconds=20) as client:
         least = arities(client.command("COMMAND")) if sanitises else None  # type: ignore[arg-type]
@@ -73,7 +75,7 @@ def _sound(whole: bytes, version: tuple[int, ...]) -> list[tuple[str, bytes]]:
     return [*forms, (AOF, whole + commands)] if version >= (4,) else forms
 
 
-def _file(session: Session, whole: bytes, least: dict[bytes, int] | None) -> tuple[str, bytes]:
+def _file(session: FuzzSession, whole: bytes, least: dict[bytes, int] | None) -> tuple[str, bytes]:
     """A damaged file's name and content. `least`: how many words commands have; None: it is cut off, and no more."""
     random = session.random
     lacking = session.acceptance.lacking

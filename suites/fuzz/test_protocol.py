@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from harness.protocol.command_stream import wire
 from suites.fuzz.corrupt import damaged_protocol
 from suites.fuzz.generate import generate
-from suites.fuzz.session import Session
+from suites.fuzz.session import FuzzSession
 
 if TYPE_CHECKING:
     from harness.protocol.command_stream import Stream
-    from harness.run.cell_session import CellRun
+    from harness.run.cell_session import CellSession
 
 
-def test_noise(cell_run: CellRun, defaults: dict[str, Stream]) -> None:
-    session = Session(cell_run, defaults, name="protocol", share=0.05, cost=2)
+def test_noise(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
+    session = FuzzSession(cell_run, defaults, name="protocol", share=0.05, cost=2)
     while session.more():
         session.noise(damaged_protocol(wire(generate(session.random)[:10]), session.random))
     session.conclude()

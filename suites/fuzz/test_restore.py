@@ -14,12 +14,12 @@ from harness.protocol.command_stream import command
 from suites.fuzz.attempt import reading
 from suites.fuzz.corrupt import damaged_payload, sealed
 from suites.fuzz.payloads import Payload, payloads
-from suites.fuzz.session import Session
+from suites.fuzz.session import FuzzSession
 
 if TYPE_CHECKING:
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
-    from harness.run.cell_session import CellRun
+    from harness.run.cell_session import CellSession
 
 KEY = b"restored"
 DAMAGED = "payloads"
@@ -46,9 +46,9 @@ _USES = (
 )
 
 
-def test_restore(cell_run: CellRun, defaults: dict[str, Stream]) -> None:
+def test_restore(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
     sanitises = "sanitize-dump-payload" in cell_run.cell.abilities.options
-    session = Session(cell_run, defaults, name="restore", share=0.12, damages=[DAMAGED] if sanitises else [])
+    session = FuzzSession(cell_run, defaults, name="restore", share=0.12, damages=[DAMAGED] if sanitises else [])
     stored: list[Payload] = []
     sound: set[bytes] = set()
     while session.more():
@@ -67,7 +67,7 @@ def test_restore(cell_run: CellRun, defaults: dict[str, Stream]) -> None:
     session.conclude()
 
 
-def _restore_sound(session: Session, payload: Payload, *, sanitises: bool) -> None:
+def _restore_sound(session: FuzzSession, payload: Payload, *, sanitises: bool) -> None:
     """What is not damaged must be restored, or every refusal of damage says nothing."""
     stream = _stream(payload.kind, payload.content, sanitises=sanitises)
     failures = session.failures

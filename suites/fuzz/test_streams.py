@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from suites.fuzz.session import Session
+from suites.fuzz.session import FuzzSession
 
 if TYPE_CHECKING:
     from harness.protocol.command_stream import Stream
-    from harness.run.cell_session import CellRun
+    from harness.run.cell_session import CellSession
 
 
-def test_streams(cell_run: CellRun, defaults: dict[str, Stream]) -> None:
-    session = Session(cell_run, defaults, name="streams", share=0.75, learns=True)
+def test_streams(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
+    session = FuzzSession(cell_run, defaults, name="streams", share=0.75, learns=True)
     while session.more():
         session.example(session.corpus.next_old() or session.guide.next())
     session.conclude()

@@ -10,7 +10,7 @@ import pytest
 from suites.both import OFFSETS, moved_on
 
 if TYPE_CHECKING:
-    from suites.both import Both
+    from suites.both import PairedServers
 
 PREPARATION = [
     ["SET", "k", "value"],
@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[list[Any], Any]] = {
 MIXTURES = 64
 
 
-def mixtures(both: Both, name: str) -> list[str]:
+def mixtures(both: PairedServers, name: str) -> list[str]:
     """Every mixture of cases of a short name, and some of a long one."""
     if 2 ** len(name) <= MIXTURES * both.effort:
         return ["".join(letters) for letters in product(*((letter, letter.lower()) for letter in name))]
@@ -53,14 +53,14 @@ def mixtures(both: Both, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_is_known_in_every_mixture_of_cases_at_every_offset(both: Both, name: str) -> None:
+def test_a_command_is_known_in_every_mixture_of_cases_at_every_offset(both: PairedServers, name: str) -> None:
     arguments, expected = COMMANDS[name]
     both.ask([*PREPARATION, ["HDEL", "h", "g"]])
     requests = [[mixture, *arguments] for mixture in mixtures(both, name)]
     assert both.ask(moved_on(requests))[1::2] == [expected] * len(requests)
 
 
-def test_every_command_of_the_server_is_known_in_a_mixture_of_cases(both: Both) -> None:
+def test_every_command_of_the_server_is_known_in_a_mixture_of_cases(both: PairedServers) -> None:
     (table,) = both.oracle.pipeline([["COMMAND"]])
     if not isinstance(table, list):
         pytest.skip("the server has no COMMAND (it came with Redis 2.8.13)")
@@ -79,14 +79,14 @@ def test_every_command_of_the_server_is_known_in_a_mixture_of_cases(both: Both) 
     "name",
     [b"GE", b"GETT", b"ETG", b"G\xc9T", b"g\xe9t", b"\0GET", b"get ", b"\xe7ET", b"GET" * 30, b"G\x05T"],
 )
-def test_what_only_resembles_a_command_is_unknown(both: Both, name: bytes) -> None:
+def test_what_only_resembles_a_command_is_unknown(both: PairedServers, name: bytes) -> None:
     """Bytes above 127 are no letters, in whichever way the target's `char` has them."""
     for reply in both.ask(moved_on([[name, "k"]] * 16))[1::2]:
         assert isinstance(reply, bytes), f"{name!r} answered {reply!r}"
         assert reply.lower().startswith(b"error: err unknown command"), f"{name!r} answered {reply!r}"
 
 
-def test_what_follows_a_nul_makes_a_name_unknown_or_is_overlooked(both: Both) -> None:
+def test_what_follows_a_nul_makes_a_name_unknown_or_is_overlooked(both: PairedServers) -> None:
     """Redis hashes the whole name and compares it as a C string (docs/FOUND.md).
 
     So whether a name with a NUL behind it is GET depends on the hash function's secret, another one at every start:
@@ -99,7 +99,7 @@ def test_what_follows_a_nul_makes_a_name_unknown_or_is_overlooked(both: Both) ->
         assert unknown or reply == b"value", f"{name!r} answered {reply!r}"
 
 
-def test_options_and_subcommands_are_known_in_any_case(both: Both) -> None:
+def test_options_and_subcommands_are_known_in_any_case(both: PairedServers) -> None:
     requests: list[list[Any]] = [
         ["set", "k", "v", "eX", 1000, "Nx"],
         ["oBjEcT", "EnCoDiNg", "k"],

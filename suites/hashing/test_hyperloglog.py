@@ -12,7 +12,7 @@ from suites.hashing.test_keys import every_length
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from suites.both import Both
+    from suites.both import PairedServers
 
 DENSE = 2000
 """So many elements do not fit the sparse form (hll-sparse-max-bytes, 3000)."""
@@ -21,7 +21,7 @@ TOLERANCE = 0.05
 
 
 @pytest.fixture(autouse=True)
-def _needs_hyperloglog(both: Both) -> None:
+def _needs_hyperloglog(both: PairedServers) -> None:
     if not both.has("PFADD"):
         pytest.skip("the server has no HyperLogLog (it came with Redis 2.8.9)")
 
@@ -34,7 +34,7 @@ def counted(elements: Sequence[bytes]) -> dict[int, int]:
     return expected
 
 
-def stored(both: Both, key: str) -> dict[int, int]:
+def stored(both: PairedServers, key: str) -> dict[int, int]:
     """What they are, on guest and oracle: one string, byte for byte."""
     (text,) = both.ask([["GET", key]])
     assert isinstance(text, bytes)
@@ -42,7 +42,7 @@ def stored(both: Both, key: str) -> dict[int, int]:
 
 
 @every_length
-def test_an_element_counts_once_at_whatever_offset_it_lies(both: Both, lengths: Sequence[int]) -> None:
+def test_an_element_counts_once_at_whatever_offset_it_lies(both: PairedServers, lengths: Sequence[int]) -> None:
     for length in lengths:
         element = both.some_bytes(length)
         both.expect([["DEL", "p"], ["PFADD", "p", element]], [1], f"element of {length} bytes")
@@ -51,7 +51,7 @@ def test_an_element_counts_once_at_whatever_offset_it_lies(both: Both, lengths: 
         both.expect([["PFCOUNT", "p"]], [1], f"element of {length} bytes")
 
 
-def test_many_elements_fill_the_registers_that_their_hashes_say(both: Both) -> None:
+def test_many_elements_fill_the_registers_that_their_hashes_say(both: PairedServers) -> None:
     elements = [both.some_bytes(both.random.randrange(1, 30)) for _ in range(DENSE * both.effort)]
     for start in range(0, len(elements), 100):
         both.ask([["PFADD", "p", *elements[start : start + 100]]])
@@ -64,7 +64,7 @@ def test_many_elements_fill_the_registers_that_their_hashes_say(both: Both) -> N
     assert abs(count - distinct) <= TOLERANCE * distinct, f"{distinct} elements are counted as {count}"
 
 
-def test_a_union_has_the_larger_of_every_register(both: Both) -> None:
+def test_a_union_has_the_larger_of_every_register(both: PairedServers) -> None:
     few = [both.some_bytes(12) for _ in range(50)]
     many = [both.some_bytes(12) for _ in range(DENSE)]
     both.ask([["PFADD", "few", *few], ["PFADD", "many", *many], ["PFMERGE", "union", "few", "many"]])

@@ -11,7 +11,7 @@ from suites.both import OFFSETS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from suites.both import Both
+    from suites.both import PairedServers
 
 LENGTHS = range(65)
 """Up to eight words, and all that can be left over of one: hash functions read 4, 8 or 16 bytes at a time."""
@@ -21,7 +21,7 @@ every_length = pytest.mark.parametrize("lengths", [*GROUPS.values(), [255, 256, 
 
 
 @every_length
-def test_a_key_stored_at_any_offset_is_found_at_every_other(both: Both, lengths: Sequence[int]) -> None:
+def test_a_key_stored_at_any_offset_is_found_at_every_other(both: PairedServers, lengths: Sequence[int]) -> None:
     for length in lengths:
         key = both.some_bytes(length)
         shift = both.random.randrange(OFFSETS)
@@ -31,7 +31,7 @@ def test_a_key_stored_at_any_offset_is_found_at_every_other(both: Both, lengths:
 
 
 @every_length
-def test_a_key_that_differs_in_one_bit_is_another_key(both: Both, lengths: Sequence[int]) -> None:
+def test_a_key_that_differs_in_one_bit_is_another_key(both: PairedServers, lengths: Sequence[int]) -> None:
     for length in lengths:
         key = both.some_bytes(length)
         both.ask([["FLUSHALL"], ["SET", key, "value"]])
@@ -47,7 +47,7 @@ def changed(text: bytes, bit: int) -> bytes:
 
 
 @every_length
-def test_fields_and_members_are_found_at_every_offset(both: Both, lengths: Sequence[int]) -> None:
+def test_fields_and_members_are_found_at_every_offset(both: PairedServers, lengths: Sequence[int]) -> None:
     """In tables from the start: an element of more than 64 bytes makes them so."""
     both.ask([["HSET", "h", "table", "x" * 65], ["SADD", "s", "x" * 65], ["ZADD", "z", 0, "x" * 65]])
     for number, length in enumerate(lengths, start=1):
@@ -64,7 +64,7 @@ def test_fields_and_members_are_found_at_every_offset(both: Both, lengths: Seque
         both.expect([["HLEN", "h"], ["SCARD", "s"], ["ZCARD", "z"]], [number + 1] * 3, "each once")
 
 
-def test_keys_that_share_long_prefixes_are_told_apart(both: Both) -> None:
+def test_keys_that_share_long_prefixes_are_told_apart(both: PairedServers) -> None:
     """What differs lies in the last bytes, in each of the last two words, or in the length alone."""
     prefix = both.some_bytes(40)
     names = [prefix[:cut] + bytes(tail) for cut in range(24, 41) for tail in ([0], [0, 0], [1], [255], [0, 1], [128])]
@@ -75,7 +75,7 @@ def test_keys_that_share_long_prefixes_are_told_apart(both: Both) -> None:
     both.expect([["DBSIZE"]], [len(stored)], "each once")
 
 
-def test_keys_of_words_that_swap_are_told_apart(both: Both) -> None:
+def test_keys_of_words_that_swap_are_told_apart(both: PairedServers) -> None:
     """The same words in another order, the same bytes the other way round: what a byte-order slip confuses."""
     word = bytes(range(1, 9))
     names = [word, word[::-1], word[4:] + word[:4], word[:4][::-1] + word[4:][::-1], word * 2, word + word[::-1]]

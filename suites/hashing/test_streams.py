@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from suites.both import Both
+    from suites.both import PairedServers
 
 EDGES = [1, 255, 256, 257, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**48 + 5, 2**63 - 1, 2**63, 2**64 - 1]
 
 
 @pytest.fixture(autouse=True)
-def _needs_streams(both: Both) -> None:
+def _needs_streams(both: PairedServers) -> None:
     if not both.has("XADD"):
         pytest.skip("the server has no streams (they came with Redis 5.0)")
 
 
 @pytest.fixture(params=[1, 3, 100])
-def per_node(both: Both, request: pytest.FixtureRequest) -> int:
+def per_node(both: PairedServers, request: pytest.FixtureRequest) -> int:
     """How many entries a node of the tree holds."""
     (answer,) = both.ask([["CONFIG", "SET", "stream-node-max-entries", request.param]])
     assert answer == b"OK"
@@ -29,7 +29,7 @@ def per_node(both: Both, request: pytest.FixtureRequest) -> int:
 
 @pytest.mark.usefixtures("per_node")
 @pytest.mark.parametrize("half", ["milliseconds", "sequence"])
-def test_a_stream_is_in_the_order_of_its_numbers(both: Both, half: str) -> None:
+def test_a_stream_is_in_the_order_of_its_numbers(both: PairedServers, half: str) -> None:
     names = [f"{edge}-{edge % 7}" if half == "milliseconds" else f"5-{edge}" for edge in EDGES]
     both.ask([["DEL", "x"], *(["XADD", "x", name, "field", name] for name in names)])
     entries: list[Any] = [[name.encode(), [b"field", name.encode()]] for name in names]
@@ -44,7 +44,7 @@ def test_a_stream_is_in_the_order_of_its_numbers(both: Both, half: str) -> None:
 
 
 @pytest.mark.usefixtures("per_node")
-def test_many_entries_are_found_by_their_numbers(both: Both) -> None:
+def test_many_entries_are_found_by_their_numbers(both: PairedServers) -> None:
     count = 300 * both.effort
     numbers = sorted({both.random.getrandbits(both.random.randrange(1, 64)) + 1 for _ in range(count)})
     both.ask([["XADD", "x", f"{number}-0", "f", number] for number in numbers])

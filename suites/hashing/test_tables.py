@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from suites.both import Both
+    from suites.both import PairedServers
 
 ELEMENTS = 1200
 BATCH = 75
@@ -76,7 +76,7 @@ TABLES = {
 every_table = pytest.mark.parametrize("kind", TABLES)
 
 
-def some_names(both: Both, count: int) -> dict[bytes, int]:
+def some_names(both: PairedServers, count: int) -> dict[bytes, int]:
     """As many names, of 1 to 40 bytes, each with a number."""
     names: dict[bytes, int] = {}
     while len(names) < count:
@@ -84,7 +84,7 @@ def some_names(both: Both, count: int) -> dict[bytes, int]:
     return names
 
 
-def some_integers(both: Both, count: int) -> dict[bytes, int]:
+def some_integers(both: PairedServers, count: int) -> dict[bytes, int]:
     """The same for decimal integers, from narrow ones to those that need 16, 32 and 64 bits."""
     names: dict[bytes, int] = {}
     while len(names) < count:
@@ -99,7 +99,7 @@ def batches(names: list[bytes]) -> Iterator[list[bytes]]:
         yield names[start : start + BATCH]
 
 
-def grow_and_shrink(both: Both, table: Table, names: dict[bytes, int]) -> None:
+def grow_and_shrink(both: PairedServers, table: Table, names: dict[bytes, int]) -> None:
     """Add all and remove all but a few, looking up in between; the model is a dict."""
     there: dict[bytes, int] = {}
     everything = list(names)
@@ -122,11 +122,11 @@ def grow_and_shrink(both: Both, table: Table, names: dict[bytes, int]) -> None:
 
 
 @every_table
-def test_a_table_under_load_finds_what_it_has_and_nothing_else(both: Both, kind: str) -> None:
+def test_a_table_under_load_finds_what_it_has_and_nothing_else(both: PairedServers, kind: str) -> None:
     grow_and_shrink(both, TABLES[kind], some_names(both, ELEMENTS * both.effort))
 
 
-def test_a_set_of_integers_finds_what_it_has_while_it_widens_and_becomes_a_table(both: Both) -> None:
+def test_a_set_of_integers_finds_what_it_has_while_it_widens_and_becomes_a_table(both: PairedServers) -> None:
     """Up to 512 of them are an array of 16, then 32, then 64 bits each (set-max-intset-entries)."""
     for count in (20, 200, ELEMENTS * both.effort):
         both.ask([["DEL", "t"]])
@@ -134,7 +134,7 @@ def test_a_set_of_integers_finds_what_it_has_while_it_widens_and_becomes_a_table
 
 
 @pytest.mark.parametrize("edge", [2**7, 2**8, 2**15, 2**16, 2**31, 2**32, 2**63])
-def test_integers_at_a_widths_edge_are_ordered_and_distinct(both: Both, edge: int) -> None:
+def test_integers_at_a_widths_edge_are_ordered_and_distinct(both: PairedServers, edge: int) -> None:
     numbers = [n for n in (edge, -edge, edge - 1, 1 - edge, edge - 2, -edge - 1, 0, 1, -1, 258) if abs(n) < 2**63]
     members = [b"%d" % number for number in dict.fromkeys(numbers)]
     for member in members:
@@ -146,7 +146,7 @@ def test_integers_at_a_widths_edge_are_ordered_and_distinct(both: Both, edge: in
     both.expect([*(["SREM", "t", member] for member in members), ["EXISTS", "t"]], [1] * len(members) + [0], "removed")
 
 
-def scan(both: Both, table: Table, count: int, between: Callable[[], None]) -> set[bytes]:
+def scan(both: PairedServers, table: Table, count: int, between: Callable[[], None]) -> set[bytes]:
     """Every name that one iteration over the guest's table shows. Its order is the server's own, by a random seed."""
     seen: set[bytes] = set()
     cursor: Any = 0
@@ -163,7 +163,7 @@ def scan(both: Both, table: Table, count: int, between: Callable[[], None]) -> s
 
 @every_table
 @pytest.mark.parametrize("count", [7, 100, 10_000])
-def test_an_iteration_shows_every_element_that_is_there_throughout(both: Both, kind: str, count: int) -> None:
+def test_an_iteration_shows_every_element_that_is_there_throughout(both: PairedServers, kind: str, count: int) -> None:
     table = TABLES[kind]
     names = list(some_names(both, 900 * both.effort))
     third = len(names) // 3
@@ -184,7 +184,9 @@ def test_an_iteration_shows_every_element_that_is_there_throughout(both: Both, k
 
 @every_table
 @pytest.mark.parametrize("size", [1, 2, 16, 128, 129, 513])
-def test_an_iteration_over_a_table_at_rest_shows_exactly_its_elements(both: Both, kind: str, size: int) -> None:
+def test_an_iteration_over_a_table_at_rest_shows_exactly_its_elements(
+    both: PairedServers, kind: str, size: int
+) -> None:
     """Compact encodings and tables: their limits lie between these sizes."""
     table, names = TABLES[kind], some_names(both, size)
     both.ask([table.add(name, value) for name, value in names.items()])
@@ -192,7 +194,7 @@ def test_an_iteration_over_a_table_at_rest_shows_exactly_its_elements(both: Both
 
 
 @every_table
-def test_what_lists_a_whole_table_lists_each_element_once(both: Both, kind: str) -> None:
+def test_what_lists_a_whole_table_lists_each_element_once(both: PairedServers, kind: str) -> None:
     table, names = TABLES[kind], some_names(both, 300)
     both.ask([table.add(name, value) for name, value in names.items()])
     listing = {"keys": ["KEYS", "*"], "fields": ["HKEYS", "t"], "members": ["SMEMBERS", "t"]}
@@ -202,7 +204,7 @@ def test_what_lists_a_whole_table_lists_each_element_once(both: Both, kind: str)
     assert set(reply) == set(names)
 
 
-def test_random_elements_are_elements(both: Both) -> None:
+def test_random_elements_are_elements(both: PairedServers) -> None:
     names = some_names(both, 200)
     for table in (TABLES["members"], TABLES["keys"]):
         both.ask([table.add(name, value) for name, value in names.items()])

@@ -11,11 +11,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from suites.keyspace.values import (
-    Entry,
+    ConsumerGroup,
     Fields,
-    Group,
     Identifier,
     Key,
+    KeyEntry,
     Members,
     Scores,
     Sequence,
@@ -50,7 +50,7 @@ FUNCTION = b"#!lua name=plumbline\nredis.register_function('answer', function(ke
 
 
 @dataclass(frozen=True)
-class Item:
+class DatasetItem:
     """One key."""
 
     key: Key
@@ -59,9 +59,9 @@ class Item:
     expires: int | None = None
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> KeyEntry:
         """What a reader must find."""
-        return Entry(self.value, self.expires)
+        return KeyEntry(self.value, self.expires)
 
 
 @cache
@@ -78,7 +78,7 @@ def noise(length: int) -> bytes:
 
 
 @cache
-def items(version: tuple[int, ...], family: str) -> list[Item]:
+def items(version: tuple[int, ...], family: str) -> list[DatasetItem]:
     """What a release can hold."""
     found = [*_strings(), *_lists(version), *_sets(), *_sorted_sets(), *_hashes(), *_odd_places()]
     if version >= (5,):
@@ -88,20 +88,22 @@ def items(version: tuple[int, ...], family: str) -> list[Item]:
     return found
 
 
-def expected(version: tuple[int, ...], family: str) -> dict[Key, Entry]:
+def expected(version: tuple[int, ...], family: str) -> dict[Key, KeyEntry]:
     """Key -> what every reader must find."""
     return {item.key: item.entry for item in items(version, family)}
 
 
-def _item(name: str, value: Value, *commands: tuple[Any, ...], database: int = 0, expires: int | None = None) -> Item:
+def _item(
+    name: str, value: Value, *commands: tuple[Any, ...], database: int = 0, expires: int | None = None
+) -> DatasetItem:
     key = Key(database, name.encode())
     made = tuple((command[0], key.name, *command[1:]) for command in commands)
     if expires is not None:
         made += (("PEXPIREAT", key.name, expires),)
-    return Item(key, made, value, expires)
+    return DatasetItem(key, made, value, expires)
 
 
-def _strings() -> list[Item]:
+def _strings() -> list[DatasetItem]:
     found = [_item(f"integer:{n}", Text(b"%d" % n), ("SET", n)) for n in INTEGERS]
     # Of what does not compress a few lengths are enough: the rest of them would fill the golden files.
     noisy = [length for length in LENGTHS if length <= 4096] + [16384]
@@ -116,7 +118,7 @@ def _strings() -> list[Item]:
     return found
 
 
-def _lists(version: tuple[int, ...]) -> list[Item]:
+def _lists(version: tuple[int, ...]) -> list[DatasetItem]:
     texts = [b"%d" % n for n in INTEGERS] + [noise(length) for length in LENGTHS if length < 300]
     long = [b"%d:" % n + noise(n % 60) for n in range(300)]
     found = [
@@ -131,7 +133,7 @@ def _lists(version: tuple[int, ...]) -> list[Item]:
     return found
 
 
-def _sets() -> list[Item]:
+def _sets() -> list[DatasetItem]:
     narrow = [n for n in INTEGERS if -(1 << 15) <= n < 1 << 15]
     middle = [n for n in INTEGERS if -(1 << 31) <= n < 1 << 31]
     texts = [noise(length) for length in LENGTHS[1:12]]
@@ -144,7 +146,7 @@ def _sets() -> list[Item]:
     return [*found, _item("set:large", Members(frozenset(many)), ("SADD", *many))]
 
 
-def _sorted_sets() -> list[Item]:
+def _sorted_sets() -> list[DatasetItem]:
     few = {b"member:%d" % number: value for number, value in enumerate(SCORES)}
     many = {b"m%d" % number: SCORES[number % len(SCORES)] for number in range(300)}
     flat_few = [part for member, value in few.items() for part in (repr(value), member)]
@@ -155,7 +157,7 @@ def _sorted_sets() -> list[Item]:
     ]
 
 
-def _hashes() -> list[Item]:
+def _hashes() -> list[DatasetItem]:
     few = {b"f%d" % number: b"%d" % n for number, n in enumerate(INTEGERS[:60])}
     many = {b"field %d" % number: noise(number % 50) for number in range(550)}
     return [
@@ -165,7 +167,7 @@ def _hashes() -> list[Item]:
     ]
 
 
-def _hashes_that_expire() -> list[Item]:
+def _hashes_that_expire() -> list[DatasetItem]:
     few, many = {b"a": b"1", b"b": b"2", b"c": b"3"}, {b"f%d" % n: noise(n % 20) for n in range(550)}
     found = []
     for name, fields in (("small", few), ("large", many)):
@@ -179,7 +181,7 @@ def _hashes_that_expire() -> list[Item]:
 _StreamEntry = tuple[Identifier, tuple[bytes, ...]]
 
 
-def _streams() -> list[Item]:
+def _streams() -> list[DatasetItem]:
     greatest = (1 << 64) - 2
     ids = [(1, 0), (1, 1), (255, 256), (1 << 32, 7), ((1 << 48) + 5, 1 << 33), ((1 << 63) + 1, greatest)]
     entries: list[_StreamEntry] = [(one, (b"n", b"%d" % n, b"text", noise(n * 9))) for n, one in enumerate(ids)]
@@ -200,7 +202,10 @@ def _streams() -> list[Item]:
         ),
     ]
     name = b"stream:groups"
-    groups = {b"g": Group((1, 1), {b"alice": (ids[0],), b"bob": (ids[1],)}), b"empty": Group((0, 0), {})}
+    groups = {
+        b"g": ConsumerGroup((1, 1), {b"alice": (ids[0],), b"bob": (ids[1],)}),
+        b"empty": ConsumerGroup((0, 0), {}),
+    }
     commands = [
         *[(command[0], name, *command[1:]) for command in adding(entries)],
         ("XGROUP", "CREATE", name, "g", "0"),
@@ -208,14 +213,14 @@ def _streams() -> list[Item]:
         ("XREADGROUP", "GROUP", "g", "alice", "COUNT", 1, "STREAMS", name, ">"),
         ("XREADGROUP", "GROUP", "g", "bob", "COUNT", 1, "STREAMS", name, ">"),
     ]
-    found.append(Item(Key(0, name), tuple(commands), Stream(tuple(entries), ids[-1], groups)))
+    found.append(DatasetItem(Key(0, name), tuple(commands), Stream(tuple(entries), ids[-1], groups)))
     return found
 
 
-def _odd_places() -> list[Item]:
+def _odd_places() -> list[DatasetItem]:
     return [
         _item("of database 1", Text(b"1"), ("SET", 1), database=1),
         _item("of database 15", Sequence((b"x",)), ("RPUSH", "x"), database=15, expires=EXPIRIES[0]),
-        Item(Key(0, b""), (("SET", b"", "no name"),), Text(b"no name")),
-        Item(Key(0, noise(300)), (("SET", noise(300), "long name"),), Text(b"long name")),
+        DatasetItem(Key(0, b""), (("SET", b"", "no name"),), Text(b"no name")),
+        DatasetItem(Key(0, noise(300)), (("SET", noise(300), "long name"),), Text(b"long name")),
     ]

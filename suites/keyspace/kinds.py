@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.run.cell_spec import CellSpec, Peer
+    from harness.run.cell_spec import CellSpec, PeerServer
 
 
 def writers(cell: CellSpec) -> list[str]:
@@ -18,7 +18,7 @@ def writers(cell: CellSpec) -> list[str]:
 
 def companions(cell: CellSpec) -> list[str]:
     """With whom a cell's servers talk: the fastest target of each width and byte order."""
-    fastest: dict[tuple[int, str], Peer] = {}
+    fastest: dict[tuple[int, str], PeerServer] = {}
     for peer in cell.peers.values():
         target = peer.runner.target
         kind = target.width_bits, str(target.endianness)

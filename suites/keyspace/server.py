@@ -10,10 +10,10 @@ import hiredis
 from harness.protocol.resp import Client
 from suites.keyspace import dataset
 from suites.keyspace.values import (
-    Entry,
+    ConsumerGroup,
     Fields,
-    Group,
     Key,
+    KeyEntry,
     Members,
     Scores,
     Sequence,
@@ -60,9 +60,9 @@ def write(guest: Guest, family: str) -> None:
                 assert not isinstance(reply, hiredis.ReplyError), f"{request!s:.100}: {reply}"
 
 
-def snapshot(guest: Guest) -> dict[Key, Entry]:
+def snapshot(guest: Guest) -> dict[Key, KeyEntry]:
     """Every key of every database, by commands. Times of expiry are told where a command tells them whole (7.0)."""
-    found: dict[Key, Entry] = {}
+    found: dict[Key, KeyEntry] = {}
     with client(guest) as connection:
         every = [request for database in range(16) for request in (("SELECT", database), ("KEYS", "*"))]
         for database, names in enumerate(_replies(connection, every)[1::2]):
@@ -72,7 +72,7 @@ def snapshot(guest: Guest) -> dict[Key, Entry]:
     return found
 
 
-def _entries(connection: Client, database: int, names: list[bytes], version: tuple[int, ...]) -> dict[Key, Entry]:
+def _entries(connection: Client, database: int, names: list[bytes], version: tuple[int, ...]) -> dict[Key, KeyEntry]:
     """Some keys of the present database: asked together, since every answer of its own is a way there and back."""
     kinds = [_KINDS[_word(kind)] for kind in _replies(connection, [("TYPE", name) for name in names])]
     told = _replies(connection, [(kind.command, name, *kind.rest) for kind, name in zip(kinds, names, strict=True)])
@@ -81,7 +81,7 @@ def _entries(connection: Client, database: int, names: list[bytes], version: tup
         times = _replies(connection, [("PEXPIRETIME", name) for name in names])
     found = {}
     for name, kind, reply, time_left in zip(names, kinds, told, times, strict=True):
-        found[Key(database, name)] = Entry(kind.read(connection, name, reply), None if time_left < 0 else time_left)
+        found[Key(database, name)] = KeyEntry(kind.read(connection, name, reply), None if time_left < 0 else time_left)
     return found
 
 
@@ -94,9 +94,9 @@ def _replies(connection: Client, requests: list[tuple[Any, ...]]) -> list[Any]:
     return replies
 
 
-def without_times(entries: dict[Key, Entry], version: tuple[int, ...]) -> dict[Key, Entry]:
+def without_times(entries: dict[Key, KeyEntry], version: tuple[int, ...]) -> dict[Key, KeyEntry]:
     """What `snapshot` can tell of a release: before 7.0 no command tells when a key expires."""
-    return entries if version >= (7,) else {key: Entry(entry.value) for key, entry in entries.items()}
+    return entries if version >= (7,) else {key: KeyEntry(entry.value) for key, entry in entries.items()}
 
 
 def functions(guest: Guest) -> list[bytes]:
@@ -192,7 +192,9 @@ def _stream(connection: Client, name: bytes, told: Any) -> Value:
     groups = {}
     for one in _list(connection.command("XINFO", "GROUPS", name)):
         group = _named(one)
-        groups[group[b"name"]] = Group(identifier(group[b"last-delivered-id"]), _pending(connection, name, group))
+        groups[group[b"name"]] = ConsumerGroup(
+            identifier(group[b"last-delivered-id"]), _pending(connection, name, group)
+        )
     return Stream(
         entries=tuple((identifier(one), tuple(flat)) for one, flat in _list(told)),
         last=identifier(about[b"last-generated-id"]),

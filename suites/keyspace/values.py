@@ -52,7 +52,7 @@ Identifier = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Group:
+class ConsumerGroup:
     """A consumer group: where it is, and consumer -> the entries that it has not acknowledged."""
 
     last: Identifier
@@ -66,7 +66,7 @@ class Stream:
     entries: tuple[tuple[Identifier, tuple[bytes, ...]], ...]
     """Identifier, then fields and values in turn."""
     last: Identifier
-    groups: dict[bytes, Group] = field(default_factory=dict)
+    groups: dict[bytes, ConsumerGroup] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Entry:
+class KeyEntry:
     """A key's value, and when it expires: milliseconds since 1970, or never."""
 
     value: Value
@@ -110,7 +110,7 @@ def identifier(text: bytes) -> Identifier:
     return int(milliseconds), int(sequence)
 
 
-def differences(expected: dict[Key, Entry], actual: dict[Key, Entry]) -> list[str]:
+def differences(expected: dict[Key, KeyEntry], actual: dict[Key, KeyEntry]) -> list[str]:
     """What is not as expected; a line for each key, with both sides, shortened."""
     lines = []
     for key in sorted(expected.keys() | actual.keys(), key=lambda one: (one.database, one.name)):

@@ -10,8 +10,8 @@ from suites.persistence import rdb, records
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
+    from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
-    from harness.run.test_servers import StartGuest
 
 VALUES = [
     (0, 0, 0.0, b""),

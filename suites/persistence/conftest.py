@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.run.cell_spec import CellSpec
+    from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
-    from harness.run.test_servers import StartGuest
 
 
 class Written(msgspec.Struct, frozen=True):

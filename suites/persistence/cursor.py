@@ -22,7 +22,7 @@ class RdbError(ValueError):
     """What was read of the file until then: rdb.Rdb."""
 
 
-class Part(NamedTuple):
+class CutPart(NamedTuple):
     """A piece of a file that the format gives a meaning of its own."""
 
     start: int
@@ -37,7 +37,7 @@ class Cursor:
     def __init__(self, content: bytes, at: int = 0) -> None:
         self.content = content
         self.at = at
-        self.parts: list[Part] = []
+        self.parts: list[CutPart] = []
         """What was read so far, piece by piece."""
         self.record = ""
         """The record that is being read."""
@@ -58,7 +58,7 @@ class Cursor:
         """The next bytes, which are one piece."""
         start = self.at
         piece = self.take(count)
-        self.parts.append(Part(start, self.at, what))
+        self.parts.append(CutPart(start, self.at, what))
         return piece
 
     def length(self) -> int:
@@ -67,7 +67,7 @@ class Cursor:
         value, encoded = self._length()
         if encoded:
             raise RdbError(f"at {self.at}: a length is due, found the special encoding {value}")
-        self.parts.append(Part(start, self.at, "length or number"))
+        self.parts.append(CutPart(start, self.at, "length or number"))
         return value
 
     def _length(self) -> tuple[int, bool]:
@@ -92,9 +92,9 @@ class Cursor:
         if encoded and value < 3:
             size = 1 << value
             number = int.from_bytes(self.take(size), "little", signed=True)
-            self.parts.append(Part(start, self.at, f"integer of {size} byte{'s' if value else ''}"))
+            self.parts.append(CutPart(start, self.at, f"integer of {size} byte{'s' if value else ''}"))
             return b"%d" % number
-        self.parts.append(Part(start, self.at, f"length of a {what}"))
+        self.parts.append(CutPart(start, self.at, f"length of a {what}"))
         if not encoded:
             return self.named(value, what)
         if value != 3:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from harness.core.byte_diff import DifferenceError, excerpt, parted
-from harness.core.finding import Again, Difference
+from harness.core.finding import Difference, Reproduction
 from harness.protocol.command_stream import command, line_of
 from suites.keyspace import dataset, server
 from suites.keyspace.values import Key, Stream, differences
 from suites.persistence import rdb, records
-from suites.persistence.cursor import Part, RdbError
+from suites.persistence.cursor import CutPart, RdbError
 from suites.persistence.streams import IDENTIFIER
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
-    from suites.keyspace.values import Entry
+    from suites.keyspace.values import KeyEntry
     from suites.persistence.rdb import Rdb
 
 READER = "an independent reader"
@@ -45,7 +45,7 @@ class Bytes(NamedTuple):
     """A file or payload, with what was read of it."""
 
     content: bytes
-    parts: list[Part]
+    parts: list[CutPart]
 
 
 class Parting(NamedTuple):
@@ -60,7 +60,7 @@ class Parting(NamedTuple):
     """The wrong bytes with some neighbours."""
 
 
-def _part_at(parts: list[Part], offset: int) -> str:
+def _part_at(parts: list[CutPart], offset: int) -> str:
     return next((part.what for part in parts if part.start <= offset < part.end), "type")
 
 
@@ -97,7 +97,7 @@ def _first(wrong: list[Key], found: Rdb) -> Key:
     return ranked[0]
 
 
-def _name(key: Key, found: Rdb, expected: Entry | None) -> str:
+def _name(key: Key, found: Rdb, expected: KeyEntry | None) -> str:
     if key in found.types:
         return records.record_of(found.types[key], key)
     return (
@@ -113,7 +113,7 @@ def _making(version: tuple[int, ...], family: str, key: Key, *, then: tuple[Any,
 
 
 def _fail(
-    message: str, at: Parting, record: str, where: str, writer: str, reader: str, again: Again | None
+    message: str, at: Parting, record: str, where: str, writer: str, reader: str, again: Reproduction | None
 ) -> NoReturn:
     function = WRITERS.get(at.what, "") if reader == READER else ""
     raise DifferenceError(
@@ -165,7 +165,7 @@ def check_file(content: bytes, other: bytes, *, writer: str, version: tuple[int,
         window = content[there : there + _AROUND_BYTES]
         at = Parting(there, _part_at(found.parts, there), "", excerpt(content, there), window)
     asked = _making(version, family, key, then=("SAVE",))
-    again = Again(target=writer, requests=asked, wrong=at.window.hex(), file=FILE, options=tuple(server.OPTIONS))
+    again = Reproduction(target=writer, requests=asked, wrong=at.window.hex(), file=FILE, options=tuple(server.OPTIONS))
     name = _name(key, theirs if broken is not None and theirs else found, expected.get(key))
     message = lines[0] if broken is not None else message_of(lines)
     _fail(message, at, name, FILE, writer, READER, again)
@@ -188,13 +188,15 @@ def check_dump(payload: bytes, other: bytes, key: Key, *, writer: str, version: 
         stored, value, parts = rdb.read_dump(payload)
         message = f"it holds {value!r:.200}"
     except RdbError as error:
-        stored, value, parts = 0, None, [Part(max(error.at, 0), len(payload), error.record)]
+        stored, value, parts = 0, None, [CutPart(max(error.at, 0), len(payload), error.record)]
         message = str(error)
     if value == due:
         return stored
     comparable = payload[0] == other[0] and payload[0] in records.ORDERED_TYPES
     at = _parting(Bytes(payload, parts), 0, len(payload), other if comparable else payload)
-    again = Again(target=writer, requests=_making(version, family, key, then=("DUMP", key.name)), wrong=at.window.hex())
+    again = Reproduction(
+        target=writer, requests=_making(version, family, key, then=("DUMP", key.name)), wrong=at.window.hex()
+    )
     where = f"reply to DUMP {key.name[:60].decode('latin-1')!r}"
     _fail(f"{where}: {message}", at, records.record_of(payload[0], key), where, writer, READER, again)
 
@@ -223,7 +225,13 @@ def check_same(content: bytes, other: bytes, *, writer: str, other_writer: str) 
 
 
 def check_loaded(
-    guest: Guest, content: bytes, *, writer: str, cell: CellSpec, family: str, told: dict[Key, Entry] | None = None
+    guest: Guest,
+    content: bytes,
+    *,
+    writer: str,
+    cell: CellSpec,
+    family: str,
+    told: dict[Key, KeyEntry] | None = None,
 ) -> None:
     """A server has loaded a target's file: what it tells by commands, and what it saves, must be the data set.
 
@@ -247,7 +255,7 @@ def check_loaded(
     start = ours.places[key].start if key in ours.places else 0
     what = _part_at(ours.parts, start + inside) if right is not None else ""
     at = saved_at._replace(offset=start + inside, what=what)
-    again = Again(
+    again = Reproduction(
         target=reader,
         requests=(line_of(command("SAVE")),),
         wrong=at.window.hex(),
@@ -258,7 +266,7 @@ def check_loaded(
     _fail(message_of(lines), at, _name(key, ours, expected.get(key)), FILE, writer, reader, again)
 
 
-def check_copies(expected: dict[Key, Entry], copied: dict[Key, Entry], primary: Guest, replica: Guest) -> None:
+def check_copies(expected: dict[Key, KeyEntry], copied: dict[Key, KeyEntry], primary: Guest, replica: Guest) -> None:
     """What a replica has must be what its primary has. Raises DifferenceError, which tells the bytes by DUMP."""
     lines = differences(expected, copied)
     if not lines:

@@ -12,8 +12,8 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from suites.keyspace.values import Entry, Key
-from suites.persistence.cursor import Cursor, Part, RdbError
+from suites.keyspace.values import Key, KeyEntry
+from suites.persistence.cursor import Cursor, CutPart, RdbError
 from suites.persistence.records import EXPIRY, auxiliary_of_a_module, in_record, record_of, value_of
 from suites.units.models import crc64
 
@@ -32,7 +32,7 @@ _OF_THE_KEY = {_EXPIRES_SECONDS, _EXPIRES_MILLISECONDS, *_HINTS}
 CHECKSUM = "checksum"
 
 
-class Place(NamedTuple):
+class RdbPlace(NamedTuple):
     """Where a key's record lies, from its time of expiry or its type to the end of its value."""
 
     start: int
@@ -44,13 +44,13 @@ class Rdb:
     """A file's content."""
 
     version: int
-    entries: dict[Key, Entry] = field(default_factory=dict)
+    entries: dict[Key, KeyEntry] = field(default_factory=dict)
     types: dict[Key, int] = field(default_factory=dict)
     """How each value is written: RDB_TYPE_*."""
     raw: dict[Key, bytes] = field(default_factory=dict)
     """The bytes of each value, behind its type and name."""
-    places: dict[Key, Place] = field(default_factory=dict)
-    parts: list[Part] = field(default_factory=list)
+    places: dict[Key, RdbPlace] = field(default_factory=dict)
+    parts: list[CutPart] = field(default_factory=list)
     """Every piece, in the order of the file."""
     auxiliary: dict[bytes, bytes] = field(default_factory=dict)
     functions: list[bytes] = field(default_factory=list)
@@ -90,7 +90,7 @@ def _refusing(cursor: Cursor, found: Rdb | None = None) -> Iterator[None]:
         yield
     except (ValueError, IndexError, struct.error) as error:
         wrong = error if isinstance(error, RdbError) else RdbError(f"before {cursor.at}: {error}")
-        part = cursor.parts[-1] if cursor.parts else Part(0, 0, "")
+        part = cursor.parts[-1] if cursor.parts else CutPart(0, 0, "")
         wrong.at, wrong.record, wrong.found = part.start, in_record(part.what, cursor.record), found
         raise wrong from error
 
@@ -122,10 +122,10 @@ def _body(cursor: Cursor, found: Rdb) -> None:
             if key in found.entries:
                 raise RdbError(f"at {cursor.at}: {key} comes twice")
             start = cursor.at
-            found.places[key] = Place(begin, len(cursor.content))
-            found.entries[key] = Entry(value_of(code, cursor), expires)
+            found.places[key] = RdbPlace(begin, len(cursor.content))
+            found.entries[key] = KeyEntry(value_of(code, cursor), expires)
             found.types[key], found.raw[key] = code, cursor.content[start : cursor.at]
-            found.places[key] = Place(begin, cursor.at)
+            found.places[key] = RdbPlace(begin, cursor.at)
             expires = None
             cursor.record = ""
         begin = begin if code in _OF_THE_KEY else -1
@@ -145,7 +145,7 @@ _BESIDE: dict[int, Callable[[Cursor, Rdb], object]] = {
 """What a file has beside its keys."""
 
 
-def read_dump(payload: bytes) -> tuple[int, Value, list[Part]]:
+def read_dump(payload: bytes) -> tuple[int, Value, list[CutPart]]:
     """What DUMP answers: the RDB version, the value, and the payload's pieces. Raises RdbError."""
     body, version, stored = payload[:-10], payload[-10:-8], payload[-8:]
     cursor = Cursor(body)
@@ -153,7 +153,7 @@ def read_dump(payload: bytes) -> tuple[int, Value, list[Part]]:
         value = value_of(cursor.byte(), cursor)
     if cursor.at != len(body):
         raise RdbError(f"{len(body) - cursor.at} bytes follow the value")
-    ends = [Part(len(body), len(body) + 2, "RDB version"), Part(len(body) + 2, len(payload), CHECKSUM)]
+    ends = [CutPart(len(body), len(body) + 2, "RDB version"), CutPart(len(body) + 2, len(payload), CHECKSUM)]
     cursor.parts += ends
     with _refusing(cursor):
         _checksum(payload[:-8], stored)

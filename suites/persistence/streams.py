@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from suites.keyspace.values import Group, Stream
+from suites.keyspace.values import ConsumerGroup, Stream
 from suites.units.encodings import EncodingError, demand, listpack
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _identifier(cursor: Cursor) -> Identifier:
     return int.from_bytes(raw[:8], "big"), int.from_bytes(raw[8:], "big")
 
 
-def _group(cursor: Cursor, layout: int) -> Group:
+def _group(cursor: Cursor, layout: int) -> ConsumerGroup:
     last = cursor.length(), cursor.length()
     if layout > 1:
         # How many entries it has read.
@@ -98,4 +98,4 @@ def _group(cursor: Cursor, layout: int) -> Group:
     told = [one for ids in consumers.values() for one in ids]
     if len(told) != len(pending) or set(told) != pending:
         raise EncodingError("the group and its consumers do not tell the same pending entries")
-    return Group(last=last, pending=consumers)
+    return ConsumerGroup(last=last, pending=consumers)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core.byte_diff import DifferenceError, excerpt
-from harness.core.finding import Again, Difference
+from harness.core.finding import Difference, Reproduction
 from harness.core.model import Endianness
 from harness.core.processes import process
 from harness.protocol.command_stream import command, wire
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.run.cell_spec import CellSpec
+    from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
-    from harness.run.test_servers import StartGuest
-    from suites.keyspace.values import Entry
+    from suites.keyspace.values import KeyEntry
     from suites.persistence.conftest import Written
 
 SHOWN = 5
@@ -34,7 +34,7 @@ PORTABLE_TIMES = 9
 """The RDB version that first had its times in one order of bytes (Redis 5.0, rdb.c)."""
 
 
-def assert_same(expected: dict[Key, Entry], actual: dict[Key, Entry]) -> None:
+def assert_same(expected: dict[Key, KeyEntry], actual: dict[Key, KeyEntry]) -> None:
     """Fail with the first differences."""
     lines = differences(expected, actual)
     assert not lines, f"{len(lines)} keys differ: " + "; ".join(lines[:SHOWN])
@@ -140,7 +140,7 @@ def test_a_file_with_a_command_that_lacks_its_words_is_refused(
                 writer="a test",
                 reader=own,
             ),
-            Again(target=own, requests=("GET k",), wrong=value.hex(), guest=guest.name, options=tuple(options)),
+            Reproduction(target=own, requests=("GET k",), wrong=value.hex(), guest=guest.name, options=tuple(options)),
         )
 
 

@@ -13,8 +13,8 @@ from suites.replication import link
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
+    from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
-    from harness.run.test_servers import StartGuest
     from suites.replication.ports import Ports
 
 SILENCE_MILLISECONDS = 600_000

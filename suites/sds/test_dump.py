@@ -9,13 +9,13 @@ import pytest
 from suites.both import LENGTHS_BY_HEADER
 
 if TYPE_CHECKING:
-    from suites.both import Both
+    from suites.both import PairedServers
 
 every_header = pytest.mark.parametrize("lengths", LENGTHS_BY_HEADER.values(), ids=LENGTHS_BY_HEADER)
 FORMS = ["random", "compressible", "number"]
 
 
-def a_value(both: Both, form: str, length: int) -> bytes:
+def a_value(both: PairedServers, form: str, length: int) -> bytes:
     """Bytes of a length: such that compression gains nothing, such that it does, or digits."""
     if form == "random":
         return both.some_bytes(length)
@@ -26,7 +26,7 @@ def a_value(both: Both, form: str, length: int) -> bytes:
 
 @every_header
 @pytest.mark.parametrize("form", FORMS)
-def test_a_string_is_restored_by_either_server(both: Both, form: str, lengths: list[int]) -> None:
+def test_a_string_is_restored_by_either_server(both: PairedServers, form: str, lengths: list[int]) -> None:
     """The payload is the same format on every machine, with a CRC over all of it."""
     for length in lengths:
         text = a_value(both, form, length)
@@ -34,7 +34,7 @@ def test_a_string_is_restored_by_either_server(both: Both, form: str, lengths: l
 
 
 @every_header
-def test_elements_are_restored_by_either_server(both: Both, lengths: list[int]) -> None:
+def test_elements_are_restored_by_either_server(both: PairedServers, lengths: list[int]) -> None:
     for length in lengths:
         text = both.some_bytes(length)
         _passes_over(both, [["RPUSH", "k", text, b"1" * length]], ["LRANGE", "k", 0, -1], [text, b"1" * length])
@@ -43,7 +43,7 @@ def test_elements_are_restored_by_either_server(both: Both, lengths: list[int]) 
 
 
 @pytest.mark.parametrize("edge", [2**7, 2**12, 2**15, 2**16, 2**23, 2**24, 2**31, 2**32, 2**63 - 1])
-def test_integers_are_restored_by_either_server(both: Both, edge: int) -> None:
+def test_integers_are_restored_by_either_server(both: PairedServers, edge: int) -> None:
     """Compact encodings store them in 7 to 64 bits."""
     numbers = [number for number in (edge - 1, edge, edge + 1, -edge, -edge - 1, -edge + 1) if number < 2**63]
     texts = [b"%d" % number for number in dict.fromkeys(numbers)]
@@ -53,7 +53,7 @@ def test_integers_are_restored_by_either_server(both: Both, edge: int) -> None:
     _passes_over(both, [["SET", "k", edge]], ["GET", "k"], b"%d" % edge)
 
 
-def _passes_over(both: Both, make: list[list[Any]], read: list[Any], expected: Any) -> None:
+def _passes_over(both: PairedServers, make: list[list[Any]], read: list[Any], expected: Any) -> None:
     both.expect([["DEL", "k"], *make, read], [expected], "made")
     payloads = [server.command("DUMP", "k") for server in (both.guest, both.oracle)]
     for whose, payload in zip(("the guest's own", "the native build's"), payloads, strict=True):

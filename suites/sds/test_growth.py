@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from suites.both import Both
+    from suites.both import PairedServers
 
 GROWTH = {
     f"around-{limit}": [(limit + near, more) for near in (-2, -1, 0, 1) for more in (1, 2, 3)]
@@ -19,7 +19,7 @@ every_growth = pytest.mark.parametrize("growth", GROWTH)
 
 
 @every_growth
-def test_append_keeps_what_was_there(both: Both, growth: str) -> None:
+def test_append_keeps_what_was_there(both: PairedServers, growth: str) -> None:
     for length, more in GROWTH[growth]:
         text, added = both.some_bytes(length), both.some_bytes(more)
         requests = [["SET", "k", text], ["APPEND", "k", added], ["STRLEN", "k"], ["GET", "k"]]
@@ -27,7 +27,7 @@ def test_append_keeps_what_was_there(both: Both, growth: str) -> None:
 
 
 @every_growth
-def test_setrange_beyond_the_end_fills_the_gap_with_zeros(both: Both, growth: str) -> None:
+def test_setrange_beyond_the_end_fills_the_gap_with_zeros(both: PairedServers, growth: str) -> None:
     for length, more in GROWTH[growth]:
         text, last = both.some_bytes(length), both.some_bytes(1)
         grown = text + b"\0" * (more - 1) + last
@@ -36,7 +36,7 @@ def test_setrange_beyond_the_end_fills_the_gap_with_zeros(both: Both, growth: st
 
 
 @pytest.mark.parametrize("length", [31, 32, 45, 255, 256, 65535, 65536])
-def test_setrange_inside_changes_those_bytes_alone(both: Both, length: int) -> None:
+def test_setrange_inside_changes_those_bytes_alone(both: PairedServers, length: int) -> None:
     text = both.some_bytes(length)
     both.ask([["SET", "k", text]])
     for size in (1, 2, 4, 8, 16, 31):
@@ -47,7 +47,7 @@ def test_setrange_inside_changes_those_bytes_alone(both: Both, length: int) -> N
             both.expect(requests, [length, text], f"{size} bytes at {offset} of {length}")
 
 
-def test_a_string_built_byte_by_byte_passes_every_short_header(both: Both) -> None:
+def test_a_string_built_byte_by_byte_passes_every_short_header(both: PairedServers) -> None:
     text = both.some_bytes(300)
     requests: list[list[Any]] = [["DEL", "k"]]
     expected: list[bytes | int] = []
@@ -57,7 +57,7 @@ def test_a_string_built_byte_by_byte_passes_every_short_header(both: Both) -> No
     both.expect(requests, expected, "byte by byte")
 
 
-def test_a_string_that_doubles_passes_every_header(both: Both) -> None:
+def test_a_string_that_doubles_passes_every_header(both: PairedServers) -> None:
     """Free space grows with the string, so that its header can be larger than its length asks for."""
     text = b""
     both.ask([["DEL", "k"]])
@@ -69,7 +69,7 @@ def test_a_string_that_doubles_passes_every_header(both: Both) -> None:
 
 
 @pytest.mark.parametrize("length", [32 * 1024 - 1, 32 * 1024, 32 * 1024 + 1, 40_000, 65_535, 65_536, 100_000])
-def test_a_large_argument_gives_back_the_room_it_was_read_with(both: Both, length: int) -> None:
+def test_a_large_argument_gives_back_the_room_it_was_read_with(both: PairedServers, length: int) -> None:
     """It takes the query buffer's string over; storing it trims the free space, and with it the header."""
     text, more = both.some_bytes(length), both.some_bytes(7)
     requests: list[list[Any]] = [["SET", "k", text], ["GET", "k"], ["APPEND", "k", more], ["GET", "k"]]
@@ -78,7 +78,7 @@ def test_a_large_argument_gives_back_the_room_it_was_read_with(both: Both, lengt
     both.expect([["DEL", "l", "h"], *requests], [1, text, 1, text], f"{length} bytes")
 
 
-def test_shorter_and_longer_values_take_turns_under_one_key(both: Both) -> None:
+def test_shorter_and_longer_values_take_turns_under_one_key(both: PairedServers) -> None:
     lengths = [0, 65536, 31, 256, 1, 65535, 32, 255, 44, 70000, 45, 0]
     texts = [both.some_bytes(length) for length in lengths]
     requests = [request for text in texts for request in (["SET", "k", text], ["GET", "k"])]
@@ -86,6 +86,6 @@ def test_shorter_and_longer_values_take_turns_under_one_key(both: Both) -> None:
     both.expect(requests, expected, f"{lengths} bytes")
 
 
-def test_setrange_with_nothing_makes_no_key(both: Both) -> None:
+def test_setrange_with_nothing_makes_no_key(both: PairedServers) -> None:
     requests = [["DEL", "k"], ["SETRANGE", "k", 65536, ""], ["EXISTS", "k"], ["APPEND", "k", ""], ["STRLEN", "k"]]
     both.expect(requests, [0, 0, 0, 0], "nothing")

@@ -11,7 +11,7 @@ from hiredis import ReplyError
 from harness.protocol import allowed_refusals
 from harness.protocol.command_stream import command
 from harness.protocol.resp import Client
-from suites.both import Both
+from suites.both import PairedServers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def _needs_memory(length: int) -> None:
     ids=lambda request_: f"{request_[0]}-{request_[2]}",
 )
 def test_what_would_be_too_long_is_refused_and_changes_nothing(
-    both: Both, request_: list[str | int], cell: CellSpec, release: Release
+    both: PairedServers, request_: list[str | int], cell: CellSpec, release: Release
 ) -> None:
     """In the oracle's words for the least that is too long, or those of suites/refusals.toml.
 
@@ -73,26 +73,26 @@ def test_what_would_be_too_long_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 2**31), (2**31, 2**32), (-(2**31), -1), (2**32 - 1, 2**32 + 9)])
-def test_ranges_beyond_32_bits_are_clamped(both: Both, first: int, last: int) -> None:
+def test_ranges_beyond_32_bits_are_clamped(both: PairedServers, first: int, last: int) -> None:
     text = both.some_bytes(300)
     expected = text if first <= 0 else b""
     both.expect([["SET", "k", text], ["GETRANGE", "k", first, last]], [expected], f"{first} to {last}")
 
 
 @pytest.fixture
-def patient(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[Both]:
+def patient(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[PairedServers]:
     """Guest and oracle, with all the time that gigabytes need, and empty again afterwards."""
     with (
         Client.at_socket(guest.recorded_path, deadline_seconds=PATIENCE * guest.deadline_seconds) as ours,
         Client.at_socket(oracle.recorded_path, deadline_seconds=PATIENCE * oracle.deadline_seconds) as theirs,
     ):
-        pair = Both(ours, theirs, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier)
+        pair = PairedServers(ours, theirs, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier)
         pair.ask([["FLUSHALL"]])
         yield pair
         pair.ask([["FLUSHALL"]])
 
 
-def test_the_longest_string_that_needs_no_configuration(patient: Both, cell: CellSpec) -> None:
+def test_the_longest_string_that_needs_no_configuration(patient: PairedServers, cell: CellSpec) -> None:
     if cell.tier != "thorough":
         pytest.skip("512 MiB in either server: the thorough tier's")
     _needs_memory(LARGEST)
@@ -101,7 +101,7 @@ def test_the_longest_string_that_needs_no_configuration(patient: Both, cell: Cel
     patient.expect(requests, [0, LARGEST, 1, b"\0\0\1", LARGEST * 8 - 1, 1, 1], "512 MiB")
 
 
-def test_a_string_behind_the_largest_header(patient: Both, cell: CellSpec) -> None:
+def test_a_string_behind_the_largest_header(patient: PairedServers, cell: CellSpec) -> None:
     if cell.tier != "thorough" or cell.runner.target.width_bits == 32:
         pytest.skip("4 GiB in either server: the thorough tier's, on 64-bit targets")
     _needs_memory(HEADER_LIMIT)

@@ -13,7 +13,7 @@ import pytest
 from suites.both import LENGTHS_BY_HEADER
 
 if TYPE_CHECKING:
-    from suites.both import Both
+    from suites.both import PairedServers
 
 every_header = pytest.mark.parametrize("lengths", LENGTHS_BY_HEADER.values(), ids=LENGTHS_BY_HEADER)
 
@@ -23,7 +23,7 @@ FAR_FUTURE = 33_000_000_000_000
 
 
 @every_header
-def test_a_key_is_found_wherever_it_lies_in_the_query_buffer(both: Both, lengths: list[int]) -> None:
+def test_a_key_is_found_wherever_it_lies_in_the_query_buffer(both: PairedServers, lengths: list[int]) -> None:
     for length in lengths:
         key = both.some_bytes(length)
         what = f"key of {length} bytes"
@@ -33,7 +33,7 @@ def test_a_key_is_found_wherever_it_lies_in_the_query_buffer(both: Both, lengths
 
 
 @every_header
-def test_a_key_with_expiry_keeps_its_value(both: Both, lengths: list[int]) -> None:
+def test_a_key_with_expiry_keeps_its_value(both: PairedServers, lengths: list[int]) -> None:
     for length, size in _with_sizes(lengths):
         key, other, text = both.some_bytes(length), both.some_bytes(length + 1), both.some_bytes(size)
         requests: list[list[Any]] = [
@@ -54,7 +54,9 @@ def test_a_key_with_expiry_keeps_its_value(both: Both, lengths: list[int]) -> No
 
 
 @every_header
-def test_a_field_of_a_hash_table_keeps_its_value_as_it_grows_and_shrinks(both: Both, lengths: list[int]) -> None:
+def test_a_field_of_a_hash_table_keeps_its_value_as_it_grows_and_shrinks(
+    both: PairedServers, lengths: list[int]
+) -> None:
     for length in lengths:
         field, sizes = both.some_bytes(length), _sizes_beside(length)
         texts = [both.some_bytes(size) for size in (*sizes, *reversed(sizes[:-1]))]
@@ -68,7 +70,7 @@ def test_a_field_of_a_hash_table_keeps_its_value_as_it_grows_and_shrinks(both: B
 
 
 @every_header
-def test_a_field_with_expiry_keeps_its_value(both: Both, lengths: list[int]) -> None:
+def test_a_field_with_expiry_keeps_its_value(both: PairedServers, lengths: list[int]) -> None:
     if not both.has("HPEXPIREAT"):
         pytest.skip("fields do not expire here (they do from Redis 7.4 and Valkey 9.0 on)")
     for length, size in _with_sizes(lengths):
@@ -104,7 +106,7 @@ def _with_sizes(lengths: list[int]) -> list[tuple[int, int]]:
 
 
 @every_header
-def test_members_of_every_type_are_found_and_come_back_whole(both: Both, lengths: list[int]) -> None:
+def test_members_of_every_type_are_found_and_come_back_whole(both: PairedServers, lengths: list[int]) -> None:
     for length in lengths:
         member, other = both.some_bytes(length), b"another of " + both.some_bytes(length)
         requests: list[list[Any]] = [

@@ -9,14 +9,14 @@ import pytest
 from suites.both import LENGTHS_BY_HEADER
 
 if TYPE_CHECKING:
-    from suites.both import Both
+    from suites.both import PairedServers
 
 EMBSTR_LIMITS = [38, 39, 40, 43, 44, 45, 46]
 """39 until 3.0, whose header has 8 bytes; 44 from 3.2 on (OBJ_ENCODING_EMBSTR_SIZE_LIMIT)."""
 
 
 @pytest.mark.parametrize("header", LENGTHS_BY_HEADER)
-def test_a_value_is_stored_wherever_it_lies_in_the_query_buffer(both: Both, header: str) -> None:
+def test_a_value_is_stored_wherever_it_lies_in_the_query_buffer(both: PairedServers, header: str) -> None:
     for length in LENGTHS_BY_HEADER[header]:
         text = both.some_bytes(length)
         both.expect_at_every_offset(["SET", "k", text], b"OK", f"{length} bytes")
@@ -25,7 +25,7 @@ def test_a_value_is_stored_wherever_it_lies_in_the_query_buffer(both: Both, head
 
 
 @pytest.mark.parametrize("header", LENGTHS_BY_HEADER)
-def test_every_part_of_a_value_begins_where_it_was_asked_for(both: Both, header: str) -> None:
+def test_every_part_of_a_value_begins_where_it_was_asked_for(both: PairedServers, header: str) -> None:
     """GETRANGE makes a string of its own: of another length, with another header."""
     for length in LENGTHS_BY_HEADER[header]:
         text = both.some_bytes(length)
@@ -44,7 +44,7 @@ def part_of(text: bytes, first: int, last: int) -> bytes:
     return text[start : end + 1] if start <= end else b""
 
 
-def test_a_value_at_the_embedded_strings_limit_is_encoded_as_the_native_build_does(both: Both) -> None:
+def test_a_value_at_the_embedded_strings_limit_is_encoded_as_the_native_build_does(both: PairedServers) -> None:
     for length in EMBSTR_LIMITS:
         text = both.some_bytes(length)
         both.expect_at_every_offset(["SET", "k", text], b"OK", f"{length} bytes")
@@ -54,7 +54,7 @@ def test_a_value_at_the_embedded_strings_limit_is_encoded_as_the_native_build_do
         both.expect(requests, [b"raw", text + b"x"], f"{length} bytes and one")
 
 
-def test_numbers_come_back_as_they_were_sent(both: Both) -> None:
+def test_numbers_come_back_as_they_were_sent(both: PairedServers) -> None:
     """What fits a `long` of the target is stored as one, at another length than the native build's."""
     for width in range(1, 22):
         for number in ("9" * width, "-" + "9" * width, "1" + "0" * (width - 1), "0" + "1" * width):
@@ -63,7 +63,7 @@ def test_numbers_come_back_as_they_were_sent(both: Both) -> None:
             both.expect([["APPEND", "k", "x"], ["GET", "k"]], [len(number) + 1, f"{number}x".encode()], number)
 
 
-def test_counters_at_the_limits_of_32_and_64_bits(both: Both) -> None:
+def test_counters_at_the_limits_of_32_and_64_bits(both: PairedServers) -> None:
     edges = [2**31 - 1, 2**31, 2**32 - 1, 2**32, -(2**31), -(2**31) - 1, 2**53, 2**63 - 2, -(2**63) + 1, 9999, 10000]
     for edge in edges:
         requests = [["SET", "k", edge], ["INCRBY", "k", 1], ["GET", "k"], ["DECRBY", "k", 2], ["GET", "k"]]
@@ -71,7 +71,7 @@ def test_counters_at_the_limits_of_32_and_64_bits(both: Both) -> None:
         both.expect(requests, expected, f"from {edge}")
 
 
-def test_numbers_beyond_64_bits_are_refused_as_counters(both: Both) -> None:
+def test_numbers_beyond_64_bits_are_refused_as_counters(both: PairedServers) -> None:
     for number in (2**63, -(2**63) - 1, 2**64, "9" * 40):
         after = both.ask([["SET", "k", number], ["INCR", "k"], ["GET", "k"]])
         assert isinstance(after[1], bytes), f"INCR of {number}: {after[1]!r}"

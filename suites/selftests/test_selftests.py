@@ -15,11 +15,11 @@ from harness.run.unit_runner import WrongLineError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.run.cell_session import CellRun
+    from harness.run.cell_session import CellSession
     from harness.run.unit_runner import UnitRun
 
 
-def test_selftest(selftest: str, run_unit: Callable[[str], UnitRun], cell_run: CellRun) -> None:
+def test_selftest(selftest: str, run_unit: Callable[[str], UnitRun], cell_run: CellSession) -> None:
     if selftest in selftests.LONG and cell_run.cell.tier != "thorough":
         pytest.skip("it takes too long under an emulator: tier thorough")
     ran = run_unit(selftest)
@@ -40,7 +40,7 @@ def test_selftest(selftest: str, run_unit: Callable[[str], UnitRun], cell_run: C
             raise WrongLineError(selftest, wrong, f"the native build prints {lost[:200]!r}")
 
 
-def blame(selftest: str, ran: UnitRun, complaints: list[str], cell_run: CellRun) -> NoReturn:
+def blame(selftest: str, ran: UnitRun, complaints: list[str], cell_run: CellSession) -> NoReturn:
     """Fail; or skip, if the native build fails by the same checks."""
     told = f"{selftest}: {'; '.join(complaints)}"
     if cell_run.cell.runner.target.name == "native":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
 from harness.protocol.command_stream import from_text, line_of
 
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent
 PAGE = ROOT / "docs" / "DIFFERENCES.md"
 
 
-class Group(Noun, frozen=True):
+class RequestGroup(Record, frozen=True):
     """Requests that are sent one after the other, to empty servers."""
 
     name: str
@@ -43,21 +43,21 @@ class Group(Noun, frozen=True):
         return from_text(self.requests)
 
 
-class Unasked(Noun, frozen=True):
+class Unasked(Record, frozen=True):
     """Commands that no group asks."""
 
     reason: str
     commands: list[str]
 
 
-class Asked(Noun, frozen=True):
+class Asked(Record, frozen=True):
     """requests.toml."""
 
-    groups: list[Group]
+    groups: list[RequestGroup]
     unasked: list[Unasked]
 
 
-class Listed(Noun, frozen=True):
+class Listed(Record, frozen=True):
     """A reply that differs from the native build's."""
 
     request: str
@@ -100,7 +100,7 @@ def shown(reply: Reply) -> str:
     return text if text.isprintable() and text.isascii() else reply.hex(" ")
 
 
-class Table(Noun, frozen=True):
+class RequestTable(Record, frozen=True):
     """differences.toml."""
 
     differences: list[Listed]
@@ -113,9 +113,9 @@ def asked() -> Asked:
 
 
 @cache
-def table() -> Table:
+def table() -> RequestTable:
     """What may differ."""
-    return read_toml(FOLDER / "differences.toml", Table)
+    return read_toml(FOLDER / "differences.toml", RequestTable)
 
 
 def page() -> str:

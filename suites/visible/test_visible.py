@@ -14,7 +14,7 @@ from suites.visible import table
 if TYPE_CHECKING:
     from harness.protocol.resp import Reply
     from harness.run.cell_spec import CellSpec
-    from suites.both import Both
+    from suites.both import PairedServers
 
 SHOWN = 6
 
@@ -26,7 +26,7 @@ def _exact(reply: Reply) -> str:
 
 @pytest.mark.parametrize("group", [one.name for one in table.asked().groups])
 def test_a_reply_has_the_same_bytes_as_on_this_machine_or_is_listed(
-    both: Both, group: str, cell: CellSpec, family: str
+    both: PairedServers, group: str, cell: CellSpec, family: str
 ) -> None:
     (chosen,) = (one for one in table.asked().groups if one.name == group)
     if not chosen.known_to(family, cell.version):
@@ -55,7 +55,7 @@ def test_a_reply_has_the_same_bytes_as_on_this_machine_or_is_listed(
     assert not gone, f"listed in suites/visible/differences.toml, and the same now: {gone}"
 
 
-def test_every_command_is_asked_or_there_is_a_reason(both: Both, cell: CellSpec) -> None:
+def test_every_command_is_asked_or_there_is_a_reason(both: PairedServers, cell: CellSpec) -> None:
     """New commands of a release have to be looked at."""
     if cell.version < (2, 8, 13):
         pytest.skip("COMMAND came with 2.8.13")
@@ -84,7 +84,7 @@ def test_every_command_is_asked_or_there_is_a_reason(both: Both, cell: CellSpec)
     ],
 )
 def test_what_a_specification_fixes_is_so(
-    both: Both, program: str, argument: bytes, expected: bytes, cell: CellSpec
+    both: PairedServers, program: str, argument: bytes, expected: bytes, cell: CellSpec
 ) -> None:
     if cell.version < (2, 8, 19):
         pytest.skip("struct came with 2.8.19")

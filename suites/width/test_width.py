@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.protocol.allowed_refusals import Release
     from harness.protocol.resp import Reply
     from harness.run.cell_spec import CellSpec
-    from suites.both import Both
+    from suites.both import PairedServers
 
 BATCH = 300
 SHOWN = 6
@@ -26,7 +26,7 @@ SHOWN = 6
 
 @pytest.mark.parametrize("group", requests.groups())
 def test_answers_do_not_depend_on_the_width_of_the_machine(
-    both: Both, group: str, cell: CellSpec, release: Release
+    both: PairedServers, group: str, cell: CellSpec, release: Release
 ) -> None:
     """But for what suites/refusals.toml has; and what it has must be so."""
     asked = [one for since, some in requests.groups()[group] if cell.version >= since for one in some]
@@ -55,7 +55,7 @@ def error_of(reply: Reply) -> str | None:
 
 
 def test_an_index_far_beyond_a_list_is_refused_and_changes_nothing(
-    both: Both, cell: CellSpec, release: Release
+    both: PairedServers, cell: CellSpec, release: Release
 ) -> None:
     """And changes nothing, whatever the width. The oracle is not asked: it may cut the index itself."""
     elements = [b"a", b"b", b"c"]
@@ -75,14 +75,14 @@ def test_an_index_far_beyond_a_list_is_refused_and_changes_nothing(
             raise differing(("LRANGE", "l", 0, -1), told, elements, both.target, reader="a model")  # type: ignore[arg-type]
 
 
-def test_a_set_bit_is_where_it_was_set_beyond_31_bits_of_offset(both: Both) -> None:
+def test_a_set_bit_is_where_it_was_set_beyond_31_bits_of_offset(both: PairedServers) -> None:
     both.expect([("SETBIT", "k", (1 << 27) + 5, 1), ("STRLEN", "k")], [0, (1 << 24) + 1], "a bit of the 17th MiB")
     last = (1 << 27) + 5
     both.expect([("GETBIT", "k", last), ("BITCOUNT", "k"), ("BITPOS", "k", 1)], [1, 1, last], "the same bit")
     both.expect([("GETBIT", "k", (1 << 32) - 1), ("DEL", "k")], [0, 1], "past the end")
 
 
-def test_the_clock_is_the_hosts_in_seconds_and_microseconds(both: Both) -> None:
+def test_the_clock_is_the_hosts_in_seconds_and_microseconds(both: PairedServers) -> None:
     for client in (both.guest, both.oracle):
         before = time.time()
         seconds, microseconds = (int(word) for word in client.command("TIME"))  # type: ignore[union-attr, arg-type]
@@ -92,7 +92,7 @@ def test_the_clock_is_the_hosts_in_seconds_and_microseconds(both: Both) -> None:
 
 
 @pytest.mark.parametrize("milliseconds", [(1 << 31) + 5, (1 << 32) + 5, (1 << 41) + 5, (1 << 44) + 5])
-def test_time_that_is_left_is_told_whole(both: Both, milliseconds: int) -> None:
+def test_time_that_is_left_is_told_whole(both: PairedServers, milliseconds: int) -> None:
     for client in (both.guest, both.oracle):
         client.command("SET", "k", "v")
         asked = time.monotonic()
@@ -103,7 +103,7 @@ def test_time_that_is_left_is_told_whole(both: Both, milliseconds: int) -> None:
         assert abs(client.command("TTL", "k") - milliseconds / 1000) <= passed / 1000 + 1  # type: ignore[operator]
 
 
-def test_an_idle_time_and_a_frequency_that_were_restored_are_told_again(both: Both, cell: CellSpec) -> None:
+def test_an_idle_time_and_a_frequency_that_were_restored_are_told_again(both: PairedServers, cell: CellSpec) -> None:
     if cell.version < (5,):
         pytest.skip("RESTORE takes idle times since 5.0")
     # Less than the 194 days after which the clock of 24 bits begins anew (redis.conf, maxmemory-samples); before 7.0
@@ -117,7 +117,7 @@ def test_an_idle_time_and_a_frequency_that_were_restored_are_told_again(both: Bo
         assert least <= client.command("OBJECT", "IDLETIME", "k") <= idle + 60  # type: ignore[operator]
 
 
-def test_an_absolute_time_of_restore_is_kept_to_the_millisecond(both: Both, cell: CellSpec) -> None:
+def test_an_absolute_time_of_restore_is_kept_to_the_millisecond(both: PairedServers, cell: CellSpec) -> None:
     if cell.version < (7,):
         pytest.skip("PEXPIRETIME came with 7.0")
     expires = (1 << 43) + 0x1_0203_0405
@@ -131,21 +131,21 @@ def test_an_absolute_time_of_restore_is_kept_to_the_millisecond(both: Both, cell
 @pytest.mark.parametrize("length", [(1 << 32) - 1, (1 << 32) - 16, (1 << 62) + 3], ids=["all-ones", "sum", "cut"])
 @pytest.mark.parametrize("before", [b"\0", b"\1\1"], ids=["string", "list"])
 def test_a_payload_with_a_string_longer_than_it_is_refused(
-    both: Both, cell: CellSpec, before: bytes, length: int
+    both: PairedServers, cell: CellSpec, before: bytes, length: int
 ) -> None:
     """It ends behind three bytes. With a header's size added, or cut, such a length is a small one in 32 bits."""
     payload = longer_than_it_is(both, cell, before, length)
     both.expect([("RESTORE", "k", 0, payload, "REPLACE")], [b"error: ERR Bad data format"], "a string too long")
 
 
-def test_a_payload_with_a_string_as_long_as_64_bits_can_say_is_refused(both: Both, cell: CellSpec) -> None:
+def test_a_payload_with_a_string_as_long_as_64_bits_can_say_is_refused(both: PairedServers, cell: CellSpec) -> None:
     """The same sum for a `size_t` of 64 bits. The oracle is not asked: it would be the one that ends."""
     payload = longer_than_it_is(both, cell, b"\0", (1 << 64) - 16)
     (reply,) = both.guest.pipeline([("RESTORE", "k", 0, payload, "REPLACE")])
     assert str(reply) == "ERR Bad data format"
 
 
-def longer_than_it_is(both: Both, cell: CellSpec, before: bytes, length: int) -> bytes:
+def longer_than_it_is(both: PairedServers, cell: CellSpec, before: bytes, length: int) -> bytes:
     """A payload of a type's first bytes, then a string of three bytes that says it has more."""
     if cell.version < (6, 2):
         pytest.skip("before 6.2 a payload with the right checksum is believed")
@@ -156,7 +156,7 @@ def longer_than_it_is(both: Both, cell: CellSpec, before: bytes, length: int) ->
     return sealed(before + told + b"abc" + payload[-10:])
 
 
-def test_a_stream_keeps_what_a_limit_beyond_32_bits_lets_it_keep(both: Both, cell: CellSpec) -> None:
+def test_a_stream_keeps_what_a_limit_beyond_32_bits_lets_it_keep(both: PairedServers, cell: CellSpec) -> None:
     """XTRIM and XADD with MAXLEN: a limit of 2^32 is not one of nought."""
     if cell.version < (5,):
         pytest.skip("streams came with 5.0")
@@ -166,7 +166,7 @@ def test_a_stream_keeps_what_a_limit_beyond_32_bits_lets_it_keep(both: Both, cel
         both.expect([("XADD", "s", "MAXLEN", limit, "2-1", "f", 1), ("XLEN", "s")], [b"2-1", 2], what)
 
 
-def test_scripts_pack_and_unpack_integers_of_8_bytes(both: Both) -> None:
+def test_scripts_pack_and_unpack_integers_of_8_bytes(both: PairedServers) -> None:
     """Lua's struct library: `i8` is a signed integer of 8 bytes, whatever the machine."""
     for number in ((1 << 31) - 1, 1 << 31, -(1 << 31) - 1, 1 << 32, 1 << 52):
         packed = number.to_bytes(8, "big", signed=True)

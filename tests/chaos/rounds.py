@@ -15,7 +15,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import PlumblineError
 from harness.core.strict_toml import ROOT
 from harness.judge import conclusion
@@ -61,7 +61,7 @@ class Chaos:
         self.draw = random.Random(seed)
         self.cache = folder / "cache"
         self._number = 0
-        shared = Store.default().root
+        shared = Cache.default().root
         for kind in NEEDED:
             chosen = [path for path in (shared / kind).glob("*") if _is_needed(kind, path.name)]
             (self.cache / kind).mkdir(parents=True, exist_ok=True)
@@ -125,13 +125,13 @@ class Chaos:
             if not entry.is_dir():
                 # It could not be made anew: the next round has it again.
                 shutil.copytree(kept, entry, symlinks=True)
-                seal = Store.default().root / entry.parent.name / f"{entry.name}.seal"
+                seal = Cache.default().root / entry.parent.name / f"{entry.name}.seal"
                 shutil.copy2(seal, entry.with_name(f"{entry.name}.seal"))
             shutil.rmtree(kept)
 
     def damaged_entries(self) -> list[str]:
         """What of the cache is not as it was sealed, after all rounds."""
-        return Store(self.cache).damage(read_again=True)
+        return Cache(self.cache).damage(read_again=True)
 
     def cuts(self, most: int) -> Iterator[str]:
         """Cut every file of a run's evidence, at as many bytes as fit; tells where a cut passed."""

@@ -10,7 +10,7 @@ import pytest
 from harness.build.qemu_user import Emulators, Runner
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
-from harness.core.cache import Store, key_of, sha256_of
+from harness.core.cache import Cache, key_of, sha256_of
 from harness.isa.rules import policy_for
 from harness.plan.catalog import Catalog
 from tests import fakes
@@ -40,7 +40,7 @@ TESTED = [*REQUIRED, *(beyond(name) for name in OTHERS)]
 @cache
 def emulators_for(group: tuple[str, ...]) -> tuple[Emulators, dict[str, Path]]:
     """The emulators of several targets, built together if they are not in the cache."""
-    store, progress = Store.default(), fakes.quiet()
+    store, progress = Cache.default(), fakes.quiet()
     emulators = Emulators(store, Fetcher(store, progress), progress)
     return emulators, emulators.prepare([Catalog().targets[name].emulator for name in group])
 
@@ -56,7 +56,7 @@ def runner(target: str, policy: str = "signal") -> Runner:
 def build(tree: SourceTree, target: str) -> Build:
     """A server compiled for a target, kept in the cache like any other."""
     found = Catalog().targets[target]
-    return Builder(Store.default(), fakes.quiet()).build(tree, found, Catalog().toolchain_of(found), "O2")
+    return Builder(Cache.default(), fakes.quiet()).build(tree, found, Catalog().toolchain_of(found), "O2")
 
 
 def key_of_file(source: Path, *more: str) -> str:
@@ -66,4 +66,4 @@ def key_of_file(source: Path, *more: str) -> str:
 
 def release(name: str) -> Path:
     """A release's source tree; fetched if it is not in the cache."""
-    return Fetcher(Store.default(), fakes.quiet()).server(Catalog().servers[name]).path
+    return Fetcher(Cache.default(), fakes.quiet()).server(Catalog().servers[name]).path

@@ -13,7 +13,7 @@ from harness.build.kernel import Kernels
 from harness.build.qemu_user import Emulators
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.progress import Progress
 from harness.plan.catalog import Catalog
 from tests.end_to_end.machines import KERNELS, OTHERS, REQUIRED
@@ -30,7 +30,7 @@ SERVERS = {
 
 
 def steps(
-    catalog: Catalog, store: Store, progress: Progress, *, everything: bool
+    catalog: Catalog, store: Cache, progress: Progress, *, everything: bool
 ) -> list[tuple[str, Callable[[], object]]]:
     """What there is to build, in order: why, and how."""
     fetcher = Fetcher(store, progress)
@@ -70,7 +70,7 @@ def steps(
 def main() -> None:
     """Build it all."""
     progress = Progress()
-    todo = steps(Catalog(), Store.default(), progress, everything="--all" in sys.argv[1:])
+    todo = steps(Catalog(), Cache.default(), progress, everything="--all" in sys.argv[1:])
     for number, (why, build) in enumerate(todo, 1):
         progress.say(f"before the tests, {number} of {len(todo)}: {why}")
         build()

@@ -11,7 +11,7 @@ import pytest
 
 from harness.analysis import allocator_log
 from harness.build import allocator, toolchain
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
@@ -46,14 +46,14 @@ def program(target: str) -> Path:
         assert result.code == 0, result.text
 
     key = machines.key_of_file(SOURCE, toolchain.version(compiler), *flags)
-    return Store.default().folder("test-programs", f"blocks-{target}-{key}", compile_into) / "blocks"
+    return Cache.default().folder("test-programs", f"blocks-{target}-{key}", compile_into) / "blocks"
 
 
 def ask(target: str, *words: str, chosen: Allocator = "guard", log: Path | None = None) -> Result:
     """Ask an allocator on a target."""
     catalog = Catalog()
     found = catalog.targets[target]
-    preload = allocator.preloaded(Store.default(), found, catalog.toolchain_of(found), chosen)
+    preload = allocator.preloaded(Cache.default(), found, catalog.toolchain_of(found), chosen)
     command = machines.runner(target).command(program(target), words, log, preload=preload)
     return process.run(command, deadline_seconds=RUN_SECONDS)
 

@@ -11,7 +11,7 @@ from harness.build import warning_pass
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.source_tree import open_tree
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.plan.catalog import Catalog
 from tests import fakes
 
@@ -28,7 +28,7 @@ unsigned long long planted(char *place) {
 
 
 def test_a_32_bit_machine_that_insists_on_alignment_has_warnings_that_this_one_has_not(tmp_path: Path) -> None:
-    catalog, store = Catalog(), Store.default()
+    catalog, store = Catalog(), Cache.default()
     release = Fetcher(store, fakes.quiet()).server(catalog.servers["redis-7.0.15"])
     shutil.copytree(release.path, tmp_path / release.name)
     source = tmp_path / release.name / "src" / "intset.c"

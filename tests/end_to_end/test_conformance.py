@@ -12,7 +12,7 @@ import pytest
 
 from harness.build.qemu_user import Emulators, alignment_option, with_alignment
 from harness.build.sources.archives import Fetcher
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
 from harness.core.progress import Progress
 from harness.isa import rules
@@ -39,7 +39,7 @@ CELLS = [
 
 
 def prepared(name: str, policy: Policy) -> tuple[Path, Runner, str]:
-    target, store = CATALOG.targets[name], Store.default()
+    target, store = CATALOG.targets[name], Cache.default()
     tools = CATALOG.toolchain_of(target)
     emulators = Emulators(store, Fetcher(store, Progress()), Progress())
     group = machines.REQUIRED if name in machines.REQUIRED else machines.OTHERS

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.build import toolchain
-from harness.core.cache import Store, key_of
+from harness.core.cache import Cache, key_of
 from harness.plan.catalog import Catalog
-from harness.record.edge_coverage import SIZE_BYTES, Edges
+from harness.record.edge_coverage import SIZE_BYTES, EdgeCoverage
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -91,12 +91,12 @@ def program(name: str) -> Path:
         subprocess.run([compiler, "branches.c", *flags, "-o", "branches"], cwd=into, check=True)
 
     key = key_of([PROGRAM, toolchain.version(compiler), *flags])
-    return Store.default().folder("canaries", f"branches-{name}-{key}", compile_into) / "branches"
+    return Cache.default().folder("canaries", f"branches-{name}-{key}", compile_into) / "branches"
 
 
 def taken(name: str, letters: str, folder: Path, *, log: Path | None = None) -> frozenset[int]:
     """The edges of one run of the program; with a log, QEMU's own account of the blocks it entered is written there."""
-    edges = Edges(folder / "edges")
+    edges = EdgeCoverage(folder / "edges")
     # Unchained, every block goes through QEMU's main loop, which is where its trace is written.
     trace = ["-d", "exec,nochain,page", "-D", str(log)] if log else []
     command = machines.runner(name).command(program(name), [letters], coverage=edges.path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.build.sources.archives import Fetcher
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
 from harness.workflows.mutation_testing import campaign, mutations
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.end_to_end
 
 def test_a_time_in_the_wrong_order_is_placed_and_shown_again_and_gone_where_it_is_right() -> None:
     planted = mutations.mutations()["rdb-expiry-byte-order"]
-    row = campaign.mutate(Catalog(), Store.default(), fakes.quiet(), planted, targets=["sparc64"])
+    row = campaign.mutate(Catalog(), Cache.default(), fakes.quiet(), planted, targets=["sparc64"])
     assert row.caught
     (finding,) = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))["findings"]
     told = finding["difference"]
@@ -37,7 +37,7 @@ def test_a_time_in_the_wrong_order_is_placed_and_shown_again_and_gone_where_it_i
 
 def test_what_a_loader_gets_wrong_is_shown_again_with_its_file() -> None:
     planted = mutations.mutations()["rdb-integer-signedness"]
-    row = campaign.mutate(Catalog(), Store.default(), fakes.quiet(), planted, targets=["aarch64"])
+    row = campaign.mutate(Catalog(), Cache.default(), fakes.quiet(), planted, targets=["aarch64"])
     (finding,) = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))["findings"]
     assert (finding["difference"]["writer"], finding["difference"]["reader"]) == ("native", "aarch64")
     words = shlex.split(finding["replay"])[1:]
@@ -47,7 +47,7 @@ def test_what_a_loader_gets_wrong_is_shown_again_with_its_file() -> None:
 
 @pytest.mark.parametrize("server", ["redis-5.0.6", "redis-7.0.15", "redis-8.0.6", "valkey-9.1.2"])
 def test_every_function_that_a_part_is_said_to_come_from_is_in_the_source(server: str) -> None:
-    tree = Fetcher(Store.default(), fakes.quiet(), offline=False).server(Catalog().servers[server])
+    tree = Fetcher(Cache.default(), fakes.quiet(), offline=False).server(Catalog().servers[server])
     names = ("rdb.c", "intset.c", "t_stream.c")
     source = "".join((tree.path / "src" / name).read_text("latin-1") for name in names)
     for function in set(places.WRITERS.values()):

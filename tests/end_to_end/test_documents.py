@@ -9,7 +9,7 @@ import pytest
 
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.tree_files import copy_tree
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
@@ -41,7 +41,7 @@ def test_bisecting_finds_the_commit_that_planted_a_bug_and_skips_one_that_does_n
     """Eight commits on a release; the bug comes with the sixth, and the one that git tries first does not compile."""
     # The release's own name: by it the compiler's cache knows the files that have not changed.
     top = tmp_path / "redis-7.0.15"
-    copy_tree(Fetcher(Store.default(), Progress()).server(Catalog().servers["redis-7.0.15"]).path, top)
+    copy_tree(Fetcher(Cache.default(), Progress()).server(Catalog().servers["redis-7.0.15"]).path, top)
     source = top / "src" / "bitops.c"
     clean = source.read_text("utf-8")
 

@@ -16,7 +16,7 @@ import pytest
 
 from harness.analysis import symbols
 from harness.build.sources import source_tree, tree_files
-from harness.core.cache import Store, key_of
+from harness.core.cache import Cache, key_of
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.judge.findings import judge
@@ -105,7 +105,7 @@ def planted_tree() -> tuple[Path, dict[str, int]]:
             (into / "planted" / "src" / file).write_text(text, "utf-8")
 
     key = key_of([HEADER_TEXT, *texts.values()])
-    return Store.default().folder("test-trees", key, fill) / "planted", lines
+    return Cache.default().folder("test-trees", key, fill) / "planted", lines
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.analysis import disassembly
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.isa import rules
 from harness.plan.catalog import Catalog
@@ -79,7 +79,7 @@ def test_what_an_instruction_tells_of_its_access_is_what_the_emulator_recorded(n
     catalog = Catalog()
     emulated = runner(name, rules.AUDIT)
     tools = catalog.toolchain_of(emulated.target)
-    program = canary.compile_canary(Store.default(), emulated.target, tools)
+    program = canary.compile_canary(Cache.default(), emulated.target, tools)
     log = tmp_path / "faults.jsonl"
     canary.performed(program, emulated, log, tools.triple)
     records = [fault for fault in fault_log.read_faults(log) if fault.event == "access"]

@@ -24,7 +24,7 @@ from harness.build.qemu_user import Runner
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.source_tree import open_tree
 from harness.build.toolchain import tool
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.progress import Progress
@@ -34,7 +34,7 @@ from harness.plan.catalog import Catalog
 from harness.record import fault_log
 from harness.run import canary
 from harness.run.vm.init_channel import RefusedError
-from harness.run.vm.machine import Ended, Machine
+from harness.run.vm.machine import ExitStatus, Machine
 from harness.run.vm.snapshot import snapshot
 from tests.end_to_end import machines
 
@@ -61,12 +61,12 @@ the check switched off, so that the kernel repeats those accesses for ever."""
 
 @cache
 def built(name: str) -> Kernel:
-    store, spec = Store.default(), CATALOG.kernels[name]
+    store, spec = Cache.default(), CATALOG.kernels[name]
     return Kernels(store, Fetcher(store, Progress()), Progress()).build(spec, CATALOG.toolchains[spec.toolchain])
 
 
 def archive(kernel: Kernel, target: str, programs: Mapping[str, Path]) -> Initramfs:
-    store, tools = Store.default(), CATALOG.toolchain_of(CATALOG.targets[target])
+    store, tools = Cache.default(), CATALOG.toolchain_of(CATALOG.targets[target])
     init = initramfs.compile_init(store, CATALOG.toolchains[kernel.spec.toolchain])
     places = initramfs.with_libraries(programs, tools)
     return initramfs.assemble(store, init, places, memory_bytes=kernel.spec.machine.memory_mib << 20)
@@ -74,7 +74,7 @@ def archive(kernel: Kernel, target: str, programs: Mapping[str, Path]) -> Initra
 
 def canary_machine(name: str, target: str, folder: Path) -> Machine:
     found = CATALOG.targets[target]
-    program = canary.compile_canary(Store.default(), found, CATALOG.toolchain_of(found))
+    program = canary.compile_canary(Cache.default(), found, CATALOG.toolchain_of(found))
     kernel = built(name)
     return Machine(kernel, archive(kernel, target, {"/srv/canary": program}), folder, sockets=folder)
 
@@ -108,13 +108,13 @@ def test_a_real_kernel_does_what_the_model_prescribes(
     if policy.startswith("linux-arm-"):
         machine.set_alignment(int(policy[-1]))
     ran = machine.run(["/srv/canary", "all"], deadline_seconds=120)
-    assert ran.end == Ended(how="exit", number=0), ran.output[-200:]
+    assert ran.end == ExitStatus(how="exit", number=0), ran.output[-200:]
     outcomes: dict[str, list[str]] = {}
     for line in ran.output.decode().splitlines():
         access, _, rest = line.partition(" ")
         outcomes.setdefault(access, []).append(rest.partition(" ")[2])
     runner = Runner(target=found, policy=chosen, program=None, options=[], records_faults=False)
-    performed = canary.Performed(outcomes=outcomes, reports={})
+    performed = canary.CanaryResult(outcomes=outcomes, reports={})
     wrong = [
         f"{case.access.name}: {one}"
         for case in canary.cases(runner)
@@ -146,7 +146,7 @@ def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
         assert "5 (signal+warn)" in machine.alignment()
         before = machine.counters()
         ran = machine.run(["/srv/canary", "ldr", "1"], deadline_seconds=20, environment={"HOME": "/"})
-        assert ran.end == Ended(how="signal", number=signal.SIGBUS)
+        assert ran.end == ExitStatus(how="signal", number=signal.SIGBUS)
         assert machine.counters() == msgspec.structs.replace(before, user=before.user + 1)
         (line,) = [line for line in machine.kernel_log().splitlines() if "Alignment trap: canary" in line]
         (fault,) = fault_log.read_faults(machine.fault_log)
@@ -158,7 +158,7 @@ def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
             machine.set_alignment(mode)
             machine.run(["/srv/canary", "vldr-double", "1"], deadline_seconds=20)
             assert len(fault_log.read_faults(machine.fault_log)[-1].kernel_log) == lines
-        assert machine.run(["/srv/none"], deadline_seconds=20).end == Ended(how="exit", number=127)
+        assert machine.run(["/srv/none"], deadline_seconds=20).end == ExitStatus(how="exit", number=127)
         assert abs(float(machine.read("/proc/uptime").split()[0])) < 120
 
 
@@ -184,15 +184,15 @@ def test_a_fault_of_a_child_or_a_thread_is_recorded_and_a_sent_signal_is_not(
             machine.set_alignment(4)
         forked = machine.run(["/srv/children"], deadline_seconds=30)
         assert forked.output == f"child ended by SIGBUS: {int(not fixed_up)}\n".encode()
-        assert forked.end == Ended(how="exit", number=3)
+        assert forked.end == ExitStatus(how="exit", number=3)
         threaded = machine.run(["/srv/children", "thread"], deadline_seconds=30)
     faults = fault_log.read_faults(machine.fault_log)
     if fixed_up:
         # COMPAT_ALIGNMENT_FIXUPS repairs LDRD.
         assert faults == []
-        assert threaded.end == Ended(how="exit", number=0)
+        assert threaded.end == ExitStatus(how="exit", number=0)
         return
-    assert threaded.end == Ended(how="signal", number=signal.SIGBUS)
+    assert threaded.end == ExitStatus(how="signal", number=signal.SIGBUS)
     child, thread = faults
     assert child.pid == child.tid != forked.pid
     assert (thread.pid, thread.tid != thread.pid) == (threaded.pid, True)
@@ -231,7 +231,7 @@ def test_a_servers_sigbus_has_its_function_and_line(name: str, target: str, resu
     build = machines.build(tree, target)
     kernel = built(name)
     files = archive(kernel, target, {"/srv/server": build.server_binary})
-    state = snapshot(Store.default(), kernel, files, sockets=tmp_path) if resumed else None
+    state = snapshot(Cache.default(), kernel, files, sockets=tmp_path) if resumed else None
     with Machine(kernel, files, tmp_path / "machine", sockets=tmp_path, snapshot=state) as machine:
         if kernel.spec.architecture == "arm":
             machine.set_alignment(4)
@@ -239,7 +239,7 @@ def test_a_servers_sigbus_has_its_function_and_line(name: str, target: str, resu
         for key in ("a", "b"):
             assert ask(machine.endpoint(6379), "SET", key, "x" * 40) == b"+OK\r\n"
         assert ask(machine.endpoint(6379), "BITOP", "AND", "d", "a", "b") == b""
-        assert machine.wait(pid, deadline_seconds=30) == Ended(how="signal", number=signal.SIGBUS)
+        assert machine.wait(pid, deadline_seconds=30) == ExitStatus(how="signal", number=signal.SIGBUS)
         fault = fault_log.read_faults(machine.fault_log)[0]
     assert fault_log.is_misaligned(fault)
     found = symbols.Symbols(CATALOG.toolchain_of(CATALOG.targets[target]).triple, str(build.server_binary))
@@ -250,7 +250,7 @@ def test_a_servers_sigbus_has_its_function_and_line(name: str, target: str, resu
 
 def test_a_kernel_that_panics_is_told_with_its_last_words(tmp_path: Path) -> None:
     kernel = built("versatile")
-    store = Store(tmp_path / "store")
+    store = Cache(tmp_path / "store")
     broken = initramfs.assemble(store, ROOT / "LICENSE", {}, memory_bytes=1 << 28)
     with pytest.raises(InfrastructureError, match="its kernel panicked") as caught:
         Machine(kernel, broken, tmp_path / "machine", sockets=tmp_path).__enter__()

@@ -11,7 +11,7 @@ from harness.build.sources.source_tree import open_tree
 from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.record import fault_log
-from harness.run.vm.guest import PORTS, SERVER, Host, MachineGuest, PreparedMachine
+from harness.run.vm.guest import PORTS, SERVER, VirtualMachine, VmGuest, VmImage
 from tests.end_to_end import machines
 from tests.end_to_end.test_machine import archive, ask, built
 
@@ -31,13 +31,13 @@ def test_servers_of_one_machine_keep_apart(tmp_path: Path) -> None:
     policy = rules.policy_for(CATALOG.policies, "signal", target)
     runner = Runner(target=target, policy=policy, program=None, options=[], records_faults=False)
     kernel = built("versatile")
-    prepared = PreparedMachine(
+    prepared = VmImage(
         kernel=kernel, initramfs=archive(kernel, "armv5", {SERVER: build.server_binary}), snapshot=None, mode=4
     )
-    host = Host(prepared, tmp_path, sockets=tmp_path)
+    host = VirtualMachine(prepared, tmp_path, sockets=tmp_path)
 
-    def guest(name: str, files: dict[str, bytes] | None = None) -> MachineGuest:
-        return MachineGuest(build, runner, tmp_path / name, host=host, version=tree.version, files=files)
+    def guest(name: str, files: dict[str, bytes] | None = None) -> VmGuest:
+        return VmGuest(build, runner, tmp_path / name, host=host, version=tree.version, files=files)
 
     try:
         with guest("guest-1") as one, guest("guest-2") as two:

@@ -14,7 +14,7 @@ import pytest
 
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.processes import process
 from harness.core.progress import Progress
 from harness.run.vm.machine import Machine
@@ -42,7 +42,7 @@ MACHINES = {
 @pytest.mark.parametrize("resumed", [False, True], ids=["cold", "resumed"])
 @pytest.mark.parametrize("name", [name if name in KERNELS else beyond(name) for name in MACHINES])
 def test_a_server_answers_soon_after_its_machine_was_asked_for(name: str, *, resumed: bool, tmp_path: Path) -> None:
-    store, progress = Store.default(), Progress()
+    store, progress = Cache.default(), Progress()
     kernel, target = built(name), CATALOG.targets[MACHINES[name]]
     tree = Fetcher(store, progress).server(CATALOG.servers["redis-7.0.15"])
     build = Builder(store, progress).build(tree, target, CATALOG.toolchain_of(target), "O2")

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
 from harness.workflows.mutation_testing import campaign, mutations
@@ -42,7 +42,7 @@ def test_a_wrong_length_type_is_found_though_the_oracle_has_it_too() -> None:
 
 
 def test_an_overread_is_found_with_guard_pages_and_shown_again_and_libc_hides_it() -> None:
-    store, planted = Store.default(), mutations.mutations()["bitcount-overread"]
+    store, planted = Cache.default(), mutations.mutations()["bitcount-overread"]
     row = campaign.mutate(Catalog(), store, fakes.quiet(), planted, targets=["armv5"])
     (seen,) = row.seen
     assert seen.findings == ["out-of-bounds-redisPopcount-load"]

@@ -10,7 +10,7 @@ import pytest
 
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.server_tree import open_server
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.plan.catalog import Catalog
@@ -77,7 +77,7 @@ def test_the_page_fits_is_legible_and_reachable(tmp_path: Path, size: tuple[int,
 def test_a_tree_that_does_not_compile_there_gets_a_report_too(tmp_path: Path) -> None:
     """Two errors, of which make alone would have told one."""
     tree = tmp_path / "broken"
-    shutil.copytree(open_server(Catalog(), Fetcher(Store.default(), Progress()), "redis-3.2.6").path, tree)
+    shutil.copytree(open_server(Catalog(), Fetcher(Cache.default(), Progress()), "redis-3.2.6").path, tree)
     for name in ("sds.c", "util.c"):
         source = tree / "src" / name
         text = source.read_text("utf-8")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.build.sources.archives import Fetcher
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
 from harness.workflows import suite_selection
@@ -51,7 +51,7 @@ def checkout(tmp_path: Path) -> Path:
     """A release as a repository of one commit; by the release's name the compiler's cache knows its files."""
     catalog = Catalog()
     planted = mutations.mutations()["bitcount-alignment"]
-    original = Fetcher(Store.default(), fakes.quiet()).server(catalog.servers[planted.server])
+    original = Fetcher(Cache.default(), fakes.quiet()).server(catalog.servers[planted.server])
     path = tmp_path / planted.server
     mutations.plant(planted, original.path, path)
     bug = (path / "src" / "bitops.c").read_bytes()
@@ -159,7 +159,7 @@ def test_what_no_build_sees_is_not_run(checkout: Path) -> None:
 
 
 def test_every_file_that_is_covered_or_unseen_is_one_of_some_release() -> None:
-    catalog, fetcher = Catalog(), Fetcher(Store.default(), fakes.quiet())
+    catalog, fetcher = Catalog(), Fetcher(Cache.default(), fakes.quiet())
     names = ("redis-5.0.6", "redis-7.0.15", "redis-8.0.6", "valkey-9.1.2")
     trees = [fetcher.server(catalog.servers[name]).path for name in names]
     files = {str(path.relative_to(tree)) for tree in trees for path in tree.rglob("*")}
@@ -172,7 +172,7 @@ def test_every_file_that_is_covered_or_unseen_is_one_of_some_release() -> None:
 
 @pytest.mark.parametrize("table", sorted(FILES.iterdir()), ids=lambda path: path.stem)
 def test_the_table_of_what_looks_at_a_releases_files_has_all_of_them(table: Path) -> None:
-    tree = Fetcher(Store.default(), fakes.quiet()).server(Catalog().servers[table.stem]).path
+    tree = Fetcher(Cache.default(), fakes.quiet()).server(Catalog().servers[table.stem]).path
     rows = {line.split("  ")[0] for line in table.read_text("utf-8").splitlines()}
     paths = [path for top in ("src", "deps") for path in (tree / top).rglob("*") if path.suffix in SOURCE]
     files = {str(path.relative_to(tree)) for path in paths}

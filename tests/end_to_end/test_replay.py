@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.core.cache import Store
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
 from harness.run import silence_check
@@ -69,8 +69,8 @@ def test_a_server_that_does_not_start_tells_nothing_and_a_bisection_skips_it(rep
 
 def test_silence_is_not_believed_of_an_emulator_that_cannot_write_its_log(tmp_path: Path) -> None:
     runner, tools = machines.runner("armv5"), Catalog().toolchain_of(Catalog().targets["armv5"])
-    assert silence_check.why_blind(Store.default(), runner, tools, tmp_path, None) == ""
-    assert silence_check.why_blind(Store.default(), runner, tools, tmp_path / "absent", None)
+    assert silence_check.why_blind(Cache.default(), runner, tools, tmp_path, None) == ""
+    assert silence_check.why_blind(Cache.default(), runner, tools, tmp_path / "absent", None)
 
 
 def test_silence_is_not_believed_of_an_emulator_that_forbids_nothing(reproducer: Path) -> None:

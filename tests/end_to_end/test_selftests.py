@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.core import json_codec
-from harness.core.cache import Store, key_of
+from harness.core.cache import Cache, key_of
 from harness.core.errors import ExitCode
 from harness.workflows.mutation_testing import mutations
 from tests.end_to_end.machines import release
@@ -47,7 +47,7 @@ def planted_tree(server: str, *edits: mutations.Edit) -> Path:
     key = key_of([source.name, *(json_codec.encode(edit).decode() for edit in edits)])
     # A tree by the release's name is compiled where the release is: what is not edited, the compiler's cache knows.
     make = functools.partial(mutations.plant, planted, source)
-    return Store.default().folder("test-trees", f"selftests-{key}", lambda into: make(into / server)) / server
+    return Cache.default().folder("test-trees", f"selftests-{key}", lambda into: make(into / server)) / server
 
 
 def test_a_missing_byte_swap_fails_a_self_test_on_a_big_endian_target_alone_and_is_replayed(tmp_path: Path) -> None:

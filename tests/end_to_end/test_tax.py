@@ -6,17 +6,17 @@ import pytest
 
 from harness.core import json_codec
 from harness.core.errors import ExitCode
-from harness.workflows.measure.fixup_cost import Tax
+from harness.workflows.measure.fixup_cost import FixupCost
 from harness.workflows.measure.fixup_cost_run import COUNT, ROUNDS
 from tests.end_to_end.plumb_runs import run
 
 pytestmark = pytest.mark.end_to_end
 
 
-def measured(target: str, server: str) -> Tax:
+def measured(target: str, server: str) -> FixupCost:
     finished = run("tax", "--target", target, "--server", server, "--json")
     assert finished.returncode == ExitCode.PASS, finished.stderr
-    return json_codec.decode(finished.stdout.encode(), Tax)
+    return json_codec.decode(finished.stdout.encode(), FixupCost)
 
 
 def test_armv5s_fixups_are_counted_dear_and_the_same_on_every_boot() -> None:

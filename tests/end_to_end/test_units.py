@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.core.cache import Store, key_of
+from harness.core.cache import Cache, key_of
 from harness.core.errors import ExitCode
 from tests.end_to_end.machines import release
 from tests.end_to_end.plumb_runs import PLUMB, document, run
@@ -48,7 +48,7 @@ def planted_tree(edits: list[tuple[str, str, str, str]]) -> Path:
             at = text.index(old, text.index(after))
             path.write_text(text[:at] + new + text[at + len(old) :], "utf-8")
 
-    return Store.default().folder("test-trees", f"units-{key_of([str(edits), source.name])}", fill)
+    return Cache.default().folder("test-trees", f"units-{key_of([str(edits), source.name])}", fill)
 
 
 def check(folder: Path, *words: object) -> tuple[int, dict[str, Any]]:

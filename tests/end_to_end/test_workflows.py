@@ -12,7 +12,7 @@ import pytest
 
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.tree_files import copy_tree
-from harness.core.cache import Store, key_of, sha256_of
+from harness.core.cache import Cache, key_of, sha256_of
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
@@ -35,7 +35,7 @@ WORKFLOWS = ROOT / ".github" / "workflows"
 
 def repository(top: Path, *, broken: bool) -> Path:
     """A repository with the server in a folder, its bug planted or not."""
-    source = Fetcher(Store.default(), Progress()).server(Catalog().servers[SERVER])
+    source = Fetcher(Cache.default(), Progress()).server(Catalog().servers[SERVER])
     if broken:
         mutations.plant(PLANTED, source.path, top / FOLDER)
     else:
@@ -130,7 +130,7 @@ def actionlint() -> str:
         command = ["go", "build", "-o", str(into / "actionlint"), "github.com/rhysd/actionlint/cmd/actionlint"]
         subprocess.run(command, cwd=folder, check=True)
 
-    return str(Store.default().folder("test-programs", f"actionlint-{key}", compile_into) / "actionlint")
+    return str(Cache.default().folder("test-programs", f"actionlint-{key}", compile_into) / "actionlint")
 
 
 def test_actionlint_finds_nothing_in_our_workflows_and_something_in_a_bad_one(actionlint: str, tmp_path: Path) -> None:

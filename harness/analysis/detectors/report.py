@@ -7,17 +7,17 @@ from typing import Literal
 
 from harness.analysis.symbols import place_in_object, place_in_tree
 from harness.core.finding import Frame
-from harness.core.model import Detector, Noun
+from harness.core.model import Detector, Record
 
 
-class Line(Noun, frozen=True):
+class Line(Record, frozen=True):
     """A line of a log, and where it begins, in bytes."""
 
     text: str
     offset: int
 
 
-class Report(Noun, frozen=True):
+class Report(Record, frozen=True):
     """One error as a detector reports it. The same place is reported once a process, however often it errs."""
 
     detector: Detector

@@ -18,14 +18,14 @@ import msgspec
 
 from harness.build.sources import source_tree
 from harness.build.sources.tree_files import digest_of
-from harness.core.cache import Store, disk_errors, sha256_of
+from harness.core.cache import Cache, disk_errors, sha256_of
 from harness.core.errors import InfrastructureError, PlumblineError
 from harness.core.processes import environment, process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.model import Place, Server, SourceTree
+    from harness.core.model import ArchivePlace, Server, SourceTree
     from harness.core.progress import Progress
 
 DOWNLOAD_SECONDS = 900
@@ -43,7 +43,7 @@ def archive_name(name: str, sha256: str) -> str:
 class Fetcher:
     """Archives and trees, from the store or, unless offline, from their places."""
 
-    def __init__(self, store: Store, progress: Progress, *, offline: bool = False) -> None:
+    def __init__(self, store: Cache, progress: Progress, *, offline: bool = False) -> None:
         self.store = store
         self.progress = progress
         self.offline = offline
@@ -54,7 +54,7 @@ class Fetcher:
         opened = source_tree.open_tree(tree, name=server.name, digest=server.sha256)
         return msgspec.structs.replace(opened, files=digest_of(tree))
 
-    def tree(self, name: str, sha256: str, places: Sequence[Place], folder: str = "") -> Path:
+    def tree(self, name: str, sha256: str, places: Sequence[ArchivePlace], folder: str = "") -> Path:
         """An archive's tree, unpacked once. Raises InfrastructureError when no place has the pinned file."""
 
         def unpack(into: Path) -> None:
@@ -64,7 +64,7 @@ class Fetcher:
 
         return self.store.folder("sources", archive_name(name, sha256), unpack)
 
-    def archive(self, name: str, sha256: str, places: Sequence[Place]) -> Path:
+    def archive(self, name: str, sha256: str, places: Sequence[ArchivePlace]) -> Path:
         """The verified archive file."""
 
         def download(into: Path) -> None:
@@ -85,7 +85,7 @@ class Fetcher:
         folder = self.store.folder("archives", key, download)
         return next(folder.iterdir())
 
-    def _download(self, name: str, sha256: str, places: Sequence[Place], into: Path) -> None:
+    def _download(self, name: str, sha256: str, places: Sequence[ArchivePlace], into: Path) -> None:
         failures: list[str] = []
         for place in places:
             with self.progress.stage(
@@ -110,7 +110,7 @@ class Fetcher:
             remedy="--server PATH takes any source tree that you have",
         )
 
-    def _from_debian(self, place: Place, into: Path) -> Path:
+    def _from_debian(self, place: ArchivePlace, into: Path) -> Path:
         with self.store.lock(f"apt-{place.suite}"):
             root = self.store.path("apt", place.suite)
             options = _private_apt_root(root, place.suite)
@@ -211,7 +211,7 @@ def _pypi_index() -> str:
     return str(PyPI.simple_url)
 
 
-def _from_pypi(place: Place, into: Path) -> Path:
+def _from_pypi(place: ArchivePlace, into: Path) -> Path:
     """Download a release's source distribution without running anything of it (pip would run its build)."""
     from unearth import PackageFinder  # noqa: PLC0415 - with its HTTP client a fifth of every command's start
 

@@ -15,7 +15,7 @@ from harness.record import run_folder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import Server, SourceTree
     from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
@@ -54,7 +54,7 @@ def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
     return tree
 
 
-def stored_tree(catalog: Catalog, store: Store, folder: Path, progress: Progress) -> Path | None:
+def stored_tree(catalog: Catalog, store: Cache, folder: Path, progress: Progress) -> Path | None:
     """The source that a stored run was made of, if the cache has it. A path's may have changed since: it has none."""
     server = catalog.servers.get(run_folder.read_run(folder).server)
     try:

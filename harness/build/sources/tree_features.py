@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from harness.core import json_codec
-from harness.core.model import Abilities, Noun
+from harness.core.model import Abilities, Record
 from harness.core.strict_toml import read_toml
 
 LANDMARKS = Path(__file__).with_name("landmarks.toml")
@@ -31,7 +31,7 @@ _HEADING = (
 """A release note's heading: `--[ Redis 2.8.17 ]`, `Redis 7.0 RC3   Released`, `Valkey 8.1.0 GA  -  Released`."""
 
 
-class Landmark(Noun, frozen=True):
+class Landmark(Record, frozen=True):
     """A release, and what only it and later ones have: that is found in the source of each of these."""
 
     release: str
@@ -40,7 +40,7 @@ class Landmark(Noun, frozen=True):
     options: tuple[str, ...] = ()
 
 
-class Landmarks(Noun, frozen=True):
+class Landmarks(Record, frozen=True):
     """harness/build/sources/landmarks.toml: per family, oldest first."""
 
     redis: list[Landmark]

@@ -28,7 +28,7 @@ _PRODUCTS = re.compile(r"\.(o|a|d|so|dylib|gcda|gcno|gcov|rdb|aof|log|pyc|xo)$|^
 _FOLDERS = {".git", ".github", "__pycache__", "autom4te.cache"}
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """A file, or a link, of a tree."""
 
     place: Path
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
     """The text of the link that a copy has; empty for a file."""
 
 
-def entries_of(tree: Path) -> Iterator[Entry]:
+def entries_of(tree: Path) -> Iterator[TreeEntry]:
     """The tree's sources in a fixed order; an earlier build's products are passed over.
 
     Raises UsageError when links out of the tree lead to more than MOST_BEHIND_LINKS files.
@@ -58,7 +58,7 @@ def entries_of(tree: Path) -> Iterator[Entry]:
         yield entry
 
 
-def _walk(folder: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator[Entry]:
+def _walk(folder: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator[TreeEntry]:
     """What lies in a folder. `roots`: the top, and the folders behind links on the way here, each with its place."""
     try:
         found = sorted(os.scandir(folder), key=lambda one: one.name)
@@ -76,28 +76,28 @@ def _walk(folder: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator
                 yield from _walk(path, here, roots)
         elif one.is_file() and not _PRODUCTS.search(one.name) and not _is_program(path):
             # What else there is: a socket or pipe that a test run left.
-            yield Entry(here, path, "")
+            yield TreeEntry(here, path, "")
 
 
-def _behind(path: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator[Entry]:
+def _behind(path: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator[TreeEntry]:
     """What a link stands for: another link to the same place in the copy, or what is behind it elsewhere."""
     try:
         real = Path(os.path.realpath(path, strict=True))
     except OSError:
         # Nothing is behind it, or only itself.
         with contextlib.suppress(FileNotFoundError):
-            yield Entry(place, path, os.readlink(path))  # noqa: PTH115 - a Path's own drops a slash at its end
+            yield TreeEntry(place, path, os.readlink(path))  # noqa: PTH115 - a Path's own drops a slash at its end
         return
     for root, root_place in reversed(roots):
         if real.is_relative_to(root):
             # The text may name the user's folder, or take a way through another: the copy has what lies in the copy.
             inside = Path("/") / root_place / real.relative_to(root)
-            yield Entry(place, path, os.path.relpath(inside, Path("/") / place.parent))
+            yield TreeEntry(place, path, os.path.relpath(inside, Path("/") / place.parent))
             return
     if real.is_dir():
         yield from _walk(real, place, [*roots, (real, place)])
     elif real.is_file() and not _is_program(real):
-        yield Entry(place, real, "")
+        yield TreeEntry(place, real, "")
 
 
 def _is_program(path: Path) -> bool:
@@ -173,7 +173,7 @@ def copy_at_rest(tree: Path, destination: Path) -> str:
     )
 
 
-def _read(entry: Entry) -> tuple[bytes, bool] | None:
+def _read(entry: TreeEntry) -> tuple[bytes, bool] | None:
     """An entry's content, and whether it may be executed; None where it is gone by now, as editors' files are."""
     if entry.link:
         return os.fsencode(entry.link), False
@@ -186,7 +186,7 @@ def _read(entry: Entry) -> tuple[bytes, bool] | None:
         raise UsageError("a file of the tree cannot be read", where=str(entry.path), because=str(error)) from error
 
 
-def _told(entry: Entry, content: bytes, executable: bool) -> bytes:
+def _told(entry: TreeEntry, content: bytes, executable: bool) -> bytes:
     """An entry as it is digested: no two lists of entries are told alike."""
     kind = "link" if entry.link else "program" if executable else "file"
     return os.fsencode(entry.place) + f"\0{kind}\0{len(content)}\0".encode() + content

@@ -69,7 +69,7 @@ class _Watcher:
 _WATCHER = _Watcher()
 
 
-class Capped:
+class CappedLog:
     """A log that a process writes, from an offset on, until `close`."""
 
     def __init__(self, descriptor: int, *, start: int = 0) -> None:
@@ -89,7 +89,7 @@ class Capped:
 @contextlib.contextmanager
 def capped(descriptor: int, *, start: int = 0) -> Iterator[None]:
     """Keep small what is written to a file from an offset on."""
-    log = Capped(descriptor, start=start)
+    log = CappedLog(descriptor, start=start)
     try:
         yield
     finally:

@@ -40,7 +40,7 @@ class _Started(NamedTuple):
     at: float
 
 
-class Kept:
+class ProcessRegistry:
     """What one harness process keeps. Its keeper is started with the first process, and again should it be killed."""
 
     def __init__(self) -> None:

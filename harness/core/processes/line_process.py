@@ -24,7 +24,7 @@ class Answer(NamedTuple):
     """complete: it printed the last line; expired: the deadline passed before; ended: it closed its output before."""
 
 
-class Dialogue:
+class LineProcess:
     """A process that answers one line after another, each with a deadline; for programs whose start costs too much.
 
     Whoever opens it closes it. After an answer that is not complete it is of no more use: close it, and open another.

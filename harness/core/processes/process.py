@@ -24,7 +24,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import process_tree, supervisor
 from harness.core.processes.capped_log import capped
 from harness.core.processes.environment import PLAIN
-from harness.core.processes.leftovers import Kept
+from harness.core.processes.leftovers import ProcessRegistry
 from harness.core.processes.supervisor import STOPPING
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ WATCH_SECONDS = 10.0
 STOP_SECONDS = 30
 
 
-_KEPT = Kept()
+_KEPT = ProcessRegistry()
 
 
 def kill_group(process: subprocess.Popen[bytes], *, grace_seconds: float = 0.0) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from harness.build.initramfs import Initramfs  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.build.kernel import Kernel  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.errors import InfrastructureError
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.run.server_process import POLL_SECONDS, Guest
 from harness.run.vm.init_channel import RefusedError
 from harness.run.vm.machine import Machine
@@ -34,7 +34,7 @@ PORTS = (6379, 6380, 6381, 6382)
 KILL_SECONDS = 10.0
 
 
-class PreparedMachine(Noun, frozen=True):
+class VmImage(Record, frozen=True):
     """A machine that can be started."""
 
     kernel: Kernel
@@ -47,10 +47,10 @@ class PreparedMachine(Noun, frozen=True):
     """Its clocks count instructions, a nanosecond each."""
 
 
-class Host:
+class VirtualMachine:
     """The machine of a cell: started when it is first asked for, and again if it is gone."""
 
-    def __init__(self, prepared: PreparedMachine, folder: Path, *, sockets: Path) -> None:
+    def __init__(self, prepared: VmImage, folder: Path, *, sockets: Path) -> None:
         self.prepared = prepared
         self.folder = folder
         self.sockets = sockets
@@ -101,7 +101,7 @@ class Host:
             machine.__exit__()
 
 
-class MachineGuest(Guest):
+class VmGuest(Guest):
     """One server in a machine. `folder` gets its log and its faults when it has ended."""
 
     def __init__(
@@ -110,7 +110,7 @@ class MachineGuest(Guest):
         runner: Runner,
         folder: Path,
         *,
-        host: Host,
+        host: VirtualMachine,
         version: tuple[int, ...],
         options: Sequence[str] = (),
         files: Mapping[str, bytes] | None = None,
@@ -238,7 +238,7 @@ def guest_of(
     runner: Runner,
     folder: Path,
     *,
-    host: Host | None,
+    host: VirtualMachine | None,
     sockets: Path,
     version: tuple[int, ...],
     options: Sequence[str] = (),
@@ -251,7 +251,7 @@ def guest_of(
     """
     if runner.target.emulator.kind == "system":
         assert host is not None
-        return MachineGuest(build, runner, folder, host=host, version=version, options=options, files=files)
+        return VmGuest(build, runner, folder, host=host, version=version, options=options, files=files)
     return Guest(
         build,
         runner,

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
-from harness.core.model import Noun
+from harness.core.model import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +26,7 @@ LONGEST_HEADER = 64
 _HEADER = re.compile(rb"(\d{1,10}) ([a-z]{1,15}) (\d{1,9})$")
 
 
-class Frame(Noun, frozen=True):
+class ChannelFrame(Record, frozen=True):
     """One message."""
 
     id: int
@@ -44,7 +44,7 @@ class RefusedError(Exception):
     """The guest answered that it cannot do what it was asked to: no such file, no such process."""
 
 
-def encode(frame: Frame) -> bytes:
+def encode(frame: ChannelFrame) -> bytes:
     """The bytes of a frame."""
     return b"%d %s %d\n%s" % (frame.id, frame.word.encode(), len(frame.payload), frame.payload)
 
@@ -63,7 +63,7 @@ class Decoder:
     def __init__(self) -> None:
         self._bytes = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Iterator[ChannelFrame]:
         """The frames that these bytes complete."""
         self._bytes += data
         while (end := self._bytes.find(b"\n")) >= 0:
@@ -74,7 +74,7 @@ class Decoder:
             length = int(header[3])
             if len(self._bytes) < end + 1 + length:
                 return
-            frame = Frame(
+            frame = ChannelFrame(
                 id=int(header[1]), word=header[2].decode(), payload=bytes(self._bytes[end + 1 : end + 1 + length])
             )
             del self._bytes[: end + 1 + length]
@@ -88,7 +88,7 @@ class Channel:
     """
 
     def __init__(
-        self, place: Path | tuple[str, int], on_event: Callable[[Frame], None], *, deadline_seconds: float
+        self, place: Path | tuple[str, int], on_event: Callable[[ChannelFrame], None], *, deadline_seconds: float
     ) -> None:
         self._socket = socket.socket(socket.AF_INET if isinstance(place, tuple) else socket.AF_UNIX)
         self._socket.settimeout(deadline_seconds)
@@ -100,7 +100,7 @@ class Channel:
         self._socket.settimeout(None)
         self._on_event = on_event
         self._news = threading.Condition()
-        self._replies: dict[int, Frame] = {}
+        self._replies: dict[int, ChannelFrame] = {}
         self._problem = ""
         self._last = 0
         self._sending = threading.Lock()
@@ -123,7 +123,7 @@ class Channel:
             self._last += 1
             number = self._last
             try:
-                self._socket.sendall(encode(Frame(id=number, word=verb, payload=payload)))
+                self._socket.sendall(encode(ChannelFrame(id=number, word=verb, payload=payload)))
             except OSError as error:
                 raise ChannelError(f"{verb}: {error}") from error
         self.wait_for(lambda: number in self._replies, verb, deadline_seconds=deadline_seconds)
@@ -156,7 +156,7 @@ class Channel:
             self._problem = problem
             self._news.notify_all()
 
-    def _take(self, frames: Iterable[Frame]) -> None:
+    def _take(self, frames: Iterable[ChannelFrame]) -> None:
         for frame in frames:
             if frame.id == 0:
                 self._on_event(frame)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal, Self
 import msgspec
 
 from harness.core import json_codec
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.core.processes import process
 from harness.record import kernel_faults, run_folder
 from harness.run.vm.init_channel import LARGEST_PAYLOAD, ChannelError, fields
-from harness.run.vm.qemu_process import Computer
+from harness.run.vm.qemu_process import QemuProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from harness.build.initramfs import Initramfs
     from harness.build.kernel import Kernel
-    from harness.run.vm.init_channel import Frame
+    from harness.run.vm.init_channel import ChannelFrame
 
 REQUEST_SECONDS = 30.0
 ALIGNMENT_FILE = "/proc/cpu/alignment"
@@ -34,7 +34,7 @@ OUTPUT_FOLDER = "/run"
 _PIECE = LARGEST_PAYLOAD // 2
 
 
-class Ended(Noun, frozen=True):
+class ExitStatus(Record, frozen=True):
     """How a guest's program ended."""
 
     how: Literal["exit", "signal"]
@@ -42,11 +42,11 @@ class Ended(Noun, frozen=True):
     """Exit status, or the signal's number on the host."""
 
 
-class Ran(Noun, frozen=True):
+class ProcessResult(Record, frozen=True):
     """A program that was waited for."""
 
     pid: int
-    end: Ended | None
+    end: ExitStatus | None
     """None: the deadline passed, and it was killed."""
     output: bytes
 
@@ -75,7 +75,7 @@ class Machine:
         self.fault_log = folder / "faults.jsonl"
         self.fault_logs: dict[int, Path] = {}
         """A started program's number -> where its faults are recorded, if not in `fault_log`."""
-        self._computer = Computer(
+        self._computer = QemuProcess(
             kernel,
             initramfs,
             folder,
@@ -86,7 +86,7 @@ class Machine:
             counted=counted,
         )
         self.console = self._computer.console
-        self._ends: dict[int, Ended] = {}
+        self._ends: dict[int, ExitStatus] = {}
         self._outputs = 0
 
     def __enter__(self) -> Self:
@@ -178,12 +178,12 @@ class Machine:
         words = [*command, *[f"{name}={value}" for name, value in variables.items()]]
         return int(self.request("start", fields(int(traced), folder, output, len(command), *words)))
 
-    def end(self, pid: int) -> Ended | None:
+    def end(self, pid: int) -> ExitStatus | None:
         """How a started program ended; None while it runs. What it did before is in `faults.jsonl` when this tells."""
         self.request("ping")
         return self._ends.get(pid)
 
-    def wait(self, pid: int, *, deadline_seconds: float) -> Ended | None:
+    def wait(self, pid: int, *, deadline_seconds: float) -> ExitStatus | None:
         """The same, after waiting for it until the deadline."""
         try:
             self._computer.channel.wait_for(
@@ -204,7 +204,7 @@ class Machine:
         deadline_seconds: float,
         environment: Mapping[str, str] | None = None,
         traced: bool = True,
-    ) -> Ran:
+    ) -> ProcessResult:
         """Run a program to its end, or to the deadline, and return what it wrote."""
         self._outputs += 1
         output = f"{OUTPUT_FOLDER}/output-{self._outputs}"
@@ -213,16 +213,16 @@ class Machine:
         if end is None:
             self.kill(pid)
             self.wait(pid, deadline_seconds=REQUEST_SECONDS)
-        return Ran(pid=pid, end=end, output=self.read(output))
+        return ProcessResult(pid=pid, end=end, output=self.read(output))
 
     def save(self, path: Path) -> None:
         """Write the machine's state to a file, and leave the machine stopped."""
         self._computer.save(path)
 
-    def _on_event(self, frame: Frame) -> None:
+    def _on_event(self, frame: ChannelFrame) -> None:
         if frame.word == "ended":
             pid, how, number = frame.payload.decode().split()
-            self._ends[int(pid)] = json_codec.convert({"how": how, "number": int(number)}, Ended)
+            self._ends[int(pid)] = json_codec.convert({"how": how, "number": int(number)}, ExitStatus)
         elif frame.word == "fault":
             fault = json_codec.decode(frame.payload, run_folder.Fault)
             with self.fault_logs.get(fault.session, self.fault_log).open("ab") as stream:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from harness.build.initramfs import Initramfs
     from harness.build.kernel import Kernel
-    from harness.run.vm.init_channel import Frame
+    from harness.run.vm.init_channel import ChannelFrame
 
 BOOT_SECONDS = 30.0
 """Until init is ready, not counting waits for a processor: five times what the slowest machine takes."""
@@ -41,7 +41,7 @@ class HungBootError(ChannelError):
     """The machine runs, and init is not ready in time."""
 
 
-class Computer:
+class QemuProcess:
     """One emulator. `folder` gets the files `console` and `emulator`, `sockets` (a short path) its sockets.
 
     `ports` are forwarded to loopback; `on_event` is given what init sends unasked, in a thread of the channel's own.
@@ -53,7 +53,7 @@ class Computer:
         kernel: Kernel,
         initramfs: Initramfs,
         folder: Path,
-        on_event: Callable[[Frame], None],
+        on_event: Callable[[ChannelFrame], None],
         *,
         sockets: Path,
         ports: Sequence[int],
@@ -172,7 +172,7 @@ class Computer:
             self._channel.close()
         self._channel = Channel(place, self._take, deadline_seconds=SOCKET_SECONDS)
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: ChannelFrame) -> None:
         if frame.word == "ready":
             self._ready = True
         self._on_event(frame)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from harness.build.initramfs import Initramfs
     from harness.build.kernel import Kernel
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
 
 
-def snapshot(store: Store, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:
+def snapshot(store: Cache, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:
     """The saved state of a machine that has just booted; made if it is not in the cache. None where there can be none.
 
     Raises InfrastructureError when it does not boot, or its state cannot be saved.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.core.errors import InfrastructureError
-from harness.core.model import AccessClass, Noun
+from harness.core.model import AccessClass, Record
 from harness.record.run_folder import Counters
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Repairer = Literal["kernel", "processor"]
 
 
-class AccessCost(Noun, frozen=True):
+class AccessCost(Record, frozen=True):
     """Instructions that it takes to move the bytes of one access, once, between an address and a variable."""
 
     target: str
@@ -53,7 +53,7 @@ class AccessCost(Noun, frozen=True):
         return self.fixup + 1
 
 
-class ServerTax(Noun, frozen=True):
+class ServerFixupCost(Record, frozen=True):
     """What a server pays in 1,000 commands of a workload."""
 
     target: str
@@ -77,13 +77,13 @@ class ServerTax(Noun, frozen=True):
         return (self.tax or 0) / self.instructions
 
 
-class Tax(Noun, frozen=True):
+class FixupCost(Record, frozen=True):
     """What `plumb tax --json` prints."""
 
     accesses: list[AccessCost]
     fatal: dict[str, list[str]]
     """Target -> accesses that nobody repairs: misaligned they raise SIGBUS, whatever the kernel is told."""
-    servers: list[ServerTax]
+    servers: list[ServerFixupCost]
 
 
 def access_cost(
@@ -132,7 +132,7 @@ def repaired(before: Counters, after: Counters) -> dict[str, int]:
     return {name: number for name, number in moved.items() if number}
 
 
-def taxed(row: ServerTax, rows: Sequence[ServerTax], costs: Sequence[AccessCost]) -> ServerTax:
+def taxed(row: ServerFixupCost, rows: Sequence[ServerFixupCost], costs: Sequence[AccessCost]) -> ServerFixupCost:
     """The row with its tax; where its own kernel counts nothing, by the count of the same binary on another one."""
     if row.fixups is None:
         for lender in rows:
@@ -153,7 +153,7 @@ def price(target: str, access_class: str, costs: Sequence[AccessCost]) -> float:
     return statistics.mean(found) if found else 0.0
 
 
-def summary(tax: Tax) -> list[str]:
+def summary(tax: FixupCost) -> list[str]:
     """Markdown: a table of accesses, what is fatal, a table of servers."""
     lines = [
         "| target | access | at | done by | aligned | memcpy | misaligned | fixup | × aligned | × memcpy |",
@@ -179,7 +179,7 @@ def summary(tax: Tax) -> list[str]:
     return lines
 
 
-def _line(row: ServerTax) -> str:
+def _line(row: ServerFixupCost) -> str:
     head = f"| {row.target} | {row.server} -{row.optimisation} | {row.workload}"
     if row.fixups is None or row.tax is None:
         return f"{head} | not counted | nobody | {row.instructions:,} | unknown | unknown |"

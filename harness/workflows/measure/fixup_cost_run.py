@@ -16,21 +16,21 @@ from harness.build.qemu_user import Emulators
 from harness.build.server_build import Builder
 from harness.build.sources.server_tree import open_server
 from harness.core.errors import InfrastructureError
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.core.strict_toml import ROOT
 from harness.isa import rules
 from harness.protocol.resp import Client
 from harness.run import canary
 from harness.run.server_process import StartError
-from harness.run.vm.guest import PORTS, SERVER, Host, MachineGuest
-from harness.workflows.measure.fixup_cost import AccessCost, ServerTax, Tax, access_cost, repaired, taxed
+from harness.run.vm.guest import PORTS, SERVER, VirtualMachine, VmGuest
+from harness.workflows.measure.fixup_cost import AccessCost, FixupCost, ServerFixupCost, access_cost, repaired, taxed
 from harness.workflows.target_setup import machine_target, prepare_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from harness.build.sources.archives import Fetcher
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import PlannedAccess, Policy, SourceTree, Target, Toolchain
     from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
@@ -50,7 +50,7 @@ BATCH, COMMANDS = 8, 1000
 PAYLOAD, OPERAND_BYTES = b"x" * 64, 200
 
 
-class Workload(Noun, frozen=True):
+class Workload(Record, frozen=True):
     """Requests that are sent at once, and the replies that they must get."""
 
     name: str
@@ -70,11 +70,11 @@ def workloads() -> list[Workload]:
     ]
 
 
-class Taxation:
+class FixupCostMeasurement:
     """One measurement: machines are booted, with nothing else in them."""
 
     def __init__(
-        self, catalog: Catalog, store: Store, fetcher: Fetcher, progress: Progress, *, optimisation: str
+        self, catalog: Catalog, store: Cache, fetcher: Fetcher, progress: Progress, *, optimisation: str
     ) -> None:
         self.catalog = catalog
         self.store = store
@@ -82,7 +82,7 @@ class Taxation:
         self.progress = progress
         self.optimisation = optimisation
 
-    def measure(self, targets: Sequence[str], servers: Sequence[str]) -> Tax:
+    def measure(self, targets: Sequence[str], servers: Sequence[str]) -> FixupCost:
         """Each target's accesses; then servers, where the kernel repairs something.
 
         Raises UsageError for a target without a kernel, InfrastructureError where a machine does not do as it is told.
@@ -98,14 +98,14 @@ class Taxation:
                 costs += self._accesses(target, [(one, *place) for one, place in places if place])
             fatal[target.name] = [one.name for one, place in places if not place]
         rows = [row for target in paying for tree in trees for row in self._server(target, tree)]
-        return Tax(accesses=costs, fatal=fatal, servers=[taxed(row, rows, costs) for row in rows])
+        return FixupCost(accesses=costs, fatal=fatal, servers=[taxed(row, rows, costs) for row in rows])
 
     def _policy(self, target: Target) -> Policy:
         """What a kernel does with its fixup on."""
         return self.catalog.policies[target.kernel]
 
     @contextlib.contextmanager
-    def _machine_with(self, target: Target, programs: Mapping[str, Path]) -> Iterator[Host]:
+    def _machine_with(self, target: Target, programs: Mapping[str, Path]) -> Iterator[VirtualMachine]:
         prepared = prepare_machine(
             self.catalog,
             self.store,
@@ -117,7 +117,7 @@ class Taxation:
             counted=True,
         )
         with tempfile.TemporaryDirectory(prefix="plumb-tax-") as folder:
-            host = Host(prepared, Path(folder), sockets=Path(folder))
+            host = VirtualMachine(prepared, Path(folder), sockets=Path(folder))
             try:
                 yield host
             finally:
@@ -132,7 +132,7 @@ class Taxation:
         ):
             return [_access(host.machine(), target, *place) for place in places]
 
-    def _server(self, target: Target, tree: SourceTree) -> list[ServerTax]:
+    def _server(self, target: Target, tree: SourceTree) -> list[ServerFixupCost]:
         tools = self.catalog.toolchain_of(target)
         built_for = self.catalog.targets[rules.userland(target)]
         build = Builder(self.store, self.progress).build(tree, built_for, tools, self.optimisation)
@@ -144,7 +144,7 @@ class Taxation:
             self.progress.stage("tax", f"{target.name}: {tree.name}"),
         ):
             try:
-                with MachineGuest(build, runner, host.folder / "guest", host=host, version=tree.version) as guest:
+                with VmGuest(build, runner, host.folder / "guest", host=host, version=tree.version) as guest:
                     return _server(guest, host.machine())
             except StartError as error:
                 raise InfrastructureError(
@@ -154,7 +154,7 @@ class Taxation:
                 ) from error
 
 
-def compile_load(store: Store, target: Target, tools: Toolchain) -> Path:
+def compile_load(store: Cache, target: Target, tools: Toolchain) -> Path:
     """The program that sends requests from inside the guest. Raises InfrastructureError when it does not compile."""
     return compiled(
         store,
@@ -195,7 +195,7 @@ def _access(machine: Machine, target: Target, access: PlannedAccess, offset: int
     )
 
 
-def _server(guest: MachineGuest, machine: Machine) -> list[ServerTax]:
+def _server(guest: VmGuest, machine: Machine) -> list[ServerFixupCost]:
     target = guest.runner.target
     counts = rules.has_switch(target)
     operands = [("SET", key, key[:1] * OPERAND_BYTES) for key in ("left", "right")]
@@ -208,7 +208,7 @@ def _server(guest: MachineGuest, machine: Machine) -> list[ServerTax]:
         taken = _send(guest, machine, workload.requests, workload.replies, COMMANDS // BATCH)
         after = machine.counters() if counts else None
         rows.append(
-            ServerTax(
+            ServerFixupCost(
                 target=target.name,
                 server=guest.build.server,
                 optimisation=guest.build.optimisation,
@@ -222,7 +222,7 @@ def _server(guest: MachineGuest, machine: Machine) -> list[ServerTax]:
     return rows
 
 
-def _send(guest: MachineGuest, machine: Machine, requests: bytes, replies: bytes, times: int) -> int:
+def _send(guest: VmGuest, machine: Machine, requests: bytes, replies: bytes, times: int) -> int:
     """What the server executed for these requests."""
     machine.write("/run/requests", requests)
     machine.write("/run/replies", replies)

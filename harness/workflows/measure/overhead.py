@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from harness.core.model import Noun
+from harness.core.model import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ MEMORY_GOAL_MIB = 32.0
 """The most that an audit may take beyond what the unchecked emulator takes."""
 
 
-class Ratio(Noun, frozen=True):
+class Ratio(Record, frozen=True):
     """One target's throughput in one workload under one policy."""
 
     target: str
@@ -48,7 +48,7 @@ class Ratio(Noun, frozen=True):
     goal: float
 
 
-class Memory(Noun, frozen=True):
+class Memory(Record, frozen=True):
     """What an emulator process takes after the throughput workloads: its proportional share (PSS) of resident pages."""
 
     target: str
@@ -58,7 +58,7 @@ class Memory(Noun, frozen=True):
     goal_mebibytes: float
 
 
-class ReportPrice(Noun, frozen=True):
+class ReportPrice(Record, frozen=True):
     """What reported accesses cost, on a server that makes many: an audit against the unchecked emulator."""
 
     target: str
@@ -74,7 +74,7 @@ class ReportPrice(Noun, frozen=True):
     over_unchecked_mebibytes: float
 
 
-class Costs(Noun, frozen=True):
+class Costs(Record, frozen=True):
     """What `plumb bench --json` prints."""
 
     server: str

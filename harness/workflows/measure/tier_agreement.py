@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build.qemu_user import Emulators
-from harness.core.model import AccessClass, Noun
+from harness.core.model import AccessClass, Record
 from harness.core.strict_toml import ROOT, read_toml
 from harness.isa import rules
 from harness.run import canary
-from harness.run.vm.guest import CANARY, Host
+from harness.run.vm.guest import CANARY, VirtualMachine
 from harness.workflows.target_setup import machine_target, prepare_machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.build.sources.archives import Fetcher
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import Policy, Target
     from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DIFFERENCES = ROOT / "suites" / "canary" / "differences.toml"
 
 
-class Difference(Noun, frozen=True):
+class TierDifference(Record, frozen=True):
     """A known disagreement of the tiers."""
 
     targets: list[str]
@@ -43,13 +43,13 @@ class Difference(Noun, frozen=True):
     reason: str
 
 
-class DifferenceList(Noun, frozen=True):
+class TierDifferenceTable(Record, frozen=True):
     """suites/canary/differences.toml."""
 
-    differences: list[Difference]
+    differences: list[TierDifference]
 
 
-class Row(Noun, frozen=True):
+class AgreementRow(Record, frozen=True):
     """One access under one policy, at the offsets where all three say the same of it."""
 
     target: str
@@ -77,11 +77,13 @@ def policies_of(catalog: Catalog, target: Target) -> list[Policy]:
     return [one for one in catalog.policies.values() if one.name.startswith("linux-arm-")]
 
 
-def agree(catalog: Catalog, store: Store, fetcher: Fetcher, progress: Progress, names: Sequence[str]) -> list[Row]:
+def agree(
+    catalog: Catalog, store: Cache, fetcher: Fetcher, progress: Progress, names: Sequence[str]
+) -> list[AgreementRow]:
     """Run the canary program everywhere, and compare. Raises UsageError for a target without a kernel."""
     emulators = Emulators(store, fetcher, progress)
-    differences = read_toml(DIFFERENCES, DifferenceList).differences
-    rows: list[Row] = []
+    differences = read_toml(DIFFERENCES, TierDifferenceTable).differences
+    rows: list[AgreementRow] = []
     for name in names:
         target = machine_target(catalog, name)
         model = catalog.targets[rules.userland(target)]
@@ -90,7 +92,7 @@ def agree(catalog: Catalog, store: Store, fetcher: Fetcher, progress: Progress, 
         program = canary.compile_canary(store, target, tools)
         prepared = prepare_machine(catalog, store, fetcher, progress, target, {CANARY: program}, mode=None)
         with tempfile.TemporaryDirectory(prefix="plumb-agree-") as folder:
-            host = Host(prepared, Path(folder), sockets=Path(folder))
+            host = VirtualMachine(prepared, Path(folder), sockets=Path(folder))
             try:
                 for policy in policies_of(catalog, target):
                     with progress.stage("agree", f"{name}: {policy.name}"):
@@ -115,15 +117,15 @@ def _rows(
     case: canary.CanaryCase,
     user: dict[str, list[str]],
     kernel: dict[str, list[str]],
-    differences: Sequence[Difference],
-) -> list[Row]:
+    differences: Sequence[TierDifference],
+) -> list[AgreementRow]:
     access = case.access
     triples: dict[tuple[str, str, str], list[int]] = {}
     seen = zip(user[access.name], kernel[access.name], case.prescribed, strict=True)
     for offset, triple in enumerate(seen):
         triples.setdefault(triple, []).append(offset)
     return [
-        Row(
+        AgreementRow(
             target=target,
             policy=policy.name,
             access=access.name,
@@ -141,7 +143,7 @@ def _rows(
 
 
 def explain(
-    differences: Sequence[Difference], target: str, policy: str, kind: AccessClass, user: str, kernel: str
+    differences: Sequence[TierDifference], target: str, policy: str, kind: AccessClass, user: str, kernel: str
 ) -> str:
     """The listed reason of a difference, or nothing."""
     for one in differences:
@@ -156,18 +158,18 @@ def explain(
     return ""
 
 
-def unexplained(rows: Sequence[Row]) -> list[Row]:
+def unexplained(rows: Sequence[AgreementRow]) -> list[AgreementRow]:
     """Rows that nobody explains: the tiers differ without a listed reason, or the model is not as prescribed."""
     return [row for row in rows if row.user != row.prescribed or (row.user != row.kernel and not row.reason)]
 
 
-def summary(rows: Sequence[Row]) -> list[str]:
+def summary(rows: Sequence[AgreementRow]) -> list[str]:
     """A Markdown table: a line for each target, policy and class, and each thing that is said of it."""
     lines = [
         "| target | policy | accesses | at | user tier | kernel tier | prescribed |",
         "|---|---|---|---|---|---|---|",
     ]
-    merged: dict[tuple[str, ...], tuple[list[str], Row]] = {}
+    merged: dict[tuple[str, ...], tuple[list[str], AgreementRow]] = {}
     for row in rows:
         offsets = ",".join(map(str, row.offsets)) if len(row.offsets) < len(canary.OFFSETS) else "all"
         key = (row.target, row.policy, offsets, row.user, row.kernel, row.prescribed)

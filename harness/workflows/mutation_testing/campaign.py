@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.build.sources.archives import Fetcher
 from harness.core.errors import UsageError
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.judge import known_findings
 from harness.plan.catalog import select
 from harness.plan.request import Request
@@ -20,7 +20,7 @@ from harness.workflows.mutation_testing import mutations
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.finding import Finding
     from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
@@ -31,7 +31,7 @@ SEED = 1
 JOBS = os.cpu_count() or 1
 
 
-class Sighted(Noun, frozen=True):
+class MutationResult(Record, frozen=True):
     """How one target showed a mutation."""
 
     target: str
@@ -43,7 +43,7 @@ class Sighted(Noun, frozen=True):
     """Of a difference: which part of the format."""
 
 
-class Row(Noun, frozen=True):
+class MutationRow(Record, frozen=True):
     """One mutation, tried."""
 
     mutation: str
@@ -53,7 +53,7 @@ class Row(Noun, frozen=True):
     seconds: float
     """Planting, building and running."""
     run: str
-    seen: list[Sighted]
+    seen: list[MutationResult]
 
     @property
     def caught(self) -> bool:
@@ -69,14 +69,14 @@ def chosen(names: Sequence[str]) -> list[Mutation]:
 
 def mutate(
     catalog: Catalog,
-    store: Store,
+    store: Cache,
     progress: Progress,
     planted: Mutation,
     *,
     targets: Sequence[str] = (),
     offline: bool = False,
     install: bool = False,
-) -> Row:
+) -> MutationRow:
     """Plant, check, compare. The mutant and its run stay in the cache until the next time.
 
     Raises UsageError when the mutation does not fit the release or is not expected on any of `targets`, and what
@@ -119,7 +119,7 @@ def mutate(
         judgement, _ = check.Check(catalog, store, progress, request).run()
         formats.write(request.run, judgement)
     found = mutations.caught(planted, judgement.findings)
-    return Row(
+    return MutationRow(
         mutation=planted.name,
         title=planted.title,
         fault=planted.fault,
@@ -130,9 +130,9 @@ def mutate(
     )
 
 
-def _sighted(target: str, findings: list[Finding]) -> Sighted:
+def _sighted(target: str, findings: list[Finding]) -> MutationResult:
     seen = [one for finding in findings for one in finding.witnesses if one.target == target]
-    return Sighted(
+    return MutationResult(
         target=target,
         suites=sorted({one.suite for one in seen}),
         findings=[one.id for one in findings],
@@ -141,7 +141,7 @@ def _sighted(target: str, findings: list[Finding]) -> Sighted:
     )
 
 
-def text_of(rows: Sequence[Row]) -> str:
+def text_of(rows: Sequence[MutationRow]) -> str:
     """A Markdown table, and the score below it."""
     lines = ["| mutation | target | found by | finding | function or record |", "|---|---|---|---|---|"]
     for row in rows:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from harness.build.sources.tree_files import copy_tree
 from harness.core.errors import UsageError
-from harness.core.model import Allocator, Noun
+from harness.core.model import Allocator, Record
 from harness.core.strict_toml import read_toml
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).with_name("bugs")
 
 
-class Edit(Noun, frozen=True):
+class Edit(Record, frozen=True):
     """One replacement in one file."""
 
     file: str
@@ -32,7 +32,7 @@ class Edit(Noun, frozen=True):
     """The anchor is the first one behind this text, which the file has once; empty: the file has the anchor once."""
 
 
-class Expected(Noun, frozen=True):
+class Expected(Record, frozen=True):
     """What must be found on each of some targets, by one at least of some suites."""
 
     targets: list[str]
@@ -45,7 +45,7 @@ class Expected(Noun, frozen=True):
     """A glob of what the finding must say of the bytes that differ: Difference.record."""
 
 
-class Mutation(Noun, frozen=True):
+class Mutation(Record, frozen=True):
     """harness/workflows/mutation_testing/bugs/NAME.toml."""
 
     name: str

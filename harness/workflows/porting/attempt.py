@@ -16,7 +16,7 @@ import msgspec
 
 from harness.analysis import compiler_output
 from harness.build import allocator, toolchain
-from harness.build.server_build import Builder, BuildFailedError, Workshop
+from harness.build.server_build import BuildDirectory, Builder, BuildFailedError
 from harness.core.errors import UsageError
 from harness.core.processes import process
 from harness.workflows.porting import conditionals
@@ -73,7 +73,7 @@ def attempt(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain
         )
 
 
-def _without_help(shop: Workshop) -> list[Path]:
+def _without_help(shop: BuildDirectory) -> list[Path]:
     """Write the wrappers anew, without our additions; returns them."""
     asked = [f"-W{name}" for name in WARNINGS] + [f"-Wno-error={name.partition('=')[0]}" for name in WARNINGS]
     only_c = [f"-W{name}" for name in C_WARNINGS]
@@ -85,7 +85,7 @@ def _without_help(shop: Workshop) -> list[Path]:
     return paths
 
 
-def _configure(shop: Workshop) -> Step:
+def _configure(shop: BuildDirectory) -> Step:
     """Have jemalloc's configure script try the target: all else in a tree is decided by makefiles."""
     try:
         settings = allocator.configure_jemalloc(shop.server, shop.target, shop.tools, shop.work)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 FILE = "port.json"
@@ -17,7 +17,7 @@ C though this target does it; is worth knowing."""
 BLOCKERS: tuple[Rank, ...] = ("build", "start", "fault", "value")
 
 
-class Step(Noun, frozen=True):
+class Step(Record, frozen=True):
     """One of the steps on the way to a running server."""
 
     name: Literal["configure", "compile", "link", "start"]
@@ -26,7 +26,7 @@ class Step(Noun, frozen=True):
     detail: str
 
 
-class Hint(Noun, frozen=True):
+class Hint(Record, frozen=True):
     """A warning of the compiler: what may be a fault, and what may not."""
 
     warning: str
@@ -39,7 +39,7 @@ class Hint(Noun, frozen=True):
     """The audit saw a misaligned access in this very line."""
 
 
-class Assumption(Noun, frozen=True):
+class Assumption(Record, frozen=True):
     """A line of a makefile that depends on the machine it runs on."""
 
     kind: Literal["system", "machine", "warnings are errors", "Solaris"]
@@ -48,7 +48,7 @@ class Assumption(Noun, frozen=True):
     text: str
 
 
-class Region(Noun, frozen=True):
+class Region(Record, frozen=True):
     """Lines between preprocessor conditionals that ask for a system, a machine, its alignment or its byte order."""
 
     topic: Literal["Solaris", "alignment", "byte order", "machine"]
@@ -62,7 +62,7 @@ class Region(Noun, frozen=True):
     """The first line with code."""
 
 
-class Xmemalign(Noun, frozen=True):
+class Xmemalign(Record, frozen=True):
     """What one of Solaris' -xmemalign policies makes of the misaligned source lines that the audit saw."""
 
     policy: str
@@ -78,7 +78,7 @@ class Xmemalign(Noun, frozen=True):
     """Of all these, how many would be worse off at other misaligned addresses than the audit noted."""
 
 
-class TargetPort(Noun, frozen=True):
+class TargetPort(Record, frozen=True):
     """What is known of one target."""
 
     target: str
@@ -94,7 +94,7 @@ class TargetPort(Noun, frozen=True):
     """Empty where there was no Solaris."""
 
 
-class Item(Noun, frozen=True):
+class PortingItem(Record, frozen=True):
     """One thing to do, or to know."""
 
     rank: Rank
@@ -109,7 +109,7 @@ class Item(Noun, frozen=True):
     replay: str = ""
 
 
-class PortReport(Noun, frozen=True):
+class PortReport(Record, frozen=True):
     """The document."""
 
     schema: int
@@ -119,7 +119,7 @@ class PortReport(Noun, frozen=True):
     seed: int
     run: str
     optimisation: str
-    items: list[Item]
+    items: list[PortingItem]
     """What to fix first, first."""
     targets: list[TargetPort]
     cells: list[CellVerdict]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.workflows.porting import makefiles
-from harness.workflows.porting.document import BLOCKERS, Item, Rank
+from harness.workflows.porting.document import BLOCKERS, PortingItem, Rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ EVERYWHERE = "the native build answers as the guest does"
 """What suites add to a failure that is none of the target's: the server is wrong on every machine."""
 
 
-class Death(Noun, frozen=True):
+class Death(Record, frozen=True):
     """How a server ended before it answered, with misaligned accesses raising their signal."""
 
     target: str
@@ -49,7 +49,7 @@ class Death(Noun, frozen=True):
     stack: tuple[str, ...] = ()
 
 
-def of_steps(target: str, steps: Sequence[Step]) -> list[Item]:
+def of_steps(target: str, steps: Sequence[Step]) -> list[PortingItem]:
     """What stands in the way of a build; what was mended does, in the tree as it is."""
     found = []
     for step in steps:
@@ -57,12 +57,12 @@ def of_steps(target: str, steps: Sequence[Step]) -> list[Item]:
             # The build goes on without jemalloc.
             remedy = "make MALLOC=libc, or configure it by hand"
             title = "jemalloc's configure script fails"
-            found.append(Item(rank="note", title=title, targets=[target], detail=[step.detail], remedy=remedy))
+            found.append(PortingItem(rank="note", title=title, targets=[target], detail=[step.detail], remedy=remedy))
         elif step.name in {"compile", "link"} and step.result in {"mended", "failed"}:
             remedies = [told for sign, told in _LINKING.items() if sign in step.detail]
             mended = "with it our build succeeds" if step.result == "mended" else ""
             found.append(
-                Item(
+                PortingItem(
                     rank="build",
                     title=f"it does not {step.name}" + (" as it is" if step.result == "mended" else ""),
                     targets=[target],
@@ -73,7 +73,7 @@ def of_steps(target: str, steps: Sequence[Step]) -> list[Item]:
     return found
 
 
-def of_deaths(deaths: Sequence[Death], findings: Sequence[Finding]) -> list[Item]:
+def of_deaths(deaths: Sequence[Death], findings: Sequence[Finding]) -> list[PortingItem]:
     """What keeps a server from starting and is none of the findings; targets that end alike together."""
     told = {finding.function for finding in findings}
     by_end: dict[tuple[str, str, str], list[Death]] = {}
@@ -81,7 +81,7 @@ def of_deaths(deaths: Sequence[Death], findings: Sequence[Finding]) -> list[Item
         if death.function not in told or not death.function:
             by_end.setdefault((death.function, death.place, death.detail), []).append(death)
     return [
-        Item(
+        PortingItem(
             rank="start",
             title=f"it does not start: it dies in {function}" if function else "it does not start",
             targets=[one.target for one in same],
@@ -93,7 +93,7 @@ def of_deaths(deaths: Sequence[Death], findings: Sequence[Finding]) -> list[Item
     ]
 
 
-def of_findings(findings: Sequence[Finding], deaths: Sequence[Death]) -> list[Item]:
+def of_findings(findings: Sequence[Finding], deaths: Sequence[Death]) -> list[PortingItem]:
     """What the audit and the suites found. A build's failure is left to `of_steps`, which knows more of it."""
     found = []
     for finding in findings:
@@ -103,7 +103,7 @@ def of_findings(findings: Sequence[Finding], deaths: Sequence[Death]) -> list[It
         rank: Rank = "start" if fatal else rank_of(finding)
         known = f" (known: {finding.known})" if finding.known else ""
         found.append(
-            Item(
+            PortingItem(
                 rank=rank,
                 title=("it does not start: " if fatal else "") + finding.title + known,
                 targets=finding.targets,
@@ -155,30 +155,34 @@ def _detail(finding: Finding) -> list[str]:
     return [*list(dict.fromkeys(told)), *command]
 
 
-def of_notes(ports: Sequence[TargetPort]) -> list[Item]:
+def of_notes(ports: Sequence[TargetPort]) -> list[PortingItem]:
     """What needs no change yet, told once for all targets: the sections of the document have the lines."""
     found = []
     names = [port.target for port in ports]
     hints = {(one.file, one.line, one.warning) for port in ports for one in port.hints if one.origin == "server"}
     if hints:
         title = f"{len(hints)} warnings of the compiler in the server's own files"
-        found.append(Item(rank="note", title=title, targets=names, remedy="hints, not findings: see Compiler hints"))
+        found.append(
+            PortingItem(rank="note", title=title, targets=names, remedy="hints, not findings: see Compiler hints")
+        )
     for port in ports:
         casts = sorted({f"{one.file}:{one.line}" for one in port.hints if one.warning in CASTS})
         if casts:
             title = f"{len(casts)} casts between a pointer and an integer of another width, in {_files(casts)}"
             remedy = "uintptr_t, or an integer that is kept whole: what is wider than a pointer loses its upper half"
-            found.append(Item(rank="note", title=title, targets=[port.target], detail=casts, remedy=remedy))
+            found.append(PortingItem(rank="note", title=title, targets=[port.target], detail=casts, remedy=remedy))
     for port in ports:
         known = makefiles.machines_named(port.assumptions)
         if known and not any(name in port.machine for name in known):
             title = f"the makefiles help machines by name ({', '.join(known)}), and {port.machine} is not among them"
             remedy = "what they add for those may be wanted here: see Makefiles"
-            found.append(Item(rank="note", title=title, targets=[port.target], remedy=remedy))
+            found.append(PortingItem(rank="note", title=title, targets=[port.target], remedy=remedy))
     missing = {(one.file, one.first) for port in ports for one in port.regions if not one.compiled}
     if missing:
         title = f"{len(missing)} parts of the source were not compiled, and so not tested"
-        found.append(Item(rank="note", title=title, targets=names, remedy="read them: see Code that was not compiled"))
+        found.append(
+            PortingItem(rank="note", title=title, targets=names, remedy="read them: see Code that was not compiled")
+        )
     return found
 
 
@@ -186,9 +190,9 @@ def _files(places: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(place.rpartition(":")[0] for place in places))
 
 
-def in_order(items: Sequence[Item]) -> list[Item]:
+def in_order(items: Sequence[PortingItem]) -> list[PortingItem]:
     """Worst first; within a rank in the order found. The same thing on several targets is one item."""
-    joined: list[Item] = []
+    joined: list[PortingItem] = []
     for one in items:
         alike = (number for number, other in enumerate(joined) if _same_but_targets(one, other))
         number = next(alike, None)
@@ -200,11 +204,11 @@ def in_order(items: Sequence[Item]) -> list[Item]:
     return sorted(joined, key=lambda one: RANKS.index(one.rank))
 
 
-def _same_but_targets(one: Item, other: Item) -> bool:
+def _same_but_targets(one: PortingItem, other: PortingItem) -> bool:
     return msgspec.structs.replace(one, targets=[]) == msgspec.structs.replace(other, targets=[])
 
 
-def verdict_of(items: Sequence[Item], cells: Sequence[CellVerdict]) -> typing.Literal["PASS", "FAIL", "UNKNOWN"]:
+def verdict_of(items: Sequence[PortingItem], cells: Sequence[CellVerdict]) -> typing.Literal["PASS", "FAIL", "UNKNOWN"]:
     """FAIL with a blocker; without, UNKNOWN if a cell is: silence is no clean report."""
     if any(one.rank in BLOCKERS for one in items):
         return "FAIL"

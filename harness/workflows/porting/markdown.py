@@ -21,7 +21,7 @@ from harness.workflows.porting.sections import (
 )
 
 if TYPE_CHECKING:
-    from harness.workflows.porting.document import Item, PortReport
+    from harness.workflows.porting.document import PortingItem, PortReport
 
 MOST_DETAIL = 8
 MOST_ROWS = 40
@@ -52,7 +52,7 @@ def _fix_first(report: PortReport) -> list[str]:
     return lines if report.items else [*lines, "Nothing.", ""]
 
 
-def _item(item: Item) -> list[str]:
+def _item(item: PortingItem) -> list[str]:
     place = f" at {as_code(item.place)}" if item.place else ""
     lines = [f"- **{as_text(item.title)}**{place} ({', '.join(item.targets)})"]
     lines += [f"  - {as_code(one)}" for one in item.detail[:MOST_DETAIL]]

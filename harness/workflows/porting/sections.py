@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.core.model import Noun
+from harness.core.model import Record
 
 if TYPE_CHECKING:
     from harness.workflows.porting.document import Assumption, Hint, PortReport, Rank, Region, Xmemalign
@@ -43,7 +43,7 @@ TELLING = {
 """Warnings that come of the machine: its alignment, its width. They are listed before those that any machine has."""
 
 
-class HintGroup(Noun, frozen=True):
+class HintGroup(Record, frozen=True):
     """One warning in one file, on whichever targets."""
 
     warning: str
@@ -56,7 +56,7 @@ class HintGroup(Noun, frozen=True):
     """What the compiler says of the first."""
 
 
-class RegionRow(Noun, frozen=True):
+class RegionRow(Record, frozen=True):
     """A part of the source, and on which targets it was left out."""
 
     region: Region

@@ -38,7 +38,7 @@ from harness.workflows.porting.items import Death
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.finding import Access, Finding
     from harness.core.model import Build, SourceTree, Target
     from harness.core.progress import Progress
@@ -63,7 +63,7 @@ def portable_targets(catalog: Catalog, names: Sequence[str]) -> list[Target]:
     return chosen
 
 
-def make_report(catalog: Catalog, store: Store, progress: Progress, request: Request) -> tuple[PortReport, Judgement]:
+def make_report(catalog: Catalog, store: Cache, progress: Progress, request: Request) -> tuple[PortReport, Judgement]:
     """Everything, and the run's own judgement. `request` has AUDITED_POLICY. Raises PlumblineError as a check does."""
     targets = portable_targets(catalog, request.targets)
     check = Check(catalog, store, progress, request)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from harness.core.model import Noun
+from harness.core.model import Record
 
 if TYPE_CHECKING:
     from harness.judge.reproducer import Reproducer
@@ -30,7 +30,7 @@ STREAM = "stream"
 """Instead of what saw a finding: there is none yet, and whatever is wrong with what comes of a stream is one."""
 
 
-class SeenFault(Noun, frozen=True):
+class ObservedFault(Record, frozen=True):
     """A record of a fault, as far as it tells what is the same."""
 
     misaligned: bool
@@ -41,7 +41,7 @@ class SeenFault(Noun, frozen=True):
     """The innermost, and the innermost of the server's own."""
 
 
-class SeenUnit(Noun, frozen=True):
+class ObservedUnit(Record, frozen=True):
     """A unit, or a self-test, that ran instead of a server."""
 
     complete: bool
@@ -50,7 +50,7 @@ class SeenUnit(Noun, frozen=True):
     """What a self-test said is wrong; of a unit of ours, how it ended."""
 
 
-class Seen(Noun, frozen=True):
+class Observation(Record, frozen=True):
     """What happened in a replay."""
 
     end: str
@@ -64,12 +64,12 @@ class Seen(Noun, frozen=True):
     """Why not all requests were sent and answered."""
     cut: str = ""
     """Why its records cannot be believed, which is no fault of the server's."""
-    faults: tuple[SeenFault, ...] = ()
+    faults: tuple[ObservedFault, ...] = ()
     reports: frozenset[tuple[str, str, str]] = frozenset()
     """Of a detector: its name, the kind, the function."""
     asserted: frozenset[str] = frozenset()
     """Functions that asserted what does not hold; files, where no function is known."""
-    unit: SeenUnit | None = None
+    unit: ObservedUnit | None = None
     came: bool | None = None
     """Whether the wrong bytes came again; None where none were looked for."""
     refuses_files: bool = False
@@ -84,7 +84,7 @@ class Seen(Noun, frozen=True):
     """Commands among the requests that two right servers may answer differently."""
 
 
-class Recurrence(Noun, frozen=True):
+class Recurrence(Record, frozen=True):
     """The answer."""
 
     outcome: Outcome
@@ -94,7 +94,7 @@ class Recurrence(Noun, frozen=True):
     """That is this machine's fault, and none of the tree's."""
 
 
-def recurrence(reproducer: Reproducer, seen: Seen) -> Recurrence:
+def recurrence(reproducer: Reproducer, seen: Observation) -> Recurrence:
     """Compare. That silence was watched over (harness.workflows.replay.replay lets canaries prove it) is the caller's
     to see to.
     """
@@ -111,7 +111,7 @@ _Compared = tuple[bool, str]
 """Whether it is the same; why that cannot be compared."""
 
 
-def _compared(reproducer: Reproducer, seen: Seen) -> _Compared:
+def _compared(reproducer: Reproducer, seen: Observation) -> _Compared:
     if reproducer.detector == STREAM:
         ended = seen.started and not seen.cut and bool(seen.detail or seen.hung)
         return ended or bool(seen.faults or seen.difference), ""
@@ -125,7 +125,7 @@ def _compared(reproducer: Reproducer, seen: Seen) -> _Compared:
     return compared(reproducer, seen)
 
 
-def _same_answer(reproducer: Reproducer, seen: Seen) -> _Compared:
+def _same_answer(reproducer: Reproducer, seen: Observation) -> _Compared:
     if seen.difference and (asked := _asked(reproducer)) and seen.differing != asked:
         return False, f"another request is answered differently: {seen.difference}"
     return bool(seen.came or seen.difference), ""
@@ -136,7 +136,7 @@ def _asked(reproducer: Reproducer) -> str:
     return "" if "(one of " in reproducer.command else reproducer.command.partition(" ")[0].upper()
 
 
-def _same_fault(reproducer: Reproducer, seen: Seen) -> _Compared:
+def _same_fault(reproducer: Reproducer, seen: Observation) -> _Compared:
     kind = reproducer.kind.removeprefix("crash-handler-")
     kind = "sigsegv" if kind == "out-of-bounds" else kind
     direction = reproducer.finding.rpartition("-")[2]
@@ -148,7 +148,7 @@ def _same_fault(reproducer: Reproducer, seen: Seen) -> _Compared:
     return any(reproducer.function in one.functions for one in alike), ""
 
 
-def _same_complaint(reproducer: Reproducer, seen: Seen) -> _Compared:
+def _same_complaint(reproducer: Reproducer, seen: Observation) -> _Compared:
     unit = seen.unit
     if unit is None or (unit.complete and not reproducer.wrong_line):
         return False, ""
@@ -159,7 +159,7 @@ def _same_complaint(reproducer: Reproducer, seen: Seen) -> _Compared:
     return False, f"it went wrong in another way: {'; '.join(unit.complaints)}"
 
 
-def _same_end(reproducer: Reproducer, seen: Seen) -> _Compared:
+def _same_end(reproducer: Reproducer, seen: Observation) -> _Compared:
     """An end is the same at the same time: of a start is shown again by a start that fails, and of a test by none."""
     if reproducer.kind == "hang":
         return seen.hung and reproducer.starting != seen.started, ""
@@ -178,7 +178,7 @@ def _told(detail: str) -> tuple[str, str]:
     return how, re.sub(r"\d+", "N", said)
 
 
-def _not_looked(reproducer: Reproducer, seen: Seen) -> str:
+def _not_looked(reproducer: Reproducer, seen: Observation) -> str:
     """Why what did not come again need not be gone; empty where it is."""
     if seen.unit is not None:
         return "" if seen.unit.complete else f"it went wrong in another way: {'; '.join(seen.unit.complaints)}"
@@ -192,7 +192,7 @@ def _not_looked(reproducer: Reproducer, seen: Seen) -> str:
     return bad
 
 
-def _not_compared(reproducer: Reproducer, seen: Seen) -> str:
+def _not_compared(reproducer: Reproducer, seen: Observation) -> str:
     if seen.uncompared:
         return seen.uncompared
     asked = _asked(reproducer)

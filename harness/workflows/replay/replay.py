@@ -25,7 +25,7 @@ from harness.build.server_build import Builder, BuildFailedError
 from harness.build.sources import server_tree
 from harness.build.sources.archives import Fetcher
 from harness.core.errors import ExitCode
-from harness.core.model import Noun
+from harness.core.model import Record
 from harness.isa import rules
 from harness.judge.reproducer import Reproducer, files_of
 from harness.plan.catalog import select
@@ -34,16 +34,16 @@ from harness.record import fault_log, recording_proxy
 from harness.run import canary, silence_check, unit_runner
 from harness.run.selftests import build_program
 from harness.run.server_process import Guest
-from harness.run.vm.guest import CANARY, SERVER, Host, guest_of
+from harness.run.vm.guest import CANARY, SERVER, VirtualMachine, guest_of
 from harness.workflows import target_setup
 from harness.workflows.replay.recurrence import (
     NAMELESS,
     RECORDED,
     STREAM,
     WRONG_RESULT,
+    ObservedFault,
     Outcome,
     Recurrence,
-    SeenFault,
     recurrence,
 )
 from harness.workflows.replay.rerun import run_server, run_unit
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 
     from harness.build.qemu_user import Runner
     from harness.build.unit_drivers import Units
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.finding import Frame
     from harness.core.model import Build, Flavour, SourceTree, Target
     from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
-    from harness.workflows.replay.recurrence import Seen
-    from harness.workflows.replay.rerun import Ran
+    from harness.workflows.replay.recurrence import Observation
+    from harness.workflows.replay.rerun import ReplayedRun
 
 
-class Replay(Noun, frozen=True):
+class Replay(Record, frozen=True):
     """What came of a replay."""
 
     outcome: Outcome
@@ -122,7 +122,7 @@ def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
 
 
 def replay(
-    catalog: Catalog, store: Store, progress: Progress, reproducer: Reproducer, *, server: str, offline: bool
+    catalog: Catalog, store: Cache, progress: Progress, reproducer: Reproducer, *, server: str, offline: bool
 ) -> Replay:
     """Build (or take from the cache), run, and tell what came of it. `server` replaces the recorded.
 
@@ -164,7 +164,7 @@ class _Replayed:
     def __init__(
         self,
         catalog: Catalog,
-        store: Store,
+        store: Cache,
         progress: Progress,
         fetcher: Fetcher,
         reproducer: Reproducer,
@@ -229,7 +229,7 @@ class _Replayed:
         why = units.absent.get(unit) or units.broken.get(unit) or ""
         return why or ("" if units.program is not None else "nothing was linked")
 
-    def _host(self, build: Build, units: Units | None, runner: Runner, folder: Path) -> Host | None:
+    def _host(self, build: Build, units: Units | None, runner: Runner, folder: Path) -> VirtualMachine | None:
         """The machine of the kernel tier, with the programs of a check: a saved state of it may be in the cache."""
         if self.target.emulator.kind != "system":
             return None
@@ -240,9 +240,11 @@ class _Replayed:
         machine = target_setup.prepare_machine(
             self.catalog, self.store, self.fetcher, self.progress, self.target, programs, mode=mode
         )
-        return Host(machine, folder, sockets=folder)
+        return VirtualMachine(machine, folder, sockets=folder)
 
-    def _ran(self, build: Build, units: Units | None, runner: Runner, folder: Path, host: Host | None) -> Ran:
+    def _ran(
+        self, build: Build, units: Units | None, runner: Runner, folder: Path, host: VirtualMachine | None
+    ) -> ReplayedRun:
         one = self.reproducer
         if units is not None:
             return run_unit(units, runner, one, folder / "guest-1", host)
@@ -269,10 +271,10 @@ class _Replayed:
         return run_server(guest("guest-1", files_of(one)), one, oracle, lambda: guest("guest-2", {}))
 
 
-def _named(ran: Ran, table: symbols.Symbols, target: Target) -> tuple[Seen, list[str]]:
+def _named(ran: ReplayedRun, table: symbols.Symbols, target: Target) -> tuple[Observation, list[str]]:
     """What was seen with the names of functions, and the records for the reader."""
     machine = target.emulator.qemu
-    faults: list[SeenFault] = []
+    faults: list[ObservedFault] = []
     asserted: set[str] = set()
     lines: list[str] = []
     for fault in ran.faults:
@@ -280,7 +282,7 @@ def _named(ran: Ran, table: symbols.Symbols, target: Target) -> tuple[Seen, list
         name = signal.Signals(fault.signal).name if fault.signal else ""
         access = disassembly.access_of(fault, machine) if fault_log.is_misaligned(fault) else None
         faults.append(
-            SeenFault(
+            ObservedFault(
                 misaligned=access is not None,
                 signal=name.lower(),
                 direction=access.direction if access else "",

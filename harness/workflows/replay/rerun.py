@@ -19,7 +19,7 @@ from harness.record import fault_log, recording_proxy, run_folder
 from harness.record.run_folder import NO_PONG
 from harness.run import selftests, unit_runner
 from harness.run.server_process import POLL_SECONDS, StartError, answers_ping
-from harness.workflows.replay.recurrence import WRONG_RESULT, Seen, SeenUnit
+from harness.workflows.replay.recurrence import WRONG_RESULT, Observation, ObservedUnit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,25 +28,27 @@ if TYPE_CHECKING:
     from harness.analysis.detectors.registry import Report
     from harness.build.qemu_user import Runner
     from harness.build.unit_drivers import Units
-    from harness.core.finding import Again, Frame
+    from harness.core.finding import Frame, Reproduction
     from harness.judge.reproducer import Reproducer
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
     from harness.run.server_process import Guest
-    from harness.run.vm.guest import Host
+    from harness.run.vm.guest import VirtualMachine
 
 
-class Ran(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run, and the records that it left."""
 
-    seen: Seen
+    seen: Observation
     """Without faults, reports and assertions: they have no names yet."""
     faults: list[run_folder.Fault]
     reports: list[Report]
     assertion: Frame | None
 
 
-def run_server(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], bare: Callable[[], Guest]) -> Ran:
+def run_server(
+    guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], bare: Callable[[], Guest]
+) -> ReplayedRun:
     """A fresh guest is sent the recorded requests. `oracle`, `bare`: its native build, and itself without its files."""
     stream = comparable_stream(reproducer)
     try:
@@ -63,9 +65,9 @@ def run_server(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest]
         hung = error.detail == NO_PONG
         refuses = bool(guest.files) and guest.end == "exit" and _starts(bare())
         detail = "" if hung else error.detail
-        seen = Seen(end=str(error), started=False, hung=hung, detail=detail, refuses_files=refuses)
+        seen = Observation(end=str(error), started=False, hung=hung, detail=detail, refuses_files=refuses)
     log = guest.log.read_bytes() if guest.log.is_file() else b""
-    return Ran(
+    return ReplayedRun(
         seen=msgspec.structs.replace(seen, cut=_cut(guest.fault_log, log) or _from_outside(seen.detail)),
         faults=fault_log.read_faults(guest.fault_log),
         reports=guest.reports(0),
@@ -73,9 +75,9 @@ def run_server(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest]
     )
 
 
-def _asked(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], stream: Stream) -> Seen:
+def _asked(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], stream: Stream) -> Observation:
     """What came of the requests, as long as it lives."""
-    fine = Seen(end="it answered every request and lives on")
+    fine = Observation(end="it answered every request and lives on")
     if reproducer.again is not None:
         return _asked_again(guest, reproducer, reproducer.again)
     if stream:
@@ -88,7 +90,7 @@ def _asked(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], st
     return msgspec.structs.replace(fine, end=undelivered or fine.end, undelivered=undelivered, uncompared=uncompared)
 
 
-def _asked_again(guest: Guest, reproducer: Reproducer, again: Again) -> Seen:
+def _asked_again(guest: Guest, reproducer: Reproducer, again: Reproduction) -> Observation:
     """Whether a file that it writes, or its last reply, has the wrong bytes once more."""
     try:
         with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
@@ -96,13 +98,13 @@ def _asked_again(guest: Guest, reproducer: Reproducer, again: Again) -> Seen:
         content = guest.read(again.file) if again.file else replies[-1]
     except OSError as error:
         why = f"not all of its requests were answered: {error}"
-        return Seen(end=why, undelivered=why)
+        return Observation(end=why, undelivered=why)
     came = isinstance(content, bytes) and bytes.fromhex(again.wrong) in content
     told = f"\nagain: {described(reproducer.difference)}" if came and reproducer.difference is not None else ""
-    return Seen(end=f"it answered every request and lives on{told}", came=came)
+    return Observation(end=f"it answered every request and lives on{told}", came=came)
 
 
-def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Seen:
+def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Observation:
     """The first command that the guest and its native build answer differently."""
     answers: list[list[Reply]] = []
     release = release_of(guest.build.server_binary, guest.version)
@@ -114,15 +116,15 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Se
                     reply_comparison.ask(client, reply_comparison.EMPTY)
                     reply_comparison.ask_into(answers[-1], client, stream)
     except StartError as error:
-        return Seen(end=(why := f"the native build does not start: {error.detail}"), uncompared=why)
+        return Observation(end=(why := f"the native build does not start: {error.detail}"), uncompared=why)
     except OSError as error:
         who = "the native build" if len(answers) == 1 else "it"
         why = f"{who} answered {len(answers[-1]) if answers else 0} of {len(stream)} requests: {error}"
         if len(answers) == 1:
-            return Seen(end=why, uncompared=why)
+            return Observation(end=why, uncompared=why)
         found = reply_comparison.first_difference(stream, answers[1], answers[0], guest.runner.target, release)
         hung = isinstance(error, TimeoutError)
-        return _with(Seen(end=why, undelivered=why, hung=hung), found)
+        return _with(Observation(end=why, undelivered=why, hung=hung), found)
     found = reply_comparison.first_difference(stream, answers[1], answers[0], guest.runner.target, release)
     free = tuple(reply_comparison.uncompared(stream))
     end = "it answered every request and lives on"
@@ -130,10 +132,10 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Se
         end += f"\ndiffers: {found}"
     elif free:
         end += f"\nnot compared, for two right servers answer differently: {', '.join(free)}"
-    return _with(Seen(end=end, free=free), found)
+    return _with(Observation(end=end, free=free), found)
 
 
-def _with(seen: Seen, found: reply_comparison.Difference | None) -> Seen:
+def _with(seen: Observation, found: reply_comparison.ReplyDifference | None) -> Observation:
     """With the first reply that differs, if one does."""
     return msgspec.structs.replace(seen, difference=str(found), differing=found.name) if found is not None else seen
 
@@ -181,7 +183,9 @@ def _from_outside(detail: str) -> str:
     return f"it was {detail} from outside (out of memory, or by hand)" if "SIGKILL" in detail else ""
 
 
-def run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path, host: Host | None) -> Ran:
+def run_unit(
+    units: Units, runner: Runner, reproducer: Reproducer, place: Path, host: VirtualMachine | None
+) -> ReplayedRun:
     """The unit runs once more."""
     unit = reproducer.unit
     if host is None:
@@ -200,10 +204,10 @@ def run_unit(units: Units, runner: Runner, reproducer: Reproducer, place: Path, 
         complete, complaints = False, [skipped]
     detector = runner.target.emulator.detector
     killed = "killed by SIGKILL" if ran.code == -9 and not ran.expired else ""
-    return Ran(
-        seen=Seen(
+    return ReplayedRun(
+        seen=Observation(
             end=f"{'self-test' if own else 'unit'} {unit}: {end}",
-            unit=SeenUnit(
+            unit=ObservedUnit(
                 complete=complete and not skipped,
                 lines=tuple(lines),
                 complaints=tuple(complaints),

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from harness.record.event_log import EventLog
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
-    from harness.run.vm.guest import Host
+    from harness.run.vm.guest import VirtualMachine
 
 
 def new_guest(
     cell: CellSpec,
-    host: Host | None,
+    host: VirtualMachine | None,
     folder: Path,
     *,
     target: str = "",
@@ -54,7 +54,7 @@ def new_guest(
 class StartGuest:
     """What the fixture `start_guest` gives: starts servers for the present test alone, and ends them with it."""
 
-    def __init__(self, cell: CellSpec, log: EventLog, host: Host | None, numbers: Iterator[int]) -> None:
+    def __init__(self, cell: CellSpec, log: EventLog, host: VirtualMachine | None, numbers: Iterator[int]) -> None:
         self._cell = cell
         self._log = log
         self._host = host

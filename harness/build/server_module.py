@@ -11,13 +11,13 @@ from harness.core.strict_toml import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.core.cache import Store
+    from harness.core.cache import Cache
     from harness.core.model import SourceTree, Target, Toolchain
 
 SOURCE = ROOT / "suites" / "modules" / "plumbline.c"
 
 
-def build_module(store: Store, tree: SourceTree, target: Target, tools: Toolchain) -> Path:
+def build_module(store: Cache, tree: SourceTree, target: Target, tools: Toolchain) -> Path:
     """The shared object.
 
     Raises InfrastructureError when it does not compile: it is ours, and the header is the server's.
