@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -38,3 +39,24 @@ def test_every_module_has_a_layer() -> None:
         "modules that the layers of pyproject.toml leave out, so that nothing checks them"
     )
     assert set() == layered - modules, "layers of pyproject.toml without a module"
+
+
+def test_a_class_name_is_used_once() -> None:
+    named: dict[str, list[str]] = {}
+    for path in sorted(path for folder in ("harness", "suites", "tests") for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                named.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in named.items() if len(places) > 1} == {}
+
+
+def test_a_package_says_what_it_owns_and_holds_no_more_than_one_can_survey() -> None:
+    packages = [path.parent for path in (ROOT / "harness").rglob("__init__.py")]
+    assert len([entry for entry in (ROOT / "harness").iterdir() if entry.name != "__pycache__"]) <= 14
+    for package in packages:
+        modules = [path for path in package.glob("*.py") if path.name != "__init__.py"]
+        assert len(modules) <= 15, f"{package.relative_to(ROOT)} has {len(modules)} modules"
+        body = ast.parse((package / "__init__.py").read_text("utf-8"))
+        assert len(body.body) == 1, f"{package.relative_to(ROOT)}/__init__.py holds more than its docstring"
+        words = ast.get_docstring(body) or ""
+        assert package == ROOT / "harness" or ("import" in words and "Begin with" in words), package

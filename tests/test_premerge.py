@@ -16,7 +16,7 @@ from harness.core.errors import ExitCode
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from tests import fakes
-from tests.test_checkout import commit, git
+from tests.test_git_checkout import commit, git
 
 if TYPE_CHECKING:
     from collections.abc import Callable

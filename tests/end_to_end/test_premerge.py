@@ -16,7 +16,7 @@ from harness.workflows import suite_selection
 from harness.workflows.mutation_testing import mutations
 from tests import fakes
 from tests.end_to_end.plumb_runs import document, run
-from tests.test_choice import FILES
+from tests.test_suite_selection import FILES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -78,7 +78,7 @@ class GitHub:
 
     def _machine(self, name: str, job: dict[str, Any], contexts: dict[str, Any]) -> dict[str, Any]:
         shown = name + (f" ({expand(job['name'], contexts)})" if "matrix" in contexts else "")
-        machine = Machine(self, shown, self.folder / "machines" / str(len(self.results)))
+        machine = CiMachine(self, shown, self.folder / "machines" / str(len(self.results)))
         for key in ("runs-on", "container", "timeout-minutes", "name"):
             expand(str(job.get(key, "")), contexts)
         steps, failed = machine.steps(job["steps"], contexts)
@@ -88,7 +88,7 @@ class GitHub:
         return {"result": self.results[shown], "outputs": Strict(outputs)}
 
 
-class Machine:
+class CiMachine:
     """One job's: a workspace, a folder for temporary files, and the files that steps write to."""
 
     def __init__(self, github: GitHub, job: str, folder: Path) -> None:
@@ -223,13 +223,13 @@ class Machine:
         return {}
 
 
-_ACTIONS: dict[str, Callable[[Machine, dict[str, str]], dict[str, str]]] = {
-    "actions/checkout": Machine.checkout,
-    "actions/cache/restore": Machine.restore,
-    "actions/cache/save": Machine.save,
-    "actions/upload-artifact": Machine.upload,
-    "actions/download-artifact": Machine.download,
-    "github/codeql-action/upload-sarif": Machine.alert,
+_ACTIONS: dict[str, Callable[[CiMachine, dict[str, str]], dict[str, str]]] = {
+    "actions/checkout": CiMachine.checkout,
+    "actions/cache/restore": CiMachine.restore,
+    "actions/cache/save": CiMachine.save,
+    "actions/upload-artifact": CiMachine.upload,
+    "actions/download-artifact": CiMachine.download,
+    "github/codeql-action/upload-sarif": CiMachine.alert,
 }
 
 

@@ -51,7 +51,7 @@ for attempt in range(attempts):
 """
 
 
-class Server:
+class EchoServer:
     """Says OK to everything, and keeps what it was told."""
 
     def __init__(self, path: Path) -> None:
@@ -78,12 +78,12 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def server(folder: Path) -> Server:
-    return Server(folder / "s")
+def server(folder: Path) -> EchoServer:
+    return EchoServer(folder / "s")
 
 
 @pytest.fixture
-def recorder(folder: Path, server: Server) -> Iterator[Recorder]:
+def recorder(folder: Path, server: EchoServer) -> Iterator[Recorder]:
     del server
     made = Recorder(folder / "s", folder / "r")
     yield made
@@ -91,7 +91,7 @@ def recorder(folder: Path, server: Server) -> Iterator[Recorder]:
 
 
 def test_another_users_connection_reaches_no_guest(
-    recorder: Recorder, server: Server, monkeypatch: pytest.MonkeyPatch
+    recorder: Recorder, server: EchoServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peer_user.way_to_ask()
     if os.geteuid() != 0:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DEADLINE_SECONDS = 5.0
 
 
-class Server:
+class RecordedServer:
     """A Unix-socket server in a thread: answers each received piece by a function; None closes the connection."""
 
     def __init__(self, answer: Callable[[bytes], bytes | None], *, at_end: bytes = b"") -> None:
@@ -69,7 +69,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def recorded(server: Server) -> Iterator[Recorder]:
+def recorded(server: RecordedServer) -> Iterator[Recorder]:
     recorder = Recorder(server.path, server.recorder_path)
     try:
         yield recorder
@@ -124,7 +124,7 @@ def test_bytes_are_forwarded_exactly_both_ways_and_recorded(length: int, connect
     import random
 
     content = random.Random(length).randbytes(length)
-    with Server(lambda piece: piece) as server, recorded(server) as recorder, connected(recorder) as client:
+    with RecordedServer(lambda piece: piece) as server, recorded(server) as recorder, connected(recorder) as client:
         writer = threading.Thread(target=client.sendall, args=(content,))
         writer.start()
         assert content == read_exactly(client, length)
@@ -134,14 +134,18 @@ def test_bytes_are_forwarded_exactly_both_ways_and_recorded(length: int, connect
 
 
 def test_a_client_that_only_shuts_its_sending_side_still_gets_its_replies(connected: Connect) -> None:
-    with Server(lambda _: b"", at_end=b"late") as server, recorded(server) as recorder, connected(recorder) as client:
+    with (
+        RecordedServer(lambda _: b"", at_end=b"late") as server,
+        recorded(server) as recorder,
+        connected(recorder) as client,
+    ):
         client.sendall(b"request")
         client.shutdown(socket.SHUT_WR)
         assert read_to_end(client) == b"late"
 
 
 def test_a_guest_that_closes_is_seen_as_a_close(connected: Connect) -> None:
-    with Server(lambda _: None) as server, recorded(server) as recorder, connected(recorder) as client:
+    with RecordedServer(lambda _: None) as server, recorded(server) as recorder, connected(recorder) as client:
         client.sendall(b"deadly")
         assert read_to_end(client) == b""
         assert of(recorder, "request") == b"deadly"
@@ -160,7 +164,7 @@ def test_a_guest_that_is_gone_is_seen_as_a_close_and_the_recorder_lives_on(
 
 
 def test_close_drops_open_connections_and_stops_listening(connected: Connect) -> None:
-    with Server(lambda piece: piece) as server:
+    with RecordedServer(lambda piece: piece) as server:
         recorder = Recorder(server.path, server.recorder_path)
         with connected(recorder) as client:
             client.sendall(b"x")
@@ -173,7 +177,7 @@ def test_close_drops_open_connections_and_stops_listening(connected: Connect) ->
 
 
 def test_connections_are_told_apart_and_begin_forgets(connected: Connect) -> None:
-    with Server(lambda piece: piece) as server, recorded(server) as recorder:
+    with RecordedServer(lambda piece: piece) as server, recorded(server) as recorder:
         with connected(recorder) as one, connected(recorder) as other:
             for client, text in ((one, b"one"), (other, b"other")):
                 client.sendall(text)
@@ -257,7 +261,7 @@ def test_any_transcript_can_be_read(chunks: list[Chunk]) -> None:
 
 
 def test_the_recorded_requests_are_sent_again_in_order_each_after_its_replies() -> None:
-    with Server(lambda piece: b"<" + piece + b">") as server, recorded(server) as recorder:
+    with RecordedServer(lambda piece: b"<" + piece + b">") as server, recorded(server) as recorder:
         with by_path(recorder) as client:
             for word in (b"one", b"two", b"three"):
                 client.sendall(word)
@@ -285,7 +289,7 @@ def test_sending_again_keeps_connections_apart() -> None:
         chunk("reply", b"B", connection=7),
         chunk("reply", b"A", connection=4),
     ]
-    with Server(lambda piece: answers[piece]) as server, recorded(server) as recorder:
+    with RecordedServer(lambda piece: answers[piece]) as server, recorded(server) as recorder:
         send_again(recorder.path, chunks, reply_seconds=0.4)
         assert {piece.connection for piece in recorder.chunks()} == {1, 2}
         assert sorted(server.received) == [b"a", b"b"]
@@ -293,7 +297,7 @@ def test_sending_again_keeps_connections_apart() -> None:
 
 def test_sending_again_ends_early_when_the_guest_dies() -> None:
     chunks = [chunk("request", b"deadly"), chunk("reply", b"+OK\r\n"), chunk("request", b"never")]
-    with Server(lambda _: None) as server, recorded(server) as recorder:
+    with RecordedServer(lambda _: None) as server, recorded(server) as recorder:
         started = time.monotonic()
         why = send_again(recorder.path, chunks, reply_seconds=DEADLINE_SECONDS)
         assert why == "it closed a connection, 1 of 2 requests had been sent"
@@ -303,7 +307,7 @@ def test_sending_again_ends_early_when_the_guest_dies() -> None:
 
 def test_a_reply_that_does_not_come_does_not_stop_the_sending() -> None:
     chunks = [chunk("request", b"one"), chunk("reply", b"+OK\r\n"), chunk("request", b"two")]
-    with Server(lambda _: b"") as server, recorded(server) as recorder:
+    with RecordedServer(lambda _: b"") as server, recorded(server) as recorder:
         send_again(recorder.path, chunks, reply_seconds=0.2)
         assert b"onetwo" == b"".join(server.received)  # noqa: SIM300
 

@@ -59,7 +59,7 @@ def test_a_field_cannot_hold_what_ends_it() -> None:
         fields("a\0b")
 
 
-class Guest:
+class InitDouble:
     """The other end: answers each request with what it was told to."""
 
     def __init__(self, path: Path, *answers: bytes) -> None:
@@ -79,7 +79,7 @@ class Guest:
 
 
 def test_an_event_is_handled_before_the_reply_that_follows_it(tmp_path: Path) -> None:
-    Guest(tmp_path / "s", b"0 fault 3\nabc1 ok 2\nhi")
+    InitDouble(tmp_path / "s", b"0 fault 3\nabc1 ok 2\nhi")
     seen: list[ChannelFrame] = []
     channel = Channel(tmp_path / "s", seen.append, deadline_seconds=5)
     assert channel.request("ping", deadline_seconds=5) == b"hi"
@@ -89,7 +89,7 @@ def test_an_event_is_handled_before_the_reply_that_follows_it(tmp_path: Path) ->
 
 @pytest.mark.parametrize("answer", [b"", b"2 ok 0\n", b"1 ok 5\nshor"])
 def test_what_is_no_answer_is_an_error(answer: bytes, tmp_path: Path) -> None:
-    Guest(tmp_path / "s", answer)
+    InitDouble(tmp_path / "s", answer)
     channel = Channel(tmp_path / "s", print, deadline_seconds=5)
     with pytest.raises(ChannelError, match="the machine has ended"):
         channel.request("ping", deadline_seconds=5)
@@ -97,7 +97,7 @@ def test_what_is_no_answer_is_an_error(answer: bytes, tmp_path: Path) -> None:
 
 
 def test_a_refusal_says_why(tmp_path: Path) -> None:
-    Guest(tmp_path / "s", b"1 error 4\nnope")
+    InitDouble(tmp_path / "s", b"1 error 4\nnope")
     channel = Channel(tmp_path / "s", print, deadline_seconds=5)
     with pytest.raises(RefusedError, match="ping: nope"):
         channel.request("ping", deadline_seconds=5)
@@ -115,7 +115,7 @@ def test_silence_is_an_error_at_the_deadline(tmp_path: Path) -> None:
 
 
 def test_a_request_that_the_guest_could_not_hold_is_refused(tmp_path: Path) -> None:
-    Guest(tmp_path / "s")
+    InitDouble(tmp_path / "s")
     channel = Channel(tmp_path / "s", print, deadline_seconds=5)
     with pytest.raises(RefusedError, match="too long"):
         channel.request("write", bytes(LARGEST_PAYLOAD + 1), deadline_seconds=5)
