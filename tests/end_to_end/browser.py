@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BROWSER_SECONDS = 120
+VIRTUAL_MS = 20_000
 _OPTIONS = [
     "--headless",
     "--no-sandbox",
@@ -34,18 +35,22 @@ DESKTOP, PHONE = (1280, 900), (390, 844)
 
 
 def look(
-    page: Path, *, size: tuple[int, int] = DESKTOP, dark: bool = False, shot: Path | None = None
+    page: Path | str, *, size: tuple[int, int] = DESKTOP, dark: bool = False, shot: Path | None = None
 ) -> tuple[str, list[str]]:
-    """The document as rendered, and the console's lines; with `shot`, a picture of the window, and no document."""
+    """The document as rendered, and the console's lines; with `shot`, a picture of the window, and no document.
+
+    A page that is an address may load parts of itself later: a budget of virtual time lets its timers and requests end.
+    """
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
         pytest.fail(f"no browser: apt-get install --no-install-recommends {BROWSER_PACKAGE}")
     scheme = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if dark else []
     result = ["--dump-dom"] if shot is None else [f"--screenshot={shot}"]
+    address = [f"--virtual-time-budget={VIRTUAL_MS}", page] if isinstance(page, str) else [page.resolve().as_uri()]
     with tempfile.TemporaryDirectory(prefix="plumb-browser-") as profile:
         command = [browser, *_OPTIONS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
         ended = process.run(
-            [*command, *scheme, *result, page.resolve().as_uri()],
+            [*command, *scheme, *result, *address],
             deadline_seconds=BROWSER_SECONDS,
             environment={**os.environ, "HOME": profile},
         )

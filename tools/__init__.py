@@ -1,0 +1,1 @@
+"""What makes documents: not part of the suite."""
