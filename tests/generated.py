@@ -1,7 +1,7 @@
 """What documents say that data and code say too: written by `python -m tests.generated`, compared by test_generated.py.
 
-README.md's tables of targets and servers; docs/cli.md, from the command line; docs/toml.md, from the nouns that TOML
-files are read into.
+README.md's required targets; docs/support.md's tables of targets and servers; docs/cli.md, from the command line;
+docs/toml.md, from the nouns that TOML files are read into.
 """
 
 from __future__ import annotations
@@ -66,8 +66,15 @@ TOLD_BY_THE_PLACE = {"name", "path"}
 NAMED = (Policy,)
 
 
+def required_rows() -> list[str]:
+    """README.md's targets: those that every check runs on unless it is told otherwise."""
+    required = [one for one in Catalog().targets.values() if "required" in one.groups]
+    rows = ["| target | machine | a misaligned access |", "|---|---|---|"]
+    return [*rows, *(f"| `{one.name}` | {one.title} | {one.alignment} |" for one in required)]
+
+
 def target_rows() -> list[str]:
-    """README.md's support matrix."""
+    """docs/support.md's targets."""
     every = Catalog().targets.values()
     ordered = sorted(every, key=lambda one: ("required" not in one.groups, "kernel" in one.groups, one.name))
     return [
@@ -78,7 +85,7 @@ def target_rows() -> list[str]:
 
 
 def server_rows() -> list[str]:
-    """README.md's servers."""
+    """docs/support.md's servers."""
     rows = ["| server | what it is for |", "|---|---|"]
     return [*rows, *(f"| `{name}` | {server.note} |" for name, server in Catalog().servers.items())]
 
@@ -164,21 +171,25 @@ def _type(kind: Any) -> str:
     return plain.get(kind) or str(kind.__name__)
 
 
-def readme() -> str:
-    """README.md with its tables written anew, between their marks."""
-    text = (ROOT / "README.md").read_text("utf-8")
-    for mark, rows in (("targets", target_rows()), ("servers", server_rows())):
+def with_tables(path: Path, tables: dict[str, Callable[[], list[str]]]) -> str:
+    """A page with its tables written anew, between their marks."""
+    text = path.read_text("utf-8")
+    for mark, rows in tables.items():
         start, end = f"<!-- {mark}: written by `python -m tests.generated` -->", f"<!-- end of {mark} -->"
         before, _, rest = text.partition(start)
         _, found, after = rest.partition(end)
-        assert found, f"README.md has no marks of {mark}"
-        table = "\n".join(rows)
-        text = f"{before}{start}\n{table}\n{end}{after}"
+        assert found, f"{path.name} has no marks of {mark}"
+        table = "\n".join(rows())
+        # MyST needs the blank lines to know a table behind a comment.
+        text = f"{before}{start}\n\n{table}\n\n{end}{after}"
     return text
 
 
+README = ROOT / "README.md"
+SUPPORT = ROOT / "docs" / "support.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
-    ROOT / "README.md": readme,
+    README: lambda: with_tables(README, {"required targets": required_rows}),
+    SUPPORT: lambda: with_tables(SUPPORT, {"targets": target_rows, "servers": server_rows}),
     ROOT / "docs" / "cli.md": command_line,
     ROOT / "docs" / "toml.md": toml_keys,
 }

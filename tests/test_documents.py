@@ -52,3 +52,10 @@ def test_every_page_is_reached_from_the_readme() -> None:
         new += found
     docs = {path.resolve() for path in (ROOT / "docs").rglob("*.md")}
     assert docs <= reached, sorted(str(path.relative_to(ROOT)) for path in docs - reached)
+
+
+def test_the_readme_is_for_a_first_visitor() -> None:
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(lines) <= 90
+    assert next(line for line in lines[1:] if line) == "```sh", "the commands come first"
+    assert [line.split("#")[0].strip() for line in lines[3:5]] == ["ci/check", "ci/test"]
