@@ -130,6 +130,10 @@ class PlannedAccess(Record, frozen=True):
     """The alignment that the instruction itself asks for (NEON's `:64`); 0 where the target's demand decides."""
 
 
+SHORT_TASK_MARGIN = 3
+"""How many times slower than the host a target may be before the base of a short task's deadline grows."""
+
+
 class Target(Record, frozen=True):
     """A machine to imitate."""
 
@@ -152,10 +156,18 @@ class Target(Record, frozen=True):
     """The most forgiving policy that its own Linux has: what survives under it, a kernel can repair."""
     groups: list[str]
     slowdown: float
-    """How many times slower than the host; every deadline is multiplied by it."""
+    """How many times slower than the host; deadlines grow with it."""
     emulator: EmulatorSpec
     userland: str = ""
     """Of a system: the target whose builds it runs; empty for a target's own."""
+
+    def deadline_seconds(self, base_seconds: float) -> float:
+        """The deadline of a short task that takes well under `base_seconds` on the host.
+
+        The base has a margin of three: a target up to three times slower than the host, such as a sanitizer's, keeps
+        it, and a slower one gets a third of its slowdown, so that a task that hangs is not waited for needlessly.
+        """
+        return base_seconds * max(1.0, self.slowdown / SHORT_TASK_MARGIN)
 
 
 class Toolchain(Record, frozen=True):

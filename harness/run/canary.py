@@ -168,7 +168,7 @@ def emulated(program: Path, runner: Runner, fault_log: Path | None = None) -> Ca
     def perform(arguments: Sequence[str]) -> Performance:
         result = process.run(
             runner.command(program, arguments, fault_log),
-            deadline_seconds=RUN_SECONDS * max(1.0, runner.target.slowdown / 3),
+            deadline_seconds=runner.target.deadline_seconds(RUN_SECONDS),
         )
         return Performance(code=result.code, expired=result.expired, text=result.text)
 

@@ -80,7 +80,7 @@ def outcome(program: Path, runner: Runner, case: str) -> str:
     """What running a case gave: the identities reported, `SILENT`, or how the program ended badly."""
     result = process.run(
         runner.command(program, case.split(" ")),
-        deadline_seconds=RUN_SECONDS * max(1.0, runner.target.slowdown / 3),
+        deadline_seconds=runner.target.deadline_seconds(RUN_SECONDS),
         environment={**process.PLAIN_ENVIRONMENT, **runner.environment},
     )
     if result.expired:

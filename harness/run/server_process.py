@@ -311,7 +311,7 @@ class Guest:
 
     def _start(self) -> None:
         self.launch()
-        deadline = time.monotonic() + START_SECONDS * max(1.0, self.runner.target.slowdown / 3)
+        deadline = time.monotonic() + self.runner.target.deadline_seconds(START_SECONDS)
         while not answers_ping(self.upstream):
             if not self.alive():
                 said = self.log_tail(LOG_LINES)

@@ -54,7 +54,7 @@ def run_emulated(units: Units, runner: Runner, unit: str, folder: Path) -> UnitR
     folder.mkdir(parents=True)
     result = process.run(
         runner.command(units.program, units.call(unit), folder / "faults.jsonl", preload=units.preload),
-        deadline_seconds=RUN_SECONDS[units.kind] * max(1.0, runner.target.slowdown / 3),
+        deadline_seconds=runner.target.deadline_seconds(RUN_SECONDS[units.kind]),
         folder=folder,
         environment={**process.PLAIN_ENVIRONMENT, **runner.environment},
     )

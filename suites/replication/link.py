@@ -47,7 +47,7 @@ def await_in_step(replica: Guest, primary: Guest) -> None:
 
 def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str) -> None:
     """Poll until it holds. Raises TimeoutError, which says what was waited for; ServerGoneError when a guest ends."""
-    deadline = time.monotonic() + max(PATIENCE_SECONDS * max(1.0, one.runner.target.slowdown / 3) for one in guests)
+    deadline = time.monotonic() + max(one.runner.target.deadline_seconds(PATIENCE_SECONDS) for one in guests)
     while not condition():
         for guest in guests:
             if not guest.alive():
