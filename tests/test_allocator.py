@@ -80,14 +80,14 @@ def test_a_tree_without_a_configured_jemalloc_is_refused(tmp_path: Path) -> None
 )
 def test_an_allocator_that_cannot_be_is_refused_with_the_reason(target: str, chosen: Allocator) -> None:
     with pytest.raises(UsageError, match=f"no allocator '{chosen}' on {target}"):
-        allocator.refuse_nonsense(chosen, Catalog().targets[target])
+        allocator.check_supported(chosen, Catalog().targets[target])
 
 
 @pytest.mark.parametrize(
     ("target", "chosen"), [("armv5-kernel", "jemalloc"), ("armv5", "guard"), ("native-asan", "libc")]
 )
 def test_other_allocators_are_not(target: str, chosen: Allocator) -> None:
-    allocator.refuse_nonsense(chosen, Catalog().targets[target])
+    allocator.check_supported(chosen, Catalog().targets[target])
 
 
 def test_a_preloaded_object_is_the_guests_alone() -> None:

@@ -24,7 +24,7 @@ FLAGS: dict[Allocator, list[str]] = {"guard": [], "guard-natural": ["-DNATURAL"]
 """The adversaries, and what makes each of the one source."""
 
 
-def refuse_nonsense(allocator: Allocator, target: Target) -> None:
+def check_supported(allocator: Allocator, target: Target) -> None:
     """Raise UsageError where an allocator cannot be had on a target."""
     why = ""
     if allocator != "libc" and target.emulator.detector:

@@ -98,7 +98,7 @@ def _command(packages: Sequence[str]) -> str:
     return f"{sudo}apt-get update && {sudo}{toolchain.install_command(packages)}" if packages else ""
 
 
-def mend(diagnosis: Diagnosis, progress: Progress, *, install: bool) -> None:
+def install_missing(diagnosis: Diagnosis, progress: Progress, *, install: bool) -> None:
     """Install what is missing if we may; raises InfrastructureError with the exact command otherwise."""
     if not diagnosis.packages:
         return

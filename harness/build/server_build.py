@@ -180,7 +180,7 @@ class Builder:
         `then` may make more of the objects, where the server has just been compiled; told what the makefile said.
         Raises BuildFailedError, UsageError for an allocator that cannot be, or InfrastructureError without a compiler.
         """
-        allocator.refuse_nonsense(chosen, target)
+        allocator.check_supported(chosen, target)
         # What is preloaded leaves the binary as it is.
         linked: Linked = "jemalloc" if chosen == "jemalloc" else "libc"
         key = build_name(tree, target, tools, optimisation, linked)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.build import host_packages as doctoring
+from harness.build import host_packages
 from harness.build import qemu_user as emulating
 from harness.build.server_build import Builder
 from harness.build.sources import server_tree
@@ -40,11 +40,11 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
     """Tell what this machine lacks for the selected targets, and the command that mends it."""
     catalog = Catalog()
     chosen = catalog.select_targets(targets)
-    diagnosis = doctoring.diagnose(catalog, chosen, emulator=emulator, for_tests=for_tests)
+    diagnosis = host_packages.diagnose(catalog, chosen, emulator=emulator, for_tests=for_tests)
     if as_json:
         output.print_json(diagnosis)
     if install:
-        doctoring.mend(doctoring.with_useful(diagnosis), Progress(), install=True)
+        host_packages.install_missing(host_packages.with_useful(diagnosis), Progress(), install=True)
         return ExitCode.PASS
     if not as_json:
         click.echo(
@@ -132,7 +132,9 @@ def build(
     catalog, progress, store = Catalog(), Progress(), Cache.default()
     chosen = catalog.select_targets(targets)
     server_tree.known_server(catalog, server)
-    doctoring.mend(doctoring.diagnose(catalog, chosen, emulator=emulator), progress, install=may_install(install))
+    host_packages.install_missing(
+        host_packages.diagnose(catalog, chosen, emulator=emulator), progress, install=may_install(install)
+    )
     fetcher = Fetcher(store, progress, offline=offline)
     flavour: model.Flavour = "distro" if emulator == "distro" else "pinned"
     emulating.Emulators(store, fetcher, progress, flavour=flavour).prepare(

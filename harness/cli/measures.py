@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.build import host_packages as doctoring
+from harness.build import host_packages
 from harness.build import qemu_user as emulating
 from harness.build.server_build import Builder
 from harness.build.sources import server_tree
@@ -91,10 +91,10 @@ def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json
     """Compare the user tier with real kernels: every access, offset and mode. Exit 1: a difference nobody explains."""
     catalog, progress, store = Catalog(), Progress(), Cache.default()
     chosen = catalog.select_targets(targets)
-    needed = doctoring.diagnose(
+    needed = host_packages.diagnose(
         catalog, [*chosen, *(rules.userland(catalog.targets[name]) for name in chosen)], emulator="pinned"
     )
-    doctoring.mend(needed, progress, install=may_install(install))
+    host_packages.install_missing(needed, progress, install=may_install(install))
     rows = agreeing.agree(catalog, store, Fetcher(store, progress, offline=offline), progress, chosen)
     strange = agreeing.unexplained(rows)
     if as_json:
@@ -141,7 +141,9 @@ def tax(
         target_setup.machine_target(catalog, name)
     for name in servers:
         server_tree.known_server(catalog, name)
-    doctoring.mend(doctoring.diagnose(catalog, chosen, emulator="pinned"), progress, install=may_install(install))
+    host_packages.install_missing(
+        host_packages.diagnose(catalog, chosen, emulator="pinned"), progress, install=may_install(install)
+    )
     fetcher = Fetcher(store, progress, offline=offline)
     measured = taxing.FixupCostMeasurement(catalog, store, fetcher, progress, optimisation=optimisation).measure(
         chosen, servers

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.build import host_packages
-from harness.build.allocator import refuse_nonsense
+from harness.build.allocator import check_supported
 from harness.build.qemu_user import Runner, with_alignment
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.server_tree import open_server
@@ -79,9 +79,9 @@ class Check:
         )
         for name in plan.targets:
             rules.policy_for(self.catalog.policies, self.request.policy, self.catalog.targets[name])
-            refuse_nonsense(self.request.allocator, self.catalog.targets[name])
+            check_supported(self.request.allocator, self.catalog.targets[name])
         diagnosis = host_packages.diagnose(self.catalog, plan.targets, emulator=self.request.emulator)
-        host_packages.mend(diagnosis, self.progress, install=self.request.install)
+        host_packages.install_missing(diagnosis, self.progress, install=self.request.install)
         tree = self.tree
         preparation = Preparation(self.catalog, self.store, self.progress, self.fetcher, self.request, plan)
         prepared = preparation.targets(tree)

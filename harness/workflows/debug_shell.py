@@ -94,7 +94,7 @@ def open_shell(
     server_tree.known_server(catalog, name)
     policy_name = session.policy or (rules.base_name(reproducer.policy) if reproducer else "signal")
     policy = rules.policy_for(catalog.policies, policy_name, target)
-    host_packages.mend(
+    host_packages.install_missing(
         host_packages.diagnose(catalog, [target.name], emulator="pinned", debugger=True),
         progress,
         install=session.install,
