@@ -93,7 +93,7 @@ def test_a_wrong_key_of_a_policy_is_an_error_that_names_the_policy(copied: Path)
     assert "'fixup' is the nearest known key" in str(caught.value)
 
 
-def test_a_policy_that_becomes_an_unknown_one_is_an_error(copied: Path) -> None:
+def test_an_unknown_effective_policy_is_an_error(copied: Path) -> None:
     damage(
         copied / "harness" / "plan" / "policies" / "linux-arm.toml",
         '{ armv6 = "linux-arm-2"',

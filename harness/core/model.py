@@ -108,8 +108,8 @@ class Policy(Record, frozen=True):
     """Every forbidden access is logged, whatever becomes of it."""
     mode: int | None = None
     """What /proc/cpu/alignment is set to for it, on a real 32-bit ARM kernel; None: no mode of that file is this."""
-    becomes: dict[str, str] = msgspec.field(default_factory=dict)
-    """Target -> the policy that its kernel silently uses instead."""
+    effective_policy: dict[str, str] = msgspec.field(default_factory=dict)
+    """Target -> the policy that its kernel silently applies instead of this one."""
 
 
 class PlannedAccess(Record, frozen=True):

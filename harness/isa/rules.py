@@ -61,7 +61,7 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
     if target.emulator.kind == "system" and not has_switch(target):
         return policies[target.kernel]
     # Nothing imitates this machine: its hardware and kernel do what they do.
-    return policies["signal" if target.emulator.kind == "native" else policy.becomes.get(userland(target), name)]
+    return policies["signal" if target.emulator.kind == "native" else policy.effective_policy.get(userland(target), name)]
 
 
 def applies(policy: Policy, target: Target) -> bool:
@@ -109,7 +109,7 @@ def base_name(policy: str) -> str:
 def audited(policy: Policy) -> Policy:
     """The policy under which all that this one forbids is reported, and done."""
     name = audit_name(policy.name)
-    return msgspec.structs.replace(policy, name=name, fixup=CLASSES, ignore=(), report=True, becomes={})
+    return msgspec.structs.replace(policy, name=name, fixup=CLASSES, ignore=(), report=True, effective_policy={})
 
 
 def shape(access: PlannedAccess, offset: int) -> Access:
@@ -153,7 +153,7 @@ def fate(target: Target, policies: Mapping[str, Policy], access: Access) -> Fate
     if prescribed(target, policies["signal"], access) == "done":
         return "hardware"
     ignore = policies["ignore"]
-    ignoring = policies[ignore.becomes.get(userland(target), "ignore")]
+    ignoring = policies[ignore.effective_policy.get(userland(target), "ignore")]
     if applies(ignore, target) and prescribed(target, ignoring, access) == "rotated":
         return "rotated"
     return "fixup" if prescribed(target, policies[target.kernel], access) == "done" else "kill"

@@ -90,8 +90,8 @@ class Catalog:
                     raise UsageError(f"policy '{policy.name}' stands in two places", where=str(path))
                 found[policy.name] = policy
         for policy in found.values():
-            for name in policy.becomes.values():
-                _refer("policy", name, found, f"harness/plan/policies: what {policy.name} becomes")
+            for name in policy.effective_policy.values():
+                _refer("policy", name, found, f"harness/plan/policies: effective_policy of {policy.name}")
         return found
 
     @cached_property
