@@ -66,12 +66,12 @@ def test_what_every_target_demands_are_powers_of_two() -> None:
 def test_what_asks_words_and_halfwords_to_be_aligned_is_strict_and_nothing_else_is() -> None:
     for target in Catalog().targets.values():
         demands = target.demand.get("half") == 2 and target.demand.get("word") == 4
-        assert ("strict" in target.groups) == (demands and target.emulator.kind == "user"), target.name
+        assert ("strict" in target.groups) == (demands and target.emulator.is_qemu_user), target.name
 
 
 def test_the_groups_of_width_and_byte_order_are_what_the_targets_say() -> None:
     for target in Catalog().targets.values():
-        if target.emulator.kind != "system":
+        if not target.emulator.has_kernel:
             assert (target.width_bits == 64) == ("64-bit" in target.groups), target.name
             assert (target.width_bits == 32) == ("32-bit" in target.groups), target.name
             assert (target.endianness == "big") == ("big-endian" in target.groups), target.name

@@ -29,7 +29,7 @@ def check_supported(allocator: Allocator, target: Target) -> None:
     why = ""
     if allocator != "libc" and target.emulator.detector:
         why = f"{target.emulator.detector} watches over the memory of its own allocator"
-    elif allocator in FLAGS and target.emulator.kind == "system":
+    elif allocator in FLAGS and target.emulator.has_kernel:
         why = "nothing is preloaded inside a machine; the target it takes its programs from is emulated by itself, too"
     if why:
         raise UsageError(

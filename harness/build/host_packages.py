@@ -64,7 +64,7 @@ def needed_packages(
         packages.add(googletest.PACKAGE)
     if debugger and (set(targets) != {"native"} or shutil.which("gdb") is None):
         packages.add(DEBUGGER_PACKAGE)
-    if any(catalog.targets[name].emulator.kind == "user" for name in targets):
+    if any(catalog.targets[name].emulator.is_qemu_user for name in targets):
         qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
         packages.update(qemu.packages if emulator == "pinned" else ["qemu-user-static"])
     for name in targets:

@@ -101,7 +101,7 @@ class Emulators:
 
     def prepare(self, specs: Sequence[EmulatorSpec]) -> dict[str, Path]:
         """QEMU name -> emulator program, for every user-mode emulator among the specs."""
-        names = sorted({spec.qemu for spec in specs if spec.kind == "user"})
+        names = sorted({spec.qemu for spec in specs if spec.is_qemu_user})
         if self.flavour == "distro":
             return {name: _distribution_qemu(name) for name in names}
         qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
@@ -144,10 +144,10 @@ class Emulators:
     def runner(self, target: Target, toolchain: Toolchain, policy: Policy, programs: dict[str, Path]) -> Runner:
         """How to run a target's programs under a policy. Makes the guest's root folder of links if it is not there."""
         spec = target.emulator
-        if spec.kind == "system":
+        if spec.has_kernel:
             # What runs in a machine is started by the machine's own init.
             return Runner(target=target, policy=policy, program=None, options=[], records_faults=False, environment={})
-        if spec.kind == "native":
+        if spec.runs_here:
             prefix = registry.PREFIXES[spec.detector]
             return Runner(
                 target=target,

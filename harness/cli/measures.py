@@ -45,7 +45,7 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     emulators = emulating.Emulators(store, fetcher, progress)
     measured = [server_tree.open_server(catalog, fetcher, name) for name in (server, benchmarking.MISALIGNED_SERVER)]
     names = catalog.select_targets(targets)
-    chosen = [catalog.targets[name] for name in names if catalog.targets[name].emulator.kind == "user"]
+    chosen = [catalog.targets[name] for name in names if catalog.targets[name].emulator.is_qemu_user]
     programs = emulators.prepare([target.emulator for target in chosen])
     builder = Builder(store, progress)
     # Compilers would be most of the noise: everything is built before anything is measured.

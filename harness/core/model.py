@@ -60,6 +60,26 @@ class EmulatorSpec(Record, frozen=True):
     detector: Detector = ""
     """A sanitizer that `compiler_flags` put into the program, or a tool that a native program runs under."""
 
+    @property
+    def runs_here(self) -> bool:
+        """Whether this machine's processor and kernel run the programs: nothing is emulated or enforced."""
+        return self.kind == "native"
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether an emulated computer boots its own Linux: programs have no process and no folder on this machine."""
+        return self.kind == "system"
+
+    @property
+    def is_qemu_user(self) -> bool:
+        """Whether QEMU's user-mode emulator runs each program as a process of this machine."""
+        return self.kind == "user"
+
+    @property
+    def can_audit(self) -> bool:
+        """Whether the emulator can report a forbidden access and then perform it."""
+        return self.is_qemu_user
+
 
 AccessClass = Literal[
     "half",

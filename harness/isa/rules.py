@@ -41,13 +41,13 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
     """
     if is_audit(name):
         base = policy_for(policies, base_name(name), target)
-        if target.emulator.kind == "system":
+        if target.emulator.has_kernel:
             raise UsageError(
                 f"{target.name} has no audit",
                 because="a real kernel does not report what it lets through",
                 remedy=f"plumb audit --target {userland(target)}",
             )
-        return base if target.emulator.kind == "native" else audited(base)
+        return base if target.emulator.runs_here else audited(base)
     if name not in policies:
         raise UsageError(f"unknown policy '{name}'", where="--policy", remedy="plumb list policies")
     policy = policies[name]
@@ -58,16 +58,16 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
             because=f"it is for {', '.join(policy.targets)}",
             remedy=f"--target '{policy.targets[0]}', or for {target.name} one of: {', '.join(usable)}",
         )
-    if target.emulator.kind == "system" and not has_switch(target):
+    if target.emulator.has_kernel and not has_switch(target):
         return policies[target.kernel]
     # Nothing imitates this machine: its hardware and kernel do what they do.
-    return policies["signal" if target.emulator.kind == "native" else policy.effective_policy.get(userland(target), name)]
+    return policies["signal" if target.emulator.runs_here else policy.effective_policy.get(userland(target), name)]
 
 
 def applies(policy: Policy, target: Target) -> bool:
     """Whether a policy makes sense for a target: for a system, whether its kernel has it."""
     fits = any(fnmatch.fnmatch(userland(target), glob) for glob in policy.targets)
-    if target.emulator.kind != "system":
+    if not target.emulator.has_kernel:
         return fits
     # Where there is no switch there is one policy, the kernel's own.
     return fits and (policy.mode is not None if has_switch(target) else policy.name in {"signal", target.kernel})

@@ -135,7 +135,7 @@ def from_fault(
         fate=rules.fate(target, Catalog().policies, access) if access else "",
         unit=test.unit if test else "",
         program=test.program if test else "units",
-        kernel=kernel_faults.told(fault) if target.emulator.kind == "system" else "",
+        kernel=kernel_faults.told(fault) if target.emulator.has_kernel else "",
         started_with=_started_with(guest, test),
     )
 

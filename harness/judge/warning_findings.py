@@ -57,7 +57,7 @@ def remarks(said: Mapping[str, CompilerReport], findings: Sequence[Finding]) -> 
 
 def looked_at(target: Target) -> bool:
     """Whether a target's compiler is asked: not where a detector or a machine is all that differs from another one."""
-    return target.emulator.kind != "system" and not target.emulator.detector
+    return not target.emulator.has_kernel and not target.emulator.detector
 
 
 def unanswered(run: RunRecord, said: Mapping[str, CompilerReport]) -> list[str]:

@@ -48,7 +48,7 @@ class Catalog:
             _refer("toolchain", target.toolchain, self.toolchains, where)
             _refer("policy", target.kernel, self.policies, where)
             _refer("target", target.userland or target.name, found, where)
-            if target.emulator.kind == "system":
+            if target.emulator.has_kernel:
                 _refer("kernel", target.emulator.machine, self.kernels, where)
         return found
 

@@ -65,7 +65,7 @@ def _jobs(catalog: Catalog, targets: list[str], suites: list[str], tier: int) ->
     """A job a target; and one of all of them for the suites that pair targets, where there are two to pair."""
     pairing = [name for name in suites if (least := catalog.suites[name].pairs) and TIERS[least] <= tier]
     # A machine of the kernel tier is nobody's peer.
-    peers = [name for name in targets if catalog.targets[name].emulator.kind != "system"]
+    peers = [name for name in targets if not catalog.targets[name].emulator.has_kernel]
     together = [Job(name=TOGETHER, targets=peers, suites=pairing)] if pairing and len(peers) > 1 else []
     rest = [name for name in suites if name not in CANARY]
     jobs = []

@@ -187,7 +187,7 @@ class Check:
             return record
         if spec.units is not None and spec.units.broken and not record.problem:
             record = msgspec.structs.replace(record, problem=_broken(spec.units), problem_kind="units")
-        can_audit = prepared.target.emulator.kind == "user" and not rules.is_audit(self.request.policy)
+        can_audit = prepared.target.emulator.can_audit and not rules.is_audit(self.request.policy)
         if needs_server and can_audit and not self.request.fail_fast and _died_misaligned(folder):
             audited = self._audit_of(spec)
             audit = self._run_spec(audited)

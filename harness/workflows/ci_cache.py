@@ -67,7 +67,7 @@ def _host() -> str:
 
 def _emulators(catalog: Catalog, store: Cache, targets: Sequence[str], host: str) -> CiCacheEntry | None:
     specs = [catalog.targets[name].emulator for name in targets]
-    names = sorted({spec.qemu for spec in specs if spec.kind == "user"})
+    names = sorted({spec.qemu for spec in specs if spec.is_qemu_user})
     if not names:
         return None
     key = qemu_key(read_toml(QEMU_FOLDER / "qemu.toml", Qemu))

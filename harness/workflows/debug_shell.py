@@ -68,7 +68,7 @@ def debuggable(catalog: Catalog, name: str) -> Target:
     """The target of that name. Raises UsageError for those that gdb cannot look into from here."""
     target = catalog.targets[select("target", [name], catalog.targets)[0]]
     why = ""
-    if target.emulator.kind == "system":
+    if target.emulator.has_kernel:
         why = "a machine's stub sees its kernel, and no program"
     elif target.emulator.detector == "valgrind":
         why = "under Valgrind gdb would see Valgrind"
@@ -111,7 +111,7 @@ def open_shell(
         guest = _guest(Path(folder), build, runner, tree, reproducer)
         ends.callback(guest.__exit__)
         guest.recorder = Recorder(guest.upstream, guest.recorded_path)
-        if target.emulator.kind == "user":
+        if target.emulator.is_qemu_user:
             ends.callback(_start_stopped(guest).close)
             commands = remote_script(guest, tree, emulators.guest_root(tools), running=session.running)
         else:
@@ -129,7 +129,7 @@ def open_shell(
 
 def _guest(folder: Path, build: Build, runner: Runner, tree: SourceTree, reproducer: Reproducer | None) -> Guest:
     """The server, not yet started: with the reproducer's files and words, and where it is emulated with the stub."""
-    if runner.target.emulator.kind == "user":
+    if runner.target.emulator.is_qemu_user:
         runner = msgspec.structs.replace(runner, options=[*runner.options, "-g", str(folder / STUB)])
     guest = Guest(
         build,
@@ -163,7 +163,7 @@ def _start_stopped(guest: Guest) -> Relay:
 
 
 def _gdb(target: Target) -> str:
-    names = ("gdb", "gdb-multiarch") if target.emulator.kind == "native" else ("gdb-multiarch",)
+    names = ("gdb", "gdb-multiarch") if target.emulator.runs_here else ("gdb-multiarch",)
     return next((name for name in names if shutil.which(name)), names[-1])
 
 

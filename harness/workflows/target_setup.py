@@ -109,7 +109,7 @@ class Preparation:
                 runner=one.runner, build=one.build, module=one.module, selftests=one.units.get("selftests")
             )
             for name, one in prepared.items()
-            if one.build is not None and one.target.emulator.kind != "system"
+            if one.build is not None and not one.target.emulator.has_kernel
         }
         native = self.catalog.targets["native"]
         try:
@@ -178,7 +178,7 @@ class Preparation:
 
     def _machine(self, target: Target, runner: Runner, build: Build, units: Mapping[Program, Units]) -> VmImage | None:
         """The emulated computer of a target of the kernel tier: kernel, root file system, and its state after boot."""
-        if target.emulator.kind != "system":
+        if not target.emulator.has_kernel:
             return None
         tools = self.catalog.toolchain_of(target)
         programs = {SERVER: build.server_binary, CANARY: canary.compile_canary(self.store, target, tools)}
@@ -227,6 +227,6 @@ def prepare_machine(
 def machine_target(catalog: Catalog, name: str) -> Target:
     """A target of the kernel tier. Raises UsageError for one without a kernel of its own."""
     target = catalog.targets[name]
-    if target.emulator.kind != "system":
+    if not target.emulator.has_kernel:
         raise UsageError(f"{name} has no kernel of its own", where="--target", remedy="--target kernel")
     return target

@@ -249,7 +249,7 @@ def guest_of(
 
     With `coverage` it tells which edges of its code it takes, where its emulator can.
     """
-    if runner.target.emulator.kind == "system":
+    if runner.target.emulator.has_kernel:
         assert host is not None
         return VmGuest(build, runner, folder, host=host, version=version, options=options, files=files)
     return Guest(

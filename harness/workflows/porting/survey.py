@@ -56,7 +56,7 @@ def portable_targets(catalog: Catalog, names: Sequence[str]) -> list[Target]:
     """The targets that one can port to. Raises UsageError for machines of the kernel tier, and for this one."""
     chosen = [catalog.targets[name] for name in catalog.select_targets(names)]
     for target in chosen:
-        if target.emulator.kind != "user":
+        if not target.emulator.can_audit:
             remedy = f"--target {target.userland}" if target.userland else "--target sparc64"
             why = "the audit needs user-mode emulation" if target.userland else "it is this machine"
             raise UsageError(f"no porting report for {target.name}", where="--target", because=why, remedy=remedy)

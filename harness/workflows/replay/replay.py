@@ -231,7 +231,7 @@ class _Replayed:
 
     def _host(self, build: Build, units: Units | None, runner: Runner, folder: Path) -> VirtualMachine | None:
         """The machine of the kernel tier, with the programs of a check: a saved state of it may be in the cache."""
-        if self.target.emulator.kind != "system":
+        if not self.target.emulator.has_kernel:
             return None
         programs = {SERVER: build.server_binary, CANARY: canary.compile_canary(self.store, self.target, self.tools)}
         if units is not None and units.program is not None:

@@ -1,0 +1,54 @@
+"""The way a target's programs run is asked by what follows from it, and only EmulatorSpec compares the word."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from harness.core.model import EmulatorSpec
+from harness.core.strict_toml import ROOT
+
+KINDS = frozenset({"user", "native", "system"})
+
+
+def comparisons(source: str) -> list[int]:
+    """Lines that read `emulator.kind`, or compare a `kind` with one of its words."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        reads = isinstance(node, ast.Attribute) and node.attr == "kind" and ast.unparse(node.value).endswith("emulator")
+        compares = isinstance(node, ast.Compare) and any(
+            isinstance(side, ast.Attribute) and side.attr == "kind" for side in [node.left, *node.comparators]
+        )
+        words = {
+            leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)
+        }
+        if reads or (compares and words & KINDS):
+            lines.append(node.lineno)
+    return lines
+
+
+@pytest.mark.parametrize("source", ["target.emulator.kind", "spec.kind == 'user'", "spec.kind in {'user', 'native'}"])
+def test_a_comparison_is_recognised(source: str) -> None:
+    assert comparisons(source) == [1]
+
+
+def test_the_kind_of_an_emulator_is_compared_in_its_own_class_alone() -> None:
+    paths = [path for folder in ("harness", "suites", "tools") for path in (ROOT / folder).rglob("*.py")]
+    found = {str(path.relative_to(ROOT)): comparisons(path.read_text("utf-8")) for path in paths}
+    assert {path: len(lines) for path, lines in found.items() if lines} == {"harness/core/model.py": 3}
+
+
+@pytest.mark.parametrize(
+    ("spec", "runs_here", "has_kernel", "can_audit"),
+    [
+        (EmulatorSpec(kind="native"), True, False, False),
+        (EmulatorSpec(kind="system"), False, True, False),
+        (EmulatorSpec(kind="user"), False, False, True),
+    ],
+)
+def test_each_kind_answers_what_callers_ask(
+    spec: EmulatorSpec, *, runs_here: bool, has_kernel: bool, can_audit: bool
+) -> None:
+    assert (spec.runs_here, spec.has_kernel, spec.can_audit) == (runs_here, has_kernel, can_audit)
+    assert spec.is_qemu_user == can_audit
