@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
+from harness.core import json_codec
 from harness.core.errors import ExitCode
 from harness.judge.conclusion import conclude
 from harness.record import run_folder
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("fake_symbols")
+STORED = fakes.DATA / "stored_runs"
 
 
 def test_a_cell_whose_every_finding_is_known_is_an_expected_failure_and_the_run_passes(
@@ -82,3 +85,11 @@ def test_an_entry_that_matched_nothing_is_remarked(tmp_path: Path, run: StoredRu
     run.test("armv5", "bitops", "test_bitop")
     judgement, _ = concluded(tmp_path, run, entry("alignment-gone-load"))
     assert judgement.remarks == ["known finding alignment-gone-load (redis-3.2.6) was not seen in this run"]
+
+
+@pytest.mark.parametrize("name", ["audit", "crashes", "premerge"])
+def test_a_stored_run_of_before_is_judged_as_before(tmp_path: Path, name: str) -> None:
+    shutil.copytree(STORED / name, tmp_path / name)
+    judgement, _ = conclude(tmp_path / name, STORED / "known.toml", fakes.quiet())
+    judged = json_codec.pretty(judgement).decode().replace(str(tmp_path / name), "RUN")
+    assert (STORED / f"{name}.json").read_text("utf-8") == judged
