@@ -1,4 +1,4 @@
-"""The reading side of coverage. That the emulator writes the right edges is tests/end_to_end/test_edge_coverage.py's."""
+"""The reading side of coverage. tests/end_to_end/test_edge_coverage.py checks the edges themselves."""
 
 from __future__ import annotations
 

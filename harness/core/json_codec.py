@@ -1,8 +1,8 @@
 """JSON of nouns, in one place: msgspec's, plus paths as text.
 
-Nothing else decodes into a struct (tests/test_json_codec.py): what msgspec needs to know of one it finds out when the struct
-is first decoded into, and while it does so, a thread that comes upon the same struct crashes the process
-(0.22.0; docs/upstream/msgspec-struct-info-race.md). Here one thread at a time finds out.
+Nothing else decodes into a struct (tests/test_json_codec.py). msgspec inspects a struct when it first decodes into it,
+and a second thread that decodes into the same struct meanwhile crashes the process (0.22.0;
+docs/upstream/msgspec-struct-info-race.md). This module lets one thread at a time inspect.
 """
 
 from __future__ import annotations
