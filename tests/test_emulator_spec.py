@@ -16,6 +16,8 @@ def comparisons(source: str) -> list[int]:
     """Lines that read `emulator.kind`, or compare a `kind` with one of its words."""
     lines = []
     for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Attribute | ast.Compare):
+            continue
         reads = isinstance(node, ast.Attribute) and node.attr == "kind" and ast.unparse(node.value).endswith("emulator")
         compares = isinstance(node, ast.Compare) and any(
             isinstance(side, ast.Attribute) and side.attr == "kind" for side in [node.left, *node.comparators]
