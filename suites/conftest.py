@@ -10,9 +10,9 @@ import pytest
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.resp import Client
 from harness.run.cell_spec import read_cell
-from suites.both import PairedServers
-from suites.keyspace import kinds
-from suites.replication.ports import Ports
+from suites._shared.keyspace import kinds
+from suites._shared.paired_servers import PairedServers
+from suites._shared.ports import Ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,12 +19,12 @@ from harness.judge.findings import judge
 from harness.record import run_folder
 from harness.report import github, junit, markdown, page, sarif, terminal
 from harness.workflows.mutation_testing.mutations import Expected, Mutation, caught
-from suites.both import differing
-from suites.keyspace import dataset
-from suites.keyspace.values import Key
-from suites.persistence import places, rdb, records
+from suites._shared.checksums import crc64
+from suites._shared.formats import places, rdb, records
+from suites._shared.keyspace import dataset
+from suites._shared.keyspace.values import Key
+from suites._shared.paired_servers import differing
 from suites.persistence.conftest import golden_files
-from suites.units.models import crc64
 from tests import judgements
 from tests.stored import StoredRun, reproducer
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.finding import Finding
-    from suites.persistence.rdb import RdbPlace
+    from suites._shared.formats.rdb import RdbPlace
 
 VERSION = (7, 0, 15)
 GOOD = next(path for path in golden_files() if path.stem == "redis-7.0.15").read_bytes()

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.protocol.command_stream import Stream, command, from_text, from_wire, read_stream, text_of, wire
+from suites._shared.checksums import sealed
 from suites.fuzz import corpus, corrupt, generate
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import KEYS, REFUSED
@@ -108,7 +109,7 @@ SAVED = b"REDIS0010\xfa\x09redis-ver"
 
 
 def test_an_unharmed_payload_has_the_right_checksum() -> None:
-    assert corrupt.sealed(ABC) == ABC
+    assert sealed(ABC) == ABC
 
 
 @few
@@ -117,14 +118,14 @@ def test_a_damaged_payload_keeps_its_version_and_mostly_fits_its_checksum(seed: 
     draw = random.Random(seed)
     damaged = [corrupt.damaged_payload(ABC, draw) for _ in range(40)]
     assert all(one[-10:-8] == ABC[-10:-8] for one in damaged)
-    fitting = sum(corrupt.sealed(one) == one for one in damaged)
+    fitting = sum(sealed(one) == one for one in damaged)
     assert 10 <= fitting < 40
 
 
 def test_an_rdb_file_is_laid_out_as_the_format_says() -> None:
     content = corrupt.rdb_file({b"k": ABC, b"x" * 70: ABC}, SAVED)
     assert content.startswith(b"REDIS0010\xfe\x00" + b"\x00\x01k\x03abc" + b"\x00\x40\x46" + b"x" * 70 + b"\x03abc\xff")
-    assert corrupt.sealed(content) == content
+    assert sealed(content) == content
 
 
 def test_an_rdb_file_begins_as_the_server_itself_would_write_it() -> None:
@@ -143,7 +144,7 @@ def test_damage_behind_the_magic_number_leaves_it(seed: int) -> None:
     assert damaged != content or len(damaged) == len(content)
     assert content.startswith(damaged[:9])
     fitting = corrupt.fitting_file(content, random.Random(seed))
-    assert fitting == corrupt.sealed(fitting)
+    assert fitting == sealed(fitting)
     assert fitting.startswith(content[:9])
 
 

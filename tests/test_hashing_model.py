@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.protocol.resp import Client
-from suites.both import OFFSETS, at_every_offset, moved_on
+from suites._shared.paired_servers import OFFSETS, at_every_offset, moved_on
 from suites.hashing import model
 
 HEADER = b"HYLL\1" + bytes(11)

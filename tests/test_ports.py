@@ -6,7 +6,7 @@ import random
 import socket
 from typing import TYPE_CHECKING
 
-from suites.replication.ports import BUS_DISTANCE, Ports
+from suites._shared.ports import BUS_DISTANCE, Ports
 
 if TYPE_CHECKING:
     import pytest

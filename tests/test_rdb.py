@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suites.keyspace import dataset
-from suites.keyspace.values import (
+from suites._shared.checksums import crc64
+from suites._shared.formats import rdb, records
+from suites._shared.formats.cursor import Cursor, RdbError
+from suites._shared.keyspace import dataset
+from suites._shared.keyspace.values import (
     Fields,
     Foreign,
     Key,
@@ -22,10 +25,7 @@ from suites.keyspace.values import (
     differences,
     score,
 )
-from suites.persistence import rdb, records
 from suites.persistence.conftest import golden_files
-from suites.persistence.cursor import Cursor, RdbError
-from suites.units.models import crc64
 
 if TYPE_CHECKING:
     from pathlib import Path

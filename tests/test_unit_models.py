@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from harness.core.model import Endianness
 from harness.core.processes import process
-from suites.units import encodings, expectations, models, values
+from suites._shared import checksums
+from suites._shared.formats import encodings
+from suites.units import expectations, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,13 +32,13 @@ CHECK = b"123456789"
 def test_siphash_2_4_is_that_of_the_paper(length: int, expected: int) -> None:
     """Aumasson and Bernstein, appendix A, and the reference implementation's vectors."""
     key, data = bytes(range(16)), bytes(range(length))
-    assert expected == models.siphash(data, key, compressions=2, finalizations=4)
+    assert expected == checksums.siphash(data, key, compressions=2, finalizations=4)
 
 
 def test_siphash_2_4_is_that_of_the_reference_at_every_length() -> None:
     """The 64 vectors of the reference implementation (vectors.h), as bytes one after the other, by their SHA-256."""
     key = bytes(range(16))
-    hashes = (models.siphash(bytes(range(n)), key, compressions=2, finalizations=4) for n in range(64))
+    hashes = (checksums.siphash(bytes(range(n)), key, compressions=2, finalizations=4) for n in range(64))
     found = hashlib.sha256(b"".join(one.to_bytes(8, "little") for one in hashes)).hexdigest()
     assert found == "0226a91002af9775a791b3ec5a48e643f8848d2d5774dea9be3438d5786bb58e"
 
@@ -48,7 +50,7 @@ def test_siphash_1_3_is_that_of_this_python(data: bytes) -> None:
         pytest.skip(f"this Python hashes with {sys.hash_info.algorithm}")
     program = f"print(hash(bytes.fromhex('{data.hex()}')))"
     told = process.run([sys.executable, "-c", program], deadline_seconds=60, environment={"PYTHONHASHSEED": "0"})
-    assert int(told.text) % (1 << 64) == models.siphash(data, bytes(16), compressions=1, finalizations=3)
+    assert int(told.text) % (1 << 64) == checksums.siphash(data, bytes(16), compressions=1, finalizations=3)
 
 
 SIPHASH_1_2 = {
@@ -66,19 +68,19 @@ what redis-7.0.15 gives on x86-64."""
 @pytest.mark.parametrize(("length", "expected"), SIPHASH_1_2.items())
 def test_siphash_1_2_stays_what_it_was(length: int, expected: int) -> None:
     key, data = bytes(range(16)), bytes(range(length))
-    assert expected == models.siphash(data, key)
-    assert expected == models.siphash(data, key, compressions=1, finalizations=2)
+    assert expected == checksums.siphash(data, key)
+    assert expected == checksums.siphash(data, key, compressions=1, finalizations=2)
 
 
 def test_siphash_of_lowered_text_takes_ascii_letters_alone_for_the_same() -> None:
     key, every = bytes(range(16)), bytes(range(256))
-    assert models.siphash(models.lower(b"HELLO world"), key) == models.siphash(b"hello world", key)
-    assert models.siphash(b"HELLO world", key) != models.siphash(b"hello world", key)
-    assert models.lower(every) == every[:65] + b"abcdefghijklmnopqrstuvwxyz" + every[91:]
+    assert checksums.siphash(checksums.lower(b"HELLO world"), key) == checksums.siphash(b"hello world", key)
+    assert checksums.siphash(b"HELLO world", key) != checksums.siphash(b"hello world", key)
+    assert checksums.lower(every) == every[:65] + b"abcdefghijklmnopqrstuvwxyz" + every[91:]
 
 
 @pytest.mark.parametrize(
-    ("function", "size", "expected"), [(models.murmurhash2, 4, 0x27864C1E), (models.murmurhash64a, 8, 0x1F0D3804)]
+    ("function", "size", "expected"), [(checksums.murmurhash2, 4, 0x27864C1E), (checksums.murmurhash64a, 8, 0x1F0D3804)]
 )
 def test_murmurhash_has_smhashers_verification_value(
     function: Callable[[bytes, int], int], size: int, expected: int
@@ -90,27 +92,31 @@ def test_murmurhash_has_smhashers_verification_value(
 
 def test_checksums_have_the_catalogues_check_values() -> None:
     """RevEng's catalogue: CRC-16/XMODEM and CRC-64/REDIS; Redis Cluster specification, appendix A."""
-    assert models.crc16(CHECK) == 0x31C3
-    assert models.crc64(CHECK) == 0xE9C6D914C4B8D9CA
-    assert models.crc64(CHECK) == models.crc64(CHECK[4:], models.crc64(CHECK[:4]))
+    assert checksums.crc16(CHECK) == 0x31C3
+    assert checksums.crc64(CHECK) == 0xE9C6D914C4B8D9CA
+    assert checksums.crc64(CHECK) == checksums.crc64(CHECK[4:], checksums.crc64(CHECK[:4]))
 
 
 def test_fnv_and_bernstein_have_their_published_values() -> None:
     """draft-eastlake-fnv, appendix C; h * 33 + c from 5381."""
-    assert (models.fnv1a(b""), models.fnv1a(b"a"), models.fnv1a(b"foobar")) == (0x811C9DC5, 0xE40C292C, 0xBF9CF968)
-    assert models.bernstein(b"a", 5381) == models.bernstein(b"A", 5381) == 5381 * 33 + 97
+    assert (checksums.fnv1a(b""), checksums.fnv1a(b"a"), checksums.fnv1a(b"foobar")) == (
+        0x811C9DC5,
+        0xE40C292C,
+        0xBF9CF968,
+    )
+    assert checksums.bernstein(b"a", 5381) == checksums.bernstein(b"A", 5381) == 5381 * 33 + 97
 
 
 def test_murmurhash2_reads_words_in_the_machines_order_and_its_tail_in_none() -> None:
-    little, big = (models.murmurhash2(b"abcd", 1, byteorder=order) for order in ("little", "big"))
-    assert little == models.murmurhash2(b"dcba", 1, byteorder="big")
+    little, big = (checksums.murmurhash2(b"abcd", 1, byteorder=order) for order in ("little", "big"))
+    assert little == checksums.murmurhash2(b"dcba", 1, byteorder="big")
     assert little != big
-    assert models.murmurhash2(b"abc", 1) == models.murmurhash2(b"abc", 1, byteorder="big")
+    assert checksums.murmurhash2(b"abc", 1) == checksums.murmurhash2(b"abc", 1, byteorder="big")
 
 
 def test_the_pattern_has_all_byte_values_and_a_seed_of_its_own_for_every_length() -> None:
-    assert set(models.pattern(256, 3)) == set(range(256))
-    assert len({models.pattern(16, length) for length in range(256)}) == 256
+    assert set(values.pattern(256, 3)) == set(range(256))
+    assert len({values.pattern(16, length) for length in range(256)}) == 256
 
 
 # Encodings
@@ -196,20 +202,20 @@ def judged(unit: str, line: str, endianness: Endianness = Endianness.LITTLE) -> 
 
 
 def test_a_value_that_differs_at_one_offset_is_named_with_that_offset() -> None:
-    right = str(models.crc16(models.pattern(3, 3)))
+    right = str(checksums.crc16(values.pattern(3, 3)))
     assert judged("crc16", f"length 3: {' '.join([right] * 16)}") == ""
     complaint = judged("crc16", f"length 3: {' '.join([right] * 5 + ['17'] + [right] * 10)}")
     assert complaint == f"at offset 5 it is 17, elsewhere {right}; the model says {right}"
 
 
 def test_an_offset_that_is_missing_is_a_complaint() -> None:
-    right = str(models.crc16(b""))
+    right = str(checksums.crc16(b""))
     assert judged("crc16", f"length 0: {' '.join([right] * 15)}") == "15 values where 16 are due"
 
 
 def hashed_line(length: int, *, turned: bool) -> str:
     """What a driver writes of SipHash, the bytes of the number turned round or not."""
-    number = models.siphash(models.pattern(length, length), expectations.SIPHASH_KEY)
+    number = checksums.siphash(values.pattern(length, length), expectations.SIPHASH_KEY)
     value = int.from_bytes(number.to_bytes(8, "little"), "big") if turned else number
     return f"length {length}: {' '.join([str(value)] * 16)}"
 
@@ -231,7 +237,7 @@ def test_a_line_that_is_wrong_does_not_hide_behind_the_order_of_bytes() -> None:
 
 
 def test_macros_for_little_endian_files_swap_on_big_endian_machines_only() -> None:
-    data = models.pattern(4, 3)
+    data = values.pattern(4, 3)
     line = f"size 4: {' '.join([values.hexadecimal(data)] * 16)}"
     assert judged("endianconv", line) == ""
     assert "the model says" in judged("endianconv", line, Endianness.BIG)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from suites.bitops import model
-from suites.both import EDGE_LENGTHS
+from suites._shared import bit_model
+from suites._shared.paired_servers import EDGE_LENGTHS
 
 if TYPE_CHECKING:
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 WIDTHS = [1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 47, 48, 63, 64]
 STEPS = [1, -1, 7, -(1 << 31), 1 << 31, 1 << 62, -(1 << 62)]
@@ -36,7 +36,7 @@ def test_get_reads_at_any_offset(both: PairedServers, kind: str, signed: bool, w
         request: list[Any] = ["BITFIELD", "k"]
         for offset in offsets:
             request += ["GET", kind, offset]
-        expected = [model.field_get(text, signed=signed, width=width, offset=offset) for offset in offsets]
+        expected = [bit_model.field_get(text, signed=signed, width=width, offset=offset) for offset in offsets]
         both.expect([["SET", "k", text], request], [expected], f"{length} bytes")
 
 
@@ -45,9 +45,9 @@ def test_set_replaces_just_those_bits(both: PairedServers, kind: str, signed: bo
     for length in EDGE_LENGTHS[:20]:
         text = both.some_bytes(length)
         offset = both.random.randrange(length * 8 + 16)
-        value = model.wrap(both.random.getrandbits(width), signed=signed, width=width)
-        old = model.field_get(text, signed=signed, width=width, offset=offset)
-        new = model.field_set(text, value, width=width, offset=offset)
+        value = bit_model.wrap(both.random.getrandbits(width), signed=signed, width=width)
+        old = bit_model.field_get(text, signed=signed, width=width, offset=offset)
+        new = bit_model.field_set(text, value, width=width, offset=offset)
         requests = [["SET", "k", text], ["BITFIELD", "k", "SET", kind, offset, value], ["GET", "k"]]
         both.expect(requests, [[old], new], f"{length} bytes")
 
@@ -57,7 +57,7 @@ def test_incrby_wraps_as_twos_complement(both: PairedServers, kind: str, signed:
     for step in STEPS:
         text = both.some_bytes(24)
         offset = both.random.randrange(24 * 8 - width + 1)
-        old = model.field_get(text, signed=signed, width=width, offset=offset)
-        new = model.wrap(old + step, signed=signed, width=width)
+        old = bit_model.field_get(text, signed=signed, width=width, offset=offset)
+        new = bit_model.wrap(old + step, signed=signed, width=width)
         requests = [["SET", "k", text], ["BITFIELD", "k", "INCRBY", kind, offset, step], ["GET", "k"]]
-        both.expect(requests, [[new], model.field_set(text, new, width=width, offset=offset)], f"from {old}")
+        both.expect(requests, [[new], bit_model.field_set(text, new, width=width, offset=offset)], f"from {old}")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from suites.bitops import model
-from suites.both import EDGE_LENGTHS, HEADER_LENGTHS
+from suites._shared import bit_model
+from suites._shared.paired_servers import EDGE_LENGTHS, HEADER_LENGTHS
 
 if TYPE_CHECKING:
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 LENGTHS = EDGE_LENGTHS + HEADER_LENGTHS
 # Keys of several lengths: in old releases a key's bytes shift what follows them in the query buffer.
@@ -25,7 +25,7 @@ def test_bitop_of_equal_lengths_agrees_with_the_model(both: PairedServers, opera
         names = [f"source:{number}" for number in range(operands)]
         stores = [["SET", name, text] for name, text in zip(names, texts, strict=True)]
         requests = [*stores, ["BITOP", operation, "target", *names], ["GET", "target"]]
-        result = model.bitop(operation, texts) if length else None
+        result = bit_model.bitop(operation, texts) if length else None
         both.expect(requests, [length, result], f"{operation} of {operands} strings of {length} bytes")
 
 
@@ -39,14 +39,16 @@ def test_bitop_of_different_lengths_pads_with_zeros(both: PairedServers, operati
         ]
         stores = [["SET", key, text] for key, text in zip(KEYS, texts, strict=False)]
         requests = [*stores, ["BITOP", operation, "target", *KEYS[:3]], ["GET", "target"]]
-        both.expect(requests, [model.bitop(operation, texts)], f"{operation} of {[len(text) for text in texts]} bytes")
+        both.expect(
+            requests, [bit_model.bitop(operation, texts)], f"{operation} of {[len(text) for text in texts]} bytes"
+        )
 
 
 def test_bitop_not_agrees_with_the_model(both: PairedServers) -> None:
     for length in LENGTHS[1:]:
         text = both.some_bytes(length)
         requests = [["SET", "k", text], ["BITOP", "NOT", "target", "k"], ["GET", "target"]]
-        both.expect(requests, [model.bitop("NOT", [text])], f"NOT of {length} bytes")
+        both.expect(requests, [bit_model.bitop("NOT", [text])], f"NOT of {length} bytes")
 
 
 @pytest.mark.parametrize("key", KEYS, ids=[f"key-of-{len(key)}-bytes" for key in KEYS])
@@ -63,7 +65,7 @@ def test_bitcount_of_every_range_agrees_with_the_model(both: PairedServers, key:
             ["BITCOUNT", key],
             *(["BITCOUNT", key, first, last] for first, last in ranges),
         ]
-        expected = [model.bitcount(text), *(model.bitcount(text, first, last) for first, last in ranges)]
+        expected = [bit_model.bitcount(text), *(bit_model.bitcount(text, first, last) for first, last in ranges)]
         both.expect(requests, expected, f"{length} bytes")
 
 
@@ -76,8 +78,8 @@ def test_bitpos_finds_the_one_different_bit(both: PairedServers, key: str, bit: 
         requests: list[list[Any]] = [["SET", key, text], ["BITPOS", key, bit]]
         requests += [["BITPOS", key, bit, start] for start in starts]
         requests += [["BITPOS", key, bit, start, -2] for start in starts]
-        expected = [model.bitpos(text, bit), *(model.bitpos(text, bit, start) for start in starts)]
-        expected += [model.bitpos(text, bit, start, -2) for start in starts]
+        expected = [bit_model.bitpos(text, bit), *(bit_model.bitpos(text, bit, start) for start in starts)]
+        expected += [bit_model.bitpos(text, bit, start, -2) for start in starts]
         both.expect(requests, expected, f"bit {bit} in {length} bytes")
 
 
@@ -86,7 +88,7 @@ def test_bitpos_of_a_uniform_string_tells_what_lies_beyond(both: PairedServers, 
     for length in LENGTHS[1:]:
         text = bytes([0x00 if bit else 0xFF]) * length
         requests = [["SET", "k", text], ["BITPOS", "k", bit], ["BITPOS", "k", bit, 0, -1]]
-        both.expect(requests, [model.bitpos(text, bit), model.bitpos(text, bit, 0, -1)], f"{length} bytes")
+        both.expect(requests, [bit_model.bitpos(text, bit), bit_model.bitpos(text, bit, 0, -1)], f"{length} bytes")
 
 
 def test_setbit_grows_the_string_and_returns_the_old_bit(both: PairedServers) -> None:
@@ -98,8 +100,8 @@ def test_setbit_grows_the_string_and_returns_the_old_bit(both: PairedServers) ->
         for offset in offsets:
             bit = both.random.randrange(2)
             requests += [["SETBIT", "k", offset, bit], ["GETBIT", "k", offset]]
-            expected += [model.getbit(text, offset), bit]
-            text = model.setbit(text, offset, bit)
+            expected += [bit_model.getbit(text, offset), bit]
+            text = bit_model.setbit(text, offset, bit)
         both.expect([*requests, ["GET", "k"]], [*expected, text], f"from {length} bytes")
 
 
@@ -108,7 +110,7 @@ def test_getbit_reads_every_bit_of_every_short_string(both: PairedServers) -> No
         text = both.some_bytes(length)
         offsets = range(length * 8 + 9)
         requests: list[list[Any]] = [["SET", "k", text], *(["GETBIT", "k", offset] for offset in offsets)]
-        both.expect(requests, [model.getbit(text, offset) for offset in offsets], f"{length} bytes")
+        both.expect(requests, [bit_model.getbit(text, offset) for offset in offsets], f"{length} bytes")
 
 
 def test_bit_commands_after_append_and_setrange_moved_the_string(both: PairedServers) -> None:
@@ -127,6 +129,6 @@ def test_bit_commands_after_append_and_setrange_moved_the_string(both: PairedSer
         ]
         appended = text + more
         ranged = appended + b"\0\0" + more
-        expected = [b"OK", length + 3, model.bitcount(appended, 1, -1), length + 8, model.bitcount(ranged)]
-        expected += [model.bitpos(ranged, 1, 1), length + 8, model.bitop("NOT", [ranged])]
+        expected = [b"OK", length + 3, bit_model.bitcount(appended, 1, -1), length + 8, bit_model.bitcount(ranged)]
+        expected += [bit_model.bitpos(ranged, 1, 1), length + 8, bit_model.bitop("NOT", [ranged])]
         both.expect(requests, expected, f"{length} bytes")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from suites.bitops import model
-from suites.both import EDGE_LENGTHS, LENGTHS_BY_HEADER
+from suites._shared import bit_model
+from suites._shared.paired_servers import EDGE_LENGTHS, LENGTHS_BY_HEADER
 
 if TYPE_CHECKING:
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 WIDTHS = [1, 5, 8, 16, 31, 32, 33, 63, 64]
 
@@ -27,7 +27,7 @@ def ranges_in_bits(both: PairedServers) -> None:
 def test_bitcount_and_bitpos_of_ranges_in_bits(both: PairedServers) -> None:
     for length in EDGE_LENGTHS[1:]:
         text = both.some_bytes(length)
-        bits = [model.getbit(text, at) for at in range(8 * length)]
+        bits = [bit_model.getbit(text, at) for at in range(8 * length)]
         requests: list[list[Any]] = [["SET", "k", text]]
         expected: list[Any] = [b"OK"]
         for _ in range(12):
@@ -47,9 +47,11 @@ def test_a_range_at_every_offset_in_the_query_buffer(both: PairedServers, comman
         text = both.some_bytes(lengths[-1])
         both.ask([["SET", "k", text]])
         if command == "BITCOUNT":
-            both.expect_at_every_offset(["BITCOUNT", "k", 1, -2], model.bitcount(text, 1, -2), f"{lengths[-1]} bytes")
+            both.expect_at_every_offset(
+                ["BITCOUNT", "k", 1, -2], bit_model.bitcount(text, 1, -2), f"{lengths[-1]} bytes"
+            )
         else:
-            both.expect_at_every_offset(["BITPOS", "k", 1, 3], model.bitpos(text, 1, 3), f"{lengths[-1]} bytes")
+            both.expect_at_every_offset(["BITPOS", "k", 1, 3], bit_model.bitpos(text, 1, 3), f"{lengths[-1]} bytes")
 
 
 @pytest.mark.parametrize("operation", ["AND", "OR", "XOR"])
@@ -61,7 +63,7 @@ def test_bitop_of_strings_with_every_header(both: PairedServers, operation: str)
     for turn in range(len(names)):
         chosen = names[turn:] + names[:turn]
         for count in (2, 3, 4):
-            result = model.bitop(operation, [texts[name] for name in chosen[:count]])
+            result = bit_model.bitop(operation, [texts[name] for name in chosen[:count]])
             requests = [["BITOP", operation, "target", *chosen[:count]], ["GET", "target"]]
             both.expect(requests, [len(result), result], f"{operation} of {chosen[:count]}")
 
@@ -75,7 +77,7 @@ def test_bitop_of_keys_that_are_not_there_and_of_the_target_itself(both: PairedS
         requests += [["BITOP", "NOT", "k", "k"], ["GET", "k"], ["BITOP", "XOR", "k", "k", "k"], ["GET", "k"]]
         requests += [["BITOP", "OR", "target", "none"], ["EXISTS", "target"]]
         zeros = b"\0" * length
-        expected = [length, zeros, length, text, length, model.bitop("NOT", [text]), length, zeros, 0, 0]
+        expected = [length, zeros, length, text, length, bit_model.bitop("NOT", [text]), length, zeros, 0, 0]
         both.expect(requests, expected, f"{length} bytes")
 
 
@@ -90,8 +92,14 @@ def test_numbers_are_strings_of_their_digits(both: PairedServers) -> None:
             ["SETBIT", "k", 8 * len(text), 1],
             ["GET", "k"],
         ]
-        expected: list[Any] = [b"OK", model.bitcount(text), model.bitpos(text, 1), model.getbit(text, 3), len(text)]
-        expected += [model.bitop("NOT", [text]), 0, text + b"\x80"]
+        expected: list[Any] = [
+            b"OK",
+            bit_model.bitcount(text),
+            bit_model.bitpos(text, 1),
+            bit_model.getbit(text, 3),
+            len(text),
+        ]
+        expected += [bit_model.bitop("NOT", [text]), 0, text + b"\x80"]
         both.expect(requests, expected, f"{number}")
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.run.extra_servers import StartGuest
+    from suites._shared.ports import Ports
     from suites.cluster.nodes import Node
-    from suites.replication.ports import Ports
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.byte_diff import DifferenceError
 from harness.core.finding import Difference
-from suites.keyspace import server
-from suites.replication.link import await_that, info
-from suites.units.models import crc16
+from suites._shared.checksums import crc16
+from suites._shared.keyspace import server
+from suites._shared.link import await_that, info
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
-    from suites.replication.ports import Ports
+    from suites._shared.ports import Ports
 
 SLOTS = 16384
 

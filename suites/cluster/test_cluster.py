@@ -8,9 +8,9 @@ import hiredis
 import pytest
 
 from harness.protocol.resp import Client
+from suites._shared.keyspace import dataset
+from suites._shared.link import await_that
 from suites.cluster import nodes
-from suites.keyspace import dataset
-from suites.replication.link import await_that
 
 if TYPE_CHECKING:
     from collections.abc import Callable

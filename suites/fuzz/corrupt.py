@@ -9,17 +9,11 @@ import re
 from typing import TYPE_CHECKING
 
 from harness.protocol.command_stream import from_wire
-from suites.units.models import crc64
+from suites._shared.checksums import sealed
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
-
-
-def sealed(content: bytes) -> bytes:
-    """The content with its last eight bytes replaced by the checksum of the others."""
-    body = content[:-8]
-    return body + crc64(body).to_bytes(8, "little")
 
 
 MAGIC_BYTES = 9

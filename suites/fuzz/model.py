@@ -9,7 +9,7 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
-from suites.bitops import model as bits
+from suites._shared import bit_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ def _get_range(model: Model, key: bytes, start: bytes, end: bytes) -> Reply:
     if _whole(end) < 0 and _whole(end) < -len(text):
         # Redis takes an end before the beginning for the first byte; releases differ. Left to the comparison.
         raise _UnknownError
-    first, last = bits.byte_range(len(text), _whole(start), _whole(end))
+    first, last = bit_model.byte_range(len(text), _whole(start), _whole(end))
     return text[first : last + 1]
 
 
@@ -149,21 +149,21 @@ def _set_bit(model: Model, key: bytes, offset: bytes, bit: bytes) -> Reply:
     if bit not in {b"0", b"1"} or _whole(offset) < 0:
         raise _UnknownError
     old = model.get(key)
-    model.put(key, bits.setbit(old, _whole(offset), int(bit)))
-    return bits.getbit(old, _whole(offset))
+    model.put(key, bit_model.setbit(old, _whole(offset), int(bit)))
+    return bit_model.getbit(old, _whole(offset))
 
 
 def _get_bit(model: Model, key: bytes, offset: bytes) -> Reply:
     if _whole(offset) < 0:
         raise _UnknownError
-    return bits.getbit(model.get(key), _whole(offset))
+    return bit_model.getbit(model.get(key), _whole(offset))
 
 
 def _bit_count(model: Model, key: bytes, start: bytes = b"0", end: bytes = b"-1") -> Reply:
     text = model.get(key)
     if _whole(end) < -len(text):
         raise _UnknownError
-    return bits.bitcount(text, _whole(start), _whole(end))
+    return bit_model.bitcount(text, _whole(start), _whole(end))
 
 
 def _bit_pos(model: Model, key: bytes, bit: bytes, start: bytes = b"0", end: bytes | None = None) -> Reply:
@@ -171,14 +171,14 @@ def _bit_pos(model: Model, key: bytes, bit: bytes, start: bytes = b"0", end: byt
     last = None if end is None else _whole(end)
     if bit not in {b"0", b"1"} or not text or (last is not None and last < -len(text)):
         raise _UnknownError
-    return bits.bitpos(text, int(bit), _whole(start), last)
+    return bit_model.bitpos(text, int(bit), _whole(start), last)
 
 
 def _bit_operation(model: Model, operation: bytes, target: bytes, *sources: bytes) -> Reply:
     name = operation.decode("latin-1")
     if name not in {"AND", "OR", "XOR", "NOT"} or not sources or (name == "NOT" and len(sources) != 1):
         raise _UnknownError
-    result = bits.bitop(name, [model.get(source) for source in sources])
+    result = bit_model.bitop(name, [model.get(source) for source in sources])
     if not result:
         raise _UnknownError
     model.put(target, result)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.protocol.command_stream import command
+from suites._shared.checksums import sealed
 from suites.fuzz.attempt import reading
-from suites.fuzz.corrupt import damaged_payload, sealed
+from suites.fuzz.corrupt import damaged_payload
 from suites.fuzz.payloads import Payload, payloads
 from suites.fuzz.session import FuzzSession
 

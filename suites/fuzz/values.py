@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from suites.both import EDGE_LENGTHS, HEADER_LENGTHS
+from suites._shared.paired_servers import EDGE_LENGTHS, HEADER_LENGTHS
 
 if TYPE_CHECKING:
     import random

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from suites.units.models import murmurhash64a
+from suites._shared.checksums import murmurhash64a
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from suites.both import OFFSETS, moved_on
+from suites._shared.paired_servers import OFFSETS, moved_on
 
 if TYPE_CHECKING:
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 PREPARATION = [
     ["SET", "k", "value"],

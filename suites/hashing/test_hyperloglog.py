@@ -12,7 +12,7 @@ from suites.hashing.test_keys import every_length
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 DENSE = 2000
 """So many elements do not fit the sparse form (hll-sparse-max-bytes, 3000)."""

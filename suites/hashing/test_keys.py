@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from suites.both import OFFSETS
+from suites._shared.paired_servers import OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 LENGTHS = range(65)
 """Up to eight words, and all that can be left over of one: hash functions read 4, 8 or 16 bytes at a time."""

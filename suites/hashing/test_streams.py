@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 EDGES = [1, 255, 256, 257, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**48 + 5, 2**63 - 1, 2**63, 2**64 - 1]
 

@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 ELEMENTS = 1200
 BATCH = 75

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from suites.keyspace import server
-from suites.keyspace.values import Foreign, Key
-from suites.persistence import rdb, records
+from suites._shared.formats import rdb, records
+from suites._shared.keyspace import server
+from suites._shared.keyspace.values import Foreign, Key
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec

@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from harness.core import json_codec
 from harness.run.cell_spec import read_cell
-from suites.keyspace import server
+from suites._shared.keyspace import server
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.run.vm.init_channel import RefusedError
-from suites.keyspace import dataset, server
-from suites.keyspace.values import differences
-from suites.persistence import places
+from suites._shared import link
+from suites._shared.formats import places
+from suites._shared.keyspace import dataset, server
+from suites._shared.keyspace.values import differences
 from suites.persistence.conftest import FORMS
-from suites.replication import link
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,9 @@ from harness.core.model import Endianness
 from harness.core.processes import process
 from harness.protocol.command_stream import command, wire
 from harness.run.server_process import StartError
-from suites.keyspace import dataset, server
-from suites.keyspace.values import Key, differences
-from suites.persistence import places, rdb
+from suites._shared.formats import places, rdb
+from suites._shared.keyspace import dataset, server
+from suites._shared.keyspace.values import Key, differences
 from suites.persistence.conftest import FORMS, golden_files
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
-    from suites.keyspace.values import KeyEntry
+    from suites._shared.keyspace.values import KeyEntry
     from suites.persistence.conftest import Written
 
 SHOWN = 5

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from suites.keyspace import dataset, server
-from suites.keyspace.values import differences
-from suites.persistence import places
-from suites.replication import link
+from suites._shared import link
+from suites._shared.formats import places
+from suites._shared.keyspace import dataset, server
+from suites._shared.keyspace.values import differences
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec

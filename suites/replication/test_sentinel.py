@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.protocol.resp import ServerGoneError
-from suites.keyspace import dataset, server
-from suites.replication import link
+from suites._shared import link
+from suites._shared.keyspace import dataset, server
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
-    from suites.replication.ports import Ports
+    from suites._shared.ports import Ports
 
 SILENCE_MILLISECONDS = 600_000
 DOWN_MILLISECONDS = 3_000

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from suites.both import LENGTHS_BY_HEADER
+from suites._shared.paired_servers import LENGTHS_BY_HEADER
 
 if TYPE_CHECKING:
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 every_header = pytest.mark.parametrize("lengths", LENGTHS_BY_HEADER.values(), ids=LENGTHS_BY_HEADER)
 FORMS = ["random", "compressible", "number"]

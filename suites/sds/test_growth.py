@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 GROWTH = {
     f"around-{limit}": [(limit + near, more) for near in (-2, -1, 0, 1) for more in (1, 2, 3)]

@@ -11,7 +11,7 @@ from hiredis import ReplyError
 from harness.protocol import allowed_refusals
 from harness.protocol.command_stream import command
 from harness.protocol.resp import Client
-from suites.both import PairedServers
+from suites._shared.paired_servers import PairedServers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

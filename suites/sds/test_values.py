@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from suites.both import LENGTHS_BY_HEADER
+from suites._shared.paired_servers import LENGTHS_BY_HEADER
 
 if TYPE_CHECKING:
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 EMBSTR_LIMITS = [38, 39, 40, 43, 44, 45, 46]
 """39 until 3.0, whose header has 8 bytes; 44 from 3.2 on (OBJ_ENCODING_EMBSTR_SIZE_LIMIT)."""

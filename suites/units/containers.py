@@ -6,9 +6,8 @@ import re
 import struct
 from typing import TYPE_CHECKING
 
-from suites.units import encodings
-from suites.units.models import pattern
-from suites.units.values import OFFSETS, digest, exactly, hexadecimal, shown
+from suites._shared.formats import encodings
+from suites.units.values import OFFSETS, digest, exactly, hexadecimal, pattern, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable

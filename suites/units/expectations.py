@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.core.model import Endianness
-from suites.units import containers, encodings, models
-from suites.units.models import pattern
-from suites.units.values import OPPOSITE, digest, everywhere, exactly, hexadecimal, number_everywhere
+from suites._shared import checksums
+from suites._shared.formats import encodings
+from suites.units import containers
+from suites.units.values import OPPOSITE, digest, everywhere, exactly, hexadecimal, number_everywhere, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +64,7 @@ def _siphash(_: Endianness, *, nocase: bool) -> Callable[[str, list[str]], str]:
 
     def judge(key: str, values: list[str]) -> str:
         _, data = _length(key)
-        hashed = models.siphash(models.lower(data) if nocase else data, SIPHASH_KEY)
+        hashed = checksums.siphash(checksums.lower(data) if nocase else data, SIPHASH_KEY)
         return number_everywhere(values, hashed, size_bytes=8)
 
     return judge
@@ -76,7 +77,7 @@ def _of_bytes(model: Callable[[bytes], str]) -> Callable[[Endianness], Callable[
 
 def _murmurhash2(endianness: Endianness) -> Callable[[str, list[str]], str]:
     def judge(key: str, values: list[str]) -> str:
-        hashed = models.murmurhash2(_length(key)[1], MURMUR2_SEED, byteorder=endianness.value)
+        hashed = checksums.murmurhash2(_length(key)[1], MURMUR2_SEED, byteorder=endianness.value)
         return everywhere(values, str(hashed))
 
     return judge
@@ -89,7 +90,7 @@ def _bitpos(_: Endianness) -> Callable[[str, list[str]], str]:
 def _crc64(_: Endianness) -> Callable[[str, list[str]], str]:
     def judge(key: str, values: list[str]) -> str:
         goes_on = key.endswith("from 1")
-        return everywhere(values, str(models.crc64(_length(key)[1], CRC64_START if goes_on else 0)))
+        return everywhere(values, str(checksums.crc64(_length(key)[1], CRC64_START if goes_on else 0)))
 
     return judge
 
@@ -193,11 +194,11 @@ _JUDGES: dict[str, Callable[[Endianness], Callable[[str, list[str]], str]]] = {
     "siphash": partial(_siphash, nocase=False),
     "siphash_nocase": partial(_siphash, nocase=True),
     "murmurhash2": _murmurhash2,
-    "casehash": _of_bytes(lambda data: str(models.bernstein(data, MURMUR2_SEED))),
-    "murmurhash64a": _of_bytes(lambda data: str(models.murmurhash64a(data, MURMUR64A_SEED))),
+    "casehash": _of_bytes(lambda data: str(checksums.bernstein(data, MURMUR2_SEED))),
+    "murmurhash64a": _of_bytes(lambda data: str(checksums.murmurhash64a(data, MURMUR64A_SEED))),
     "popcount": _of_bytes(lambda data: str(int.from_bytes(data).bit_count())),
     "bitpos": _bitpos,
-    "crc16": _of_bytes(lambda data: str(models.crc16(data))),
+    "crc16": _of_bytes(lambda data: str(checksums.crc16(data))),
     "crc64": _crc64,
     "sha1": _of_bytes(lambda data: hexadecimal(hashlib.sha1(data, usedforsecurity=False).digest())),
     "sha256": _of_bytes(lambda data: hexadecimal(hashlib.sha256(data).digest())),

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from suites.units.models import fnv1a
+from suites._shared.checksums import fnv1a
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 OFFSETS = 16
 """At how many places a driver calls what takes bytes (drivers/unit.h)."""
+
+
+def pattern(length: int, seed: int) -> bytes:
+    """What drivers fill their data with (drivers/main.c): all byte values, told by seed and position alone."""
+    return bytes((i * 151 + (i >> 8) * 29 + seed * 89 + 7) & 255 for i in range(length))
 
 
 def hexadecimal(data: bytes) -> str:

@@ -8,13 +8,13 @@ import pytest
 
 from harness.protocol.command_stream import line_of
 from harness.protocol.reply_comparison import ask, comparable
-from suites.both import differing
+from suites._shared.paired_servers import differing
 from suites.visible import table
 
 if TYPE_CHECKING:
     from harness.protocol.resp import Reply
     from harness.run.cell_spec import CellSpec
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 SHOWN = 6
 

@@ -10,15 +10,15 @@ import pytest
 
 from harness.protocol import allowed_refusals
 from harness.protocol.command_stream import command, line_of
-from suites.both import differing
-from suites.fuzz.corrupt import sealed
+from suites._shared.checksums import sealed
+from suites._shared.paired_servers import differing
 from suites.width import requests
 
 if TYPE_CHECKING:
     from harness.protocol.allowed_refusals import Release
     from harness.protocol.resp import Reply
     from harness.run.cell_spec import CellSpec
-    from suites.both import PairedServers
+    from suites._shared.paired_servers import PairedServers
 
 BATCH = 300
 SHOWN = 6

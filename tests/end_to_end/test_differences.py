@@ -14,7 +14,7 @@ from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
 from harness.workflows.mutation_testing import campaign, mutations
-from suites.persistence import places
+from suites._shared.formats import places
 from tests import fakes
 from tests.end_to_end.plumb_runs import PLUMB, run
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from harness.core.byte_diff import DifferenceError, excerpt, parted
 from harness.core.finding import Difference, Reproduction
 from harness.protocol.command_stream import command, line_of
-from suites.keyspace import dataset, server
-from suites.keyspace.values import Key, Stream, differences
-from suites.persistence import rdb, records
-from suites.persistence.cursor import CutPart, RdbError
-from suites.persistence.streams import IDENTIFIER
+from suites._shared.formats import rdb, records
+from suites._shared.formats.cursor import CutPart, RdbError
+from suites._shared.formats.streams import IDENTIFIER
+from suites._shared.keyspace import dataset, server
+from suites._shared.keyspace.values import Key, Stream, differences
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
-    from suites.keyspace.values import KeyEntry
-    from suites.persistence.rdb import Rdb
+    from suites._shared.formats.rdb import Rdb
+    from suites._shared.keyspace.values import KeyEntry
 
 READER = "an independent reader"
 FILE = "dump.rdb"

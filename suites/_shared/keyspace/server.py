@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import hiredis
 
 from harness.protocol.resp import Client
-from suites.keyspace import dataset
-from suites.keyspace.values import (
+from suites._shared.keyspace import dataset
+from suites._shared.keyspace.values import (
     ConsumerGroup,
     Fields,
     Key,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.run.server_process import Guest
-    from suites.keyspace.values import Value
+    from suites._shared.keyspace.values import Value
 
 OPTIONS = ["--databases", "16"]
 _BATCH = 200

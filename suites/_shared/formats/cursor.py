@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from suites.units.encodings import lzf
+from suites._shared.formats.encodings import lzf
 
 
 class RdbError(ValueError):

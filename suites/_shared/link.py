@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from harness.protocol.resp import ServerGoneError
-from suites.keyspace import server
+from suites._shared.keyspace import server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

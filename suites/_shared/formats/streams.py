@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from suites.keyspace.values import ConsumerGroup, Stream
-from suites.units.encodings import EncodingError, demand, listpack
+from suites._shared.formats.encodings import EncodingError, demand, listpack
+from suites._shared.keyspace.values import ConsumerGroup, Stream
 
 if TYPE_CHECKING:
-    from suites.keyspace.values import Identifier
-    from suites.persistence.cursor import Cursor
+    from suites._shared.formats.cursor import Cursor
+    from suites._shared.keyspace.values import Identifier
 
 _DELETED, _SAME_FIELDS = 1, 2
 IDENTIFIER = "identifier"

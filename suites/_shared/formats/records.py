@@ -9,16 +9,16 @@ import math
 import struct
 from typing import TYPE_CHECKING
 
-from suites.keyspace.values import Fields, Foreign, Members, Scores, Sequence, Text, score
-from suites.persistence import streams
-from suites.persistence.cursor import RdbError
-from suites.units.encodings import listpack, ziplist, zipmap
+from suites._shared.formats import streams
+from suites._shared.formats.cursor import RdbError
+from suites._shared.formats.encodings import listpack, ziplist, zipmap
+from suites._shared.keyspace.values import Fields, Foreign, Members, Scores, Sequence, Text, score
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from suites.keyspace.values import Key, Value
-    from suites.persistence.cursor import Cursor
+    from suites._shared.formats.cursor import Cursor
+    from suites._shared.keyspace.values import Key, Value
 
 EXPIRY = "time of expiry"
 """The part of a record that comes before its type."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from suites.keyspace.values import (
+from suites._shared.keyspace.values import (
     ConsumerGroup,
     Fields,
     Identifier,
@@ -25,7 +25,7 @@ from suites.keyspace.values import (
 )
 
 if TYPE_CHECKING:
-    from suites.keyspace.values import Value
+    from suites._shared.keyspace.values import Value
 
 # Around the limits of every signed width that an encoding knows: 4 bits of a listpack, 7, 8, 12, 13, 16, 24, 32, 64.
 INTEGERS = sorted(

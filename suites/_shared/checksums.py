@@ -8,11 +8,6 @@ _64 = (1 << 64) - 1
 _32 = (1 << 32) - 1
 
 
-def pattern(length: int, seed: int) -> bytes:
-    """What drivers fill their data with (drivers/main.c): all byte values, told by seed and position alone."""
-    return bytes((i * 151 + (i >> 8) * 29 + seed * 89 + 7) & 255 for i in range(length))
-
-
 def lower(data: bytes) -> bytes:
     """ASCII's upper case letters as lower case; all else as it is, whatever the locale."""
     return bytes(byte + 32 if 65 <= byte <= 90 else byte for byte in data)
@@ -117,6 +112,12 @@ def crc64(data: bytes, crc: int = 0) -> int:
     for byte in data:
         crc = crc >> 8 ^ table[(crc ^ byte) & 255]
     return crc
+
+
+def sealed(content: bytes) -> bytes:
+    """The content with its last eight bytes replaced by the CRC-64 of the others: an RDB file, or a DUMP payload."""
+    body = content[:-8]
+    return body + crc64(body).to_bytes(8, "little")
 
 
 def fnv1a(data: bytes) -> int:

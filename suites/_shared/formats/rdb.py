@@ -12,15 +12,15 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from suites.keyspace.values import Key, KeyEntry
-from suites.persistence.cursor import Cursor, CutPart, RdbError
-from suites.persistence.records import EXPIRY, auxiliary_of_a_module, in_record, record_of, value_of
-from suites.units.models import crc64
+from suites._shared.checksums import crc64
+from suites._shared.formats.cursor import Cursor, CutPart, RdbError
+from suites._shared.formats.records import EXPIRY, auxiliary_of_a_module, in_record, record_of, value_of
+from suites._shared.keyspace.values import Key, KeyEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from suites.keyspace.values import Foreign, Value
+    from suites._shared.keyspace.values import Foreign, Value
 
 CHECKSUM_SINCE = 5
 """The RDB version that first ended with a checksum."""

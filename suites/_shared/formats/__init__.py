@@ -1,0 +1,1 @@
+"""Independent readers of what servers write: RDB files, DUMP payloads and the compact encodings inside them."""
