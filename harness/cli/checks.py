@@ -48,7 +48,7 @@ UNLIMITED_SECONDS = 7 * 86400.0
 @options.test
 @options.time("Tier thorough: how long a suite without an end, `fuzz`, goes on for each target: 90s, 10m, 2h.")
 def check(tier: str, limit_seconds: float | None, **options: Any) -> ExitCode:
-    """Build, run and judge: the main job."""
+    """Build a server, run the suites and report findings."""
     if limit_seconds is not None and tier != "thorough":
         why = f"in tier {tier} every suite has an end of its own"
         raise UsageError("no time to be given", where="--time", because=why, remedy="--tier thorough")
@@ -60,7 +60,10 @@ def check(tier: str, limit_seconds: float | None, **options: Any) -> ExitCode:
 @options.policy
 @options.test
 def audit(policy: str, **options: Any) -> ExitCode:
-    """List every misaligned site that the suites reach, with its count: accesses are reported, and succeed."""
+    """List every misaligned access that the suites reach.
+
+    Each site is listed with its count. Nothing is enforced: a misaligned access is reported and succeeds.
+    """
     return _make_run(policy=rules.audit_name(policy), **options)
 
 
@@ -70,7 +73,10 @@ def audit(policy: str, **options: Any) -> ExitCode:
 @options.time("How long to fuzz each target: 90s, 10m, 2h.  [default: 10m, or no limit with --count]")
 @click.option("--count", "limit_count", type=click.IntRange(1), default=None, help="How many streams to try at most.")
 def fuzz(limit_seconds: float | None, limit_count: int | None, **options: Any) -> ExitCode:
-    """Send random streams of commands for as long as you like: a check of the suite `fuzz` that learns as it goes."""
+    """Send random command streams, guided by coverage.
+
+    This is a check of the suite `fuzz` alone. What it learns stays in the cache, and the next run begins with it.
+    """
     if limit_seconds is None:
         limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
     return _make_run(
@@ -103,7 +109,10 @@ def fuzz(limit_seconds: float | None, limit_count: int | None, **options: Any) -
 def premerge(
     server: Path, since: str, explain: bool, suites: tuple[str, ...], run_folder: Path | None, **options: Any
 ) -> ExitCode:
-    """Check what a checkout changes, by suites that the changed files choose; blame what its base does not show too."""
+    """Check your change and report only new findings.
+
+    The changed files select the suites. Findings that the base revision shows as well do not fail the check.
+    """
     catalog, progress = Catalog(), Progress()
     premerging.refuse_inside(run_folder, server)
     planned = premerging.explain(
@@ -135,7 +144,10 @@ def premerge(
 @click.command()
 @options.port_options
 def port(run_folder: Path | None, keep: int, as_json: bool, **options: Any) -> ExitCode:
-    """Tell a porter what a tree needs on a target: build, start, misaligned sites, wrong bytes, what to fix first."""
+    """Report what a source tree needs to run on a target.
+
+    The report covers the build, the start, misaligned accesses and wrong bytes, and says what to fix first.
+    """
     catalog = Catalog()
     porting.portable_targets(catalog, options["targets"])
     request = _requested(catalog, run_folder, policy=porting.AUDITED_POLICY, warnings="off", **options)

@@ -1,36 +1,114 @@
-"""The commands of the command line, each the thin end of a module that does the work."""
+"""The commands of `plumb`, in the order and the groups that `plumb --help` shows.
+
+A command's module is imported when the command is used: `plumb --help` imports none of them. The first sentence of a
+command's docstring is its summary here, which a test compares.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import NamedTuple
 
-from harness.cli import checks, inventory, judgements, measures
+import click
 
-if TYPE_CHECKING:
-    import click
 
-COMMANDS: tuple[click.Command, ...] = (
-    inventory.doctor,
-    inventory.list_,
-    inventory.plan,
-    inventory.fetch,
-    inventory.build,
-    inventory.clean,
-    inventory.completion_,
-    checks.check,
-    checks.audit,
-    checks.fuzz,
-    checks.premerge,
-    checks.port,
-    judgements.replay,
-    judgements.shell,
-    judgements.judge,
-    judgements.report,
-    judgements.join,
-    judgements.schema,
-    measures.bench,
-    measures.agree,
-    measures.tax,
-    measures.mutate,
-)
-"""All of them."""
+class Entry(NamedTuple):
+    """One command."""
+
+    name: str
+    place: str
+    """`MODULE.FUNCTION` in harness.cli."""
+    summary: str
+    """One line of at most 60 characters, imperative, without a full stop."""
+
+
+SECTIONS: dict[str, tuple[Entry, ...]] = {
+    "Check a server": (
+        Entry("check", "checks.check", "Build a server, run the suites and report findings"),
+        Entry("premerge", "checks.premerge", "Check your change and report only new findings"),
+        Entry("fuzz", "checks.fuzz", "Send random command streams, guided by coverage"),
+        Entry("audit", "checks.audit", "List every misaligned access that the suites reach"),
+        Entry("port", "checks.port", "Report what a source tree needs to run on a target"),
+    ),
+    "Look at findings": (
+        Entry("replay", "judgements.replay", "Reproduce a finding, or send a command stream"),
+        Entry("shell", "judgements.shell", "Open gdb on a server that runs on a target"),
+        Entry("judge", "judgements.judge", "Judge a stored run again and rewrite its report"),
+        Entry("report", "judgements.report", "Rewrite a judged run's report, or print one format of it"),
+        Entry("join", "judgements.join", "Join judged runs into one judgement"),
+        Entry("schema", "judgements.schema", "Print the JSON schema of findings.json"),
+    ),
+    "Measure": (
+        Entry("bench", "measures.bench", "Measure what enforcement, audit and coverage cost"),
+        Entry("fixup-cost", "measures.fixup_cost", "Measure what a kernel's alignment fixup costs"),
+        Entry("compare-tiers", "measures.compare_tiers", "Compare user-mode emulation with real kernels"),
+        Entry("mutate", "measures.mutate", "Plant known bugs and check that each one is found"),
+    ),
+    "Set up and maintain": (
+        Entry("doctor", "inventory.doctor", "List missing packages and how to install them"),
+        Entry("list", "inventory.list_", "List targets, toolchains, servers, suites or policies"),
+        Entry("plan", "inventory.plan", "List the cells that a check would run"),
+        Entry("fetch", "inventory.fetch", "Download the sources of a server and of QEMU"),
+        Entry("build", "inventory.build", "Build the emulators and a server"),
+        Entry("clean", "inventory.clean", "Show what the cache holds, or empty it"),
+        Entry("completion", "inventory.completion_", "Print a completion script for bash, zsh or fish"),
+    ),
+}
+
+FORMER_NAMES = {"agree": "compare-tiers", "tax": "fixup-cost"}
+"""Names of the previous release: `plumb` takes them with a remark, and shows them nowhere."""
+
+_ENTRIES = {entry.name: entry for section in SECTIONS.values() for entry in section}
+
+
+class LazyCommands(MutableMapping[str, click.Command]):
+    """Name -> command. Names cost nothing; a command's module is imported when the command is looked up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            module, function = _ENTRIES[name].place.split(".")
+            command = getattr(import_module(f"harness.cli.{module}"), function)
+            assert isinstance(command, click.Command)
+            self._loaded[name] = command
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**_ENTRIES, **self._loaded})
+
+    def __len__(self) -> int:
+        return len({**_ENTRIES, **self._loaded})
+
+
+class PlumbGroup(click.Group):
+    """The group of all commands, imported one by one as they are used."""
+
+    commands: MutableMapping[str, click.Command]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the words begin with; a former name stands for the present one."""
+        name = FORMER_NAMES.get(args[0])
+        if name is None:
+            return super().resolve_command(ctx, args)
+        if not ctx.resilient_parsing:
+            click.echo(f"note: `plumb {args[0]}` is now `plumb {name}`; the next release drops the old name", err=True)
+        return super().resolve_command(ctx, [name, *args[1:]])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write every group of commands with the same width of the first column."""
+        del ctx
+        width = max(map(len, _ENTRIES))
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(entry.name.ljust(width), entry.summary) for entry in section])

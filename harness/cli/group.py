@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.commands import COMMANDS
+from harness.cli.commands import LazyCommands, PlumbGroup
 from harness.core.ci_streams import harmless_streams
 from harness.core.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
 from harness.core.processes import process
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=PlumbGroup,
+    commands=LazyCommands(),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 @click.version_option(package_name="plumbline", prog_name="plumb")
 def plumb(debug: bool) -> None:
     """Find alignment and byte-order faults in Redis and Valkey, before hardware does."""
     del debug  # read by run(), which owns how errors are shown
-
-
-for _command in COMMANDS:
-    plumb.add_command(_command)
 
 
 def run(words: list[str], *, first: Callable[[], object] = int) -> int:

@@ -1,4 +1,4 @@
-"""What there is, would be run, and lies in the cache: plumb doctor, list, plan, fetch, build, clean, completion."""
+"""Commands that set up and maintain: plumb doctor, list, plan, fetch, build, clean, completion."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     "--for-tests", is_flag=True, help="And what the project's own tests need: a browser, and Go for actionlint."
 )
 def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool, for_tests: bool) -> ExitCode:
-    """Tell what this machine lacks for the selected targets, and the command that mends it."""
+    """List missing packages and how to install them.
+
+    Exit 7: the selected targets need a package that this machine lacks.
+    """
     catalog = Catalog()
     chosen = catalog.select_targets(targets)
     diagnosis = host_packages.diagnose(catalog, chosen, emulator=emulator, for_tests=for_tests)
@@ -81,7 +84,10 @@ def list_(what: str, as_json: bool) -> ExitCode:
 @options.tier
 @options.as_json
 def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: str, as_json: bool) -> ExitCode:
-    """Show the cells that a check would run; with --json also how to spread them over machines, and what to cache."""
+    """List the cells that a check would run.
+
+    With --json, the plan also says how to split the cells over machines and which folders to cache.
+    """
     catalog = Catalog()
     server_tree.known_server(catalog, server, tell=Progress().say)
     planned = make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier)
@@ -98,7 +104,10 @@ def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: s
 @options.offline
 @options.as_json
 def fetch(server: str, offline: bool, as_json: bool) -> ExitCode:
-    """Fetch a server's source and QEMU's into the cache, checked by hash."""
+    """Download the sources of a server and of QEMU.
+
+    The archives are verified by hash and kept in the cache.
+    """
     catalog, progress = Catalog(), Progress()
     fetcher = Fetcher(Cache.default(), progress, offline=offline)
     tree = server_tree.open_server(catalog, fetcher, server)
@@ -128,7 +137,10 @@ def build(
     install: bool | None,
     as_json: bool,
 ) -> ExitCode:
-    """Build the emulators and the server for the selected targets."""
+    """Build the emulators and a server.
+
+    Only what the selected targets need is built.
+    """
     catalog, progress, store = Catalog(), Progress(), Cache.default()
     chosen = catalog.select_targets(targets)
     server_tree.known_server(catalog, server)
@@ -156,7 +168,7 @@ def build(
 @click.option("--yes", is_flag=True, help="Remove it; without it only sizes are shown.")
 @options.as_json
 def clean(yes: bool, as_json: bool) -> ExitCode:
-    """Show what the cache holds, or remove it."""
+    """Show what the cache holds, or empty it."""
     root = Cache.default().root
     sizes = {}
     for entry in sorted(root.iterdir()) if root.is_dir() else []:
@@ -173,7 +185,10 @@ def clean(yes: bool, as_json: bool) -> ExitCode:
 @click.command("completion")
 @click.argument("shell", type=click.Choice(completion.SHELLS))
 def completion_(shell: str) -> ExitCode:
-    """Print what makes a shell complete plumb's words: eval "$(plumb completion bash)"."""
+    """Print a completion script for bash, zsh or fish.
+
+    Enable it in the current shell: eval "$(plumb completion bash)".
+    """
     plumb = click.get_current_context().find_root().command
     assert isinstance(plumb, click.Group)
     write_commands(f"{completion.script(plumb, shell)}\n", err=False)

@@ -49,9 +49,10 @@ trust = click.option(
 @options.offline
 @options.as_json
 def replay(reproducer: str, server: str, target: str, bisect: bool, trust: bool, offline: bool, as_json: bool) -> int:
-    """Show a finding again, or send a .stream file, and compare with the native build.
+    """Reproduce a finding, or send a command stream.
 
-    Exit 1: it is still there; 0: it was looked for, and is gone; 6: nobody can tell, and why.
+    The replies are compared with those of the native build. Exit 1: the finding is still there; 0: the replay looked
+    for it, and it is gone; 6: the replay cannot tell, and says why.
     """
 
     def shown() -> replaying.Replay:
@@ -108,7 +109,10 @@ def _replay(
 @options.offline
 @options.install
 def shell(target: str, reproducer: str, trust: bool, install: bool | None, **options: Any) -> ExitCode:
-    """Open gdb on a running server, its sources found. Words behind -- are gdb's: -- -batch -ex continue -ex bt."""
+    """Open gdb on a server that runs on a target.
+
+    gdb finds the server's sources. Arguments after -- go to gdb: -- -batch -ex continue -ex bt.
+    """
     catalog = Catalog()
     shelling.debuggable(catalog, target)
     session = json_codec.convert({**options, "target": target, "install": may_install(install)}, shelling.DebugSession)
@@ -127,7 +131,7 @@ def shell(target: str, reproducer: str, trust: bool, install: bool | None, **opt
 @options.annotated
 @options.as_json
 def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> ExitCode:
-    """Judge a stored run again, and write its report anew."""
+    """Judge a stored run again and rewrite its report."""
     progress = Progress()
     stored_run.refuse_ways_out(run)
     tree = server_tree.stored_tree(Catalog(), Cache.default(), run, progress)
@@ -148,7 +152,10 @@ def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> Exi
     help="Print this one document instead; `github` are annotations, `throughput` is a table of commands a second.",
 )
 def report(run: Path, form: str | None) -> ExitCode:
-    """Write the report of a judged run anew, or print one of its documents. Nothing is judged: exit 0."""
+    """Rewrite a judged run's report, or print one format of it.
+
+    The command judges nothing, and exits 0 whatever the verdict.
+    """
     stored_run.refuse_ways_out(run)
     judgement = reporting.read(run)
     if form:
@@ -179,7 +186,10 @@ def report(run: Path, form: str | None) -> ExitCode:
 def join(
     folders: tuple[Path, ...], plan_file: Path | None, into: Path | None, annotations: str | None, as_json: bool
 ) -> ExitCode:
-    """Join judged runs, as those of a CI system's jobs, into one judgement, and exit as one check of all would."""
+    """Join judged runs into one judgement.
+
+    Use it for the runs of several CI jobs. It exits as a single check of all their cells would.
+    """
     planned = read_plan(plan_file) if plan_file else []
     for folder in folders:
         stored_run.refuse_ways_out(folder)
@@ -194,6 +204,9 @@ def join(
 
 @click.command()
 def schema() -> ExitCode:
-    """Print the JSON schema of findings.json, which `check --json` prints too."""
+    """Print the JSON schema of findings.json.
+
+    `plumb check --json` prints a document of this schema.
+    """
     output.print_json(findings_schema())
     return ExitCode.PASS

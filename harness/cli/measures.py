@@ -1,4 +1,4 @@
-"""What measures Plumbline, kernels and the suites themselves: plumb bench, agree, tax, mutate."""
+"""Commands that measure Plumbline, kernels and the suites: plumb bench, fixup-cost, compare-tiers, mutate."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 )
 @options.as_json
 def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> ExitCode:
-    """Measure what enforcement, audit and coverage cost, in throughput and memory, over the same QEMU unchecked."""
+    """Measure what enforcement, audit and coverage cost.
+
+    The costs are throughput and memory, relative to the same QEMU without checks.
+    """
     catalog, progress, store = Catalog(), Progress(), Cache.default()
     fetcher = Fetcher(store, progress)
     emulators = emulating.Emulators(store, fetcher, progress)
@@ -82,13 +85,17 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     return ExitCode.PASS
 
 
-@click.command()
+@click.command("compare-tiers")
 @options.kernel_target
 @options.offline
 @options.install
 @options.as_json
-def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool) -> ExitCode:
-    """Compare the user tier with real kernels: every access, offset and mode. Exit 1: a difference nobody explains."""
+def compare_tiers(targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool) -> ExitCode:
+    """Compare user-mode emulation with real kernels.
+
+    The comparison covers every access, offset and mode. Exit 1: suites/canary/differences.toml does not explain a
+    difference.
+    """
     catalog, progress, store = Catalog(), Progress(), Cache.default()
     chosen = catalog.select_targets(targets)
     needed = host_packages.diagnose(
@@ -112,7 +119,7 @@ def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json
     return ExitCode.FINDINGS if strange else ExitCode.PASS
 
 
-@click.command()
+@click.command("fixup-cost")
 @options.kernel_target
 @click.option(
     "--server",
@@ -126,7 +133,7 @@ def agree(targets: tuple[str, ...], offline: bool, install: bool | None, as_json
 @options.offline
 @options.install
 @options.as_json
-def tax(
+def fixup_cost(
     targets: tuple[str, ...],
     servers: tuple[str, ...],
     optimisation: str,
@@ -134,7 +141,10 @@ def tax(
     install: bool | None,
     as_json: bool,
 ) -> ExitCode:
-    """Measure what a kernel's fixup of a misaligned access costs, and what servers pay of it, in instructions."""
+    """Measure what a kernel's alignment fixup costs.
+
+    The unit is instructions: for one fixup of each kind, and for what servers pay in their workloads.
+    """
     catalog, progress, store = Catalog(), Progress(), Cache.default()
     chosen = catalog.select_targets(targets)
     for name in chosen:
@@ -166,7 +176,10 @@ def tax(
 def mutate(
     names: tuple[str, ...], targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool
 ) -> ExitCode:
-    """Plant bugs in a clean release, one at a time, and see that each is found. Exit 1: one was missed."""
+    """Plant known bugs and check that each one is found.
+
+    Each bug is planted alone in a clean release. Exit 1: a bug was missed.
+    """
     allowed = may_install(install)
     rows = [
         # Each with a progress of its own: a run's record has the times of its own stages.

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.end_to_end
 
 
 def measured(target: str, server: str) -> FixupCost:
-    finished = run("tax", "--target", target, "--server", server, "--json")
+    finished = run("fixup-cost", "--target", target, "--server", server, "--json")
     assert finished.returncode == ExitCode.PASS, finished.stderr
     return json_codec.decode(finished.stdout.encode(), FixupCost)
 

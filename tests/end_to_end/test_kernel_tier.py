@@ -62,7 +62,7 @@ def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(tmp
 
 def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:
     """Among them the historic case: a double summed through a misaligned pointer (VLDR) dies even in mode 2."""
-    finished = run("agree", "--target", "armv5-kernel", "--json")
+    finished = run("compare-tiers", "--target", "armv5-kernel", "--json")
     rows = json.loads(finished.stdout)
     strange = [row for row in rows if row["user"] != row["kernel"] and not row["reason"]]
     assert (finished.returncode, strange) == (ExitCode.PASS, [])

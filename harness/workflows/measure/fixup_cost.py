@@ -78,7 +78,7 @@ class ServerFixupCost(Record, frozen=True):
 
 
 class FixupCost(Record, frozen=True):
-    """What `plumb tax --json` prints."""
+    """What `plumb fixup-cost --json` prints."""
 
     accesses: list[AccessCost]
     fatal: dict[str, list[str]]
@@ -109,7 +109,7 @@ def access_cost(
         raise InfrastructureError(
             f"{target}'s kernel repaired {dict(fixups) or 'nothing'} of {made} times {access.name}",
             because=f"{due or 'nothing'} is what {access.name} at {offset} is to be",
-            remedy=f"plumb agree --target {target}",
+            remedy=f"plumb compare-tiers --target {target}",
         )
     return AccessCost(
         target=target,
