@@ -59,3 +59,14 @@ def test_the_readme_is_for_a_first_visitor() -> None:
     assert len(lines) <= 90
     assert next(line for line in lines[1:] if line) == "```sh", "the commands come first"
     assert [line.split("#")[0].strip() for line in lines[3:5]] == ["ci/check", "ci/test"]
+
+
+PATHS = re.compile(r"(?<![\w/.-])(?:harness|suites|tests|toolchains|targets|tools|ci)(?:/[\w.-]+)+(?<![.])")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    if page.name == "CHANGELOG.md":
+        pytest.skip("it tells of what was there")
+    named = {name for name in PATHS.findall(page.read_text("utf-8")) if not re.search(r"[A-Z]{3}|test_linux", name)}
+    assert {name for name in named if not (ROOT / name).exists() and not (page.parent / name).exists()} == set()
