@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from harness.core.strict_toml import read_toml
+from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.workflows.measure.tier_agreement import (
     DIFFERENCES,
@@ -13,7 +14,6 @@ from harness.workflows.measure.tier_agreement import (
     TierDifference,
     TierDifferenceTable,
     explain,
-    policies_of,
     summary,
     unexplained,
 )
@@ -89,9 +89,9 @@ def test_every_listed_difference_is_of_a_machine_that_there_is_and_says_why() ->
 
 
 def test_a_kernel_with_a_switch_is_asked_in_every_mode_and_any_other_once() -> None:
-    modes = [policy.mode for policy in policies_of(CATALOG, CATALOG.targets["armv6-kernel"])]
+    modes = [policy.mode for policy in rules.settings(CATALOG.policies, CATALOG.targets["armv6-kernel"])]
     assert modes == [0, 1, 2, 3, 4, 5]
-    assert [one.name for one in policies_of(CATALOG, CATALOG.targets["sparc64-kernel"])] == ["linux-sparc"]
+    assert [one.name for one in rules.settings(CATALOG.policies, CATALOG.targets["sparc64-kernel"])] == ["linux-sparc"]
 
 
 def test_the_table_has_a_line_for_what_is_said_alike() -> None:

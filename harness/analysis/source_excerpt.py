@@ -19,6 +19,7 @@ from harness.record import stored_run
 
 if TYPE_CHECKING:
     from harness.core.finding import Finding, Witness
+    from harness.isa.architecture import InstructionSet
     from harness.record.run_folder import Fault, RunRecord
 
 FILE = "excerpts.json"
@@ -127,31 +128,33 @@ def _listing(folder: Path, run: RunRecord, witness: Witness) -> Listing | None:
     if fault is None or place is None:
         return None
     path, address = place[0].path, place[1]
-    kind = disassembly.dialect(fault, run.machines[witness.target].emulator.qemu)
-    start, end = _extent(Path(path), address, kind)
+    instruction_set = disassembly.instruction_set(fault, run.machines[witness.target].emulator.qemu)
+    if instruction_set is None:
+        return None
+    start, end = _extent(Path(path), address, instruction_set)
     code = unwind.read_code(path, start, end - start)
-    starts = disassembly.instruction_addresses(code, start, kind)
+    starts = disassembly.instruction_addresses(code, start, instruction_set)
     if address not in starts:
         return None
     middle = starts.index(address)
     shown = starts[max(0, middle - INSTRUCTIONS) : middle + INSTRUCTIONS + 1]
     ends = [*starts[1:], start + len(code)]
     instructions = []
-    for one in shown:
-        own = code[one - start : ends[starts.index(one)] - start]
-        instructions.append(Instruction(address=one, code=own.hex(), text=disassembly.instruction_text(own, one, kind)))
+    for begin in shown:
+        own = code[begin - start : ends[starts.index(begin)] - start]
+        text = disassembly.instruction_text(own, begin, instruction_set)
+        instructions.append(Instruction(address=begin, code=own.hex(), text=text))
     return Listing(binary=Path(path).name, address=address, instructions=instructions)
 
 
-def _extent(path: Path, address: int, kind: str) -> tuple[int, int]:
-    """The function's code. Where no symbol says what that is, the surroundings, which fixed-size code may start in."""
+def _extent(path: Path, address: int, instruction_set: InstructionSet) -> tuple[int, int]:
+    """The function's code; where no symbol covers the address, its surroundings."""
     bounds = unwind.function_bounds(path, address)
-    if bounds and kind == "thumb":
-        # A symbol of Thumb code has its lowest bit set (ELF for the Arm Architecture, 5.5.3).
-        return bounds[0] & ~1, bounds[1] & ~1
     if bounds:
-        return bounds
-    before = 0 if kind == "thumb" else INSTRUCTIONS
+        flags = instruction_set.symbol_flag_bits
+        return bounds[0] & ~flags, bounds[1] & ~flags
+    # Only where every instruction has the same length is it known where an earlier one begins.
+    before = INSTRUCTIONS if instruction_set.instruction_bytes else 0
     starts = [address - 4 * number for number in range(before, 0, -1)]
     readable = [start for start in starts if unwind.read_code(str(path), start, 4)]
     return min([*readable, address]), address + 4 * (INSTRUCTIONS + 1)

@@ -1,21 +1,25 @@
-"""Who called: walks a recorded stack. Pure: it works on a fault record and the binaries' unwind tables, nothing runs.
+"""Walks a recorded stack to the callers. Pure: it reads a fault record and unwind tables, and runs nothing.
 
-Code built with -g carries call-frame information (DWARF 5, section 6.4). SPARC needs none: every register window is
-spilled at a fixed place, %fp and %i7 at 14 and 15 words above the stack pointer (SPARC ABI).
-It stops, without guessing, where a binary has no table (Debian's 32-bit ARM libc) or the recorded slice of stack ends.
+Code built with -g carries call-frame information (DWARF 5, section 6.4); an architecture with register windows needs
+none. `harness.isa` says which registers matter. A walk stops, without guessing, where a binary has no table (Debian's
+32-bit ARM libc) or the recorded slice of stack ends.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
 
+from harness.isa import registry
+from harness.isa.architecture import RegisterWindows
+
 if TYPE_CHECKING:
+    from harness.isa.architecture import CallFrames
     from harness.record.run_folder import Fault, MapRecord
 
 DEEPEST = 64
@@ -50,84 +54,41 @@ def call_chain(fault: Fault, machine: str) -> list[int]:
     Each is inside the call instruction (the return address less one where that is what is known), so that it
     belongs to the line of the call. `machine` is QEMU's name of the emulator.
     """
-    if machine in {"sparc64", "sparc32plus", "sparc"}:
-        return _sparc(fault, word_bytes=8 if machine == "sparc64" else 4)
-    if machine not in _MACHINES:
+    variant = registry.variant(machine)
+    if variant is None:
         return []
-    stack = Stack(fault, word_bytes=_MACHINES[machine].word_bytes, big_endian=_MACHINES[machine].big_endian)
-    return _by_table(fault, stack, _MACHINES[machine])
+    stack = Stack(fault, word_bytes=variant.word_bytes, big_endian=variant.big_endian)
+    if isinstance(variant.unwinding, RegisterWindows):
+        return _by_windows(fault, stack, variant.unwinding)
+    return _by_table(fault, stack, variant.unwinding)
 
 
-class _Machine(NamedTuple):
-    """Registers by DWARF's numbers, as the processor supplement of its ABI gives them."""
-
-    word_bytes: int
-    big_endian: bool
-    return_register: int
-    stack_register: int
-    numbers: dict[int, int]
-    """DWARF's number -> the gdb stub's; only what calls preserve or pass back matters."""
-    flag_bits: int = 1
-    """Bits of a return address that are none of the address: Thumb, MIPS16; PA-RISC's privilege level."""
-    frame_offset: int = 0
-    """How far beyond the caller's stack pointer DWARF's frame address lies: z/Architecture's register save area."""
-
-
-_FIRST_16, _FIRST_32 = ({number: number for number in range(count)} for count in (16, 32))
-# s390x: the stub has PSW first, and the floating point registers, where a leaf may keep r14 and r15, after the access
-# registers and FPC. Their DWARF numbers go by evens and odds: f0 f2 f4 f6 f1 f3 f5 f7 f8 f10 and so on.
-_S390X_FLOATS = [*range(0, 8, 2), *range(1, 8, 2), *range(8, 16, 2), *range(9, 16, 2)]
-_S390X = {number: number + 2 for number in range(16)} | {
-    16 + place: 35 + number for place, number in enumerate(_S390X_FLOATS)
-}
-_MACHINES = {
-    "arm": _Machine(4, False, 14, 13, _FIRST_16),
-    "aarch64": _Machine(8, False, 30, 31, _FIRST_32),
-    "mips": _Machine(4, True, 31, 29, _FIRST_32),
-    "mipsel": _Machine(4, False, 31, 29, _FIRST_32),
-    "mips64": _Machine(8, True, 31, 29, _FIRST_32),
-    "alpha": _Machine(8, False, 26, 30, _FIRST_32),
-    "hppa": _Machine(4, True, 2, 30, _FIRST_32, flag_bits=3),
-    # Nothing but the table tells where a caller is: the 68000 pushes return addresses.
-    "m68k": _Machine(4, True, 24, 15, _FIRST_16),
-    "ppc": _Machine(4, True, 65, 1, {**_FIRST_32, 65: 67}),
-    "ppc64": _Machine(8, True, 65, 1, {**_FIRST_32, 65: 67}),
-    "riscv64": _Machine(8, False, 1, 2, _FIRST_32),
-    "s390x": _Machine(8, True, 14, 15, _S390X, frame_offset=160),
-}
-
-
-def _sparc(fault: Fault, *, word_bytes: int) -> list[int]:
-    """%i6 (30) is the frame pointer, %i7 (31) the call's address; 64-bit stacks are biased by 2047 (V9 ABI)."""
-    stack = Stack(fault, word_bytes=word_bytes, big_endian=True)
-    bias = 2047 if word_bytes == 8 else 0
-    frame_pointer, call = stack.register(30) or 0, stack.register(31)
+def _by_windows(fault: Fault, stack: Stack, windows: RegisterWindows) -> list[int]:
+    frame_pointer, call = stack.register(windows.frame_pointer) or 0, stack.register(windows.return_register)
     chain: list[int] = []
     while call and len(chain) < DEEPEST:
         chain.append(call)
-        window = frame_pointer + bias
-        next_frame, next_call = stack.word(window + 14 * word_bytes), stack.word(window + 15 * word_bytes)
+        window = frame_pointer + windows.bias
+        next_frame = stack.word(window + windows.saved_frame_word * stack.word_bytes)
+        next_call = stack.word(window + windows.saved_return_word * stack.word_bytes)
         if next_frame is None or next_call is None or next_frame <= frame_pointer:
             break
         frame_pointer, call = next_frame, next_call
-    # In a leaf routine %i7 is the caller's; %o7 (15) then holds the call into the leaf.
-    leaf_call = stack.register(15)
-    return [leaf_call, *chain] if leaf_call and _is_leaf(fault, leaf_call) else chain
+    # In a leaf routine the window's return register is the caller's own; another register holds the call into the leaf.
+    leaf_call = stack.register(windows.leaf_return_register)
+    return [leaf_call, *chain] if leaf_call and _is_leaf(fault, leaf_call, windows) else chain
 
 
-def _is_leaf(fault: Fault, leaf_call: int) -> bool:
-    """A leaf keeps its caller's window: true when %o7 points at a call whose function is the one that faulted."""
+def _is_leaf(fault: Fault, leaf_call: int, windows: RegisterWindows) -> bool:
+    """Whether the function that faulted is a leaf, which keeps its caller's window: `leaf_call` then calls it."""
     place = locate(fault.maps, fault.pc)
     caller = locate(fault.maps, leaf_call)
     if place is None or caller is None:
         return False
     instruction = _code_word(*caller)
-    if instruction is None or instruction >> 30 != 1:
+    callee = windows.call_target(instruction, leaf_call) if instruction is not None else None
+    if callee is None:
         return False
-    displacement = (instruction & 0x3FFFFFFF) << 2
-    callee = (
-        (leaf_call + displacement) & 0xFFFFFFFF if displacement < 0x80000000 else leaf_call + displacement - 0x100000000
-    )
     bounds = function_bounds(Path(place[0].path), place[1])
     entry = locate(fault.maps, callee)
     return bounds is not None and entry is not None and entry[1] == bounds[0]
@@ -219,9 +180,9 @@ def _frame_entries(path: str) -> list[Any]:
         return []
 
 
-def _by_table(fault: Fault, stack: Stack, machine: _Machine) -> list[int]:
-    return_register, stack_register = machine.return_register, machine.stack_register
-    registers = {number: stack.register(there) for number, there in machine.numbers.items()}
+def _by_table(fault: Fault, stack: Stack, frames: CallFrames) -> list[int]:
+    return_register, stack_register = frames.return_register, frames.stack_register
+    registers = {number: stack.register(there) for number, there in frames.numbers.items()}
     chain: list[int] = []
     pc = fault.pc
     while len(chain) < DEEPEST:
@@ -231,7 +192,7 @@ def _by_table(fault: Fault, stack: Stack, machine: _Machine) -> list[int]:
             # Without a table only the innermost frame's caller is known, by the link register.
             link = registers.get(return_register)
             if not chain and link:
-                chain.append((link & ~machine.flag_bits) - 1)
+                chain.append((link & ~frames.flag_bits) - 1)
             return chain
         if chain and return_register not in row:
             # Whoever has called has saved where to return to: this one returns nowhere.
@@ -247,13 +208,13 @@ def _by_table(fault: Fault, stack: Stack, machine: _Machine) -> list[int]:
                 registers[number] = before.get(rule.arg)
             elif isinstance(number, int) and rule.type == "UNDEFINED":
                 registers[number] = None
-        registers[stack_register] = frame_address - machine.frame_offset
+        registers[stack_register] = frame_address - frames.frame_offset
         link = registers.get(return_register)
         if not link or (
             link == before.get(return_register) and chain and registers[stack_register] == before[stack_register]
         ):
             return chain
-        pc = (link & ~machine.flag_bits) - 1
+        pc = (link & ~frames.flag_bits) - 1
         chain.append(pc)
     return chain
 

@@ -6,6 +6,7 @@ what a build with jemalloc is told, and recognises an access beyond a block by i
 
 from __future__ import annotations
 
+import platform
 from typing import TYPE_CHECKING
 
 from harness.build import toolchain
@@ -67,7 +68,7 @@ def jemalloc_settings(target: Target, tools: Toolchain) -> dict[str, str]:
     page_bits = str(target.page_size_bytes.bit_length() - 1)
     return {
         "cross_compiling": "yes",
-        "host_alias": tools.triple or "x86_64-linux-gnu",
+        "host_alias": tools.triple or f"{platform.machine()}-linux-gnu",
         "AR": toolchain.tool(tools, "ar"),
         "RANLIB": toolchain.tool(tools, "ranlib"),
         # A run of a compiled program would tell the page's size, and there is none. Older releases use the second name.

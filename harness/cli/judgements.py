@@ -67,7 +67,7 @@ def _replay(
     catalog, store = Catalog(), Cache.default()
     if reproducer.endswith(".stream"):
         if not target:
-            raise UsageError("a stream does not say for which target", where=reproducer, remedy="--target armv5")
+            raise UsageError("a stream does not say for which target", where=reproducer, remedy="--target NAME")
         read = replaying.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
     elif target:
         raise UsageError("a reproducer says itself for which target it is", where="--target")

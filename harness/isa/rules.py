@@ -7,7 +7,6 @@ proves the emulator against this, the kernel tier proves a real kernel against i
 from __future__ import annotations
 
 import fnmatch
-import signal
 import typing
 from typing import TYPE_CHECKING, Literal
 
@@ -16,8 +15,10 @@ import msgspec
 from harness.core.errors import UsageError
 from harness.core.finding import Access
 from harness.core.model import AccessClass
+from harness.isa import registry
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Mapping
 
     from harness.core.finding import Fate
@@ -74,16 +75,22 @@ def applies(policy: Policy, target: Target) -> bool:
 
 
 def has_switch(target: Target) -> bool:
-    """Whether its kernel's treatment of misaligned accesses can be set: /proc/cpu/alignment, of 32-bit ARM kernels."""
-    return target.kernel == "linux-arm-2"
+    """Whether its kernel's treatment of misaligned accesses can be set, as /proc/cpu/alignment does."""
+    switch = registry.of_isa(target.isa).alignment_switch
+    return switch is not None and switch.kernel == target.kernel
+
+
+def settings(policies: Mapping[str, Policy], target: Target) -> list[Policy]:
+    """Every policy that a target's kernel can be set to; where it has no switch, the one that it has."""
+    switch = registry.of_isa(target.isa).alignment_switch
+    if switch is None or not has_switch(target):
+        return [policies[target.kernel]]
+    return [policy for policy in policies.values() if policy.name.startswith(switch.policies)]
 
 
 def signal_of(target: Target) -> signal.Signals:
-    """What a misaligned access raises: SIGBUS; on z/Architecture SIGILL, as for all its specification exceptions.
-
-    Linux arch/s390/kernel/traps.c, specification_exception().
-    """
-    return signal.Signals.SIGILL if target.isa == "s390x" else signal.Signals.SIGBUS
+    """What a misaligned access raises on a target."""
+    return registry.of_isa(target.isa).misaligned_signal
 
 
 def userland(target: Target) -> str:

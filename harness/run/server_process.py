@@ -22,6 +22,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.processes.capped_log import LIMIT_BYTES, CappedLog, tail_of
 from harness.core.processes.temporary_folder import refuse_long
+from harness.isa import registry
 from harness.protocol.resp import Client
 from harness.record import fault_log, peer_user
 from harness.record.edge_coverage import EdgeCoverage
@@ -326,9 +327,9 @@ class Guest:
         """The server's command line behind its own name."""
         arguments = ["--port", "0", "--unixsocket", str(self.socket_path), "--save", "", "--dir", str(self.folder)]
         has = self.build.abilities.options
-        if self.runner.target.machine == "aarch64" and "ignore-warnings" in has:
-            # The kernel bug that the self test looks for is the host's affair, and the emulator makes it misread.
-            arguments += ["--ignore-warnings", "ARM64-COW-BUG"]
+        ignored = registry.of_isa(self.runner.target.isa).ignored_warnings
+        if ignored and "ignore-warnings" in has:
+            arguments += ["--ignore-warnings", *ignored]
         if "enable-debug-command" in has:
             # DEBUG's digests and reloads are what suites look inside with; since 7.0 they have to be asked for.
             arguments += ["--enable-debug-command", "yes"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from harness.build.sources.archives import Fetcher
     from harness.core.cache import Cache
-    from harness.core.model import Policy, Target
+    from harness.core.model import Policy
     from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
 
@@ -70,13 +70,6 @@ class AgreementRow(Record, frozen=True):
         return self.user == self.kernel == self.prescribed
 
 
-def policies_of(catalog: Catalog, target: Target) -> list[Policy]:
-    """What a kernel can be told: the documented modes, or the one thing that it does."""
-    if not rules.has_switch(target):
-        return [catalog.policies[target.kernel]]
-    return [one for one in catalog.policies.values() if one.name.startswith("linux-arm-")]
-
-
 def agree(
     catalog: Catalog, store: Cache, fetcher: Fetcher, progress: Progress, names: Sequence[str]
 ) -> list[AgreementRow]:
@@ -94,7 +87,7 @@ def agree(
         with tempfile.TemporaryDirectory(prefix="plumb-agree-") as folder:
             host = VirtualMachine(prepared, Path(folder), sockets=Path(folder))
             try:
-                for policy in policies_of(catalog, target):
+                for policy in rules.settings(catalog.policies, target):
                     with progress.stage("agree", f"{name}: {policy.name}"):
                         resolved = rules.policy_for(catalog.policies, policy.name, model)
                         runner = emulators.runner(model, tools, resolved, programs)

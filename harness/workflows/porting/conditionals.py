@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.analysis.compiler_output import place
+from harness.isa import registry
 from harness.workflows.porting.document import Region
 
 if TYPE_CHECKING:
@@ -24,14 +25,7 @@ _TOPICS: list[tuple[Topic, str]] = [
     ("Solaris", r"_*(sun|svr4|SVR4|SunOS|solaris)_*"),
     ("alignment", r"\w*(UNALIGNED|ALIGNED_ACCESS|STRICT_ALIGN)\w*"),
     ("byte order", r"\w*(BYTE_ORDER|LITTLE_ENDIAN|BIG_?ENDIAN)_*"),
-    (
-        "machine",
-        (
-            r"_*(arm|arm64|aarch64|thumb|sparc|sparc64|sparcv9|mips|mips64|i386|i686|x86_64|amd64|ppc|ppc64|powerpc|powerpc64"
-            r"|POWERPC|s390|s390x|riscv|loongarch\w*|mc68000|m68k|hppa|alpha|ARM_\w+|SSE\w*|AVX\w*|HAVE_AVX\w*|LP64|ILP32"
-            r"|SIZEOF_POINTER|SIZEOF_LONG)_*"
-        ),
-    ),
+    ("machine", rf"_*({registry.MACROS}|LP64|ILP32|SIZEOF_POINTER|SIZEOF_LONG)_*"),
 ]
 """Whole identifiers; of several topics the first counts."""
 

@@ -1,0 +1,109 @@
+"""What the code can know about an architecture: the form that every module beside this one fills in.
+
+It holds no architecture's facts. A field with a default describes what most architectures do.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence  # noqa: TC003 - the annotations of NamedTuples are evaluated
+from typing import NamedTuple
+
+from harness.core.model import AccessClass
+
+AccessPattern = tuple[str, AccessClass, int]
+"""A pattern that matches a whole instruction -> its class and the bytes of the unit whose alignment counts.
+
+0 bytes: `Architecture.operand_bytes` reads them from the instruction.
+"""
+
+
+class InstructionSet(NamedTuple):
+    """How machine code becomes text."""
+
+    capstone: tuple[int, int] | None = None
+    """The library's architecture and mode; None where it lacks the instruction set."""
+    objdump: tuple[str, ...] = ()
+    """Where capstone lacks the instruction set: the command that disassembles plain bytes."""
+    instruction_bytes: int = 4
+    """How long every instruction is; 0 where lengths differ."""
+    symbol_flag_bits: int = 0
+    """Bits of a function symbol's value that are not part of the address."""
+    beyond_capstone: Callable[[bytes], str] | None = None
+    """The text of an instruction that capstone does not know; empty for bytes that are no such instruction."""
+
+
+class CallFrames(NamedTuple):
+    """Registers by DWARF's numbers, as the processor supplement of the ABI assigns them."""
+
+    return_register: int
+    stack_register: int
+    numbers: Mapping[int, int]
+    """DWARF's number -> the gdb stub's; only registers that calls preserve or pass back matter."""
+    flag_bits: int = 1
+    """Bits of a return address that are not part of the address."""
+    frame_offset: int = 0
+    """How far DWARF's frame address lies beyond the caller's stack pointer."""
+
+
+class RegisterWindows(NamedTuple):
+    """Callers whose registers the hardware spills to a fixed place on the stack, so that no table is needed."""
+
+    frame_pointer: int
+    return_register: int
+    leaf_return_register: int
+    """Where a routine that keeps its caller's window holds the address of the call."""
+    bias: int
+    """What is added to a frame pointer to get an address."""
+    saved_frame_word: int
+    saved_return_word: int
+    call_target: Callable[[int, int], int | None]
+    """(instruction, its address) -> where it calls; None for an instruction that is no call."""
+
+
+class Variant(NamedTuple):
+    """An architecture in one word size and byte order, as one of QEMU's user-mode emulators runs it."""
+
+    word_bytes: int
+    big_endian: bool
+    unwinding: CallFrames | RegisterWindows
+    instructions: InstructionSet
+    state_instructions: Callable[[Sequence[str]], InstructionSet] | None = None
+    """The gdb stub's registers -> the instruction set of the current state, where a processor has several."""
+
+
+class AlignmentSwitch(NamedTuple):
+    """A kernel's setting of what a misaligned access does."""
+
+    kernel: str
+    """The policy of targets whose kernel has the switch."""
+    policies: str
+    """What the names of the policies that it can be set to begin with."""
+
+
+def _no_operand(_: str) -> int:
+    return 0
+
+
+class Architecture(NamedTuple):
+    """Everything that the code knows about one architecture."""
+
+    isas: tuple[str, ...]
+    """What targets call it: `isa` in targets/*.toml."""
+    macros: str
+    """A pattern of macros that tell it apart in C, without underscores around them."""
+    variants: Mapping[str, Variant]
+    """QEMU's name of a user-mode emulator -> what it runs."""
+    accesses: Sequence[AccessPattern] = ()
+    """Empty where no kernel tier needs to read an access from its instruction. The first match counts."""
+    operand_bytes: Callable[[str], int] = _no_operand
+    """The size of an instruction's operand, from its text."""
+    misaligned_signal: signal.Signals = signal.Signals.SIGBUS
+    """What a misaligned access raises."""
+    alignment_switch: AlignmentSwitch | None = None
+    ignored_warnings: tuple[str, ...] = ()
+    """Self tests of servers that misread the emulator and stop the start: values of the option `ignore-warnings`."""
+
+
+FIRST_16, FIRST_32 = ({number: number for number in range(count)} for count in (16, 32))
+"""Registers that DWARF and the gdb stub number alike."""

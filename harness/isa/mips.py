@@ -1,0 +1,25 @@
+"""MIPS, in both byte orders and word sizes."""
+
+from __future__ import annotations
+
+import capstone
+
+from harness.isa.architecture import FIRST_32, Architecture, CallFrames, InstructionSet, Variant
+
+# The lowest bit of a return address selects MIPS16.
+_FRAMES = CallFrames(31, 29, FIRST_32, flag_bits=1)
+
+
+def _instructions(mode: int) -> InstructionSet:
+    return InstructionSet((capstone.CS_ARCH_MIPS, mode))
+
+
+MIPS = Architecture(
+    isas=("mips",),
+    macros="mips|mips64",
+    variants={
+        "mips": Variant(4, True, _FRAMES, _instructions(capstone.CS_MODE_MIPS32 | capstone.CS_MODE_BIG_ENDIAN)),
+        "mipsel": Variant(4, False, _FRAMES, _instructions(capstone.CS_MODE_MIPS32 | capstone.CS_MODE_LITTLE_ENDIAN)),
+        "mips64": Variant(8, True, _FRAMES, _instructions(capstone.CS_MODE_MIPS64 | capstone.CS_MODE_BIG_ENDIAN)),
+    },
+)

@@ -1,0 +1,53 @@
+"""Every architecture that the code knows, and how to find one: docs/howto/add-an-architecture.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.core.errors import UsageError
+from harness.isa import aarch64, alpha, arm, hppa, m68k, mips, powerpc, riscv, s390x, sparc, x86
+
+if TYPE_CHECKING:
+    from harness.isa.architecture import Architecture, Variant
+
+ARCHITECTURES: tuple[Architecture, ...] = (
+    aarch64.AARCH64,
+    alpha.ALPHA,
+    arm.ARM,
+    hppa.HPPA,
+    m68k.M68K,
+    mips.MIPS,
+    powerpc.POWERPC,
+    riscv.RISCV,
+    s390x.S390X,
+    sparc.SPARC,
+    x86.X86,
+)
+_OTHER_MACROS = r"loongarch\w*"
+"""Of architectures that servers have code for, and no target here."""
+
+MACROS = "|".join([*(architecture.macros for architecture in ARCHITECTURES), _OTHER_MACROS])
+"""A pattern of macros that tell architectures apart in C, without underscores around them."""
+
+
+def of_isa(isa: str) -> Architecture:
+    """The architecture that targets call so. Raises UsageError for a name that no module claims."""
+    found = next((architecture for architecture in ARCHITECTURES if isa in architecture.isas), None)
+    if found is None:
+        raise UsageError(
+            f"no architecture has the instruction set '{isa}'",
+            where="harness/isa/registry.py",
+            remedy="docs/howto/add-an-architecture.md",
+        )
+    return found
+
+
+def of_emulator(qemu: str) -> Architecture | None:
+    """The architecture that one of QEMU's user-mode emulators runs; None for an unknown emulator."""
+    return next((architecture for architecture in ARCHITECTURES if qemu in architecture.variants), None)
+
+
+def variant(qemu: str) -> Variant | None:
+    """What one of QEMU's user-mode emulators runs; None for an unknown emulator."""
+    architecture = of_emulator(qemu)
+    return architecture.variants[qemu] if architecture else None

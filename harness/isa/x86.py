@@ -1,0 +1,11 @@
+"""x86, the architecture of native targets: no emulator runs it, and no fault of it is unwound or disassembled."""
+
+from __future__ import annotations
+
+from harness.isa.architecture import Architecture
+
+X86 = Architecture(
+    isas=("x86_64",),
+    macros=r"i386|i686|x86_64|amd64|SSE\w*|AVX\w*|HAVE_AVX\w*",
+    variants={},
+)
