@@ -6,11 +6,13 @@ import datetime
 import shlex
 from typing import TYPE_CHECKING, Literal
 
+from harness.isa.rules import recorded_policies
 from harness.judge.conclusion import conclude
 from harness.judge.findings import judge
 from harness.judge.reproducer import Reproducer, read_reproducer
 from harness.judge.verdict import cell_verdicts
-from harness.record import event_log, evidence_seal, run_folder
+from harness.plan.catalog import Catalog
+from harness.record import event_log, evidence_seal, run_folder, stored_run
 from harness.record.recording_proxy import save
 from tests import fakes
 from tests.fakes import chunk, fault, target, write
@@ -239,6 +241,14 @@ class StoredRun:
                             audit_seal=evidence_seal.seal(self.cell(name, suite) / run_folder.AUDIT) if audited else "",
                         )
                     )
+        machines = {
+            name: target(
+                name,
+                detector=self.detectors.get(name, ""),
+                kind="system" if name in self.real_kernels else "user",
+            )
+            for name in self.targets
+        }
         run_folder.write_run(
             self.folder,
             run_folder.RunRecord(
@@ -252,16 +262,10 @@ class StoredRun:
                 suites=list(self.suites),
                 binaries={name: str(self.binary(name)) for name in self.targets},
                 triples=dict.fromkeys(self.targets, fakes.TRIPLE),
-                machines={
-                    name: target(
-                        name,
-                        detector=self.detectors.get(name, ""),
-                        kind="system" if name in self.real_kernels else "user",
-                    )
-                    for name in self.targets
-                },
+                machines=machines,
                 stages={"suites": 1.5},
                 cells=cells,
+                policies=recorded_policies(Catalog().policies, "signal", machines.values()),
             ),
         )
         return self.folder
@@ -273,7 +277,7 @@ def reproducer(finding: Finding) -> Reproducer:
 
 
 def judged(stored: StoredRun) -> tuple[list[Finding], dict[str, str]]:
-    findings, outcomes, _ = judge(stored.finish())
+    findings, outcomes, _ = judge(stored_run.read(stored.finish()))
     cells = cell_verdicts(outcomes, findings)
     return findings, {f"{cell.target}/{cell.suite}": cell.verdict for cell in cells}
 
@@ -284,7 +288,7 @@ def known_file(tmp_path: Path, *entries: str) -> Path:
 
 
 def concluded(tmp_path: Path, stored: StoredRun, *entries: str) -> tuple[Judgement, ExitCode]:
-    return conclude(stored.finish(), known_file(tmp_path, *entries), fakes.quiet())
+    return conclude(stored_run.read(stored.finish()), known_file(tmp_path, *entries), fakes.quiet())
 
 
 def a_fault(stored: StoredRun, *, target: str = "armv5", function: str = "bitopCommand", number: int = 0) -> None:

@@ -21,6 +21,7 @@ from harness.judge.findings import judge
 from harness.judge.reproducer import Reproducer
 from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
+from harness.record import stored_run
 from tests import fakes
 from tests.stored import StoredRun
 
@@ -144,7 +145,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: int) -> Pat
 
 
 def test_a_fault_at_a_guard_page_is_an_access_outside_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ((finding,), outcomes, _) = judge(stored(tmp_path, monkeypatch, 0x40A80000))
+    ((finding,), outcomes, _) = judge(stored_run.read(stored(tmp_path, monkeypatch, 0x40A80000)))
     assert (finding.kind, finding.id) == ("out-of-bounds", "out-of-bounds-bitcountCommand-load")
     assert finding.title == "load outside a block in bitcountCommand"
     assert (finding.function, finding.line, finding.origin) == ("bitcountCommand", 93, "server")
@@ -155,7 +156,7 @@ def test_a_fault_at_a_guard_page_is_an_access_outside_a_block(tmp_path: Path, mo
 
 
 def test_any_other_address_is_a_sigsegv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ((finding,), _, _) = judge(stored(tmp_path, monkeypatch, 0x10))
+    ((finding,), _, _) = judge(stored_run.read(stored(tmp_path, monkeypatch, 0x10)))
     assert finding.id == "sigsegv-bitcountCommand"
 
 

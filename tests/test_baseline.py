@@ -9,6 +9,7 @@ import pytest
 from harness.core.errors import ExitCode, UsageError
 from harness.judge import baseline, conclusion
 from harness.judge.baseline import BaseRevision
+from harness.record import stored_run
 from tests import fakes
 from tests.stored import StoredRun
 
@@ -50,12 +51,12 @@ def concluded(
     old = baseline.Baseline(base=BASE, findings=findings, untold=untold or {}, ways=ways)
     baseline.write(folder, old)
     listed = fakes.write(folder / "known.toml", known or "findings = []\n")
-    return conclusion.conclude(folder, listed, fakes.quiet())
+    return conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
 
 
 def test_without_a_base_everything_is_blamed(stored: StoredRun, tmp_path: Path) -> None:
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
-    judgement, code = conclusion.conclude(stored.finish(), listed, fakes.quiet())
+    judgement, code = conclusion.conclude(stored_run.read(stored.finish()), listed, fakes.quiet())
     assert (code, judgement.base) == (ExitCode.FINDINGS, "")
 
 
@@ -111,10 +112,10 @@ def test_a_server_that_does_not_start_is_the_bases_only_for_the_bases_reason(
 ) -> None:
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
     base = of_start(tmp_path / "base", "71:M 22 Nov 2026 02:03:46.124 # Can't load /cache/abcd/plumb.so: aborting")
-    old, _ = conclusion.conclude(base.finish(), listed, fakes.quiet())
+    old, _ = conclusion.conclude(stored_run.read(base.finish()), listed, fakes.quiet())
     folder = of_start(tmp_path / "run", said).finish()
     baseline.write(folder, baseline.of_judgement(BASE, old))
-    judgement, _ = conclusion.conclude(folder, listed, fakes.quiet())
+    judgement, _ = conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
     assert [(one.id, bool(one.known)) for one in judgement.findings] == [("exit-start", inherits)]
 
 
@@ -150,7 +151,7 @@ def test_the_known_list_goes_before_the_base_and_its_expired_and_unused_entries_
 def test_a_judgement_of_the_base_is_remembered_with_its_unknown_cells(stored: StoredRun, tmp_path: Path) -> None:
     stored.canary("sparc64", outcome="failed", message="it did not fault")
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
-    judgement, _ = conclusion.conclude(stored.finish(), listed, fakes.quiet())
+    judgement, _ = conclusion.conclude(stored_run.read(stored.finish()), listed, fakes.quiet())
     found = baseline.of_judgement(BASE, judgement)
     assert found.findings == {WRONG: ["armv5"]}, "of what a cell shows that says nothing, nothing is excused"
     assert [(way.target, way.suite, way.title) for way in found.ways[WRONG]] == [

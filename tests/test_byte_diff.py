@@ -16,7 +16,7 @@ from rich.console import Console
 from harness.core.byte_diff import DifferenceError, described, excerpt, parted
 from harness.core.finding import Difference, Reproduction
 from harness.judge.findings import judge
-from harness.record import run_folder
+from harness.record import run_folder, stored_run
 from harness.report import github, junit, markdown, page, sarif, terminal
 from harness.workflows.mutation_testing.mutations import Expected, Mutation, caught
 from suites._shared.checksums import crc64
@@ -182,7 +182,7 @@ def judged(tmp_path: Path) -> Finding:
         name="test_x", outcome="failed", seconds=1, message="1 keys differ", difference=DIFFERENCE, again=AGAIN
     )
     stored.add("sparc64", "persistence", event)
-    (finding,) = judge(stored.finish())[0]
+    (finding,) = judge(stored_run.read(stored.finish()))[0]
     return finding
 
 

@@ -15,7 +15,7 @@ from harness.judge import baseline
 from harness.judge.baseline import BaseRevision
 from harness.judge.conclusion import conclude
 from harness.judge.merge import join
-from harness.record import compiler_warnings, run_folder
+from harness.record import compiler_warnings, run_folder, stored_run
 from harness.record.compiler_warnings import CompilerReport, Diagnostic
 from harness.report import junit, sarif
 from tests import fakes
@@ -54,7 +54,7 @@ def passed(tmp_path: Path, *, wanted: CompilerWarnings, **said: CompilerReport) 
 def judged(folder: Path, known: str = "findings = []\n") -> tuple[Judgement, ExitCode]:
     listed = folder.parent / "known.toml"
     listed.write_text(known, "utf-8")
-    return conclude(folder, listed, fakes.quiet())
+    return conclude(stored_run.read(folder), listed, fakes.quiet())
 
 
 SILENT = CompilerReport(warnings=[])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from harness.core import json_codec
 from harness.core.errors import ExitCode
 from harness.judge.conclusion import conclude
-from harness.record import run_folder
+from harness.record import run_folder, stored_run
 from tests import fakes
 from tests.stored import StoredRun, a_fault, concluded, entry, known_file
 
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("fake_symbols")
-STORED = fakes.DATA / "stored_runs"
 
 
 def test_a_cell_whose_every_finding_is_known_is_an_expected_failure_and_the_run_passes(
@@ -77,7 +74,7 @@ def test_a_report_says_which_release_a_development_tree_was_taken_for(tmp_path: 
     for development, remarks in (("", []), (told, [f"the server is {told}"])):
         folder = run.finish()
         run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), development=development))
-        judgement, _ = conclude(folder, known_file(tmp_path, entry("alignment-*")), fakes.quiet())
+        judgement, _ = conclude(stored_run.read(folder), known_file(tmp_path, entry("alignment-*")), fakes.quiet())
         assert judgement.remarks == remarks
 
 
@@ -85,11 +82,3 @@ def test_an_entry_that_matched_nothing_is_remarked(tmp_path: Path, run: StoredRu
     run.test("armv5", "bitops", "test_bitop")
     judgement, _ = concluded(tmp_path, run, entry("alignment-gone-load"))
     assert judgement.remarks == ["known finding alignment-gone-load (redis-3.2.6) was not seen in this run"]
-
-
-@pytest.mark.parametrize("name", ["audit", "crashes", "premerge"])
-def test_a_stored_run_of_before_is_judged_as_before(tmp_path: Path, name: str) -> None:
-    shutil.copytree(STORED / name, tmp_path / name)
-    judgement, _ = conclude(tmp_path / name, STORED / "known.toml", fakes.quiet())
-    judged = json_codec.pretty(judgement).decode().replace(str(tmp_path / name), "RUN")
-    assert (STORED / f"{name}.json").read_text("utf-8") == judged

@@ -18,6 +18,7 @@ from harness.core.cache import Cache
 from harness.judge.findings import judge
 from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
+from harness.record import stored_run
 from harness.run import detector_canary
 from harness.run.server_process import Guest, StartError
 from tests import fakes
@@ -355,7 +356,7 @@ def reported(run: StoredRun, text: bytes, *, outcome: Literal["passed", "failed"
 
 def test_a_report_during_a_test_that_passes_is_a_finding_with_its_command_and_reproducer(run: StoredRun) -> None:
     reported(run, MISALIGNED)
-    (finding,), outcomes, _ = judge(run.finish())
+    (finding,), outcomes, _ = judge(stored_run.read(run.finish()))
     assert (finding.id, finding.file, finding.line) == ("alignment-redisBitpos-load", "src/bitops.c", 131)
     assert (finding.command, finding.origin) == ("BITPOS k 0", "server")
     assert [(w.target, w.detector, w.test) for w in finding.witnesses] == [("native-ubsan", "ubsan", TEST)]
@@ -372,27 +373,27 @@ def test_what_several_detectors_see_in_one_function_is_one_finding(run: StoredRu
     run.test("armv5", "bitops", TEST, outcome="failed", guest="guest-1", faults=(0, 1))
     run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGBUS", test=TEST)
     reported(run, text)
-    (finding,), *_ = judge(run.finish())
+    (finding,), *_ = judge(stored_run.read(run.finish()))
     assert finding.id == "alignment-redisBitpos-load"
     assert [(w.target, w.detector) for w in finding.witnesses] == [("armv5", "signal"), ("native-ubsan", "ubsan")]
 
 
 def test_a_member_access_that_nobody_else_saw_stands_alone(run: StoredRun) -> None:
     reported(run, MEMBER)
-    assert [finding.id for finding in judge(run.finish())[0]] == ["alignment-redisBitpos"]
+    assert [finding.id for finding in judge(stored_run.read(run.finish()))[0]] == ["alignment-redisBitpos"]
 
 
 def test_a_test_that_fails_beside_a_report_is_a_finding_of_its_own(run: StoredRun) -> None:
     """A report stops nobody: what was answered wrong is another observation, and may have another cause."""
     reported(run, MISALIGNED, outcome="failed")
-    assert [finding.kind for finding in judge(run.finish())[0]] == ["alignment", "wrong-result"]
+    assert [finding.kind for finding in judge(stored_run.read(run.finish()))[0]] == ["alignment", "wrong-result"]
 
 
 def test_a_test_that_fails_of_a_fatal_report_is_its_consequence(run: StoredRun) -> None:
     run.detectors["native-ubsan"] = "asan"
     reported(run, FATAL, outcome="failed")
     run.guest("native-ubsan", "bitops", "guest-1", end="exit", detail="exit status 1", test=TEST)
-    assert [finding.id for finding in judge(run.finish())[0]] == ["asan-segv-redisBitpos-load"]
+    assert [finding.id for finding in judge(stored_run.read(run.finish()))[0]] == ["asan-segv-redisBitpos-load"]
 
 
 @pytest.mark.parametrize(
@@ -403,11 +404,11 @@ def test_a_report_outside_tests_belongs_to_none(run: StoredRun, before: bytes, a
     run.log("native-ubsan", "bitops", "guest-1", before)
     reported(run, NOISE)
     run.log("native-ubsan", "bitops", "guest-1", after)
-    (finding,), *_ = judge(run.finish())
+    (finding,), *_ = judge(stored_run.read(run.finish()))
     assert (finding.command, finding.witnesses[0].test) == (told, "")
 
 
 def test_logs_of_targets_without_a_detector_are_not_read(run: StoredRun) -> None:
     run.detectors = {}
     reported(run, MISALIGNED)
-    assert judge(run.finish())[0] == []
+    assert judge(stored_run.read(run.finish()))[0] == []

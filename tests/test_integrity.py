@@ -15,7 +15,7 @@ from harness.core import json_codec
 from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, UsageError
 from harness.judge.conclusion import conclude
 from harness.judge.findings import judge
-from harness.record import event_log, evidence_seal, fault_log, run_folder
+from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import StoredRun, a_fault, concluded, entry, known_file
@@ -42,7 +42,7 @@ def clean(run: StoredRun) -> StoredRun:
 def verdict_of(folder: Path, tmp_path: Path, *entries: str) -> tuple[str, str]:
     """The verdict on a folder as it is now, and why its worst cell has it."""
     try:
-        judgement, code = conclude(folder, known_file(tmp_path, *entries), fakes.quiet())
+        judgement, code = conclude(stored_run.read(folder), known_file(tmp_path, *entries), fakes.quiet())
     except (InconclusiveError, UsageError) as error:
         return "UNKNOWN", str(error)
     assert (judgement.verdict in {"PASS", "XFAIL", "SKIP"}) == (code == ExitCode.PASS)
@@ -117,7 +117,7 @@ def test_a_run_of_another_format_is_told_from_a_damaged_one(clean: StoredRun, ve
     raw = json_codec.decode(path.read_bytes(), dict)
     path.write_bytes(json_codec.encode({**raw, "version": version, "a key of later": 1}))
     with pytest.raises(UsageError, match=f"made by {made_by} Plumbline"):
-        judge(clean.folder)
+        judge(stored_run.read(clean.folder))
 
 
 def rewritten(stored: StoredRun, change: Callable[[Path], None]) -> Path:

@@ -14,6 +14,7 @@ from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Verdict
 from harness.judge.conclusion import conclude
 from harness.judge.findings import judge
+from harness.record import stored_run
 from tests import fakes
 from tests.stored import StoredRun, a_fault, concluded, entry, judged
 
@@ -118,7 +119,7 @@ def test_merging_takes_the_worst_and_of_none_is_unknown(verdicts: list[Verdict])
 
 def test_a_folder_without_a_run_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a run folder"):
-        judge(tmp_path)
+        judge(stored_run.read(tmp_path))
 
 
 def test_judging_twice_gives_the_same(tmp_path: Path, run: StoredRun) -> None:
@@ -158,7 +159,7 @@ def test_every_occasion_of_a_witness_is_kept_and_the_known_list_has_to_fit_each(
     )
     for known, verdict in ((entries, "XFAIL"), (entries.partition("'S*'")[0] + "'GET *'\n", "FAIL")):
         listed = fakes.write(tmp_path / "known.toml", known)
-        judgement, _ = conclude(run.finish(), listed, fakes.quiet())
+        judgement, _ = conclude(stored_run.read(run.finish()), listed, fakes.quiet())
         (finding,) = judgement.findings
         (witness,) = finding.witnesses
         told = [(one.test, one.command) for one in witness.occasions]

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from harness.core.errors import InfrastructureError
 from harness.judge.conclusion import conclude
+from harness.record import stored_run
 from harness.record.kernel_faults import counted, read_counters, told
 from harness.record.run_folder import Counters
 from harness.report import formats, markdown, terminal
@@ -77,7 +78,7 @@ def a_run_on_a_kernel(folder: Path) -> StoredRun:
 def test_a_finding_carries_what_the_kernel_said_and_the_report_shows_it(tmp_path: Path) -> None:
     known = fakes.write(tmp_path / "known.toml", "findings = []\n")
     folder = a_run_on_a_kernel(tmp_path / "run").finish()
-    judgement, _ = conclude(folder, known, fakes.quiet())
+    judgement, _ = conclude(stored_run.read(folder), known, fakes.quiet())
     (finding,) = judgement.findings
     said = {witness.target: witness.kernel for witness in finding.witnesses}
     assert said["armv5"] == ""

@@ -15,7 +15,7 @@ from harness.core.errors import ExitCode
 from harness.judge import provenance
 from harness.judge.conclusion import conclude
 from harness.judge.reproducer import Reproducer, read_reproducer
-from harness.record import run_folder
+from harness.record import run_folder, stored_run
 from harness.record.recording_proxy import Chunk
 from harness.workflows.replay.replay import Replay
 from tests import fakes
@@ -188,10 +188,10 @@ def test_judging_a_run_again_keeps_seals_and_gives_none(plumb: Plumb, run: Store
     """Or a stranger's run would become one of ours by being judged here."""
     a_fault(run)
     listed = known_file(tmp_path)
-    judgement, _ = conclude(run.finish(), listed, fakes.quiet())
+    judgement, _ = conclude(stored_run.read(run.finish()), listed, fakes.quiet())
     path = Path(judgement.findings[0].replay.split()[-1])
     assert not provenance.is_ours(Cache.default(), path.read_bytes())
-    conclude(run.folder, listed, fakes.quiet(), made_here=True)
+    conclude(stored_run.read(run.folder), listed, fakes.quiet(), made_here=True)
     assert provenance.is_ours(Cache.default(), path.read_bytes())
     plumb("judge", run.folder)
     assert provenance.is_ours(Cache.default(), path.read_bytes())

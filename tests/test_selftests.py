@@ -16,7 +16,7 @@ from harness.core.strict_toml import ROOT
 from harness.judge.conclusion import conclude
 from harness.judge.findings import judge
 from harness.plan.catalog import Catalog
-from harness.record import run_folder
+from harness.record import run_folder, stored_run
 from harness.run import selftests, unit_runner
 from harness.run.cell_spec import PeerServer
 from tests import cells, fakes
@@ -371,7 +371,7 @@ def run(tmp_path: Path) -> StoredRun:
 
 
 def judged(stored: StoredRun) -> tuple[Judgement, str, str]:
-    judgement, _ = conclude(stored.finish(), ROOT / "ci" / "known.toml", fakes.quiet())
+    judgement, _ = conclude(stored_run.read(stored.finish()), ROOT / "ci" / "known.toml", fakes.quiet())
     cell = next(cell for cell in judgement.cells if cell.suite == "selftests")
     return judgement, cell.verdict, cell.reason
 
@@ -419,7 +419,7 @@ def test_an_assertion_of_a_self_test_is_placed_where_it_asserts_and_not_where_it
             program="selftests" if program == "selftests" else "units",
         )
         stored.add("armv5", "selftests", event)
-        (finding,), _, _ = judge(stored.finish())
+        (finding,), _, _ = judge(stored_run.read(stored.finish()))
         found[program] = (finding.id, finding.title, finding.command)
     assert found["selftests"] == (
         "assertion-checkConsistency",

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.analysis import source_excerpt, symbols
-from harness.build.sources.server_tree import stored_tree
 from harness.core import json_codec
-from harness.core.cache import Cache
 from harness.judge.findings import judge
-from harness.plan.catalog import Catalog
-from harness.record import run_folder
+from harness.record import run_folder, stored_run
 from tests import fakes
 from tests.stored import StoredRun
 
@@ -45,7 +42,7 @@ def tree(path: Path, source: str = SOURCE) -> Path:
 
 
 def taken(run: StoredRun, at: Path | None) -> source_excerpt.Excerpts:
-    findings, *_ = judge(run.folder)
+    findings, *_ = judge(stored_run.read(run.folder))
     source_excerpt.collect(run.folder, run_folder.read_run(run.folder), findings, at)
     return source_excerpt.read(run.folder)
 
@@ -133,16 +130,8 @@ def test_thumb_code_is_read_as_thumb(stored: StoredRun) -> None:
     assert told(kept) == [(0x10000, "ldr r1, [r3]"), (0x10002, "ldr.w r2, [r3, #4]"), (0x10006, "adds r1, r1, r0")]
 
 
-@pytest.mark.parametrize("server", ["redis-3.2.6", "/a/tree", "a-release-of-later"])
-def test_without_the_cached_source_of_a_release_a_stored_run_has_no_tree(tmp_path: Path, server: str) -> None:
-    """A path may hold another tree by now; an empty cache has none, and nothing is fetched to look at a run."""
-    (tmp_path / "src").mkdir()
-    run = StoredRun(tmp_path / "run", server=str(tmp_path) if server.startswith("/") else server)
-    assert stored_tree(Catalog(), Cache(tmp_path / "cache"), run.finish(), fakes.quiet()) is None
-
-
 def findings_of(run: StoredRun) -> list[Finding]:
-    return judge(run.folder)[0]
+    return judge(stored_run.read(run.folder))[0]
 
 
 def test_an_instruction_is_chosen_once_a_target(stored: StoredRun) -> None:

@@ -79,12 +79,12 @@ def test_a_binary_of_the_cache_is_looked_up(run: StoredRun, tmp_path: Path, monk
     a_fault(run)
     (finding,) = judged(run)[0]
     assert finding.function == "bitopCommand"
-    assert stored_run.remarks(run.folder, [finding]) == []
+    assert stored_run.remarks(stored_run.read(run.folder), [finding]) == []
 
 
 @pytest.mark.parametrize("path", ["/home/x/server", "relative/server", "/usr/../etc/shadow", "/usr\x00", ""])
 def test_a_path_that_is_not_kept_is_one_where_nothing_can_be(run: StoredRun, path: str) -> None:
-    kept = stored_run.read(with_record(run.finish(), binaries={"armv5": path})).binaries["armv5"]
+    kept = stored_run.read(with_record(run.finish(), binaries={"armv5": path})).record.binaries["armv5"]
     assert kept.startswith(f"{os.devnull}/")
     assert not Path(kept).exists()
 

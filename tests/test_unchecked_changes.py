@@ -12,7 +12,7 @@ from harness.judge import unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.judge.merge import join
 from harness.plan.catalog import Catalog
-from harness.record import run_folder
+from harness.record import run_folder, stored_run
 from harness.workflows.suite_selection import choose, read_unseen
 from tests import fakes
 from tests.judgements import cell
@@ -95,16 +95,16 @@ def test_a_run_whose_changes_are_gone_or_are_others_is_no_pass(tmp_path: Path, r
     with unchecked_changes.noted(folder, changes("src/bitops.c")):
         recorded = run_folder.read_run(folder)
         run_folder.write_run(folder, msgspec.structs.replace(recorded, beside=unchecked_changes.digests(folder)))
-    assert conclude(folder, listed, fakes.quiet())[0].verdict == "PASS"
+    assert conclude(stored_run.read(folder), listed, fakes.quiet())[0].verdict == "PASS"
     whole = (folder / unchecked_changes.NAME).read_bytes()
     (folder / unchecked_changes.NAME).write_bytes(b"[]")
     for why in ("not what was recorded", "gone"):
-        judgement, code = conclude(folder, listed, fakes.quiet())
+        judgement, code = conclude(stored_run.read(folder), listed, fakes.quiet())
         assert (judgement.verdict, code) == ("UNKNOWN", ExitCode.INCONCLUSIVE)
         assert judgement.unchecked == [f"NOT CHECKED: what changes.json told, for it is {why}"]
         (folder / unchecked_changes.NAME).unlink(missing_ok=True)
     (folder / unchecked_changes.NAME).write_bytes(whole)
-    assert conclude(folder, listed, fakes.quiet())[0].verdict == "PASS"
+    assert conclude(stored_run.read(folder), listed, fakes.quiet())[0].verdict == "PASS"
 
 
 @pytest.mark.usefixtures("fake_symbols")

@@ -18,6 +18,7 @@ from harness.core.cache import Cache
 from harness.core.model import SourceTree
 from harness.judge.findings import judge
 from harness.judge.verdict import cell_verdicts
+from harness.record import stored_run
 from harness.run import unit_runner
 from suites.units import expectations
 from tests import cells, fakes
@@ -311,7 +312,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:
 
 
 def judged(stored: StoredRun) -> tuple[list[Finding], str, str]:
-    findings, outcomes, _ = judge(stored.finish())
+    findings, outcomes, _ = judge(stored_run.read(stored.finish()))
     cell = next(cell for cell in cell_verdicts(outcomes, findings) if cell.suite == "units")
     return findings, cell.verdict, cell.reason
 

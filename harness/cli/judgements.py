@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from harness.build.sources import server_tree
 from harness.cli import completion, options, output
 from harness.cli.options import may_install
 from harness.core import json_codec
@@ -24,6 +23,7 @@ from harness.record import stored_run
 from harness.report import formats as reporting
 from harness.report.schema import schema as findings_schema
 from harness.workflows import debug_shell as shelling
+from harness.workflows.rejudge import rejudge
 from harness.workflows.replay import replay as replaying
 
 trust = click.option(
@@ -132,10 +132,7 @@ def shell(target: str, reproducer: str, trust: bool, install: bool | None, **opt
 @options.as_json
 def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> ExitCode:
     """Judge a stored run again and rewrite its report."""
-    progress = Progress()
-    stored_run.refuse_ways_out(run)
-    tree = server_tree.stored_tree(Catalog(), Cache.default(), run, progress)
-    judgement, code = conclusion.conclude(run, known, progress, tree=tree)
+    judgement, code = rejudge(Cache.default(), Progress(), run, known)
     reporting.write(run, judgement)
     output.show(judgement, as_json=as_json)
     output.annotate(run, judgement, annotations)

@@ -19,7 +19,7 @@ from harness.isa import registry
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from harness.core.finding import Fate
     from harness.core.model import PlannedAccess, Policy, Target
@@ -151,6 +151,20 @@ def prescribed(target: Target, policy: Policy, access: Access, *, hint_bytes: in
     if access.access_class in policy.ignore:
         return "rotated" if access.access_class == "word" and access.direction == "load" else "truncated"
     return "signal"
+
+
+def recorded_policies(policies: Mapping[str, Policy], name: str, machines: Collection[Target]) -> dict[str, Policy]:
+    """The policies that a run records: those that `fate` reads for its machines, and what the named one is on each."""
+    base = policies[base_name(name)]
+    used = {policy_for(policies, base.name, machine).name for machine in machines if applies(base, machine)}
+    return {one: policies[one] for one in sorted(used | fate_policies(policies, machines))}
+
+
+def fate_policies(policies: Mapping[str, Policy], machines: Collection[Target]) -> set[str]:
+    """The names of the policies that `fate` reads for these machines. Raises KeyError where `ignore` is missing."""
+    ignore = policies["ignore"]
+    instead = {ignore.effective_policy.get(userland(machine), ignore.name) for machine in machines}
+    return {"signal", ignore.name, *instead, *(machine.kernel for machine in machines)}
 
 
 def fate(target: Target, policies: Mapping[str, Policy], access: Access) -> Fate:

@@ -23,20 +23,22 @@ from harness.record import compiler_warnings, event_log, run_folder, stored_run
 if TYPE_CHECKING:
     from harness.core.progress import Progress
     from harness.record.run_folder import RunRecord
+    from harness.record.stored_run import TrustedRun
 
 
 def conclude(
-    folder: Path, known_file: Path, progress: Progress, *, tree: Path | None = None, made_here: bool = False
+    stored: TrustedRun, known_file: Path, progress: Progress, *, tree: Path | None = None, made_here: bool = False
 ) -> tuple[Judgement, ExitCode]:
-    """Judge a run folder, the same for a run just made and for a stored one. `tree`: its source, for excerpts.
+    """Judge a run, in the same way just after it was made and years later. `tree`: its source, for excerpts.
 
-    `made_here`: it was just made, and its reproducers may be replayed without a question.
+    `made_here`: this command made the run, so that its reproducers may be replayed without `--trust`. Raises
+    InconclusiveError as `judge` does, UsageError for damaged files beside the evidence.
     """
+    folder, run = stored.folder, stored.record
     with progress.stage("judge", "judging"):
-        findings, outcomes, counters = judge(folder)
+        findings, outcomes, counters = judge(stored)
         if made_here:
             provenance.seal_all(Cache.default(), folder)
-        run = stored_run.read(folder)
         source_excerpt.collect(folder, run, findings, tree)
     listed = known_findings.load_known(known_file, run.machines)
     old = baseline.read(folder)
@@ -77,11 +79,11 @@ def conclude(
             ),
             *(baseline.remarks(old, [*marked, *failing]) if old else []),
             *warning_findings.remarks(said, warned),
-            *stored_run.remarks(folder, marked),
+            *stored_run.remarks(stored, marked),
         ],
         stages=run.stages,
         counters=counters,
-        kernel_counters=kernel_counters(folder),
+        kernel_counters=kernel_counters(folder, run),
         allocator=run.allocator,
         base=str(old.base) if old else "",
         place=_place(run.server),

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.core.errors import InconclusiveError
 from harness.core.finding import Finding, Occasion, Witness
 from harness.core.model import Allocator, Record
+from harness.isa import rules
 from harness.judge.causality import cell_evidence, never_run
 from harness.judge.reproducer import best_of, write_reproducer
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.record import event_log, kernel_faults, run_folder, stored_run
+from harness.record import event_log, kernel_faults
 from harness.record.run_folder import Counters
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from harness.judge.sightings import Sighting
     from harness.judge.verdict import CellOutcome
     from harness.record.run_folder import RunRecord
+    from harness.record.stored_run import TrustedRun
 
 
 class Judgement(Record, frozen=True):
@@ -51,13 +54,14 @@ class Judgement(Record, frozen=True):
     """Changes that nothing looked at (`plumb premerge`): with one of them the verdict is no PASS."""
 
 
-def judge(folder: Path) -> tuple[list[Finding], list[CellOutcome], dict[str, Counters]]:
-    """Findings, worst first, what every planned cell came to, audits' totals.
+def judge(stored: TrustedRun) -> tuple[list[Finding], list[CellOutcome], dict[str, Counters]]:
+    """Findings, worst first; the outcome of every planned cell; the totals of audits.
 
-    Raises UsageError for no run folder, InconclusiveError for a damaged run.json. Reproducers are written beside the
-    evidence. Findings are not yet compared with the known list: harness.judge.verdict takes both.
+    Raises InconclusiveError for a record without the policies that its machines need. Writes reproducers beside the
+    evidence. Does not compare findings with the known list: harness.judge.conclusion does.
     """
-    run = stored_run.read(folder)
+    folder, run = stored.folder, stored.record
+    _refuse_lacking_policies(run)
     records = {(record.target, record.suite): record for record in run.cells}
     sightings: list[Sighting] = []
     outcomes: list[CellOutcome] = []
@@ -67,16 +71,25 @@ def judge(folder: Path) -> tuple[list[Finding], list[CellOutcome], dict[str, Cou
         if record is None:
             outcomes.append(never_run(target, suite))
             continue
-        seen, outcome = cell_evidence(folder, run, record)
-        sightings += seen
+        of_cell, outcome = cell_evidence(folder, run, record)
+        sightings += of_cell
         outcomes.append(outcome)
     findings = by_severity([_finding(folder, run, group) for group in _groups(sightings)])
     return findings, outcomes, _counters(sightings)
 
 
-def kernel_counters(folder: Path) -> dict[str, Counters]:
-    """Target -> what its kernel counted during the tests; canaries, whose accesses are meant, apart."""
-    run = run_folder.read_run(folder)
+def _refuse_lacking_policies(run: RunRecord) -> None:
+    needed = rules.fate_policies(run.policies, run.machines.values()) if "ignore" in run.policies else {"ignore"}
+    if lacking := sorted(needed - run.policies.keys()):
+        raise InconclusiveError(
+            "the run does not record all its policies, and nothing can be concluded",
+            because=f"it lacks {', '.join(lacking)}",
+            remedy="run again",
+        )
+
+
+def kernel_counters(folder: Path, run: RunRecord) -> dict[str, Counters]:
+    """Target -> what its kernel counted during the tests, without the canaries, which misalign on purpose."""
     found = {}
     for target in run.targets:
         suites = [record.suite for record in run.cells if record.target == target and record.suite != "canary"]

@@ -16,7 +16,6 @@ from harness.analysis.assertion_log import UNKNOWN, asserted, asserting_frames
 from harness.analysis.detectors.registry import own_frames
 from harness.isa import rules
 from harness.judge import triggering_command
-from harness.plan.catalog import Catalog
 from harness.record import fault_log, kernel_faults, run_folder
 from harness.record.run_folder import NO_PONG
 
@@ -132,7 +131,7 @@ def from_fault(
         identity="-".join(part for part in (kind, function, direction) if part),
         detector="audit" if fault.event == "access" else "signal",
         access_class=access.access_class if access else "",
-        fate=rules.fate(target, Catalog().policies, access) if access else "",
+        fate=rules.fate(target, run.policies, access) if access else "",
         unit=test.unit if test else "",
         program=test.program if test else "units",
         kernel=kernel_faults.told(fault) if target.emulator.has_kernel else "",

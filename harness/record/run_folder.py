@@ -22,7 +22,17 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.model import AccessClass, Allocator, CompilerWarnings, Name, NameOrNone, Program, Record, Target
+from harness.core.model import (
+    AccessClass,
+    Allocator,
+    CompilerWarnings,
+    Name,
+    NameOrNone,
+    Policy,
+    Program,
+    Record,
+    Target,
+)
 
 ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 """absent: there is nothing of what the suite should run, in the server or among what was asked for; no fault."""
@@ -47,8 +57,10 @@ class CellRecord(Record, frozen=True):
     """The same, of the audit that followed."""
 
 
-VERSION = 2
-"""Of the run folder's format: raise it when another release could not judge what is recorded now."""
+VERSION = 3
+"""The run folder's format. Raise it when an earlier release could not judge what is recorded now."""
+READABLE = (2, VERSION)
+"""The formats that this release judges. Format 2 records neither `policies` nor `source`."""
 
 
 class RunRecord(Record, frozen=True):
@@ -83,6 +95,10 @@ class RunRecord(Record, frozen=True):
     """The machine's load average over one minute, before the cells ran and after."""
     development: str = ""
     """Of a tree between two releases: which one it was taken for, and by what (harness.build.sources.tree_features)."""
+    policies: dict[str, Policy] = msgspec.field(default_factory=dict)
+    """Name -> what it said at the time: the policies that the run was made under, and those that tell fates."""
+    source: NameOrNone = ""
+    """The cache entry that holds the source of a release; empty for a tree that the user named by its path."""
     version: int = VERSION
     digest: str = ""
     """SHA-256 of the file with an empty digest here, its last key: `write_run` makes it, `read_run` checks it."""
@@ -295,12 +311,12 @@ def read_run(folder: Path) -> RunRecord:
         content = path.read_bytes()
         # Before the rest: a newer release may have keys that are not known here.
         version = json_codec.decode(content, _Versioned).version
-        if version != VERSION:
+        if version not in READABLE:
             made_by = "a newer" if version > VERSION else "an older"
             raise UsageError(
                 f"the run was made by {made_by} Plumbline",
                 where=str(path),
-                because=f"its format is {version}, and this release reads {VERSION}",
+                because=f"its format is {version}, and this release reads {' and '.join(map(str, READABLE))}",
                 remedy="judge it with the release that made it, or run the check again",
             )
         record = json_codec.decode(content, RunRecord)

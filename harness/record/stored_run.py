@@ -1,13 +1,14 @@
-"""A stored run as far as this machine may believe it: its folder, its record, the files that its evidence names.
+"""A stored run as far as this machine trusts it: its folder, its record, the files that its evidence names.
 
-Runs come as artifacts of CI jobs and in bug reports: they are data from strangers. Nothing of theirs is a program or a
-path that leads out of their folder (names of cells, guests and files are harness.core.model's `Name`). What would lead
-out is not opened, and what it would have told is left out.
+Runs arrive as artifacts of CI jobs and in bug reports: they are data from strangers. Nothing in them names a program or
+a path outside their folder (names of cells, guests and files are harness.core.model's `Name`). A path that leads out is
+not opened, and the report lacks what it would have added.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from functools import cache
 from pathlib import Path
@@ -17,20 +18,23 @@ import msgspec
 
 from harness.core.cache import Cache
 from harness.core.errors import UsageError
-from harness.plan.catalog import Catalog
+from harness.core.model import Record
 from harness.record import fault_log, run_folder
+from harness.record.run_folder import RunRecord  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.finding import Finding
     from harness.record.fault_log import FaultLog
-    from harness.record.run_folder import RunRecord
 
 NOWHERE = Path(os.devnull)
 """Below a device there is no file, whatever its name."""
 UNKNOWN_TOOLS = "unknown"
-"""Instead of a prefix of binary tools that no toolchain of ours has."""
+"""Replaces a prefix of binary tools that could be a path or an option."""
+_PREFIX = re.compile(r"(([a-z0-9_]+-)+linux-[a-z0-9_]+)?")
+"""The prefixes that GNU's tools for Linux have, as in `arm-linux-gnueabi-addr2line`; empty for the host's own tools.
+A run chooses among the binary tools that this machine has in its PATH, and can name no other program."""
 _SYSTEM = (Path("/usr"), Path("/lib"), Path("/lib64"))
 """Where systems have their libraries, and cross compilers theirs."""
 
@@ -52,44 +56,59 @@ def refuse_ways_out(folder: Path) -> None:
                 )
 
 
-def read(folder: Path) -> RunRecord:
-    """A run's record, its binaries and tools replaced where they are none of ours. Raises UsageError as events does."""
-    run = run_folder.read_run(folder)
-    triples = {tools.triple for tools in Catalog().toolchains.values()}
-    return msgspec.structs.replace(
-        run,
-        binaries={target: _kept(folder, path) for target, path in run.binaries.items()},
-        triples={target: one if one in triples else UNKNOWN_TOOLS for target, one in run.triples.items()},
+class TrustedRun(Record, frozen=True):
+    """A run folder and its record, as far as this machine trusts it."""
+
+    folder: Path
+    record: RunRecord
+    """Without the binaries and tools that this machine must not touch."""
+    claimed: RunRecord
+    """As run.json has it: for messages alone."""
+
+
+def read(folder: Path) -> TrustedRun:
+    """Read a run's record, and replace the binaries and tools in it that are not this machine's own.
+
+    Raises as `run_folder.read_run` does.
+    """
+    claimed = run_folder.read_run(folder)
+    record = msgspec.structs.replace(
+        claimed,
+        binaries={target: _kept(folder, path) for target, path in claimed.binaries.items()},
+        triples={target: one if _PREFIX.fullmatch(one) else UNKNOWN_TOOLS for target, one in claimed.triples.items()},
     )
+    return TrustedRun(folder=folder, record=record, claimed=claimed)
 
 
 def read_fault_log(log: Path) -> FaultLog:
-    """A fault log of a run's, with the files that may be opened; of others the name is left."""
+    """Read a guest's fault log. A mapped file that must not be opened keeps its name and loses its folder."""
     folder = next((above for above in log.parents if (above / "run.json").is_file()), log.parent)
-    told = fault_log.read(log)
+    content = fault_log.read(log)
     faults = []
-    for fault in told.faults:
+    for fault in content.faults:
         maps = [msgspec.structs.replace(one, path=_kept(folder, one.path)) for one in fault.maps]
         faults.append(msgspec.structs.replace(fault, maps=maps))
-    return msgspec.structs.replace(told, faults=faults)
+    return msgspec.structs.replace(content, faults=faults)
 
 
-def remarks(folder: Path, findings: Sequence[Finding]) -> list[str]:
-    """Whose findings have no names and no lines, because what they are looked up with is not here."""
-    run, believed = run_folder.read_run(folder), read(folder)
-    looked_up = [one.target for finding in findings for one in finding.witnesses if one.evidence.endswith(_FAULTS)]
-    said = []
+def remarks(run: TrustedRun, findings: Sequence[Finding]) -> list[str]:
+    """A sentence for each target whose findings lack names or lines because its binary or its tools are not here."""
+    looked_up = [
+        witness.target
+        for finding in findings
+        for witness in finding.witnesses
+        if witness.evidence.endswith(f"/{fault_log.NAME}")
+    ]
+    sentences = []
     for target in dict.fromkeys(looked_up):
-        path = believed.binaries.get(target, "")
+        path = run.record.binaries.get(target, "")
         if not path or not Path(path).is_file():
-            there = run.binaries.get(target, "which the run's record does not name")
-            said.append(f"{target}: its binary is not here: findings have neither names nor lines ({there})")
-        elif believed.triples.get(target) == UNKNOWN_TOOLS:
-            said.append(f"{target}: no toolchain has tools named {run.triples.get(target)}-*: findings have no lines")
-    return said
-
-
-_FAULTS = "/faults.jsonl"
+            claimed = run.claimed.binaries.get(target, "which the run's record does not name")
+            sentences.append(f"{target}: its binary is not here: findings have neither names nor lines ({claimed})")
+        elif run.record.triples.get(target) == UNKNOWN_TOOLS:
+            prefix = run.claimed.triples.get(target)
+            sentences.append(f"{target}: no toolchain has tools named {prefix}-*: findings have no lines")
+    return sentences
 
 
 def _kept(folder: Path, path: str) -> str:

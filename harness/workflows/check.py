@@ -15,7 +15,7 @@ import msgspec
 from harness.build import host_packages
 from harness.build.allocator import check_supported
 from harness.build.qemu_user import Runner, with_alignment
-from harness.build.sources.archives import Fetcher
+from harness.build.sources.archives import Fetcher, archive_name
 from harness.build.sources.server_tree import open_server
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.errors import ExitCode, InfrastructureError
@@ -25,7 +25,7 @@ from harness.isa import rules
 from harness.judge import unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.plan.plan import Plan, make_plan
-from harness.record import evidence_seal, fault_log, run_folder
+from harness.record import evidence_seal, fault_log, run_folder, stored_run
 from harness.record.run_folder import CellRecord, RunRecord
 from harness.run import canary
 from harness.run.cell_spec import CellSpec, PeerServer, write_cell
@@ -102,7 +102,8 @@ class Check:
         record = self._record(plan, tree, prepared, peers, records)
         record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
         run_folder.write_run(self.request.run, record)
-        return conclude(self.request.run, self.request.known, self.progress, tree=tree.content, made_here=True)
+        stored = stored_run.read(self.request.run)
+        return conclude(stored, self.request.known, self.progress, tree=tree.content, made_here=True)
 
     def _refuse_damage(self, *, read_again: bool = False) -> None:
         """Raise InfrastructureError where what has run is not what was built: nothing of it says anything."""
@@ -251,8 +252,9 @@ class Check:
         machines = {native.name: native, **{name: one.target for name, one in prepared.items()}}
         # The oracle may end badly as well, and is no target as a rule.
         builds = {name: one.build for name, one in peers.items()} | {name: one.build for name, one in prepared.items()}
+        is_release = self.request.server in self.catalog.servers
         return RunRecord(
-            server=self.request.server if self.request.server in self.catalog.servers else str(tree.path),
+            server=self.request.server if is_release else str(tree.path),
             family=tree.family,
             policy=self.request.policy,
             optimisation=self.request.optimisation,
@@ -270,6 +272,8 @@ class Check:
             development=tree.development,
             warnings=self.request.warnings,
             beside=unchecked_changes.digests(self.request.run),
+            policies=rules.recorded_policies(self.catalog.policies, self.request.policy, machines.values()),
+            source=archive_name(tree.name, tree.digest) if is_release else "",
         )
 
 

@@ -21,6 +21,7 @@ from harness.judge import baseline, conclusion, unchecked_changes, warning_findi
 from harness.judge.baseline import BaseRevision  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.judge.unchecked_changes import Change  # noqa: TC001 - the same
 from harness.plan.plan import make_plan
+from harness.record import stored_run
 from harness.report import formats
 from harness.workflows import check
 from harness.workflows.git_checkout import Checkout
@@ -133,7 +134,8 @@ def run(
     progress.say(f"findings in {', '.join(suites)}: does BASE show them too? {premerge.base}")
     old = _of_base(catalog, store, progress, msgspec.structs.replace(request, suites=suites), premerge.base)
     baseline.write(request.run, old)
-    return conclusion.conclude(request.run, request.known, progress, tree=Path(request.server), made_here=True)
+    stored = stored_run.read(request.run)
+    return conclusion.conclude(stored, request.known, progress, tree=Path(request.server), made_here=True)
 
 
 def _of_base(catalog: Catalog, store: Cache, progress: Progress, request: Request, base: BaseRevision) -> Baseline:

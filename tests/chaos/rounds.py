@@ -19,6 +19,7 @@ from harness.core.cache import Cache
 from harness.core.errors import PlumblineError
 from harness.core.strict_toml import ROOT
 from harness.judge import conclusion
+from harness.record import stored_run
 from harness.run.cell_spec import read_cell
 from tests import fakes
 from tests.chaos import faults
@@ -256,7 +257,7 @@ def _is_evidence(path: Path) -> bool:
 
 def _passes(run: Path, known: Path) -> bool:
     try:
-        judgement, code = conclusion.conclude(run, known, fakes.quiet())
+        judgement, code = conclusion.conclude(stored_run.read(run), known, fakes.quiet())
     except PlumblineError:
         return False
     return code == 0 or judgement.verdict == "PASS"

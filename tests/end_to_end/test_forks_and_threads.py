@@ -23,7 +23,7 @@ from harness.judge.findings import judge
 from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
 from harness.protocol.resp import Client, ServerGoneError
-from harness.record import event_log, evidence_seal, fault_log, run_folder
+from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
 from harness.record.run_folder import CellRecord, RunRecord
 from harness.run.cell_spec import CellSpec, write_cell
 from harness.run.server_process import Guest
@@ -321,7 +321,7 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
             ],
         ),
     )
-    findings, outcomes, _ = judge(run)
+    findings, outcomes, _ = judge(stored_run.read(run))
     _, verdict = cell_verdicts(outcomes, findings)
     # A child's death does not explain what its parent answers. The last is this release's own: in the child its crash
     # handler cancels threads that only the parent has.

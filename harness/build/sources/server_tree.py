@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build.sources import source_tree
-from harness.build.sources.archives import Fetcher
-from harness.core.errors import InfrastructureError, UsageError
+from harness.core.errors import UsageError
 from harness.plan.catalog import select
-from harness.record import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.core.cache import Cache
+    from harness.build.sources.archives import Fetcher
     from harness.core.model import Server, SourceTree
-    from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
 
 
@@ -52,12 +49,3 @@ def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
     if tree.development:
         fetcher.progress.say(f"{tree.name} is {tree.development}")
     return tree
-
-
-def stored_tree(catalog: Catalog, store: Cache, folder: Path, progress: Progress) -> Path | None:
-    """The source that a stored run was made of, if the cache has it. A path's may have changed since: it has none."""
-    server = catalog.servers.get(run_folder.read_run(folder).server)
-    try:
-        return Fetcher(store, progress, offline=True).server(server).path if server else None
-    except InfrastructureError:
-        return None
