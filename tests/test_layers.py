@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import sys
 import tomllib
 from typing import TYPE_CHECKING, Any
 
 from importlinter.cli import lint_imports
 
+from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
 
 
@@ -25,10 +30,32 @@ def test_no_module_imports_upwards(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert status == 0, capsys.readouterr().out
 
 
+def test_an_import_that_judging_must_not_have_is_caught(tmp_path: Path) -> None:
+    """The layers allow these imports: only the contract of hermetic judging forbids them."""
+    shutil.copytree(ROOT / "harness", tmp_path / "harness", ignore=shutil.ignore_patterns("__pycache__"))
+    planted = {
+        "judge.findings": "build.kernel",
+        "judge.verdict": "run.canary",
+        "report.sarif": "build.qemu_user",
+        "record.event_log": "plan.plan",
+    }
+    for importer, imported in planted.items():
+        module = tmp_path / "harness" / f"{importer.replace('.', '/')}.py"
+        module.write_text(f"{module.read_text('utf-8')}\nfrom harness.{imported} import planted\n", "utf-8")
+    check = "import sys; from importlinter.cli import lint_imports; "
+    check += "sys.exit(lint_imports(config_filename=sys.argv[1], limit_to_contracts=('hermetic',), no_cache=True))"
+    words = [sys.executable, "-c", check, str(ROOT / "pyproject.toml")]
+    result = process.run(words, folder=tmp_path, deadline_seconds=120)
+    assert result.code == 1
+    for importer, imported in planted.items():
+        assert f"harness.{importer} -> harness.{imported}" in result.text
+
+
 def test_every_module_has_a_layer() -> None:
     layered = {
         f"{package}.{name.strip()}"
         for contract in settings()["contracts"]
+        if contract["type"] == "layers"
         for package in contract["containers"]
         for row in contract["layers"]
         for name in row.split("|")
