@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import msgspec
@@ -25,16 +25,21 @@ from harness.plan.plan import make_plan
 from harness.workflows import ci_cache as caching
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from harness.core import model
+
+
+Entry = TypeVar("Entry")
 
 
 @click.command()
 @options.target
 @options.emulator
 @options.as_json
-@click.option("--install", is_flag=True, help="Install what is missing.")
+@click.option("--install", is_flag=True, help="Install the missing packages.")
 @click.option(
-    "--for-tests", is_flag=True, help="And what the project's own tests need: a browser, and Go for actionlint."
+    "--for-tests", is_flag=True, help="Include what the project's own tests need: a browser, and Go for actionlint."
 )
 def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool, for_tests: bool) -> ExitCode:
     """List missing packages and how to install them.
@@ -66,14 +71,23 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
 def list_(what: str, as_json: bool) -> ExitCode:
     """List targets, toolchains, servers, suites or policies."""
     catalog = Catalog()
-    nouns: dict[str, Any] = getattr(catalog, what)
+    if what == "targets":
+        return _list(catalog.targets, as_json, lambda target: f"{target.title}  [{', '.join(target.groups)}]")
+    if what == "toolchains":
+        return _list(catalog.toolchains, as_json, lambda toolchain: toolchain.triple)
+    if what == "servers":
+        return _list(catalog.servers, as_json, lambda server: server.note)
+    if what == "suites":
+        return _list(catalog.suites, as_json, lambda suite: suite.title)
+    return _list(catalog.policies, as_json, lambda policy: policy.title)
+
+
+def _list(records: Mapping[str, Entry], as_json: bool, describe: Callable[[Entry], str]) -> ExitCode:
     if as_json:
-        output.print_json(list(nouns.values()))
+        output.print_json(list(records.values()))
         return ExitCode.PASS
-    for name, noun in nouns.items():
-        about = getattr(noun, "title", "") or getattr(noun, "note", "") or getattr(noun, "triple", "")
-        groups = f"  [{', '.join(noun.groups)}]" if hasattr(noun, "groups") else ""
-        click.echo(f"{name:<28} {about}{groups}")
+    for name, record in records.items():
+        click.echo(f"{name:<28} {describe(record)}")
     return ExitCode.PASS
 
 
@@ -165,7 +179,7 @@ def build(
 
 
 @click.command()
-@click.option("--yes", is_flag=True, help="Remove it; without it only sizes are shown.")
+@click.option("--yes", is_flag=True, help="Remove everything; without it, only sizes are shown.")
 @options.as_json
 def clean(yes: bool, as_json: bool) -> ExitCode:
     """Show what the cache holds, or empty it."""

@@ -1,15 +1,13 @@
-"""What looks at a finding or a judged run again: plumb replay, shell, judge, report, join, schema."""
+"""Commands that look at findings and judged runs: plumb replay, shell, judge, report, join, schema."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from harness.cli import completion, options, output
 from harness.cli.options import may_install
-from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
@@ -27,7 +25,7 @@ from harness.workflows.rejudge import rejudge
 from harness.workflows.replay import replay as replaying
 
 trust = click.option(
-    "--trust", is_flag=True, help="Carry out a reproducer that no check on this machine made: it is done as you."
+    "--trust", is_flag=True, help="Run a reproducer that no check on this machine made, with your own permissions."
 )
 
 
@@ -36,14 +34,14 @@ trust = click.option(
 @click.option(
     "--server",
     default="",
-    help="Another release or tree than the recorded one.",
+    help="A release or source tree to use instead of the recorded one.",
     shell_complete=completion.servers,
 )
-@click.option("--target", default="", help="Of a .stream file: where to send it.", shell_complete=completion.targets)
+@click.option("--target", default="", help="The target to send a .stream file to.", shell_complete=completion.targets)
 @click.option(
     "--bisect",
     is_flag=True,
-    help="For `git bisect run`: exit 125 where the tree cannot tell, 255 for what is no fault of it.",
+    help="For `git bisect run`: exit 125 if this tree cannot be tested, 255 if the tree is not at fault.",
 )
 @trust
 @options.offline
@@ -55,10 +53,10 @@ def replay(reproducer: str, server: str, target: str, bisect: bool, trust: bool,
     for it, and it is gone; 6: the replay cannot tell, and says why.
     """
 
-    def shown() -> replaying.Replay:
+    def replay_once() -> replaying.Replay:
         return _replay(reproducer, server, target, trust=trust, offline=offline, as_json=as_json)
 
-    return replaying.bisecting(shown) if bisect else int(replaying.EXIT_CODES[shown().outcome])
+    return replaying.bisecting(replay_once) if bisect else int(replaying.EXIT_CODES[replay_once().outcome])
 
 
 def _replay(
@@ -68,18 +66,18 @@ def _replay(
     if reproducer.endswith(".stream"):
         if not target:
             raise UsageError("a stream does not say for which target", where=reproducer, remedy="--target NAME")
-        read = replaying.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
+        opened = replaying.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
     elif target:
         raise UsageError("a reproducer says itself for which target it is", where="--target")
     else:
-        read = open_reproducer(store, catalog.servers, reproducer, server=server, trust=trust)
-    seen = replaying.replay(catalog, store, Progress(), read, server=server, offline=offline)
+        opened = open_reproducer(store, catalog.servers, reproducer, server=server, trust=trust)
+    result = replaying.replay(catalog, store, Progress(), opened, server=server, offline=offline)
     if as_json:
-        answer = {"outcome": seen.outcome, "reason": seen.reason, "reproduced": seen.outcome == "reproduced"}
-        output.print_json({"finding": read.finding, **answer, "text": seen.text})
+        answer = {"outcome": result.outcome, "reason": result.reason, "reproduced": result.outcome == "reproduced"}
+        output.print_json({"finding": opened.finding, **answer, "text": result.text})
     else:
-        click.echo(visible(replaying.told(seen, read.finding)))
-    return seen
+        click.echo(visible(replaying.told(result, opened.finding)))
+    return result
 
 
 @click.command()
@@ -92,36 +90,57 @@ def _replay(
     shell_complete=completion.servers,
 )
 @click.option("--run", "reproducer", default="", help="Send this reproducer, or .stream file, once the server answers.")
-@click.option("--running", is_flag=True, help="Let the server run at once, instead of stopping it in main.")
+@click.option("--running", is_flag=True, help="Let the server run at once instead of stopping it in main.")
 @click.option(
     "--policy",
     default="",
-    help="What a misaligned access does.  [default: the reproducer's, or signal]",
+    help="What happens on a misaligned access.  [default: the reproducer's, or signal]",
     shell_complete=completion.policies,
 )
 @click.option(
     "--optimisation",
     type=click.Choice(["", *options.LEVELS]),
     default="",
-    help="Compiler's level.  [default: the reproducer's, or O2]",
+    help="Optimisation level of the compiler.  [default: the reproducer's, or O2]",
 )
 @trust
 @options.offline
 @options.install
-def shell(target: str, reproducer: str, trust: bool, install: bool | None, **options: Any) -> ExitCode:
+def shell(
+    target: str,
+    gdb: tuple[str, ...],
+    *,
+    server: str,
+    reproducer: str,
+    running: bool,
+    policy: str,
+    optimisation: str,
+    trust: bool,
+    offline: bool,
+    install: bool | None,
+) -> ExitCode:
     """Open gdb on a server that runs on a target.
 
     gdb finds the server's sources. Arguments after -- go to gdb: -- -batch -ex continue -ex bt.
     """
     catalog = Catalog()
     shelling.debuggable(catalog, target)
-    session = json_codec.convert({**options, "target": target, "install": may_install(install)}, shelling.DebugSession)
-    read = None
+    session = shelling.DebugSession(
+        target=target,
+        server=server,
+        policy=policy,
+        optimisation=optimisation,
+        running=running,
+        offline=offline,
+        install=may_install(install),
+        gdb=gdb,
+    )
+    stored = None
     if reproducer.endswith(".stream"):
-        read = replaying.from_stream(Path(reproducer), target=target, server=session.server or DEFAULT_SERVER)
+        stored = replaying.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
     elif reproducer:
-        read = open_reproducer(Cache.default(), catalog.servers, reproducer, server=session.server, trust=trust)
-    shelling.open_shell(catalog, Cache.default(), Progress(), session, read)
+        stored = open_reproducer(Cache.default(), catalog.servers, reproducer, server=server, trust=trust)
+    shelling.open_shell(catalog, Cache.default(), Progress(), session, stored)
     return ExitCode.PASS
 
 
@@ -146,7 +165,7 @@ def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> Exi
     "form",
     type=click.Choice(reporting.FORMATS),
     default=None,
-    help="Print this one document instead; `github` are annotations, `throughput` is a table of commands a second.",
+    help="Print this format instead; github: annotations; throughput: a table of commands per second.",
 )
 def report(run: Path, form: str | None) -> ExitCode:
     """Rewrite a judged run's report, or print one format of it.
@@ -170,13 +189,13 @@ def report(run: Path, form: str | None) -> ExitCode:
     "plan_file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     default=None,
-    help="What `plumb plan --json` printed: its cells that no run has are UNKNOWN.",
+    help="Output of `plumb plan --json`. Planned cells that no run contains are UNKNOWN.",
 )
 @click.option(
     "--into",
     type=click.Path(path_type=Path, file_okay=False),
     default=None,
-    help="Write findings.json, summary.md, junit.xml and findings.sarif of all into this folder.",
+    help="Write findings.json, summary.md, junit.xml and findings.sarif of all runs into this folder.",
 )
 @options.annotated
 @options.as_json

@@ -1,16 +1,18 @@
-"""Options of the command line that several commands share, each described once."""
+"""Options that several commands share, each described once, and the record of those that every run has."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, get_args
 
 import click
 
 from harness.cli import completion
-from harness.core.model import Allocator, CompilerWarnings
+from harness.core import json_codec
+from harness.core.model import Allocator, CompilerWarnings, Flavour, Record, Tier
 from harness.judge import known_findings as knowing
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
 from harness.run.cell_spec import LARGEST_SEED
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from harness.core.errors import ExitCode
 
 
+Parameters = ParamSpec("Parameters")
 KEPT_RUNS = 20
 LEVELS = ("O0", "O1", "O2", "O3", "Os")
 
@@ -52,18 +55,25 @@ suite = click.option(
     "--suite",
     "suites",
     multiple=True,
-    help="Suite or glob, of whatever tier; repeat for more. Default: the tier's.",
+    help="Suite or glob, of any tier; repeat for more. Default: the suites of the tier.",
+    shell_complete=completion.suites,
+)
+premerge_suite = click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    help="Suite or glob; repeat for more. Default: the suites that the changed files select.",
     shell_complete=completion.suites,
 )
 tier = click.option(
     "--tier",
-    type=click.Choice(["quick", "full", "thorough", "kernel"]),
+    type=click.Choice(get_args(Tier)),
     default="quick",
     show_default=True,
     help="How much to run.",
 )
-offline = click.option("--offline", is_flag=True, help="Use the cache alone; say what it lacks.")
-as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+offline = click.option("--offline", is_flag=True, help="Use only the cache; fail with a list of what it lacks.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 known = click.option(
     "--known",
     type=click.Path(path_type=Path),
@@ -73,16 +83,16 @@ known = click.option(
 )
 emulator = click.option(
     "--emulator",
-    type=click.Choice(["pinned", "distro"]),
+    type=click.Choice(get_args(Flavour)),
     default="pinned",
     show_default=True,
-    help="Our QEMU, or the distribution's (weaker: its canaries say so).",
+    help="The pinned QEMU, or the distribution's, which enforces less; its canaries say how much.",
 )
 policy = click.option(
     "--policy",
     default="signal",
     show_default=True,
-    help="What a misaligned access does: `plumb list policies`.",
+    help="What happens on a misaligned access; `plumb list policies` lists them.",
     shell_complete=completion.policies,
 )
 optimisation = click.option(
@@ -90,27 +100,27 @@ optimisation = click.option(
     type=click.Choice(LEVELS),
     default="O2",
     show_default=True,
-    help="Compiler's level.",
+    help="Optimisation level of the compiler.",
 )
 annotated = click.option(
     "--annotations",
     type=click.Choice(["github"]),
     default=None,
-    help="Also say findings to the CI system, on standard error, in the words that it puts on a diff.",
+    help="Also print findings on standard error in the CI system's format, which it shows on the diff.",
 )
 allocator = click.option(
     "--allocator",
     type=click.Choice(get_args(Allocator)),
     default="libc",
     show_default=True,
-    help="What gives the server its memory; guard: pages nobody may touch, least alignment.",
+    help="Memory allocator of the server; guard: guard pages and minimal alignment.",
 )
 warnings = click.option(
     "--warnings",
     type=click.Choice(get_args(CompilerWarnings)),
     default="note",
     show_default=True,
-    help="What a compiler warns of on a target alone: noted, findings that fail, or not asked for.",
+    help="Compiler warnings that occur on the target only: noted, failing findings, or off.",
 )
 install = click.option("--install/--no-install", default=None, help="Install missing packages (the default for root).")
 test = click.option(
@@ -118,34 +128,49 @@ test = click.option(
     "tests",
     multiple=True,
     metavar="NAME",
-    help="Only tests with this in their names, or that a glob fits; repeat for more.",
+    help="Only tests whose names contain this text or match this glob; repeat for more.",
 )
-fail_fast = click.option("--fail-fast", is_flag=True, help="End each cell with its first failed test.")
+fail_fast = click.option("--fail-fast", is_flag=True, help="End each cell at its first failed test.")
 
 
 class Duration(click.ParamType[float]):
-    """A time as `90`, `90s`, `10m`, `2h`: seconds."""
+    """A duration as `90`, `90s`, `10m` or `2h`, in seconds."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds; fails with what would have been right."""
+        """Seconds. Fails with examples of what is accepted."""
         found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", str(value))
         if found is None or not float(found[1]):
             self.fail(f"'{value}' is not a time; as 90s, 10m or 2h", param, ctx)
         return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
 
 
-def time(told: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
-    """`--time`: how long what has no end of its own goes on, as each command explains it."""
-    return click.option("--time", "limit_seconds", type=Duration(), default=None, help=told)
+def time(description: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
+    """`--time`, the time limit of open-ended suites, with the command's own description."""
+    return click.option("--time", "limit_seconds", type=Duration(), default=None, help=description)
 
 
-_RUN_OPTIONS = [
-    target,
-    server,
-    suite,
-    tier,
+class RunOptions(Record, frozen=True):
+    """How a run is carried out: the options that check, premerge, fuzz, audit and port share. Each is a field here."""
+
+    optimisation: str
+    allocator: Allocator
+    emulator: Flavour
+    jobs: int
+    seed: int | None
+    """None: a seed is drawn, or derived from the base revision."""
+    offline: bool
+    install: bool | None
+    """None: `may_install` decides."""
+    known: Path
+    folder: Path | None
+    """The run folder; None: a new one, and old ones are removed until `keep` are left."""
+    keep: int
+    as_json: bool
+
+
+_RUN_OPTIONS = (
     optimisation,
     allocator,
     emulator,
@@ -154,22 +179,20 @@ _RUN_OPTIONS = [
         type=click.IntRange(1, 64),
         default=os.cpu_count() or 1,
         show_default="processors",
-        help="Cells at a time; beside them run some of suites that mostly wait.",
+        help="Cells to run at a time. As many again run beside them if their suites mostly wait.",
     ),
     click.option(
         "--seed",
         type=click.IntRange(0, LARGEST_SEED),
         default=None,
-        help="Seed of everything random; drawn and reported if not given.",
+        help="Seed of everything random. Without it, a seed is drawn and reported.",
     ),
-    fail_fast,
     offline,
     install,
     known,
-    warnings,
     click.option(
         "--run",
-        "run_folder",
+        "folder",
         type=click.Path(path_type=Path),
         default=None,
         help="The run folder, new or empty.  [default: runs/TIME]",
@@ -179,41 +202,26 @@ _RUN_OPTIONS = [
         type=click.IntRange(1),
         default=KEPT_RUNS,
         show_default=True,
-        help="How many runs to keep under runs/.",
+        help="Number of runs to keep under runs/.",
     ),
-    annotated,
     as_json,
-]
+)
 
 
-def run_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """The options of every command that makes a run."""
+def run_options(command: Callable[Concatenate[RunOptions, Parameters], ExitCode]) -> Callable[..., ExitCode]:
+    """Add the options of RunOptions to a command, and pass their values to it as one record, its first argument."""
+
+    @functools.wraps(command)
+    def with_record(*arguments: Parameters.args, **values: Parameters.kwargs) -> ExitCode:
+        shared = {field: values.pop(field) for field in RunOptions.__struct_fields__}
+        return command(json_codec.convert(shared, RunOptions), *arguments, **values)
+
+    decorated: Callable[..., ExitCode] = with_record
     for option in reversed(_RUN_OPTIONS):
-        command = option(command)
-    return command
+        decorated = option(decorated)
+    return decorated
 
 
-def fuzz_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """The same, but for what is settled when fuzzing."""
-    for option in reversed(_RUN_OPTIONS):
-        command = command if option in {suite, tier} else option(command)
-    return command
-
-
-def port_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """The same, but for what a CI system is told, and warnings, of which the report has its own."""
-    for option in reversed(_RUN_OPTIONS):
-        command = command if option in {annotated, warnings} else option(command)
-    return command
-
-
-def premerge_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """The same, but for the server, which is a checkout, the tier, and an end before everything has been seen."""
-    for option in reversed(_RUN_OPTIONS):
-        command = command if option in {server, tier, fail_fast} else option(command)
-    return command
-
-
-def may_install(asked: bool | None) -> bool:
-    """Whether packages are installed: as asked for, else for root alone."""
-    return os.geteuid() == 0 if asked is None else asked
+def may_install(install: bool | None) -> bool:
+    """Whether to install packages: as `--install` says; without it, only root does."""
+    return os.geteuid() == 0 if install is None else install
