@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def load_model() -> Any:
-    specification = importlib.util.spec_from_file_location("bitops_model", ROOT / "suites" / "bitops" / "model.py")
+    specification = importlib.util.spec_from_file_location("bitops_model", ROOT / "suites" / "_shared" / "bit_model.py")
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)

@@ -86,7 +86,7 @@ def test_the_jobs_together_do_every_planned_cell_once_and_pairs_in_one_job(
     peers = [name for name in plan.targets if not CATALOG.targets[name].emulator.has_kernel]
     for job in plan.jobs:
         assert job.suites
-        least = [CATALOG.suites[suite].pairs for suite in job.suites]
+        least = [CATALOG.suites[suite].multi_target_tier for suite in job.suites]
         if any(one and TIERS[one] <= TIERS[tier] for one in least) and job.targets[0] in peers:
             assert job.targets == peers
 
@@ -99,7 +99,9 @@ def test_the_suites_that_pair_targets_are_those_whose_tests_ask_for_others() -> 
         text = "".join(file.read_text("utf-8") for file in suite.path.glob("*.py"))
         for word in re.findall(r"def test_\w+\([^)]*\b(writer|companion): ", text):
             asking[name] = least[word]
-    assert {name: suite.pairs for name, suite in CATALOG.suites.items() if suite.pairs} == asking
+    assert {
+        name: suite.multi_target_tier for name, suite in CATALOG.suites.items() if suite.multi_target_tier
+    } == asking
 
 
 def test_what_pairs_nothing_in_a_tier_runs_with_the_rest() -> None:

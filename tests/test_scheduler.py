@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.run.scheduler import WAITING, side_by_side
+from harness.run.scheduler import IO_BOUND_PER_JOB, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,21 +44,25 @@ def is_waiting(name: str) -> bool:
 
 def test_as_many_calculate_as_there_are_jobs_and_others_wait_beside_them() -> None:
     jobs = 2
-    calculating, waiting, everybody = Meeting(jobs), Meeting(WAITING * jobs), Meeting(jobs + WAITING * jobs)
+    calculating, waiting, everybody = (
+        Meeting(jobs),
+        Meeting(IO_BOUND_PER_JOB * jobs),
+        Meeting(jobs + IO_BOUND_PER_JOB * jobs),
+    )
     work = [f"{kind} {number}" for number in range(8) for kind in ("waits", "calculates")]
 
     def do(name: str) -> bool:
         everybody.attend()
         return (waiting if is_waiting(name) else calculating).attend()
 
-    assert all(side_by_side(work, do, waits=is_waiting, jobs=jobs))
-    assert (calculating.most, waiting.most) == (jobs, WAITING * jobs)
+    assert all(side_by_side(work, do, io_bound=is_waiting, jobs=jobs))
+    assert (calculating.most, waiting.most) == (jobs, IO_BOUND_PER_JOB * jobs)
 
 
 @pytest.mark.parametrize("waits", [is_waiting, lambda _: False], ids=["some", "none"])
 def test_what_came_of_it_is_in_the_order_of_the_work(waits: Callable[[str], bool]) -> None:
     work = [f"{kind} {number}" for number in range(5) for kind in ("calculates", "waits")]
-    assert side_by_side(work, str.upper, waits=waits, jobs=3) == [name.upper() for name in work]
+    assert side_by_side(work, str.upper, io_bound=waits, jobs=3) == [name.upper() for name in work]
 
 
 def test_after_a_failure_nothing_is_begun() -> None:
@@ -75,5 +79,5 @@ def test_after_a_failure_nothing_is_begun() -> None:
         time.sleep(0.01)
 
     with pytest.raises(ValueError, match="0"):
-        side_by_side(range(1000), do, waits=lambda _: False, jobs=1)
+        side_by_side(range(1000), do, io_bound=lambda _: False, jobs=1)
     assert len(begun) < len(range(1000))

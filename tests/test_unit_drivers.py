@@ -39,15 +39,15 @@ def test_every_unit_has_a_driver_with_its_function_and_a_judge() -> None:
     table = unit_drivers.table()
     assert sorted(unit.name for unit in table) == sorted(expectations.units())
     for unit in table:
-        text = (unit_drivers.FOLDER / "drivers" / unit.driver).read_text("utf-8")
+        text = (unit_drivers.folder() / "drivers" / unit.driver).read_text("utf-8")
         assert f"void unit_{unit.name}(void)" in text, f"{unit.driver} has no unit_{unit.name}"
-    drivers = {path.name for path in (unit_drivers.FOLDER / "drivers").glob("unit_*.c")}
+    drivers = {path.name for path in (unit_drivers.folder() / "drivers").glob("unit_*.c")}
     assert drivers == {unit.driver for unit in table}
 
 
 def test_no_driver_is_named_as_a_file_of_a_server() -> None:
     """Its object may land beside the server's own."""
-    for path in (unit_drivers.FOLDER / "drivers").glob("*.c"):
+    for path in (unit_drivers.folder() / "drivers").glob("*.c"):
         assert re.match(r"unit_|main\.c", path.name)
 
 

@@ -91,7 +91,7 @@ _RUNTIME = re.compile(
 )
 
 
-_IN_DRIVERS = re.compile(r"(?:^|/)(suites/units/drivers/.*)$")
+_IN_DRIVERS = re.compile(r"(?:^|/)(suites/[^/]+/drivers/.*)$")
 """Ours: what calls a server's functions (harness.build.unit_drivers)."""
 
 

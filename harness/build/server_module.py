@@ -1,4 +1,4 @@
-"""The server module of ours: compiled for a target against the header of the server's own tree, kept in the store."""
+"""Compiles a suite's server module for a target against the header of the server's own tree, and caches it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from harness.build import toolchain
 from harness.build.helper_program import compiled
-from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,24 +13,22 @@ if TYPE_CHECKING:
     from harness.core.cache import Cache
     from harness.core.model import SourceTree, Target, Toolchain
 
-SOURCE = ROOT / "suites" / "modules" / "plumbline.c"
 
+def build_module(store: Cache, source: Path, tree: SourceTree, target: Target, tools: Toolchain) -> Path:
+    """The shared object of the module `source`.
 
-def build_module(store: Cache, tree: SourceTree, target: Target, tools: Toolchain) -> Path:
-    """The shared object.
-
-    Raises InfrastructureError when it does not compile: it is ours, and the header is the server's.
+    Raises InfrastructureError when it does not compile: the module is Plumbline's, and only its header the server's.
     """
     header = tree.content / "src" / "redismodule.h"
     strict = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     return compiled(
         store,
         tools,
-        title=f"the module of the suite `modules` for {target.name}",
-        kind="modules",
+        title=f"the module {source.stem} for {target.name}",
+        kind="server-modules",
         owner=f"{tree.name}-{target.name}",
-        file="plumbline.so",
+        file=f"{source.stem}.so",
         flags=[*toolchain.compiler_flags(target, "O2"), *strict],
-        sources=[SOURCE],
+        sources=[source],
         headers=[header],
     )

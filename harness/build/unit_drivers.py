@@ -7,6 +7,7 @@ them. What a release does not have is left out, and that differs from what does 
 from __future__ import annotations
 
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from harness.core import json_codec
 from harness.core.cache import disk_errors, key_of, sha256_of
 from harness.core.model import Program, Record
 from harness.core.strict_toml import ROOT, read_toml
+from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,18 +27,15 @@ if TYPE_CHECKING:
     from harness.core.model import SourceTree, Target, Toolchain
     from harness.core.processes import process
 
-FOLDER = ROOT / "suites" / "units"
-INSIDE = Path("suites") / "units" / "drivers"
-"""Where drivers lie in a work folder: as in the checkout, so that a place in one is told alike."""
 RECIPE = "1"
 
 
 class Unit(Record, frozen=True):
-    """What is called by one run of the program: suites/units/units.toml."""
+    """The functions that one run of the program calls: an entry of units.toml."""
 
     name: str
     driver: str
-    """File in suites/units/drivers; its function is `unit_NAME`."""
+    """File in drivers/; its function is `unit_NAME`."""
     file: str
     """Where it stands, below the server's src."""
     redis: list[str]
@@ -45,7 +44,7 @@ class Unit(Record, frozen=True):
 
 
 class UnitTable(Record, frozen=True):
-    """suites/units/units.toml."""
+    """units.toml of the suite whose program is `units`."""
 
     units: list[Unit]
 
@@ -73,9 +72,20 @@ class Units(Record, frozen=True):
         return [word.replace("{unit}", unit) for word in self.arguments]
 
 
+@cache
+def folder() -> Path:
+    """The folder of the suite whose program is `units`: units.toml and the drivers' sources."""
+    return Catalog().suite_of_program("units").path
+
+
+def drivers() -> Path:
+    """The drivers' folder, relative to the checkout and to a work folder: frames in both have the same path."""
+    return (folder() / "drivers").relative_to(ROOT)
+
+
 def table() -> list[Unit]:
     """All units."""
-    return read_toml(FOLDER / "units.toml", UnitTable).units
+    return read_toml(folder() / "units.toml", UnitTable).units
 
 
 def absence(unit: Unit, tree: SourceTree) -> str:
@@ -99,7 +109,7 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
 
     Raises BuildFailedError when the server itself does not compile, InfrastructureError without a compiler.
     """
-    sources = [FOLDER / "units.toml", *sorted((FOLDER / "drivers").iterdir())]
+    sources = [folder() / "units.toml", *sorted((folder() / "drivers").iterdir())]
     parts = [RECIPE, build_key(tree, target, tools, optimisation), *(sha256_of(path) for path in sources)]
     key = f"{tree.name}-{target.name}-{optimisation}-{key_of(parts)}"
     absent = {unit.name: why for unit in table() if (why := absence(unit, tree))}
@@ -108,46 +118,46 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
     def link(shop: BuildDirectory, made: process.Result) -> None:
         builder.store.folder("units", key, lambda into: _compile(shop, made.text, wanted, into))
 
-    folder = builder.store.entry("units", key)
-    if folder is None:
+    built = builder.store.entry("units", key)
+    if built is None:
         # Where the server itself has to be compiled, its objects are there already.
         builder.build(tree, target, tools, optimisation, then=link)
-        folder = builder.store.entry("units", key)
-    if folder is None:
+        built = builder.store.entry("units", key)
+    if built is None:
         what = f"units of {tree.name} for {target.name}"
         with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
             link(shop, shop.make_server())
-        folder = builder.store.path("units", key)
-    program = folder / "units"
+        built = builder.store.path("units", key)
+    program = built / "units"
     return Units(
         program=program if program.is_file() else None,
         absent=absent,
-        broken=json_codec.decode((folder / "broken.json").read_bytes(), dict[str, str]),
+        broken=json_codec.decode((built / "broken.json").read_bytes(), dict[str, str]),
     )
 
 
 def _compile(shop: BuildDirectory, made: str, wanted: Sequence[Unit], into: Path) -> None:
     """Put the program into a folder, and why units are not in it. `made`: what the makefile said of the server."""
-    folder = shop.work / INSIDE
-    with disk_errors(folder):
-        shutil.copytree(FOLDER / "drivers", folder)
+    work = shop.work / drivers()
+    with disk_errors(work):
+        shutil.copytree(folder() / "drivers", work)
     objects, broken = _drivers(shop, wanted)
-    with disk_errors(folder):
-        (folder / "table.c").write_text(_table_source([unit for unit in wanted if unit.name not in broken]), "utf-8")
+    with disk_errors(work):
+        (work / "table.c").write_text(_table_source([unit for unit in wanted if unit.name not in broken]), "utf-8")
     objects += _objects(shop, ["table.c", "main.c"])[0]
-    problem = _link(shop, made, objects, folder / "units")
+    problem = _link(shop, made, objects, work / "units")
     if problem:
         broken = {unit.name: broken.get(unit.name, problem) for unit in wanted}
     with disk_errors(into):
         if not problem:
-            shutil.copy2(folder / "units", into)
+            shutil.copy2(work / "units", into)
         (into / "broken.json").write_bytes(json_codec.pretty(broken))
 
 
 def _drivers(shop: BuildDirectory, wanted: Sequence[Unit]) -> tuple[list[Path], dict[str, str]]:
     """Objects of the drivers that are wanted, and why units are without one."""
     broken = {
-        unit.name: f"src/{unit.file} is not there; suites/units/units.toml says that this release has it"
+        unit.name: f"src/{unit.file} is not there; {drivers().with_name('units.toml')} says that this release has it"
         for unit in wanted
         if not (shop.tree / "src" / unit.file).is_file()
     }
@@ -161,7 +171,7 @@ def _objects(shop: BuildDirectory, files: Sequence[str]) -> tuple[list[Path], di
     """Compile drivers as the server's makefile compiles its own files: objects, and why others are none."""
     family = ["-DPLUMBLINE_VALKEY"] if shop.server.family == "valkey" else []
     compiler = shop.wrapper("gcc", ["-iquote", str(shop.tree / "src"), *family], suffix="-drivers")
-    goals = {name: str(Path("..", "..", INSIDE, name).with_suffix(".o")) for name in files}
+    goals = {name: str(Path("..", "..", drivers(), name).with_suffix(".o")) for name in files}
     shop.make(list(goals.values()), compiler=compiler, go_on=True)
     objects, errors = [], {}
     for name, goal in goals.items():

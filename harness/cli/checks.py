@@ -191,7 +191,7 @@ def fuzz(
         run,
         targets=targets,
         server=server,
-        suites=("fuzz",),
+        suites=tuple(name for name, suite in catalog.suites.items() if suite.guided),
         tier="thorough",
         policy=policy,
         tests=tests,

@@ -133,7 +133,7 @@ class Policy(Record, frozen=True):
 
 
 class PlannedAccess(Record, frozen=True):
-    """An access that the canary program can make: suites/canary/accesses/ISA.toml."""
+    """An access that the canary program can make: harness/isa/accesses/ISA.toml."""
 
     name: str
     access_class: AccessClass
@@ -169,7 +169,7 @@ class Target(Record, frozen=True):
     alignment: str
     """The rule in a sentence, for the reader of a report."""
     isa: str
-    """Which file of suites/canary/accesses/ holds its instructions."""
+    """Which file of harness/isa/accesses/ holds its instructions."""
     demand: dict[AccessClass, int]
     """Class -> alignment in bytes that CPU and kernel insist on, at most the access's own unit; absent: none."""
     kernel: str
@@ -315,8 +315,14 @@ Flavour = Literal["pinned", "distro"]
 """Which emulator runs it: the pinned QEMU with our changes, or the distribution's."""
 
 Program = Literal["units", "selftests"]
-"""What is run instead of a server: functions of it called by drivers of ours (harness.build.unit_drivers), or tests of
-its own (harness.run.selftests)."""
+"""The program that a suite runs instead of a server: the server's functions called by Plumbline's drivers
+(harness.build.unit_drivers), or the server's own tests (harness.run.selftests)."""
+
+SuiteRole = Literal["", "canary"]
+"""The part that a suite plays for the harness: `canary` proves that a target enforces alignment."""
+
+CANARY_SUITE = "canary"
+"""The name of the suite with the role `canary`. Run folders record it, and are judged without a catalog."""
 
 
 class Suite(Record, frozen=True):
@@ -327,19 +333,22 @@ class Suite(Record, frozen=True):
     path: Path
     needs_server: bool
     program: Program | Literal[""] = ""
-    """What its tests run instead of a server."""
-    needs_module: bool = False
-    """Whether its servers load the module of ours: harness.build.server_module."""
+    """The program that its tests run instead of a server. The drivers of `units` stand in units.toml and drivers/."""
+    role: SuiteRole = ""
+    """`canary` for the suite that proves that a target enforces alignment: every plan has it, and runs it first."""
+    module: str = ""
+    """The C source, in the suite's folder, of a module that its servers load (harness.build.server_module)."""
     tier: SuiteTier = "quick"
     """The least tier that runs it unasked."""
     guided: bool = False
     """Whether its thorough tier is led by the edges of the guest's code that it reaches."""
-    covers: tuple[str, ...] = ()
-    """Globs of the server's files: whoever changes one of these alone needs no suite but those that say so."""
-    pairs: SuiteTier | Literal[""] = ""
-    """The least tier in which its tests bring the run's targets together, so that of one target alone it says less."""
-    waits: bool = False
-    """Whether its tests mostly wait for servers: its cells run beside as many others as `--jobs` says."""
+    source_globs: tuple[str, ...] = ()
+    """Globs of the server's source files that the suites with such a glob test as well as the whole quick tier does:
+    `plumb premerge` runs only these suites for a change of such a file alone."""
+    multi_target_tier: SuiteTier | Literal[""] = ""
+    """The lowest tier in which its tests combine several targets of the run, so that a single target tests less."""
+    io_bound: bool = False
+    """Whether its tests mostly wait for servers: its cells run in addition to the cells that `--jobs` counts."""
     since: tuple[int, ...] = ()
     """The first release that has what it tests; cells of an earlier one are skipped. Empty: every one has it."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis.detectors.registry import Report, reports
+from harness.core.model import CANARY_SUITE
 from harness.core.processes import capped_log
 from harness.judge.sightings import (
     Sighting,
@@ -23,7 +24,7 @@ from harness.judge.sightings import (
     from_fault,
     from_report,
 )
-from harness.judge.verdict import CANARY, CellOutcome
+from harness.judge.verdict import CellOutcome
 from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         unexplained=[],
         silence=_silence(tests),
     )
-    if record.suite == CANARY:
+    if record.suite == CANARY_SUITE:
         # A canary that does not behave is no finding: it says that nothing can be found.
         wrong = [test.message for test in tests if test.outcome == "failed"]
         return [], msgspec.structs.replace(outcome, unexplained=wrong)

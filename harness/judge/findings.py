@@ -8,7 +8,7 @@ import msgspec
 
 from harness.core.errors import InconclusiveError
 from harness.core.finding import Finding, Occasion, Witness
-from harness.core.model import Allocator, Record
+from harness.core.model import CANARY_SUITE, Allocator, Record
 from harness.isa import rules
 from harness.judge.causality import cell_evidence, never_run
 from harness.judge.reproducer import best_of, write_reproducer
@@ -92,7 +92,7 @@ def kernel_counters(folder: Path, run: RunRecord) -> dict[str, Counters]:
     """Target -> what its kernel counted during the tests, without the canaries, which misalign on purpose."""
     found = {}
     for target in run.targets:
-        suites = [record.suite for record in run.cells if record.target == target and record.suite != "canary"]
+        suites = [record.suite for record in run.cells if record.target == target and record.suite != CANARY_SUITE]
         files = [folder / target / suite / "events.jsonl" for suite in suites]
         total = kernel_faults.counted([event for file in files for event in event_log.read_events(file)])
         if total is not None:

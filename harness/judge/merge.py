@@ -12,9 +12,10 @@ import msgspec
 
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
+from harness.core.model import CANARY_SUITE
 from harness.judge import warning_findings
 from harness.judge.findings import by_severity
-from harness.judge.verdict import CANARY, CellVerdict, of_cell, overall
+from harness.judge.verdict import CellVerdict, of_cell, overall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,7 +100,7 @@ def _as_found(cell: CellVerdict, judgement: Judgement) -> CellVerdict:
         least, why = Verdict.UNKNOWN, "nothing passed in it"
     elif cell.verdict == Verdict.PASS.name and (cell.failed or here):
         least, why = Verdict.FAIL, f"it has {cell.failed} failed tests and {len(here)} findings"
-    if cell.suite == CANARY:
+    if cell.suite == CANARY_SUITE:
         least = min(least, Verdict.UNKNOWN)
     # Where canaries did not behave, findings are shown and not believed.
     if cell.verdict == Verdict.UNKNOWN.name or least <= Verdict[cell.verdict]:

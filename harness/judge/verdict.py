@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.core.finding import Verdict
-from harness.core.model import Record
+from harness.core.model import CANARY_SUITE, Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.finding import Finding
 
-CANARY = "canary"
 SHOWN = 3
 """So many of what is wrong are named to the reader."""
 
@@ -58,11 +57,11 @@ def cell_verdicts(outcomes: Sequence[CellOutcome], findings: Sequence[Finding]) 
 
     Where a target's canaries did not behave, nothing is believed of its other cells.
     """
-    believed = {one.target for one in outcomes if one.suite == CANARY and _canary(one)[0] is Verdict.PASS}
+    believed = {one.target for one in outcomes if one.suite == CANARY_SUITE and _canary(one)[0] is Verdict.PASS}
     verdicts = []
     for one in outcomes:
-        verdict, reason = _canary(one) if one.suite == CANARY else _judged(one, findings)
-        if one.target not in believed and one.suite != CANARY:
+        verdict, reason = _canary(one) if one.suite == CANARY_SUITE else _judged(one, findings)
+        if one.target not in believed and one.suite != CANARY_SUITE:
             verdict, reason = Verdict.UNKNOWN, _joined(["its canaries did not behave", reason])
         verdicts.append(
             CellVerdict(
@@ -88,7 +87,7 @@ def of_cell(findings: Sequence[Finding], target: str, suite: str) -> list[Findin
 def overall(cells: Sequence[CellVerdict]) -> Verdict:
     """The worst; where suites were asked for and all of them skip, nothing was said, whatever the canaries did."""
     verdict = Verdict.merge([Verdict[cell.verdict] for cell in cells])
-    suites = {cell.verdict for cell in cells if cell.suite != CANARY}
+    suites = {cell.verdict for cell in cells if cell.suite != CANARY_SUITE}
     return Verdict.UNKNOWN if suites == {Verdict.SKIP.name} else verdict
 
 

@@ -15,12 +15,14 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import NothingSelectedError, UsageError
-from harness.core.model import KernelSpec, Policy, Record, Server, Suite, Target, Toolchain
+from harness.core.model import CANARY_SUITE, KernelSpec, Policy, Record, Server, Suite, Target, Toolchain
 from harness.core.strict_toml import ROOT, nearest_key, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from harness.core.model import Program
 
 DEFAULT_SERVER = "redis-7.0.15"
 DEFAULT_TARGETS = ("required",)
@@ -99,6 +101,25 @@ class Catalog:
         """suites/*/suite.toml."""
         paths = sorted((self.root / "suites").glob("*/suite.toml"))
         return {path.parent.name: read_toml(path, Suite, name=path.parent.name, path=path.parent) for path in paths}
+
+    @cached_property
+    def canary(self) -> str:
+        """The name of the suite that proves that a target enforces alignment. Raises UsageError for any but one."""
+        names = [name for name, suite in self.suites.items() if suite.role == "canary"]
+        if names != [CANARY_SUITE]:
+            raise UsageError(
+                f"the suite with the role `canary` must be {CANARY_SUITE}",
+                where="suites/*/suite.toml",
+                because=f"the role belongs to: {', '.join(names) or 'no suite'}",
+            )
+        return CANARY_SUITE
+
+    def suite_of_program(self, program: Program) -> Suite:
+        """The suite that runs a program instead of a server. Raises UsageError where none does."""
+        for suite in self.suites.values():
+            if suite.program == program:
+                return suite
+        raise UsageError(f"no suite has the program `{program}`", where="suites/*/suite.toml")
 
     def toolchain_of(self, target: Target) -> Toolchain:
         """How to compile for a target."""

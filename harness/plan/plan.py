@@ -36,7 +36,6 @@ class Plan(Record, frozen=True):
     jobs: list[Job]
 
 
-CANARY = ("canary",)
 TIERS = {"kernel": 0, "quick": 0, "full": 1, "thorough": 2}
 """Tier -> how much it runs. The kernel tier runs what the quick one does, on other machines."""
 
@@ -51,7 +50,7 @@ def make_plan(
     chosen_targets = catalog.select_targets(targets)
     unasked = [name for name, suite in catalog.suites.items() if TIERS[suite.tier] <= TIERS[tier]]
     chosen = select("suite", suites or unasked, catalog.suites)
-    chosen_suites = ["canary", *(name for name in chosen if name != "canary")]
+    chosen_suites = [catalog.canary, *(name for name in chosen if name != catalog.canary)]
     cells = [Cell(target=target, server=server, suite=suite) for target in chosen_targets for suite in chosen_suites]
     jobs = _jobs(catalog, chosen_targets, chosen_suites, TIERS[tier])
     return Plan(cells=cells, targets=chosen_targets, suites=chosen_suites, jobs=jobs)
@@ -63,16 +62,16 @@ TOGETHER = "together"
 
 def _jobs(catalog: Catalog, targets: list[str], suites: list[str], tier: int) -> list[Job]:
     """A job a target; and one of all of them for the suites that pair targets, where there are two to pair."""
-    pairing = [name for name in suites if (least := catalog.suites[name].pairs) and TIERS[least] <= tier]
+    pairing = [name for name in suites if (least := catalog.suites[name].multi_target_tier) and TIERS[least] <= tier]
     # A machine of the kernel tier is nobody's peer.
     peers = [name for name in targets if not catalog.targets[name].emulator.has_kernel]
     together = [Job(name=TOGETHER, targets=peers, suites=pairing)] if pairing and len(peers) > 1 else []
-    rest = [name for name in suites if name not in CANARY]
+    rest = [name for name in suites if name != catalog.canary]
     jobs = []
     for target in targets:
         alone = [name for name in rest if not (together and target in peers and name in pairing)]
         if alone or not together:
-            jobs.append(Job(name=target, targets=[target], suites=alone or list(CANARY)))
+            jobs.append(Job(name=target, targets=[target], suites=alone or [catalog.canary]))
     return [*jobs, *together]
 
 

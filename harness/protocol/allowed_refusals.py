@@ -1,24 +1,23 @@
-"""What a server whose C `long` has 32 bits may refuse: suites/refusals.toml, for every suite that compares replies.
+"""The refusals that a server whose C `long` has 32 bits may answer, as harness/protocol/refusals.toml lists them.
 
-Which number of which command, of which releases, by which words. Whatever else a 32-bit server answers otherwise than
-a 64-bit one is a difference; so is the refusal of a number that fits.
+An entry names commands, an argument, releases and the text of the refusal. Any other answer that differs from a 64-bit
+server's is a difference, and so is the refusal of a number that fits.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.core.model import Record
-from harness.core.strict_toml import ROOT, read_toml
+from harness.core.strict_toml import read_toml
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.protocol.command_stream import Command
 
-REFUSALS = ROOT / "suites" / "refusals.toml"
+REFUSALS = Path(__file__).with_name("refusals.toml")
 NARROW_BITS = 32
 """Of the machines that the list is about."""
 _INTEGER = re.compile(rb"-?[0-9]+")
@@ -74,7 +73,7 @@ NUMBER_BYTES = 40
 
 
 class RefusalList(Record, frozen=True):
-    """suites/refusals.toml."""
+    """harness/protocol/refusals.toml."""
 
     refusals: list[Refusal]
 

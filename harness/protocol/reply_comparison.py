@@ -1,18 +1,19 @@
 """One stream asked of two servers: do their replies agree? What has no specified order is compared without it.
 
-What may differ between a target and this machine although both are right is listed, with its reason, in
-suites/fuzz/differences.toml and, where a number does not fit a `long` of 32 bits, in suites/refusals.toml; nothing else
-is excused.
+A target and this machine may answer differently although both are right. harness/protocol/differences.toml lists these
+differences with their reasons, and harness/protocol/refusals.toml lists the numbers that do not fit a `long` of 32
+bits. Any other difference counts.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from harness.core.model import Record
-from harness.core.strict_toml import ROOT, read_toml
+from harness.core.strict_toml import read_toml
 from harness.protocol.allowed_refusals import refused
 from harness.protocol.command_stream import command, line_of, pieces, wire
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from harness.protocol.command_stream import Command, Stream
     from harness.protocol.resp import Client, Reply
 
-DIFFERENCES = ROOT / "suites" / "fuzz" / "differences.toml"
+DIFFERENCES = Path(__file__).with_name("differences.toml")
 EMPTY = (command("FLUSHALL"), command("CONFIG", "SET", "rdbcompression", "no"))
 """What both are sent first, unrecorded. LZF's table is not cleared, so that two right servers compress differently."""
 SHOWN = 200
@@ -62,7 +63,7 @@ class AllowedDifference(Record, frozen=True):
 
 
 class AllowedDifferenceTable(Record, frozen=True):
-    """suites/fuzz/differences.toml."""
+    """harness/protocol/differences.toml."""
 
     unordered: list[str]
     """Commands whose array has no order."""

@@ -1,6 +1,6 @@
 """Canaries: every access of a target's instruction set, made on the target. They tell if its silence counts.
 
-A program is generated from suites/canary/accesses/ISA.toml; what each access must do is harness.isa.rules's to say.
+A program is generated from harness/isa/accesses/ISA.toml; what each access must do is harness.isa.rules's to say.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,22 +23,20 @@ from harness.isa import rules
 from harness.record import fault_log
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.build.qemu_user import Runner
     from harness.core.cache import Cache
     from harness.core.model import Target, Toolchain
     from harness.run.vm.machine import Machine
 
-FOLDER = ROOT / "suites" / "canary"
-DRIVER = FOLDER / "driver.c"
+ACCESSES = ROOT / "harness" / "isa" / "accesses"
+DRIVER = Path(__file__).with_suffix(".c")
 RUN_SECONDS = 60.0
 OFFSETS = range(16)
 """Bytes past a 16-byte boundary: the widest access is 16 bytes."""
 
 
 class AccessTable(Record, frozen=True):
-    """suites/canary/accesses/ISA.toml."""
+    """harness/isa/accesses/ISA.toml."""
 
     clobbers: list[str]
     accesses: list[PlannedAccess]
@@ -62,7 +61,7 @@ def table(target: Target) -> AccessTable:
 
 @cache
 def _instruction_set(name: str) -> AccessTable:
-    return read_toml(FOLDER / "accesses" / f"{name}.toml", AccessTable)
+    return read_toml(ACCESSES / f"{name}.toml", AccessTable)
 
 
 def cases(runner: Runner) -> list[CanaryCase]:
@@ -128,7 +127,7 @@ def compile_canary(store: Cache, target: Target, tools: Toolchain, driver: Path 
         file="canary",
         flags=[*target.compiler_flags, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-std=gnu11"],
         generated={"canary.c": source(table(target), driver)},
-        where=FOLDER / "accesses" / f"{target.isa}.toml",
+        where=ACCESSES / f"{target.isa}.toml",
     )
 
 

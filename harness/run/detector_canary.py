@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis.detectors.registry import PRELUDE_FILE, PRELUDES, reports
 from harness.build import toolchain
 from harness.build.helper_program import compiled
 from harness.core.processes import process
-from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.build.qemu_user import Runner
     from harness.core.cache import Cache
     from harness.core.model import Detector, Target, Toolchain
 
-SOURCE = ROOT / "suites" / "canary" / "detector.c"
+SOURCE = Path(__file__).with_suffix(".c")
 RUN_SECONDS = 5.0
 SILENT = "nothing reported"
 
@@ -44,7 +42,7 @@ ERRORS: dict[Detector, dict[str, str]] = {
         "uninitialised": "memcheck-uninitialised-condition-uninitialised",
     },
 }
-"""Detector -> error of detector.c -> identity of the one report that it must give."""
+"""Detector -> error of detector_canary.c -> identity of the one report that it must give."""
 
 
 def expectations(detector: Detector) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Which cells run beside each other: as many that calculate as there are jobs, and with them some that mostly wait."""
+"""Runs cells in parallel: as many CPU-bound cells as there are jobs, and more cells that are I/O-bound."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 Work = TypeVar("Work")
 Done = TypeVar("Done")
 
-WAITING = 2
-"""How many that mostly wait there are for each job: they take a sixth of a processor each (suites/cluster)."""
+IO_BOUND_PER_JOB = 2
+"""I/O-bound cells per job: each of them takes a sixth of a processor, as measured with a cluster's nodes."""
 
 
 def side_by_side(
-    work: Iterable[Work], do: Callable[[Work], Done], *, waits: Callable[[Work], bool], jobs: int
+    work: Iterable[Work], do: Callable[[Work], Done], *, io_bound: Callable[[Work], bool], jobs: int
 ) -> list[Done]:
-    """Do all of it, and tell what came of it, in the order of `work`, in which it is begun as well.
+    """Do every piece of work, starting in the given order, and return the results in that order.
 
-    `jobs` pieces are done at a time, and beside them WAITING times as many of those that wait. Raises what the first
-    piece that failed raised; those that have not begun by then never do.
+    `jobs` CPU-bound pieces run at a time, and IO_BOUND_PER_JOB times as many I/O-bound ones beside them. Raises the
+    exception of the first piece that failed; pieces that have not started by then are cancelled.
     """
-    with ThreadPoolExecutor(jobs) as busy, ThreadPoolExecutor(WAITING * jobs) as waiting:
-        promised = [(waiting if waits(one) else busy).submit(do, one) for one in work]
+    with ThreadPoolExecutor(jobs) as busy, ThreadPoolExecutor(IO_BOUND_PER_JOB * jobs) as waiting:
+        futures = [(waiting if io_bound(piece) else busy).submit(do, piece) for piece in work]
         try:
-            return [one.result() for one in promised]
+            return [future.result() for future in futures]
         finally:
-            for one in promised:
-                one.cancel()
+            for future in futures:
+                future.cancel()

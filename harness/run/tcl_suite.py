@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,17 +15,15 @@ import pytest
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.processes.line_process import LineProcess
-from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from harness.core.processes.line_process import Answer
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
 
-RUNNER = ROOT / "suites" / "protocol" / "runner.tcl"
+RUNNER = Path(__file__).with_name("tcl") / "runner.tcl"
 LIST_SECONDS = 60.0
 TEST_REPLIES = 24
 """A Tcl test has as long as this many replies may take: many are pipelines of hundreds of requests."""

@@ -128,11 +128,11 @@ class Check:
             self._refuse_damage()
             return record
 
-        def waits(cell: Cell) -> bool:
+        def io_bound(cell: Cell) -> bool:
             # An emulated computer takes memory, and its processor's time, whatever its programs do.
-            return self.catalog.suites[cell.suite].waits and prepared[cell.target].machine is None
+            return self.catalog.suites[cell.suite].io_bound and prepared[cell.target].machine is None
 
-        return side_by_side(plan.cells, run, waits=waits, jobs=self.request.jobs)
+        return side_by_side(plan.cells, run, io_bound=io_bound, jobs=self.request.jobs)
 
     def _run_cell(
         self,

@@ -73,7 +73,7 @@ def explain(
     base = checkout.base(since)
     choice = choose(checkout.changed(base), catalog.suites, read_unseen(), allocator)
     wanted = list(suites) or choice.suites
-    plan = make_plan(catalog, targets=targets, server=str(path), suites=wanted or ["canary"])
+    plan = make_plan(catalog, targets=targets, server=str(path), suites=wanted or [catalog.canary])
     planned = plan.suites if wanted and choice.changes else []
     return Premerge(
         server=str(checkout.path),
@@ -130,7 +130,7 @@ def run(
     if not suspected and not warning_findings.verdicts(judgement.findings):
         return judgement, code
     # For what compilers say of the base, nothing of it has to run.
-    suites = [name for name in premerge.suites if name in suspected] or ["canary"]
+    suites = [name for name in premerge.suites if name in suspected] or [catalog.canary]
     progress.say(f"findings in {', '.join(suites)}: does BASE show them too? {premerge.base}")
     old = _of_base(catalog, store, progress, msgspec.structs.replace(request, suites=suites), premerge.base)
     baseline.write(request.run, old)

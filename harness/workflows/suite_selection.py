@@ -67,7 +67,7 @@ def _change(file: str, suites: Mapping[str, Suite], table: IgnoredPathTable, all
         if _matches(file, entry.files) and (entry.allocator is None or entry.allocator != allocator):
             return Change(file=file, suites=[], why=entry.why, unchecked=entry in table.unchecked)
     quick = [name for name, suite in suites.items() if suite.tier == "quick" and suite.needs_server]
-    covering = [name for name, suite in suites.items() if _matches(file, suite.covers)]
+    covering = [name for name, suite in suites.items() if _matches(file, suite.source_globs)]
     if set(covering) & set(quick):
         return Change(file=file, suites=covering, why="these suites say that they cover it", covering=covering)
     if covering:

@@ -159,10 +159,10 @@ class Preparation:
             list(pool.map(look, {one.name: one for one in [native, *plain]}.values()))
 
     def _module(self, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
-        """The module that servers load, where a suite has one."""
+        """The module that servers load, where a suite of the plan has one that suits the server's release."""
         suites = [self.catalog.suites[name] for name in self.plan.suites]
-        wanted = any(suite.needs_module and tree.version >= suite.since for suite in suites)
-        return build_module(self.store, tree, target, tools) if wanted else None
+        sources = [suite.path / suite.module for suite in suites if suite.module and tree.version >= suite.since]
+        return build_module(self.store, sources[0], tree, target, tools) if sources else None
 
     def _programs(self, tree: SourceTree, target: Target, *, only: Program | None = None) -> dict[Program, Units]:
         """What the plan's suites run instead of a server."""

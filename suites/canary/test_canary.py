@@ -1,7 +1,7 @@
 """Every access of the target, at every offset, does what CPU, kernel and policy prescribe, and is logged if it must be.
 
-The accesses are data (accesses/*.toml), and so are the rules (targets/*.toml, harness/plan/policies/*.toml). An access
-that does not behave makes the target's results UNKNOWN.
+The accesses are data (harness/isa/accesses/*.toml), and so are the rules (targets/*.toml and
+harness/plan/policies/*.toml). An access that does not behave makes the target's results UNKNOWN.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def _needs_memory(length: int) -> None:
 def test_what_would_be_too_long_is_refused_and_changes_nothing(
     both: PairedServers, request_: list[str | int], cell: CellSpec, release: Release
 ) -> None:
-    """In the oracle's words for the least that is too long, or those of suites/refusals.toml.
+    """In the oracle's words for the least that is too long, or those of harness/protocol/refusals.toml.
 
     The oracle is not asked for more: by SETRANGE at 2^63 - 1 a 64-bit server to Redis 6.0 ends (docs/FOUND.md).
     """
@@ -67,7 +67,7 @@ def test_what_would_be_too_long_is_refused_and_changes_nothing(
     width_bits = cell.runner.target.width_bits
     listed = allowed_refusals.refused(asked, str(said), str(words), release, width_bits)
     if listed is None and allowed_refusals.due(asked, release, width_bits):
-        pytest.fail(f"{request_}: listed in suites/refusals.toml, and answered {said}", pytrace=False)
+        pytest.fail(f"{request_}: listed in harness/protocol/refusals.toml, and answered {said}", pytrace=False)
     assert listed is not None or str(said) == str(words), f"{request_}: {said}, natively {words}"
     assert value == b"value"
 

@@ -1,8 +1,8 @@
 """Requests whose answer may depend neither on the width of `long`, `size_t` and `time_t`, nor on the sign of `char`.
 
 Groups of (since which release, requests). None changes anything that another one asks, if it is refused because
-its number does not fit a `long` of 32 bits; every number that suites/refusals.toml lists is asked. The expected replies
-are the native build's; where the documentation fixes a reply, test_width.py says it.
+its number does not fit a `long` of 32 bits; every number that harness/protocol/refusals.toml lists is asked. The
+expected replies are the native build's; where the documentation fixes a reply, test_width.py says it.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ SHOWN = 6
 def test_answers_do_not_depend_on_the_width_of_the_machine(
     both: PairedServers, group: str, cell: CellSpec, release: Release
 ) -> None:
-    """But for what suites/refusals.toml has; and what it has must be so."""
+    """But for what harness/protocol/refusals.toml has; and what it has must be so."""
     asked = [one for since, some in requests.groups()[group] if cell.version >= since for one in some]
     if not asked:
         pytest.skip("the commands are of later releases")
@@ -46,7 +46,7 @@ def test_answers_do_not_depend_on_the_width_of_the_machine(
     if wrong:
         lines = [f"{request!s:.100}: {ours!s:.100}, on 64 bits {theirs!s:.100}" for request, ours, theirs in wrong]
         raise differing(*wrong[0], both.target, f"{len(wrong)} answers differ: " + "; ".join(lines[:SHOWN]))
-    assert not taken, f"listed in suites/refusals.toml, and not refused: {'; '.join(taken[:SHOWN])}"
+    assert not taken, f"listed in harness/protocol/refusals.toml, and not refused: {'; '.join(taken[:SHOWN])}"
 
 
 def error_of(reply: Reply) -> str | None:

@@ -1,7 +1,7 @@
 """Do both tiers agree? Every access at every offset, in every mode, on the emulated CPU and on a real kernel.
 
 What a real kernel does is the last word on the model of it; where the emulated computer under that kernel is itself
-only a model of hardware, the difference is listed with its cause in suites/canary/differences.toml.
+only a model of hardware, the difference is listed with its cause in harness/workflows/measure/tier_differences.toml.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.build.qemu_user import Emulators
 from harness.core.model import AccessClass, Record
-from harness.core.strict_toml import ROOT, read_toml
+from harness.core.strict_toml import read_toml
 from harness.isa import rules
 from harness.run import canary
 from harness.run.vm.guest import CANARY, VirtualMachine
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
 
-DIFFERENCES = ROOT / "suites" / "canary" / "differences.toml"
+DIFFERENCES = Path(__file__).with_name("tier_differences.toml")
 
 
 class TierDifference(Record, frozen=True):
@@ -44,7 +44,7 @@ class TierDifference(Record, frozen=True):
 
 
 class TierDifferenceTable(Record, frozen=True):
-    """suites/canary/differences.toml."""
+    """harness/workflows/measure/tier_differences.toml."""
 
     differences: list[TierDifference]
 

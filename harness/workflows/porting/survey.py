@@ -26,6 +26,7 @@ from harness.build.server_build import Builder, BuildFailedError
 from harness.build.sources import tree_files
 from harness.core import json_codec
 from harness.core.errors import UsageError
+from harness.core.model import CANARY_SUITE
 from harness.isa import rules
 from harness.record import fault_log, run_folder
 from harness.report.finding import is_in_tree
@@ -237,7 +238,7 @@ def _accesses(run: Path, target: Target) -> dict[str, list[Access]] | None:
     peers = run.glob(f"*/*/{run_folder.PEERS}/{target.name}/guest-*/faults.jsonl")
     found: dict[str, list[Access]] = {}
     for log in sorted([*own, *peers]):
-        if log.parts[-3] == "canary":
+        if log.parts[-3] == CANARY_SUITE:
             continue
         for fault in fault_log.read_faults(log):
             if fault.event == "access":
