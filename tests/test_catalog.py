@@ -304,3 +304,20 @@ def test_ci_test_installs_the_compilers_of_the_machines_that_the_tests_run() -> 
     named = re.search(r"^ *for target in (.*); do needs", (ROOT / "ci" / "test").read_text("utf-8"), re.MULTILINE)
     assert named
     assert named[1].split() == machines.OTHERS
+
+
+@pytest.mark.parametrize("names", [[], ["another"], ["canary", "another"]])
+def test_the_canary_is_one_suite_of_the_name_that_run_folders_record(tmp_path: Path, names: list[str]) -> None:
+    for name in ["bitops", *names]:
+        folder = tmp_path / "suites" / name
+        folder.mkdir(parents=True)
+        role = 'role = "canary"\n' if name in names else ""
+        (folder / "suite.toml").write_text(f'title = "{name}"\nneeds_server = false\n{role}', "utf-8")
+    with pytest.raises(UsageError, match="must be canary"):
+        _ = Catalog(tmp_path).canary
+
+
+def test_a_program_belongs_to_a_suite(tmp_path: Path) -> None:
+    assert Catalog().suite_of_program("units").path.name == "units"
+    with pytest.raises(UsageError, match="no suite has the program"):
+        Catalog(tmp_path).suite_of_program("units")

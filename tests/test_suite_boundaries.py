@@ -1,13 +1,15 @@
-"""Suites stand alone: a suite imports what suites share and itself, never another suite."""
+"""Suites stand alone: a suite imports what suites share and itself, never another suite, and the harness names none."""
 
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.core.strict_toml import ROOT
+from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,3 +69,79 @@ def test_a_suite_imports_itself_and_what_suites_share(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text("import harness.core\nfrom suites._shared import link\nfrom suites.fuzz import model\n", "utf-8")
     assert trespasses(tmp_path) == []
+
+
+SUITES = set(Catalog().suites)
+ENGLISH = {"canary", "cluster", "hashing", "modules", "persistence", "protocol", "replication", "visible", "width"}
+"""Suite names that are words of the field as well: what a program calls so need not be the suite."""
+PROGRAMS = {"units", "selftests"}
+"""The kinds of core.model.Program, which run folders record; the suites that run them have the same names."""
+EXCUSED = {
+    ("harness/cli/checks.py", "fuzz"): "the command `plumb fuzz`, which runs the suites that are guided",
+    ("harness/cli/commands.py", "fuzz"): "the same",
+    ("harness/core/model.py", "canary"): "the role, and CANARY_SUITE, by which a stored run is judged",
+    ("harness/plan/catalog.py", "canary"): "the role",
+    ("harness/run/canary.py", "canary"): "the file name of the compiled program",
+    ("harness/workflows/mutation_testing/mutations.py", "width"): "a kind of mutation",
+}
+
+
+def named(source: str) -> Iterator[str]:
+    """Each suite that a module's identifiers, strings or paths name; docstrings and comments may name any."""
+    tree = ast.parse(source)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield from SUITES & {node.value}
+            yield from _below_suites(node.value)
+        elif isinstance(node, ast.BinOp):
+            yield from _below_suites("/".join(part.strip("'\"") for part in ast.unparse(node).split(" / ")))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
+            yield from ("an import of suites" for name in names if name.partition(".")[0] == "suites")
+        else:
+            identifiers: set[str] = {getattr(node, key, None) or "" for key in ("id", "attr", "arg", "name")}
+            yield from identifiers & (SUITES - ENGLISH - PROGRAMS)
+
+
+def _below_suites(path: str) -> Iterator[str]:
+    """The folders of suites in a path, as `suites/NAME`."""
+    return (f"suites/{name}" for name in re.findall(r"\bsuites/(\w+)", path) if name in SUITES | {SHARED})
+
+
+def suites_named(file: str, source: str) -> set[str]:
+    """The suites that a module of the harness names without a reason."""
+    return {name for name in named(source) if name not in PROGRAMS and (file, name) not in EXCUSED}
+
+
+def test_the_harness_names_no_suite() -> None:
+    sources = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in (ROOT / "harness").rglob("*.py")}
+    found = {file: names for file, source in sources.items() if (names := suites_named(file, source))}
+    assert found == {}, "ask the catalog for a suite by its role, program or module (suite.toml)"
+    stale = {(file, name) for file, name in EXCUSED if name not in named(sources.get(file, ""))}
+    assert stale == set(), "excuses that nothing needs"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'FOLDER = ROOT / "suites" / "bitops"',
+        'FOLDER = ROOT / "suites" / "canary" / "accesses"',
+        'FOLDER = ROOT / "suites" / "units"',
+        'FOLDER = ROOT / "suites/modules/plumbline.c"',
+        'FOLDER = Path("suites/units/units.toml")',
+        'FOLDER = ROOT / "suites/_shared/link.py"',
+        'ours = cell.suite == "protocol"',
+        "from suites.fuzz import model",
+        "import suites.fuzz",
+        "bitops = 1",
+        "print(catalog.sds)",
+    ],
+)
+def test_a_suite_that_the_harness_names_is_found(line: str) -> None:
+    assert suites_named("harness/core/planted.py", line) != set()
+
+
+def test_the_harness_may_speak_of_suites() -> None:
+    source = '"""As suites/bitops does."""\n# bitops\nprotocol = "suites"\nkind = "units"\n'
+    assert suites_named("harness/core/planted.py", source) == set()

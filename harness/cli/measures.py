@@ -93,8 +93,8 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
 def compare_tiers(targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool) -> ExitCode:
     """Compare user-mode emulation with real kernels.
 
-    The comparison covers every access, offset and mode. Exit 1: suites/canary/differences.toml does not explain a
-    difference.
+    The comparison covers every access, offset and mode. Exit 1:
+    harness/workflows/measure/tier_differences.toml does not explain a difference.
     """
     catalog, progress, store = Catalog(), Progress(), Cache.default()
     chosen = catalog.select_targets(targets)
