@@ -26,6 +26,7 @@ from harness.judge.known_findings import KnownList
 from harness.plan.catalog import Catalog
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import RefusalList
+from harness.report.markdown_table import table
 from harness.report.schema import field_docstrings
 from harness.run.canary import AccessTable
 from harness.workflows.measure import tier_agreement
@@ -69,33 +70,29 @@ NAMED = (Policy,)
 def required_rows() -> list[str]:
     """README.md's targets: those that every check runs on unless it is told otherwise."""
     required = [one for one in Catalog().targets.values() if "required" in one.groups]
-    rows = ["| target | machine | a misaligned access |", "|---|---|---|"]
-    return [*rows, *(f"| `{one.name}` | {one.title} | {one.alignment} |" for one in required)]
+    rows = [(f"`{one.name}`", one.title, one.alignment) for one in required]
+    return table(["target", "machine", "a misaligned access"], rows)
 
 
 def target_rows() -> list[str]:
     """docs/support.md's targets."""
     every = Catalog().targets.values()
     ordered = sorted(every, key=lambda one: ("required" not in one.groups, "kernel" in one.groups, one.name))
-    return [
-        "| target | machine | groups | a misaligned access |",
-        "|---|---|---|---|",
-        *(f"| `{one.name}` | {one.title} | {', '.join(one.groups)} | {one.alignment} |" for one in ordered),
-    ]
+    rows = [(f"`{one.name}`", one.title, ", ".join(one.groups), one.alignment) for one in ordered]
+    return table(["target", "machine", "groups", "a misaligned access"], rows)
 
 
 def server_rows() -> list[str]:
     """docs/support.md's servers."""
-    rows = ["| server | what it is for |", "|---|---|"]
-    return [*rows, *(f"| `{name}` | {server.note} |" for name, server in Catalog().servers.items())]
+    rows = [(f"`{name}`", server.note) for name, server in Catalog().servers.items()]
+    return table(["server", "what it is for"], rows)
 
 
 def command_line() -> str:
     """docs/cli.md."""
     lines = ["# Command line", "", NOTE.format(source="harness/cli"), ""]
     lines += ["What it means: [reference.md](reference.md). Exit codes of all commands:", ""]
-    lines += ["| code | name |", "|---|---|"]
-    lines += [f"| {code.value} | {code.name} |" for code in ExitCode]
+    lines += table(["code", "name"], [(code.value, code.name) for code in ExitCode])
     context = click.Context(plumb, info_name="plumb", **plumb.context_settings)
     for name in sorted(plumb.commands):
         command = plumb.commands[name]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from harness.core.byte_diff import described
 from harness.core.untrusted_text import one_line
 from harness.report.finding import frame_in_tree, level_of, place_of, seen_by
+from harness.report.markdown_table import table
 from harness.report.misaligned_sites import counters_text, sites
 
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ def render(judgement: Judgement) -> str:
     """The document, GitHub-flavoured."""
     suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
     lines = [f"# {as_text(judgement.server)}: {signed(judgement.verdict)}", ""]
-    lines += [_facts(judgement), "", f"| target | {' | '.join(suites)} |", "|---|" + "---|" * len(suites)]
+    rows = []
     for target in dict.fromkeys(cell.target for cell in judgement.cells):
         row = {cell.suite: _cell(cell) for cell in judgement.cells if cell.target == target}
-        lines.append(f"| {target} | {' | '.join(row.get(suite, '') for suite in suites)} |")
+        rows.append([target, *(row.get(suite, "") for suite in suites)])
+    lines += [_facts(judgement), "", *table(["target", *suites], rows)]
     unknown = [cell for cell in judgement.cells if cell.verdict == "UNKNOWN"]
     if unknown or judgement.remarks or judgement.base:
         lines.append("")
@@ -110,14 +112,14 @@ def _worklist(judgement: Judgement) -> list[str]:
     if not listed:
         return []
     targets = list(judgement.counters)
-    lines = ["", "## Misaligned accesses, by source line", ""]
-    lines += [f"| function | line | access | {' | '.join(targets)} |", "|---|---|---|" + "--:|" * len(targets)]
+    rows = []
     for site in listed[:SHOWN_SITES]:
         counts = [
             f"{site.count_on(name)} {' '.join(site.fates_on(name))}" if site.fates_on(name) else "" for name in targets
         ]
-        row = (as_text(site.finding.function), as_text(site.place), ", ".join(site.shapes), *counts)
-        lines.append(f"| {' | '.join(row)} |")
+        rows.append((as_text(site.finding.function), as_text(site.place), ", ".join(site.shapes), *counts))
+    lines = ["", "## Misaligned accesses, by source line", ""]
+    lines += table(["function", "line", "access", *targets], rows, numbers_from=3)
     if len(listed) > SHOWN_SITES:
         lines.append(f"\n… and {len(listed) - SHOWN_SITES} lines more: report.html has them all.")
     return lines + [""] + [f"- {name}: {counters_text(counters)}" for name, counters in judgement.counters.items()]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.model import Record
 from harness.record import event_log, run_folder
+from harness.report.markdown_table import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,28 +53,25 @@ def render(folder: Path, run: RunRecord) -> str:
     measured = cells(folder, run)
     suites = [name for name in run.suites if any(one.suite == name for one in measured)]
     before, after = run.load
-    asked = f"`{run.server}`, -{run.optimisation}, policy {run.policy}"
+    options = f"`{run.server}`, -{run.optimisation}, policy {run.policy}"
+    rows = []
+    for target in run.targets:
+        by_suite = {one.suite: one for one in measured if one.target == target}
+        rows.append([f"`{target}`", *(_text(by_suite.get(suite)) for suite in suites)])
     lines = [
         HEAD,
         "",
-        f"Commands a second, by target and suite: {asked}, seed {run.seed}.",
+        f"Commands a second, by target and suite: {options}, seed {run.seed}.",
         f"Load average {before:.1f} before and {after:.1f} after. In brackets: commands, as the guests counted them,",
         "and the time of the cell, in which the oracle answers too.",
         "",
         "Written by `plumb report RUN --format throughput`.",
         "",
-        _row(["target", *suites]),
-        _row(["---", *["---:"] * len(suites)]),
+        *table(["target", *suites], rows, numbers_from=1),
+        "",
     ]
-    for target in run.targets:
-        by_suite = {one.suite: one for one in measured if one.target == target}
-        lines.append(_row([f"`{target}`", *(_text(by_suite.get(suite)) for suite in suites)]))
-    return "\n".join([*lines, ""])
+    return "\n".join(lines)
 
 
 def _text(cell: Throughput | None) -> str:
     return f"{cell.per_second:,.0f} ({cell.commands:,} in {cell.seconds:.0f} s)" if cell else "–"
-
-
-def _row(columns: list[str]) -> str:
-    return f"| {' | '.join(columns)} |"

@@ -12,6 +12,7 @@ import msgspec
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
 from harness.protocol.command_stream import from_text, line_of
+from harness.report import markdown_table
 
 if TYPE_CHECKING:
     from harness.core.model import Target
@@ -130,14 +131,14 @@ def page() -> str:
         "no longer shows. What cannot be asked so is in suites/visible/requests.toml under `unasked`, with its reason.",
         "`python -m suites.visible.table` writes this page, of suites/visible/differences.toml.",
         "",
-        "| request | targets | x86-64 | there | | reason |",
-        "|---|---|---|---|---|---|",
     ]
+    rows = []
     for one in table().differences:
         there = " or ".join(f"`{reply}`" for reply in one.there)
         cells = [f"`{one.request}`", ", ".join(one.targets), f"`{one.native}`", there]
-        lines.append(f"| {' | '.join(cells)} | {'a bug' if one.fault else ''} | {one.reason} |")
-    return "\n".join([*lines, ""])
+        rows.append((*cells, "a bug" if one.fault else "", one.reason))
+    headings = ["request", "targets", "x86-64", "there", "", "reason"]
+    return "\n".join([*lines, *markdown_table.table(headings, rows), ""])
 
 
 if __name__ == "__main__":

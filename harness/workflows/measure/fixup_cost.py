@@ -12,6 +12,7 @@ import msgspec
 from harness.core.errors import InfrastructureError
 from harness.core.model import AccessClass, Record
 from harness.record.run_folder import Counters
+from harness.report.markdown_table import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -155,33 +156,26 @@ def price(target: str, access_class: str, costs: Sequence[AccessCost]) -> float:
 
 def summary(tax: FixupCost) -> list[str]:
     """Markdown: a table of accesses, what is fatal, a table of servers."""
-    lines = [
-        "| target | access | at | done by | aligned | memcpy | misaligned | fixup | × aligned | × memcpy |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
     alike: dict[tuple[str, ...], list[str]] = {}
     for one in tax.accesses:
         figures = [one.offset, one.repairer, one.aligned, one.copied, one.misaligned, one.fixup, one.times_aligned]
         key = (one.target, *map(str, figures), f"{one.misaligned / one.copied:.1f}")
         alike.setdefault(key, []).append(one.access)
-    lines += [f"| {key[0]} | {' '.join(names)} | {' | '.join(key[1:])} |" for key, names in alike.items()]
-    lines += [
+    columns = ["at", "done by", "aligned", "memcpy", "misaligned", "fixup", "× aligned", "× memcpy"]
+    lines = [
+        *table(["target", "access", *columns], [(key[0], " ".join(names), *key[1:]) for key, names in alike.items()]),
         "",
         *[f"{target}: SIGBUS, never repaired: {' '.join(names)}" for target, names in tax.fatal.items() if names],
     ]
     if tax.servers:
-        lines += [
-            "",
-            "| target | server | workload | fixups in 1,000 commands | counted on | instructions | tax | share |",
-            "|---|---|---|---|---|---|---|---|",
-            *[_line(row) for row in tax.servers],
-        ]
+        columns = ["fixups in 1,000 commands", "counted on", "instructions", "tax", "share"]
+        lines += ["", *table(["target", "server", "workload", *columns], [_cells(row) for row in tax.servers])]
     return lines
 
 
-def _line(row: ServerFixupCost) -> str:
-    head = f"| {row.target} | {row.server} -{row.optimisation} | {row.workload}"
+def _cells(row: ServerFixupCost) -> tuple[str, ...]:
+    head = (row.target, f"{row.server} -{row.optimisation}", row.workload)
     if row.fixups is None or row.tax is None:
-        return f"{head} | not counted | nobody | {row.instructions:,} | unknown | unknown |"
+        return (*head, "not counted", "nobody", f"{row.instructions:,}", "unknown", "unknown")
     fixups = ", ".join(f"{number:,} {name}" for name, number in row.fixups.items()) or "0"
-    return f"{head} | {fixups} | {row.counted_on} | {row.instructions:,} | {row.tax:,} | {row.share:.1%} |"
+    return (*head, fixups, row.counted_on, f"{row.instructions:,}", f"{row.tax:,}", f"{row.share:.1%}")

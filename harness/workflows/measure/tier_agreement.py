@@ -15,6 +15,7 @@ from harness.build.qemu_user import Emulators
 from harness.core.model import AccessClass, Record
 from harness.core.strict_toml import read_toml
 from harness.isa import rules
+from harness.report.markdown_table import table
 from harness.run import canary
 from harness.run.vm.guest import CANARY, VirtualMachine
 from harness.workflows.target_setup import machine_target, prepare_machine
@@ -158,16 +159,13 @@ def unexplained(rows: Sequence[AgreementRow]) -> list[AgreementRow]:
 
 def summary(rows: Sequence[AgreementRow]) -> list[str]:
     """A Markdown table: a line for each target, policy and class, and each thing that is said of it."""
-    lines = [
-        "| target | policy | accesses | at | user tier | kernel tier | prescribed |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    cells = []
     merged: dict[tuple[str, ...], tuple[list[str], AgreementRow]] = {}
     for row in rows:
         offsets = ",".join(map(str, row.offsets)) if len(row.offsets) < len(canary.OFFSETS) else "all"
         key = (row.target, row.policy, offsets, row.user, row.kernel, row.prescribed)
         merged.setdefault(key, ([], row))[0].append(row.access)
     for (target, policy, offsets, user, kernel, due), (accesses, row) in merged.items():
-        theirs = kernel if row.agrees else f"**{kernel}**"
-        lines.append(f"| {target} | {policy} | {' '.join(accesses)} | {offsets} | {user} | {theirs} | {due} |")
-    return lines
+        marked = kernel if row.agrees else f"**{kernel}**"
+        cells.append((target, policy, " ".join(accesses), offsets, user, marked, due))
+    return table(["target", "policy", "accesses", "at", "user tier", "kernel tier", "prescribed"], cells)

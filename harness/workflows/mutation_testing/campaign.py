@@ -14,6 +14,7 @@ from harness.judge import known_findings
 from harness.plan.catalog import select
 from harness.plan.request import Request
 from harness.report import formats
+from harness.report.markdown_table import table
 from harness.workflows import check
 from harness.workflows.mutation_testing import mutations
 
@@ -143,13 +144,12 @@ def _sighted(target: str, findings: list[Finding]) -> MutationResult:
 
 def text_of(rows: Sequence[MutationRow]) -> str:
     """A Markdown table, and the score below it."""
-    lines = ["| mutation | target | found by | finding | function or record |", "|---|---|---|---|---|"]
+    cells = []
     for row in rows:
         for one in row.seen:
             named = one.findings[0] if one.findings else "**missed**"
-            lines.append(
-                f"| `{row.mutation}` ({row.seconds:.0f} s) | {one.target} | {', '.join(one.suites)} | {named} "
-                f"| {one.function or one.record} |"
-            )
+            mutation = f"`{row.mutation}` ({row.seconds:.0f} s)"
+            cells.append((mutation, one.target, ", ".join(one.suites), named, one.function or one.record))
+    lines = table(["mutation", "target", "found by", "finding", "function or record"], cells)
     caught = sum(row.caught for row in rows)
     return "\n".join([*lines, "", f"{caught} of {len(rows)} found"])

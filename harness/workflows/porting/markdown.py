@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from harness.report.markdown import as_code, as_text, signed
+from harness.report.markdown_table import table
 from harness.workflows.porting.sections import (
     ANY_POLICY,
     HERE_ALONE,
@@ -63,25 +64,21 @@ def _item(item: PortingItem) -> list[str]:
 
 
 def _steps(report: PortReport) -> list[str]:
-    lines = ["## From source to a running server", "", "| target | step | | |", "|---|---|---|---|"]
-    for port in report.targets:
-        lines += [
-            f"| {port.target} | {step.name} | {RESULTS[step.result]} | {as_text(step.detail)} |" for step in port.steps
-        ]
-    return [*lines, ""]
+    rows = [
+        (port.target, step.name, RESULTS[step.result], as_text(step.detail))
+        for port in report.targets
+        for step in port.steps
+    ]
+    return ["## From source to a running server", "", *table(["target", "step", "", ""], rows), ""]
 
 
 def _suites(report: PortReport) -> list[str]:
-    lines = [
-        "## Suites, with misaligned accesses let through",
-        "",
-        "| target | suite | verdict | | |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for cell in report.cells:
         counts = f"{cell.passed} passed" + (f", {cell.failed} failed" if cell.failed else "")
-        lines.append(f"| {cell.target} | {cell.suite} | {signed(cell.verdict)} | {counts} | {as_text(cell.reason)} |")
-    return [*lines, ""]
+        rows.append((cell.target, cell.suite, signed(cell.verdict), counts, as_text(cell.reason)))
+    headings = ["target", "suite", "verdict", "", ""]
+    return ["## Suites, with misaligned accesses let through", "", *table(headings, rows), ""]
 
 
 def _solaris(report: PortReport) -> list[str]:
@@ -91,15 +88,14 @@ def _solaris(report: PortReport) -> list[str]:
         if not rows:
             lines += [ANY_POLICY, ""]
             continue
-        lines += [
-            "| policy | acts as | well | repaired | SIGBUS | unsure |",
-            "|---|---|--:|--:|--:|--:|",
-        ]
+        cells = []
         for row in rows:
-            figures = f"{row.apart} | {row.repaired} | {row.signal} | {row.unsure or ''}"
             default = " (the compiler's default)" if row.default else ""
-            lines.append(f"| {row.policy}{default} | {row.acts_as} | {figures} |")
+            figures = (row.apart, row.repaired, row.signal, row.unsure or "")
+            cells.append((f"{row.policy}{default}", row.acts_as, *figures))
+        headings = ["policy", "acts as", "well", "repaired", "SIGBUS", "unsure"]
         lines += [
+            *table(headings, cells, numbers_from=2),
             "",
             "Source lines that the audit saw misaligned, by what would become of them.",
             "Unsure: it would be worse at other misaligned addresses than the audit noted.",
@@ -113,11 +109,12 @@ def _regions(report: PortReport) -> list[str]:
     lines: list[str] = []
     for heading, rows in region_groups(report).items():
         title = heading if heading == HERE_ALONE else f"not compiled: {heading}"
-        lines += [f"## Code {title}", "", "| lines | condition | targets | |", "|---|---|---|---|"]
+        cells = []
         for row in rows[:MOST_ROWS]:
             one = row.region
             place = _cell(f"{one.file}:{one.first}" + (f"-{one.last}" if one.last > one.first else ""))
-            lines.append(f"| {place} | {_cell(one.condition)} | {', '.join(row.targets)} | {_cell(one.excerpt)} |")
+            cells.append((place, _cell(one.condition), ", ".join(row.targets), _cell(one.excerpt)))
+        lines += [f"## Code {title}", "", *table(["lines", "condition", "targets", ""], cells)]
         lines += [*([f"\n… and {len(rows) - MOST_ROWS} more: port.html"] if len(rows) > MOST_ROWS else []), ""]
     return lines
 
@@ -134,10 +131,11 @@ def _hints(report: PortReport) -> list[str]:
         "",
     ]
     if groups:
-        lines += ["| file | warning | lines | seen |", "|---|---|---|---|"]
-        for group in groups[:MOST_ROWS]:
-            where = f"{lines_text(group.lines)} | {lines_text(group.seen)}"
-            lines.append(f"| {_cell(group.file)} | {_cell(group.warning)} | {where} |")
+        rows = [
+            (_cell(group.file), _cell(group.warning), lines_text(group.lines), lines_text(group.seen))
+            for group in groups[:MOST_ROWS]
+        ]
+        lines += table(["file", "warning", "lines", "seen"], rows)
     if bundled:
         number = sum(len(group.lines) for group in bundled)
         lines += ["", f"And {number} in {len({group.file for group in bundled})} files that it bundles."]
