@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from rich.console import Console
 
 from harness.build.qemu_user import Runner
-from harness.core.model import Build, Detector, EmulatorSpec, Endianness, SourceTree, Target, Toolchain
+from harness.core.model import Build, EmulatorSpec, Endianness, SourceTree, Target, Toolchain
 from harness.core.processes import process
 from harness.core.progress import Progress
 from harness.plan.catalog import Catalog
@@ -80,7 +80,7 @@ def target(
     *,
     machine: str = "armv5tel",
     slowdown: float = 1,
-    detector: Detector = "",
+    detector: str = "",
     kind: Literal["user", "system"] = "user",
 ) -> Target:
     """A small target."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from harness.core.errors import ExitCode
     from harness.core.finding import Finding
-    from harness.core.model import Detector
     from harness.judge.findings import Judgement
 
 BITOP = b"*1\r\n$5\r\nBITOP\r\n"
@@ -49,7 +48,7 @@ class StoredRun:
         self.functions: dict[str, int] = {}
         self.left_out: set[tuple[str, str]] = set()
         self.audited: set[tuple[str, str]] = set()
-        self.detectors: dict[str, Detector] = {}
+        self.detectors: dict[str, str] = {}
         self.real_kernels: set[str] = set()
         self.events: dict[tuple[str, str], list[run_folder.Event]] = {}
 

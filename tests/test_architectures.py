@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,45 +10,13 @@ from harness.core.errors import UsageError
 from harness.core.strict_toml import ROOT
 from harness.isa import registry
 from harness.plan.catalog import Catalog
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.code_names import named_in, named_outside
 
 CATALOG = Catalog()
 FURTHER_NAMES = {"arm64", "parisc", "powerpc", "riscv", "s390", "thumb", "x86", "amd64", "i386", "loongarch"}
 """What architectures are called besides the names of their targets' instruction sets and emulators."""
 NAMES = FURTHER_NAMES.union(*({*each.isas, *each.variants} for each in registry.ARCHITECTURES))
 _NAMED = re.compile(rf"(?<![a-z])({'|'.join(sorted(NAMES, key=len, reverse=True))})(v?\d\w*)?(?![a-z])")
-
-
-def architectures_in(source: str) -> list[str]:
-    """`LINE: TEXT` of each identifier and string literal that names an architecture; docstrings excepted."""
-    tree = ast.parse(source)
-    prose = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    }
-    return [
-        f"{line}: {text}"
-        for line, text in sorted(_texts(tree, prose))
-        if _NAMED.search(re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text).lower())
-    ]
-
-
-def _texts(tree: ast.Module, prose: set[int]) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.Constant(value=str(text), lineno=line) if id(node) not in prose:
-                yield line, text
-            case (
-                ast.Name(id=text, lineno=line) | ast.Attribute(attr=text, lineno=line) | ast.arg(arg=text, lineno=line)
-            ):
-                yield line, text
-            case ast.FunctionDef(name=text, lineno=line) | ast.ClassDef(name=text, lineno=line):
-                yield line, text
-            case ast.keyword(arg=str(text), lineno=line) | ast.alias(name=text, lineno=line):
-                yield line, text
 
 
 @pytest.mark.parametrize(
@@ -67,7 +33,7 @@ def _texts(tree: ast.Module, prose: set[int]) -> Iterator[tuple[int, str]]:
     ],
 )
 def test_an_architectures_name_is_recognised(source: str) -> None:
-    assert architectures_in(source)
+    assert named_in(source, _NAMED)
 
 
 @pytest.mark.parametrize(
@@ -75,13 +41,11 @@ def test_an_architectures_name_is_recognised(source: str) -> None:
     ['"""As ARM does."""', "alarm = 'harmless'", "alphabet = 1  # of Alpha", "charm64 = disarm()", "'#!/bin/sh'"],
 )
 def test_prose_and_other_words_name_none(source: str) -> None:
-    assert architectures_in(source) == []
+    assert named_in(source, _NAMED) == []
 
 
 def test_only_the_modules_of_architectures_name_one() -> None:
-    paths = [path for path in (ROOT / "harness").rglob("*.py") if path.parent != ROOT / "harness" / "isa"]
-    found = {str(path.relative_to(ROOT)): architectures_in(path.read_text("utf-8")) for path in paths}
-    assert {path: texts for path, texts in found.items() if texts} == {}, "harness/isa/ is where this belongs"
+    assert named_outside(ROOT / "harness" / "isa", _NAMED) == {}, "harness/isa/ is where this belongs"
 
 
 def test_every_target_has_an_architecture() -> None:

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.detectors.registry import ENVIRONMENTS, PREFIXES, PRELUDES, Report, reports, write_prelude
+from harness.analysis.detectors import registry
+from harness.analysis.detectors.registry import DETECTORS, Report, named, reports, write_prelude
 from harness.build.qemu_user import Emulators
 from harness.build.sources.archives import Fetcher
 from harness.core.cache import Cache
+from harness.core.errors import UsageError
 from harness.judge.findings import judge
 from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
@@ -22,24 +24,23 @@ from harness.record import stored_run
 from harness.run import detector_canary
 from harness.run.server_process import Guest, StartError
 from tests import fakes
+from tests.code_names import named_outside
 from tests.fakes import fault
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.model import Detector
 
 LOGS = fakes.DATA / "detectors"
-DETECTORS: list[Detector] = ["ubsan", "asan", "valgrind"]
 NOISE = b"4711:M 01 Jan 2026 00:00:00.000 * Background saving started by pid 4712\n"
 
 
-def log(detector: Detector) -> bytes:
+def log(detector: str) -> bytes:
     return (LOGS / f"{detector}.log").read_bytes()
 
 
-def stored(detector: Detector) -> list[Report]:
+def stored(detector: str) -> list[Report]:
     return reports(log(detector), detector)
 
 
@@ -117,7 +118,7 @@ def test_memchecks_errors_in_libc_are_told_apart_by_who_called_it() -> None:
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_a_stack_is_the_errors_own_not_that_of_the_allocation(detector: Detector) -> None:
+def test_a_stack_is_the_errors_own_not_that_of_the_allocation(detector: str) -> None:
     for report in stored(detector):
         assert report.frames[0].origin == "server"
         assert report.frames[0].line > 0
@@ -125,7 +126,7 @@ def test_a_stack_is_the_errors_own_not_that_of_the_allocation(detector: Detector
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_a_report_begins_where_its_offset_says(detector: Detector) -> None:
+def test_a_report_begins_where_its_offset_says(detector: str) -> None:
     head = {"ubsan": rb"\S+: runtime error: ", "asan": rb"==\d+==ERROR: ", "valgrind": rb"==\d+== [A-Z]"}[detector]
     offsets = [report.offset for report in stored(detector)]
     assert offsets == sorted(set(offsets))
@@ -133,14 +134,14 @@ def test_a_report_begins_where_its_offset_says(detector: Detector) -> None:
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_a_log_cut_between_two_reports_gives_the_same_reports(detector: Detector) -> None:
+def test_a_log_cut_between_two_reports_gives_the_same_reports(detector: str) -> None:
     content, whole = log(detector), stored(detector)
     for cut in [report.offset for report in whole]:
         assert identities(whole) == identities([*reports(content[:cut], detector), *reports(content[cut:], detector)])
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_lines_of_the_server_between_any_two_lines_change_nothing_but_offsets(detector: Detector) -> None:
+def test_lines_of_the_server_between_any_two_lines_change_nothing_but_offsets(detector: str) -> None:
     lines = log(detector).splitlines(keepends=True)
     mixed = b"".join(line + NOISE for line in lines)
     assert identities(stored(detector)) == identities(reports(mixed, detector))
@@ -157,13 +158,13 @@ def test_two_processes_under_valgrind_write_between_each_others_lines() -> None:
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_what_a_server_writes_by_itself_is_no_report(detector: Detector) -> None:
+def test_what_a_server_writes_by_itself_is_no_report(detector: str) -> None:
     quiet = NOISE + b"4711:M runtime error: none\n==\n== 12 ==\n\xff\xfe\n# Server initialized\n    #0 0x1234 in main\n"
     assert reports(quiet, detector) == []
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_what_one_detector_says_is_nothing_to_another_and_nothing_where_there_is_none(detector: Detector) -> None:
+def test_what_one_detector_says_is_nothing_to_another_and_nothing_where_there_is_none(detector: str) -> None:
     assert reports(log(detector), "") == []
     assert [one for other in DETECTORS if other != detector for one in reports(log(detector), other)] == []
 
@@ -253,14 +254,26 @@ def test_every_detector_has_a_target_that_is_not_required_and_canaries() -> None
         assert "detectors" in targets[name].groups
         assert "required" not in targets[name].groups
         assert detector_canary.expectations(targets[name].emulator.detector)
-    assert set(DETECTORS) == set(ENVIRONMENTS) - {""} == set(PREFIXES) - {""} == set(PRELUDES) - {""}
+
+
+def test_only_the_modules_of_detectors_name_one() -> None:
+    names = re.compile(rf"{'|'.join(DETECTORS)}|memcheck|sanitizer")
+    assert named_outside(Path(registry.__file__).parent, names) == {}, (
+        "harness/analysis/detectors/ is where this belongs"
+    )
+
+
+def test_an_unknown_detector_is_an_error_that_says_which_ones_there_are() -> None:
+    with pytest.raises(UsageError, match="unknown detector 'toy'") as caught:
+        named("toy")
+    assert "asan, valgrind, ubsan" in str(caught.value)
 
 
 def test_every_error_of_the_canaries_has_a_well_behaved_twin_and_is_in_the_program() -> None:
     program = detector_canary.SOURCE.read_text("utf-8")
     for detector in DETECTORS:
         cases = dict(detector_canary.expectations(detector))
-        for name in detector_canary.ERRORS[detector]:
+        for name in named(detector).canary:
             assert f'"{name}"' in program
             assert cases[f"{name} good"] == detector_canary.SILENT != cases[f"{name} bad"]
 
@@ -284,12 +297,12 @@ def test_a_native_program_runs_under_valgrind_and_sanitizers_are_told_to_go_on(t
 def test_a_guest_gets_its_detectors_options_beside_the_plain_environment(tmp_path: Path) -> None:
     program = fakes.write(tmp_path / "server", '#!/bin/sh\necho "$LC_ALL $ASAN_OPTIONS"; exit 7\n', mode=0o755)
     runner = fakes.unemulated(Catalog().targets["native-asan"])
-    runner = msgspec.structs.replace(runner, environment=ENVIRONMENTS["asan"])
+    runner = msgspec.structs.replace(runner, environment=dict(named("asan").environment))
     build = fakes.build(tmp_path, binary=program.name)
     guest = Guest(build, runner, tmp_path / "guest-1", sockets=tmp_path, version=(7,))
     with pytest.raises(StartError, match="exit status 7"):
         guest.__enter__()
-    assert guest.log.read_text("utf-8") == f"C {ENVIRONMENTS['asan']['ASAN_OPTIONS']}\n"
+    assert guest.log.read_text("utf-8") == f"C {named('asan').environment['ASAN_OPTIONS']}\n"
     assert guest.log_bytes() == guest.log.stat().st_size
 
 

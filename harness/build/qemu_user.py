@@ -144,18 +144,19 @@ class Emulators:
     def runner(self, target: Target, toolchain: Toolchain, policy: Policy, programs: dict[str, Path]) -> Runner:
         """How to run a target's programs under a policy. Makes the guest's root folder of links if it is not there."""
         spec = target.emulator
+        detector = registry.named(spec.detector)
         if spec.has_kernel:
             # What runs in a machine is started by the machine's own init.
             return Runner(target=target, policy=policy, program=None, options=[], records_faults=False, environment={})
         if spec.runs_here:
-            prefix = registry.PREFIXES[spec.detector]
+            prefix = detector.command
             return Runner(
                 target=target,
                 policy=policy,
                 program=Path(prefix[0]) if prefix else None,
-                options=prefix[1:],
+                options=list(prefix[1:]),
                 records_faults=False,
-                environment=registry.ENVIRONMENTS[spec.detector],
+                environment=dict(detector.environment),
             )
         options = ["-L", str(self.guest_root(toolchain))]
         if spec.cpu:
@@ -168,7 +169,7 @@ class Emulators:
             program=programs[spec.qemu],
             options=options,
             records_faults=self.flavour == "pinned",
-            environment=registry.ENVIRONMENTS[spec.detector],
+            environment=dict(detector.environment),
         )
 
     def guest_root(self, toolchain: Toolchain) -> Path:

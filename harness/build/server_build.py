@@ -247,7 +247,7 @@ def build_name(tree: SourceTree, target: Target, tools: Toolchain, optimisation:
 
 def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc") -> str:
     """Content address of what a tree compiles to for a target. Raises InfrastructureError without a compiler."""
-    prelude = registry.PRELUDES[target.emulator.detector]
+    prelude = registry.named(target.emulator.detector).prelude
     return key_of(
         [
             RECIPE,

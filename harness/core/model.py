@@ -34,11 +34,6 @@ class Endianness(StrEnum):
     BIG = "big"
 
 
-Detector = Literal["", "ubsan", "asan", "valgrind"]
-"""What in or around a program reports its errors on standard error (harness.analysis.detectors.registry reads it);
-empty for nothing."""
-
-
 Allocator = Literal["libc", "jemalloc", "guard", "guard-natural"]
 """What gives a server its memory (harness.build.allocator)."""
 
@@ -57,8 +52,9 @@ class EmulatorSpec(Record, frozen=True):
     """Of a system: which of toolchains/kernels/*.toml, the emulated computer and its kernel."""
     cpu: str = ""
     """QEMU's name of the CPU model; empty for the emulator's default."""
-    detector: Detector = ""
-    """A sanitizer that `compiler_flags` put into the program, or a tool that a native program runs under."""
+    detector: str = ""
+    """A sanitizer that `compiler_flags` put into the program, or a tool that a native program runs under: one of
+    harness.analysis.detectors.registry."""
 
     @property
     def runs_here(self) -> bool:

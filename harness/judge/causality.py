@@ -28,7 +28,6 @@ from harness.judge.verdict import CellOutcome
 from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
 
 if TYPE_CHECKING:
-    from harness.core.model import Detector
     from harness.record.fault_log import FaultLog
     from harness.record.run_folder import CellRecord, Event, GuestEvent, RunRecord, TestEvent
 
@@ -330,7 +329,7 @@ def _guest_folders(cell: Path, record: CellRecord) -> list[tuple[Path, CellRecor
     return own + [(path, msgspec.structs.replace(record, target=path.parent.name)) for path in peers]
 
 
-def _reports(log: Path, kind: Detector) -> list[Report]:
+def _reports(log: Path, kind: str) -> list[Report]:
     if not kind or not log.is_file():
         return []
     said = log.read_bytes()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis.detectors import registry
 from harness.core.errors import InconclusiveError
 from harness.core.finding import Finding, Occasion, Witness
 from harness.core.model import CANARY_SUITE, Allocator, Record
@@ -148,7 +149,7 @@ def _joined(sightings: list[Sighting]) -> list[Sighting]:
     joined = []
     for one in sightings:
         home = one.identity
-        if one.kind == "alignment" and one.detector == "ubsan" and not one.direction:
+        if one.kind == "alignment" and one.detector in registry.DETECTORS and not one.direction:
             home = next((name for way in ("load", "store") if (name := directed(one, way)) in seen), home)
         joined.append(msgspec.structs.replace(one, identity=home))
     return joined

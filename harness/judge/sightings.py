@@ -45,7 +45,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     transcript: Path | None
     identity: str
     detector: str
-    """`signal`: a fault record. `audit`: a reported access. `ubsan`, `asan`, `valgrind`: a report in the guest's log.
+    """`signal`: a fault record. `audit`: a reported access. A detector's name: its report in the guest's log.
     `process`: how it ended, or that it hung. `suite`: a test that failed. `compiler`."""
     count: int = 1
     """How often: in an audit one sighting stands for all the times an instruction did it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from harness.analysis.detectors import registry
+
 if TYPE_CHECKING:
     from harness.core.finding import Finding, Frame, Witness
 
@@ -25,7 +27,8 @@ def _level(kind: str, witness: Witness) -> Level:
     if witness.detector == "audit":
         # An audit's access succeeded: what it comes to elsewhere is its fate.
         return "note" if witness.fate == "hardware" else "warning" if witness.fate == "fixup" else "error"
-    undefined = witness.detector == "ubsan" or kind.startswith("memcheck-uninitialised")
+    detector = registry.DETECTORS.get(witness.detector)
+    undefined = detector is not None and kind.startswith(detector.undefined_kinds)
     return "warning" if undefined or kind == "warning" else "error"
 
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from harness.analysis.detectors import registry
 from harness.core import json_codec
 from harness.core.byte_diff import described
 from harness.core.untrusted_text import one_line, visible
@@ -44,9 +45,7 @@ _RULES = {
 }
 _FAMILIES = {
     "crash-handler-": "A signal while the server's own crash handler ran: its report is cut short.",
-    "undefined-": "Undefined behaviour of C, reported by GCC's sanitizer.",
-    "asan-": "A memory error, reported by the address sanitizer.",
-    "memcheck-": "A memory error, reported by Valgrind's memcheck.",
+    **{start: text for detector in registry.DETECTORS.values() for start, text in detector.kinds.items()},
     "sig": "The server died of this signal.",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis.detectors.registry import PRELUDE_FILE, PRELUDES, reports
+from harness.analysis.detectors.registry import PRELUDE_FILE, named, reports
 from harness.build import toolchain
 from harness.build.helper_program import compiled
 from harness.core.processes import process
@@ -13,41 +13,16 @@ from harness.core.processes import process
 if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.core.cache import Cache
-    from harness.core.model import Detector, Target, Toolchain
+    from harness.core.model import Target, Toolchain
 
 SOURCE = Path(__file__).with_suffix(".c")
 RUN_SECONDS = 5.0
 SILENT = "nothing reported"
 
-ERRORS: dict[Detector, dict[str, str]] = {
-    "": {},
-    "ubsan": {
-        "misaligned-load": "alignment-misaligned_load-load",
-        "misaligned-store": "alignment-misaligned_store-store",
-        "misaligned-member": "alignment-misaligned_member",
-        "misaligned-exempt": "alignment-misaligned_exempt-load",
-        "misaligned-in-child": "alignment-misaligned_in_child-load",
-        "shift": "undefined-shift-shift",
-    },
-    "asan": {
-        "overflow-load": "asan-heap-buffer-overflow-overflow_load-load",
-        "overflow-store": "asan-heap-buffer-overflow-overflow_store-store",
-        "overflow-copy": "asan-heap-buffer-overflow-overflow_copy-store",
-        "use-after-free": "asan-heap-use-after-free-use_after_free-load",
-    },
-    "valgrind": {
-        "overflow-load": "memcheck-invalid-read-overflow_load-load",
-        "overflow-store": "memcheck-invalid-write-overflow_store-store",
-        "use-after-free": "memcheck-invalid-read-use_after_free-load",
-        "uninitialised": "memcheck-uninitialised-condition-uninitialised",
-    },
-}
-"""Detector -> error of detector_canary.c -> identity of the one report that it must give."""
 
-
-def expectations(detector: Detector) -> list[tuple[str, str]]:
+def expectations(detector: str) -> list[tuple[str, str]]:
     """(what to run as `overflow-load bad`, the identity that must be reported or `SILENT`): each error and its twin."""
-    errors = ERRORS[detector]
+    errors = named(detector).canary
     return [*((f"{name} bad", identity) for name, identity in errors.items()), *((f"{n} good", SILENT) for n in errors)]
 
 
@@ -58,7 +33,7 @@ def compile_detector_canary(store: Cache, target: Target, tools: Toolchain) -> P
     """
     if not target.emulator.detector:
         return None
-    prelude = PRELUDES[target.emulator.detector]
+    prelude = named(target.emulator.detector).prelude
     # Some of valkey-9.1.2's files are compiled with hidden symbols: what the detector's library asks for must not be.
     hidden = "-fvisibility=hidden"
     return compiled(

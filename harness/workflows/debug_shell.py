@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis.detectors import registry
 from harness.build import host_packages
 from harness.build.qemu_user import Emulators
 from harness.build.server_build import Builder
@@ -67,11 +68,9 @@ class DebugSession(Record, frozen=True):
 def debuggable(catalog: Catalog, name: str) -> Target:
     """The target of that name. Raises UsageError for those that gdb cannot look into from here."""
     target = catalog.targets[select("target", [name], catalog.targets)[0]]
-    why = ""
+    why = registry.named(target.emulator.detector).hides_program
     if target.emulator.has_kernel:
         why = "a machine's stub sees its kernel, and no program"
-    elif target.emulator.detector == "valgrind":
-        why = "under Valgrind gdb would see Valgrind"
     if why:
         remedy = f"plumb shell {target.userland or 'native'}"
         raise UsageError(f"no shell on {target.name}", where="TARGET", because=why, remedy=remedy)

@@ -67,7 +67,8 @@ def test_redis_7_0_15_is_silent_in_bitops_under_the_address_sanitizer_and_valgri
 def test_a_detector_that_is_told_to_keep_quiet_makes_the_run_unknown(tmp_path: Path) -> None:
     """Sabotage: the same program without its detector's options or its prefix."""
     sabotage = (
-        "from harness.analysis.detectors import registry; registry.PREFIXES['valgrind'] = []; "
+        "from harness.analysis.detectors.registry import DETECTORS; "
+        "DETECTORS['valgrind'] = DETECTORS['valgrind']._replace(command=()); "
         "from harness.cli.console_script import main; main()"
     )
     finished = run(

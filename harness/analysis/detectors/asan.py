@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from harness.analysis.detectors.report import Report, own_frames
-from harness.analysis.detectors.stack import sanitizer_stack
+from harness.analysis.detectors.detector import Detector
+from harness.analysis.detectors.report import Report
+from harness.analysis.detectors.stack import SANITIZER_RUNTIME, sanitizer_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +31,9 @@ def read(lines: list[Line]) -> Iterator[Report]:
             continue
         error = _asan_error(head["message"])
         after = lines[number + 1 :]
-        access = next((found for one in after[:4] if (found := _ASAN_ACCESS.match(one.text))), None)
+        access = next((match for follower in after[:4] if (match := _ASAN_ACCESS.match(follower.text))), None)
         verb = (access[1] or access[3]) if access else ""
         size = int(access[2] or 0) if access else 0
-        frames, through = own_frames(sanitizer_stack(after, ends_with=_ASAN))
         yield Report(
             detector="asan",
             kind=f"asan-{error}",
@@ -44,15 +44,15 @@ def read(lines: list[Line]) -> Iterator[Report]:
             modulo=0,
             type="",
             column=0,
-            through=through,
-            frames=frames,
+            through="",
+            frames=sanitizer_stack(after, ends_with=_ASAN),
             fatal=error in _ASAN_FATAL,
             offset=line.offset,
         )
 
 
 def _asan_error(message: str) -> str:
-    """The error's name in the sanitizer's own summary, which the message begins with but in three cases."""
+    """The error's name in the sanitizer's own summary; the message begins with it in all but three cases."""
     for sign, name in (
         ("attempting double-free", "double-free"),
         ("attempting free on address which was not malloc", "bad-free"),
@@ -61,3 +61,20 @@ def _asan_error(message: str) -> str:
         if message.startswith(sign):
             return name
     return message.split(maxsplit=1)[0].rstrip(":").lower()
+
+
+ASAN = Detector(
+    name="asan",
+    read=read,
+    kinds={"asan-": "A memory error, reported by the address sanitizer."},
+    canary={
+        "overflow-load": "asan-heap-buffer-overflow-overflow_load-load",
+        "overflow-store": "asan-heap-buffer-overflow-overflow_store-store",
+        "overflow-copy": "asan-heap-buffer-overflow-overflow_copy-store",
+        "use-after-free": "asan-heap-use-after-free-use_after_free-load",
+    },
+    runtime=SANITIZER_RUNTIME,
+    # Too large an allocation fails as it does in libc, and no suite here looks for leaks. The flags are common to all
+    # sanitizers (LLVM, sanitizer_flags.inc).
+    environment={"ASAN_OPTIONS": "halt_on_error=0:detect_leaks=0:allocator_may_return_null=1"},
+)

@@ -1,6 +1,6 @@
 """Valgrind's reports.
 
-Every line begins `==PID== `; the error at one blank, what is said about it at two, the stacks at four. The first stack
+Every line begins `==PID== `; the error at one blank, what follows about it at two, the stacks at four. The first stack
 is the error's.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from harness.analysis.detectors.report import Line, Report, frames_of, own_frames, without_addresses
+from harness.analysis.detectors.detector import Detector
+from harness.analysis.detectors.report import Line, Report, frames_of, without_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,13 +36,13 @@ _MEMCHECK: list[tuple[str, str, Literal["load", "store", ""]]] = [
 
 
 def read(lines: list[Line]) -> Iterator[Report]:
-    """Processes write between each other's lines, so each is read on its own; the order is the log's again."""
+    """Every report, in order. Lines of several processes interleave, so each process is read on its own."""
     by_process: dict[str, list[Line]] = {}
     for line in lines:
         match = _VALGRIND.fullmatch(line.text)
         if match is not None:
             by_process.setdefault(match["pid"], []).append(Line(text=match["text"], offset=line.offset))
-    found = [report for said in by_process.values() for report in _memcheck(said)]
+    found = [report for own in by_process.values() for report in _memcheck(own)]
     yield from sorted(found, key=lambda report: report.offset)
 
 
@@ -57,7 +58,6 @@ def _memcheck(lines: list[Line]) -> Iterator[Report]:
         frames = _valgrind_stack(after)
         if not frames:
             continue
-        own, through = own_frames(frames)
         error, direction = _memcheck_error(line.text)
         size = re.search(r"of size (\d+)", line.text)
         yield Report(
@@ -70,8 +70,8 @@ def _memcheck(lines: list[Line]) -> Iterator[Report]:
             modulo=0,
             type="",
             column=0,
-            through=through,
-            frames=own,
+            through="",
+            frames=frames,
             fatal=fatal,
             offset=line.offset,
         )
@@ -96,3 +96,35 @@ def _valgrind_stack(lines: list[Line]) -> list[Frame]:
             file, number = place, "0"
         found.append((int(frame["pc"], 16), frame["function"].replace("???", "??"), file, int(number)))
     return frames_of(found)
+
+
+VALGRIND = Detector(
+    name="valgrind",
+    read=read,
+    kinds={"memcheck-": "A memory error, reported by Valgrind's memcheck."},
+    canary={
+        "overflow-load": "memcheck-invalid-read-overflow_load-load",
+        "overflow-store": "memcheck-invalid-write-overflow_store-store",
+        "use-after-free": "memcheck-invalid-read-use_after_free-load",
+        "uninitialised": "memcheck-uninitialised-condition-uninitialised",
+    },
+    runtime=r"vgpreload_|vg_replace_",
+    undefined_kinds=("memcheck-uninitialised",),
+    # Valgrind manual, Core options.
+    command=(
+        "valgrind",
+        "--tool=memcheck",
+        # Errors alone: the banner would be taken for the output of a program whose output is read.
+        "--quiet",
+        "--leak-check=no",
+        "--error-exitcode=0",
+        # Every error of every place, or silence would mean nothing after the thousandth.
+        "--error-limit=no",
+        "--num-callers=24",
+        # Whole paths: a file is identified by its place in the server's tree.
+        "--fullpath-after=",
+        # Its debugger's pipes in /tmp would outlive a guest that is killed.
+        "--vgdb=no",
+    ),
+    hides_program="under Valgrind gdb would see Valgrind",
+)

@@ -1,96 +1,91 @@
-"""What sanitizers and Valgrind say on standard error → reports; and what makes them say it.
+"""Every detector that the code knows, and the reports that it finds in a log: docs/howto/add-a-detector.md.
 
-The reader is pure: text goes in, it starts nothing and opens no file.
-
-It refuses to guess: an unknown message is a report all the same, of kind `…-other`, and a stack that the detector did
-not print is one frame `??`.
+Reading is pure: it starts nothing and opens no file. It refuses to guess: an unknown message is a report of kind
+`…-other`, and a stack that the detector did not print is one frame `??`.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.analysis.detectors import asan, memcheck, ubsan
-from harness.analysis.detectors.report import Line, Report, own_frames
+from harness.analysis.detectors.detector import Detector
+from harness.analysis.detectors.report import Line, Report
+from harness.core.errors import UsageError
+from harness.core.finding import Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from harness.core.model import Detector
+__all__ = ["DETECTORS", "PRELUDE_FILE", "Report", "named", "own_frames", "reports", "write_prelude"]
 
-__all__ = ["ENVIRONMENTS", "PREFIXES", "PRELUDES", "PRELUDE_FILE", "Report", "own_frames", "reports", "write_prelude"]
-
-ENVIRONMENTS: dict[Detector, dict[str, str]] = {
-    "": {},
-    "ubsan": {},
-    # Too large an allocation fails as it does in libc, and leaks are the business of no suite here.
-    "asan": {"ASAN_OPTIONS": "halt_on_error=0:detect_leaks=0:allocator_may_return_null=1"},
-    "valgrind": {},
+DETECTORS: dict[str, Detector] = {
+    detector.name: detector
+    for detector in (
+        asan.ASAN,
+        memcheck.VALGRIND,
+        ubsan.UBSAN,
+    )
 }
-"""What a program needs in its environment to report and go on: sanitizers' common flags (LLVM, sanitizer_flags.inc)."""
-
-PRELUDES: dict[Detector, str] = {
-    "": "",
-    # GCC's library reads UBSAN_OPTIONS from /proc/self/environ at the first report, and by then a server has written
-    # its process title over it. It asks this function as well (LLVM, ubsan_flags.cpp).
-    "ubsan": """\
-#ifndef __ASSEMBLER__
-#ifdef __cplusplus
-extern "C"
-#endif
-__attribute__((weak, visibility("default"))) const char *__ubsan_default_options(void);
-const char *__ubsan_default_options(void) { return "print_stacktrace=1:halt_on_error=0"; }
-#endif
-""",
-    "asan": "",
-    "valgrind": "",
-}
-"""C text that precedes every file compiled for a target."""
+_NONE = Detector(name="", read=lambda _: iter(()), kinds={}, canary={}, runtime="")
 PRELUDE_FILE = "detector.h"
 
-PREFIXES: dict[Detector, list[str]] = {
-    "": [],
-    "ubsan": [],
-    "asan": [],
-    "valgrind": [
-        "valgrind",
-        "--tool=memcheck",
-        # Errors alone: the banner would be taken for the output of a program whose output is read.
-        "--quiet",
-        "--leak-check=no",
-        "--error-exitcode=0",
-        # Every error of every place, or silence would mean nothing after the thousandth.
-        "--error-limit=no",
-        "--num-callers=24",
-        # Whole paths: a file is told by its place in the server's tree.
-        "--fullpath-after=",
-        # Its debugger's pipes in /tmp would outlive a guest that is killed.
-        "--vgdb=no",
-    ],
-}
-"""What a native program's command line begins with (Valgrind manual, Core options)."""
+
+def named(name: str) -> Detector:
+    """The detector that targets call so; for the empty name one that finds nothing.
+
+    Raises UsageError for a name that no module claims.
+    """
+    if name and name not in DETECTORS:
+        raise UsageError(
+            f"unknown detector '{name}'",
+            where="harness/analysis/detectors/registry.py",
+            because=f"known are {', '.join(DETECTORS)}",
+            remedy="docs/howto/add-a-detector.md",
+        )
+    return DETECTORS.get(name, _NONE)
 
 
-def write_prelude(detector: Detector, folder: Path) -> list[str]:
+def write_prelude(name: str, folder: Path) -> list[str]:
     """Write a detector's prelude, if it has one, into a folder; returns the flags that have compilers read it first."""
-    if not PRELUDES[detector]:
+    prelude = named(name).prelude
+    if not prelude:
         return []
     path = folder / PRELUDE_FILE
-    path.write_text(PRELUDES[detector], "utf-8")
+    path.write_text(prelude, "utf-8")
     return ["-include", str(path)]
 
 
-_READERS: dict[Detector, Callable[[list[Line]], Iterator[Report]]] = {
-    "ubsan": ubsan.read,
-    "asan": asan.read,
-    "valgrind": memcheck.read,
-}
+def reports(log: bytes, name: str) -> list[Report]:
+    """Every report of a detector in a guest's log, in order."""
+    return [_of_server(report) for report in named(name).read(_lines(log))]
 
 
-def reports(log: bytes, detector: Detector) -> list[Report]:
-    """Every report in a guest's log, in order. Lines of the server and of other processes in between do no harm."""
-    return list(_READERS[detector](_lines(log))) if detector else []
+def _of_server(report: Report) -> Report:
+    frames, through = own_frames(report.frames)
+    return msgspec.structs.replace(report, frames=frames, through=through)
+
+
+def own_frames(frames: list[Frame]) -> tuple[list[Frame], str]:
+    """Frames from the server's own innermost on, and the library function that it had called; else all of them.
+
+    A library's function serves many callers: the caller tells one error in it from another. Frames of the detector
+    itself are not part of the program.
+    """
+    program = list(frames)
+    while program and _RUNTIME.search(program[0].file):
+        program.pop(0)
+    first = next((n for n, frame in enumerate(program) if frame.origin.partition("/")[0] in {"server", "bundled"}), 0)
+    left = program[first:] or [Frame(function="??", file="??", line=0, origin="unknown", pc=0)]
+    skipped = frames[: len(frames) - len(program) + first]
+    through = skipped[-1].function.removeprefix("__interceptor_") if skipped else ""
+    return left, through
+
+
+_RUNTIME = re.compile("|".join(detector.runtime for detector in DETECTORS.values()))
 
 
 def _lines(log: bytes) -> list[Line]:

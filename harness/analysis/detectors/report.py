@@ -1,4 +1,4 @@
-"""A report of any detector: what it says, and frames of the server's own. It reads nobody's format."""
+"""A report of any detector. It knows no detector's format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from harness.analysis.symbols import place_in_object, place_in_tree
 from harness.core.finding import Frame
-from harness.core.model import Detector, Record
+from harness.core.model import Record
 
 
 class Line(Record, frozen=True):
@@ -20,7 +20,7 @@ class Line(Record, frozen=True):
 class Report(Record, frozen=True):
     """One error as a detector reports it. The same place is reported once a process, however often it errs."""
 
-    detector: Detector
+    detector: str
     kind: str
     """`alignment`; `undefined-` and GCC's -fsanitize= name; `asan-`, `memcheck-` and the tool's own name."""
     message: str
@@ -39,9 +39,10 @@ class Report(Record, frozen=True):
     through: str
     """The library function in which it happened, where the frames begin with its caller in the server."""
     frames: list[Frame]
-    """Innermost first, at least one. They begin in the server's own code if any of them is in it."""
+    """Innermost first. A detector's reader gives the whole stack; `registry.reports` leaves it at least one frame, and
+    the server's own innermost frame first if there is one."""
     fatal: bool
-    """The process ends of it."""
+    """Whether the error ends the process."""
     offset: int
     """Where the report begins in the text, in bytes."""
 
@@ -59,9 +60,6 @@ class Report(Record, frozen=True):
         return "-".join(part for part in (self.kind, self.frames[0].function, self.direction) if part)
 
 
-_RUNTIME = re.compile(r"libsanitizer/|lib(a|ub)san\.so|vgpreload_|vg_replace_")
-
-
 _OBJECT = re.compile(r"\.so(\.[0-9.]+)?$")
 """A frame's place where the object has no line tables."""
 
@@ -74,22 +72,6 @@ def frames_of(found: list[tuple[int, str, str, int]]) -> list[Frame]:
         inlined = number + 1 < len(found) and found[number + 1][0] == pc
         frames.append(Frame(function=function, file=path, line=line, origin=origin, pc=pc, inlined=inlined))
     return frames
-
-
-def own_frames(frames: list[Frame]) -> tuple[list[Frame], str]:
-    """Frames from the server's own innermost on, and the library function that it had called; else all of them.
-
-    A library's function serves everybody: an error in it is told apart by who called it. What belongs to the detector
-    itself is no part of the program.
-    """
-    program = list(frames)
-    while program and _RUNTIME.search(program[0].file):
-        program.pop(0)
-    first = next((n for n, frame in enumerate(program) if frame.origin.partition("/")[0] in {"server", "bundled"}), 0)
-    left = program[first:] or [Frame(function="??", file="??", line=0, origin="unknown", pc=0)]
-    skipped = frames[: len(frames) - len(program) + first]
-    through = skipped[-1].function.removeprefix("__interceptor_") if skipped else ""
-    return left, through
 
 
 def without_addresses(message: str) -> str:

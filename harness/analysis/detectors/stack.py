@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from harness.analysis.detectors.report import Line
     from harness.core.finding import Frame
 
+SANITIZER_RUNTIME = r"libsanitizer/|lib(a|ub)san\.so"
+"""A pattern of the files and objects that belong to either."""
 _STACK_WITHIN_LINES = 12
 """A stack's next line is looked for so far: what other processes write meanwhile comes between."""
 _SANITIZER_FRAME = re.compile(r"\s+#(?P<number>\d+) 0x(?P<pc>[0-9a-f]+)\s+(?:in (?P<function>\S+) )?(?P<place>.+)")

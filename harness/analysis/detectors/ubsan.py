@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from harness.analysis.detectors.report import Report, own_frames, without_addresses
-from harness.analysis.detectors.stack import sanitizer_stack
+from harness.analysis.detectors.detector import Detector
+from harness.analysis.detectors.report import Report, without_addresses
+from harness.analysis.detectors.stack import SANITIZER_RUNTIME, sanitizer_stack
 from harness.analysis.symbols import place_in_tree
 from harness.core.finding import Frame
 
@@ -55,7 +56,6 @@ def read(lines: list[Line]) -> Iterator[Report]:
         message = head["message"]
         misaligned = _MISALIGNED.fullmatch(message)
         stack = sanitizer_stack(lines[number + 1 :], ends_with=_UBSAN)
-        frames, through = own_frames(_placed(stack, file=head["file"], line=int(head["line"])))
         direction = _direction(message) if misaligned else ""
         named = re.search(r"type '([^']*)'", message)
         alignment = int(misaligned["alignment"]) if misaligned else 0
@@ -69,15 +69,15 @@ def read(lines: list[Line]) -> Iterator[Report]:
             modulo=int(misaligned["address"], 16) % alignment if misaligned else 0,
             type=named[1] if named else "",
             column=int(head["column"]),
-            through=through,
-            frames=frames,
+            through="",
+            frames=_placed(stack, file=head["file"], line=int(head["line"])),
             fatal=False,
             offset=line.offset,
         )
 
 
 def _direction(message: str) -> Literal["load", "store", ""]:
-    """Of a member access neither is told: it is the address of the whole object that is checked."""
+    """Empty for a member access: the sanitizer checks the address of the whole object."""
     return "load" if message.startswith("load of") else "store" if message.startswith("store to") else ""
 
 
@@ -86,7 +86,7 @@ def _check(message: str) -> str:
 
 
 def _placed(stack: list[Frame], *, file: str, line: int) -> list[Frame]:
-    """The innermost frame at the line that the message tells: the stack has the call's, which may be another's."""
+    """The innermost frame at the line that the message names: the stack has the line of the call, which may differ."""
     if not stack:
         path, origin = place_in_tree(file)
         return [Frame(function="??", file=path, line=line, origin=origin, pc=0)]
@@ -99,3 +99,32 @@ def _placed(stack: list[Frame], *, file: str, line: int) -> list[Frame]:
         ),
         *stack[1:],
     ]
+
+
+UBSAN = Detector(
+    name="ubsan",
+    read=read,
+    kinds={"undefined-": "Undefined behaviour of C, reported by GCC's sanitizer."},
+    canary={
+        "misaligned-load": "alignment-misaligned_load-load",
+        "misaligned-store": "alignment-misaligned_store-store",
+        "misaligned-member": "alignment-misaligned_member",
+        "misaligned-exempt": "alignment-misaligned_exempt-load",
+        "misaligned-in-child": "alignment-misaligned_in_child-load",
+        "shift": "undefined-shift-shift",
+    },
+    runtime=SANITIZER_RUNTIME,
+    # All of them: also `alignment`.
+    undefined_kinds=("",),
+    # GCC's library reads UBSAN_OPTIONS from /proc/self/environ at the first report, and by then a server has written
+    # its process title over it. The library calls this function as well (LLVM, ubsan_flags.cpp).
+    prelude="""\
+#ifndef __ASSEMBLER__
+#ifdef __cplusplus
+extern "C"
+#endif
+__attribute__((weak, visibility("default"))) const char *__ubsan_default_options(void);
+const char *__ubsan_default_options(void) { return "print_stacktrace=1:halt_on_error=0"; }
+#endif
+""",
+)

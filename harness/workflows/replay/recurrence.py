@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
+from harness.analysis.detectors import registry
 from harness.core.model import Record
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ WRONG_RESULT = "wrong-result"
 """The kind of finding that is shown again by what was answered, or written."""
 NAMELESS = "??"
 """A function that no debug information names."""
-_DETECTORS = {"ubsan", "asan", "valgrind"}
-RECORDED = {"signal", "audit", *_DETECTORS}
+RECORDED = {"signal", "audit", *registry.DETECTORS}
 """What sees a finding by a record that the emulator, the kernel or a detector writes: its silence must be believed."""
 
 
@@ -115,7 +115,7 @@ def _compared(reproducer: Reproducer, seen: Observation) -> _Compared:
     if reproducer.detector == STREAM:
         ended = seen.started and not seen.cut and bool(seen.detail or seen.hung)
         return ended or bool(seen.faults or seen.difference), ""
-    if reproducer.detector in _DETECTORS:
+    if reproducer.detector in registry.DETECTORS:
         return (reproducer.detector, reproducer.kind, reproducer.function) in seen.reports, ""
     if reproducer.kind == "assertion":
         return reproducer.function in seen.asserted or reproducer.file in seen.asserted, ""
