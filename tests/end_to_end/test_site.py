@@ -72,7 +72,7 @@ def test_the_address_of_the_site_leads_to_the_landing_page(address: str) -> None
     document, console = look(f"{address}/")
     assert console == []
     assert "Plumbline's documentation" in text(document).replace("’", "'")
-    for caption in ("How-to guides", "Reference", "Explanation", "Bugs found"):
+    for caption in ("Tutorial", "How-to guides", "Reference", "Explanation", "Bugs found"):
         assert f'<span class="caption-text">{caption}</span>' in document
 
 
