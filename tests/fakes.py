@@ -37,9 +37,7 @@ LDR = "001093e5"
 
 def quiet() -> Progress:
     """Progress that nobody sees."""
-    progress = Progress()
-    progress.console = Console(file=io.StringIO())
-    return progress
+    return Progress(Console(file=io.StringIO()))
 
 
 def said(progress: Progress) -> str:

@@ -1,4 +1,4 @@
-"""What `plumb` says while it works: on standard error only, so that standard output stays a document."""
+"""Progress messages: on standard error only, so that standard output remains one document."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Stage lines with durations, safe to use from several threads."""
+    """Messages and timed stages. Several threads may use it."""
 
-    def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
         self.stages: dict[str, float] = {}
+        """Stage -> seconds spent in it so far."""
 
     def fresh(self) -> Progress:
-        """Another that says on the same console, and has no stages yet."""
-        other = Progress()
-        other.console = self.console
-        return other
+        """A progress on the same console, without stages."""
+        return Progress(self.console)
 
     def say(self, text: str) -> None:
-        """One line, with the time since nothing in particular: the wall clock."""
+        """Print a line with the time of day."""
         self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {escape(visible(text))}")
 
     @contextmanager
-    def stage(self, name: str, what: str) -> Iterator[None]:
-        """Announce work that takes a while, and how long it took (seconds, added up by stage name)."""
+    def stage(self, name: str, activity: str) -> Iterator[None]:
+        """Announce an activity and how long it took. Durations of the same stage name add up."""
         started = time.monotonic()
-        self.say(f"{what} …")
+        self.say(f"{activity} …")
         done = False
         try:
             yield
@@ -44,4 +43,4 @@ class Progress:
         finally:
             seconds = time.monotonic() - started
             self.stages[name] = round(self.stages.get(name, 0.0) + seconds, 2)
-            self.say(f"{what} {'took' if done else 'stopped after'} {seconds:.1f} s")
+            self.say(f"{activity} {'took' if done else 'stopped after'} {seconds:.1f} s")
