@@ -164,17 +164,17 @@ def test_killed_together_supervisor_and_command_leave_no_marked_process(tmp_path
         assert all_gone(ours)
 
 
-def test_a_keeper_that_was_killed_is_replaced_and_keeps_what_the_first_one_kept(tmp_path: Path) -> None:
+def test_a_watchdog_that_was_killed_is_replaced_and_its_successor_knows_all_processes(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     text = f"""
 import os, signal, time
 from harness.core.processes import process
 first = process.start(["sh", "-c", "echo $$ >>{pids}; exec sleep {SLEEP}"])
-keeper = process._KEPT._keeper
-os.kill(keeper.pid, signal.SIGKILL)
-keeper.wait()
+watchdog = process._REGISTRY._watchdog
+os.kill(watchdog.pid, signal.SIGKILL)
+watchdog.wait()
 second = process.start(["sh", "-c", "echo $$ >>{pids}; exec sleep {SLEEP}"])
-os.kill(process._KEPT._keeper.pid, signal.SIGKILL)
+os.kill(process._REGISTRY._watchdog.pid, signal.SIGKILL)
 time.sleep(0.2)
 process.kill_group(second)
 open("{pids}.told", "w").close()
@@ -183,7 +183,7 @@ time.sleep(60)
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stderr=subprocess.PIPE) as harness:
         try:
             ours = pids_in(pids, 2)
-            assert eventually((tmp_path / "pids.told").exists), "telling a keeper that was killed ended the harness"
+            assert eventually((tmp_path / "pids.told").exists), "writing to a killed watchdog ended the harness"
             harness.kill()
             assert all_gone(ours)
         finally:
@@ -281,13 +281,13 @@ from harness.core.processes import process
 process.run(["true"], deadline_seconds=10)
 """
     ended = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert f"only 200 files may be open at once, {leftovers.FILES_FLOOR} are needed" in ended.stderr
+    assert f"the limit of open files is 200, {leftovers.FILES_FLOOR} are needed" in ended.stderr
 
 
-def test_a_keeper_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watchdog_that_cannot_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    with pytest.raises(InfrastructureError, match="cannot start the keeper"):
-        leftovers.ProcessRegistry().start(lambda _: pytest.fail("it was started without a keeper"))
+    with pytest.raises(InfrastructureError, match="cannot start the watchdog"):
+        leftovers.ProcessRegistry().start(lambda _: pytest.fail("it was started without a watchdog"))
 
 
 def test_the_processes_of_the_machine_are_known_with_their_parents() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import InfrastructureError
-from harness.core.processes import process
+from harness.core.processes import process, scheduling
 from harness.core.strict_toml import ROOT
 from tests.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
 
@@ -160,7 +160,7 @@ def test_however_the_harness_dies_nothing_it_started_survives(
             harness.kill()
 
 
-def test_the_keeper_ignores_what_it_does_not_understand_and_still_keeps() -> None:
+def test_the_watchdog_ignores_what_it_does_not_understand_and_still_kills() -> None:
     with subprocess.Popen(["sleep", SLEEP], start_new_session=True) as kept:
         try:
             subprocess.run(
@@ -170,7 +170,7 @@ def test_the_keeper_ignores_what_it_does_not_understand_and_still_keeps() -> Non
                 timeout=WAIT_SECONDS,
                 check=False,
             )
-            assert eventually(lambda: kept.poll() is not None), "a line of nonsense made the keeper forget its duty"
+            assert eventually(lambda: kept.poll() is not None), "a line of nonsense made the watchdog forget its duty"
         finally:
             kept.kill()
 
@@ -216,7 +216,7 @@ def test_however_the_harness_dies_what_it_attends_does_not_survive(tmp_path: Pat
             harness.kill()
 
 
-def test_the_keeper_spares_a_group_that_was_released() -> None:
+def test_the_watchdog_spares_a_group_that_was_released() -> None:
     with subprocess.Popen(["sleep", SLEEP], start_new_session=True) as kept:
         try:
             subprocess.run(
@@ -293,9 +293,9 @@ def test_waiting_for_a_processor_is_told_from_running_and_from_sleeping() -> Non
     sleeper = process.start(["sleep", SLEEP])
     try:
         # Of three on one processor each waits while another runs.
-        assert eventually(lambda: all(process.waited_seconds(one.pid) > 0.1 for one in loops))
-        assert process.waited_seconds(sleeper.pid) < 0.1
+        assert eventually(lambda: all(scheduling.waited_seconds(one.pid) > 0.1 for one in loops))
+        assert scheduling.waited_seconds(sleeper.pid) < 0.1
     finally:
         for one in (*loops, sleeper):
             process.kill_group(one)
-    assert process.waited_seconds(loops[0].pid) == 0
+    assert scheduling.waited_seconds(loops[0].pid) == 0

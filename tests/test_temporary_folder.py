@@ -65,7 +65,7 @@ def test_all_temporary_files_are_in_one_folder_that_goes_with_the_command(place:
     assert list(place.iterdir()) == []
 
 
-def test_the_keeper_removes_what_a_killed_command_leaves(place: Path) -> None:
+def test_the_watchdog_removes_what_a_killed_command_leaves(place: Path) -> None:
     with command(place, 60, STARTS) as started:
         assert folder_of(started).is_dir()
         started.send_signal(signal.SIGKILL)
@@ -78,7 +78,7 @@ def test_the_next_command_removes_what_is_left_and_nothing_that_is_held(place: P
         left, held = folder_of(dead).parent, folder_of(alive).parent
         dead.kill()
         dead.wait()
-        assert left.is_dir(), "without a keeper nobody could have removed it"
+        assert left.is_dir(), "only a watchdog could have removed it"
         for folder in (left, held):
             os.utime(folder, (1, 1))
         strangers = fakes.write(place / "plumb-of-somebody" / "file", "")

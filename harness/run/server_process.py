@@ -19,7 +19,7 @@ import hiredis
 from harness.analysis.detectors.registry import reports
 from harness.core.cache import disk_errors
 from harness.core.errors import InfrastructureError
-from harness.core.processes import process
+from harness.core.processes import process, scheduling
 from harness.core.processes.capped_log import LIMIT_BYTES, CappedLog, tail_of
 from harness.core.processes.temporary_folder import refuse_long
 from harness.isa import registry
@@ -242,7 +242,7 @@ class Guest:
     def hung(self) -> None:
         """Mark it as hanging, and kill it."""
         if self.alive():
-            stopped = process.is_stopped(self.pid)
+            stopped = scheduling.is_stopped(self.pid)
             late = f"no reply within {self.deadline_seconds:.0f} s"
             self.end, self.detail = "hang", STOPPED if stopped else late
             self.kill()
@@ -318,7 +318,7 @@ class Guest:
                 said = self.log_tail(LOG_LINES)
                 raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(said)])), log=said)
             if time.monotonic() > deadline:
-                self.end, self.detail = "hang", STOPPED if process.is_stopped(self.pid) else NO_PONG
+                self.end, self.detail = "hang", STOPPED if scheduling.is_stopped(self.pid) else NO_PONG
                 raise StartError("hang", self.detail)
             time.sleep(POLL_SECONDS)
         self.recorder = Recorder(self.upstream, self.recorded_path)

@@ -79,7 +79,7 @@ LIVE: dict[str, LiveFault] = {
     "oracle stopped": lambda _, run, __: _send(_oracles(run), signal.SIGSTOP),
     "cell's process killed": lambda _, run, __: _send(_cells(run), signal.SIGKILL),
     "cell's process told to end": lambda _, run, __: _send(_cells(run), signal.SIGTERM),
-    "keeper killed": lambda _, run, __: _send(_helpers(run, "watchdog.py"), signal.SIGKILL),
+    "watchdog killed": lambda _, run, __: _send(_helpers(run, "watchdog.py"), signal.SIGKILL),
     "plumb killed": lambda plumb, _, __: plumb.send_signal(signal.SIGKILL),
     "plumb interrupted": lambda plumb, _, __: plumb.send_signal(signal.SIGINT),
     "plumb told to end": lambda plumb, _, __: plumb.send_signal(signal.SIGTERM),

@@ -15,7 +15,7 @@ import pytest
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
 from harness.core.cache import Cache
-from harness.core.processes import process
+from harness.core.processes import scheduling
 from harness.core.progress import Progress
 from harness.run.vm.machine import Machine
 from harness.run.vm.snapshot import snapshot
@@ -54,7 +54,7 @@ def test_a_server_answers_soon_after_its_machine_was_asked_for(name: str, *, res
     with Machine(kernel, files, tmp_path / "machine", sockets=tmp_path, snapshot=state) as machine:
         serving(machine)
         seconds = time.monotonic() - started
-        waited = process.waited_seconds(machine.emulator_pid)
+        waited = scheduling.waited_seconds(machine.emulator_pid)
     how = "resumed" if resumed else "cold"
     sys.stdout.write(f"{name} {how}: {seconds:.2f} s, {waited:.2f} s of them waiting for a processor\n")
     assert seconds - waited <= (RESUMED_SECONDS if resumed else COLD_SECONDS)

@@ -1,9 +1,8 @@
-"""Logs that stay small, however much is written to them: the head and the tail are kept.
+"""Logs of limited size: however much is written, only the head and the tail are kept.
 
-Whoever writes to a log is not disturbed, and knows nothing of it. While he writes, the middle of a file that has grown
-too long is given back to the disk, as a hole; offsets stay what they are. When he has ended, the two ends are put
-together, with a line between them that says how much is left out. In the half second between two looks a log may
-outgrow its limit: by as much as the disk takes in that time.
+The writer does not notice. While it writes, the middle of a file that has grown too long becomes a hole, which frees
+disk space and keeps offsets. After it has ended, the head and the tail are joined by a line that says how much was left
+out. Logs are checked every half second; a log may exceed its limit by as much as the disk takes in that time.
 """
 
 from __future__ import annotations
@@ -28,39 +27,39 @@ _LEFT_OUT = re.compile(rb"\n\[plumbline: (\d+) bytes are left out here\]\n")
 
 
 class _Watcher:
-    """The thread that looks after all logs of this process which are being written."""
+    """The thread that limits all logs which processes of the harness are writing."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watched: dict[int, int] = {}
-        """Descriptor of ours -> where the part begins that is limited."""
+        """Own descriptor -> offset at which the limited part begins."""
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
     def add(self, descriptor: int, start: int) -> int:
-        # Whoever writes may not be able to read, and his place in the file is his.
-        ours = os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
+        # The writer's descriptor may be write-only, and its file position belongs to the writer.
+        own = os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
         with self._lock:
-            self._watched[ours] = start
+            self._watched[own] = start
             if self._thread is None:
                 self._thread = threading.Thread(target=self._look, name="capped logs", daemon=True)
                 self._thread.start()
         self._wake.set()
-        return ours
+        return own
 
-    def remove(self, ours: int) -> None:
+    def remove(self, own: int) -> None:
         with self._lock:
-            del self._watched[ours]
-            os.close(ours)
+            del self._watched[own]
+            os.close(own)
 
     def _look(self) -> None:
         while True:
             self._wake.wait()
             with self._lock:
-                for ours, start in self._watched.items():
-                    # A disk that fails is told by whoever needs it.
+                for own, start in self._watched.items():
+                    # A failing disk is reported by the code that needs the file.
                     with contextlib.suppress(OSError):
-                        _hollow(ours, start)
+                        _hollow(own, start)
                 if not self._watched:
                     self._wake.clear()
             threading.Event().wait(LOOK_SECONDS)
@@ -70,25 +69,25 @@ _WATCHER = _Watcher()
 
 
 class CappedLog:
-    """A log that a process writes, from an offset on, until `close`."""
+    """A log that a process writes from an offset on, until `close`."""
 
     def __init__(self, descriptor: int, *, start: int = 0) -> None:
         self._start = start
         self._descriptor: int | None = _WATCHER.add(descriptor, start)
 
     def close(self) -> None:
-        """Nobody writes any more: put head and tail together. It is safe to call twice."""
-        ours, self._descriptor = self._descriptor, None
-        if ours is not None:
+        """Join head and tail after the last write. A second call does nothing."""
+        own, self._descriptor = self._descriptor, None
+        if own is not None:
             try:
-                _close_up(ours, self._start)
+                _close_up(own, self._start)
             finally:
-                _WATCHER.remove(ours)
+                _WATCHER.remove(own)
 
 
 @contextlib.contextmanager
 def capped(descriptor: int, *, start: int = 0) -> Iterator[None]:
-    """Keep small what is written to a file from an offset on."""
+    """Limit what is written to a file from an offset on."""
     log = CappedLog(descriptor, start=start)
     try:
         yield
@@ -97,7 +96,7 @@ def capped(descriptor: int, *, start: int = 0) -> Iterator[None]:
 
 
 def _hollow(descriptor: int, start: int) -> None:
-    """Give the middle back to the disk. Where a file cannot have holes made, all after the head goes."""
+    """Turn the middle into a hole. If the file system has no holes, cut everything after the head."""
     size = os.fstat(descriptor).st_size
     if size - start <= LIMIT_BYTES:
         return
@@ -108,7 +107,7 @@ def _hollow(descriptor: int, start: int) -> None:
 
 
 def _punch(descriptor: int, first: int, length: int) -> bool:
-    """Make a hole; False where the file system has none."""
+    """Make a hole; False if the file system cannot."""
     libc = ctypes.CDLL(None, use_errno=True)
     mode = _KEEP_SIZE | _PUNCH_HOLE
     while libc.fallocate(descriptor, mode, ctypes.c_int64(first), ctypes.c_int64(length)) != 0:
@@ -132,7 +131,7 @@ def _close_up(descriptor: int, start: int) -> None:
 
 
 def tail_of(path: Path, length: int) -> bytes:
-    """The last bytes of a log that may be large; nothing where there is none."""
+    """The last bytes of a log, which may be large; empty if there is no such file."""
     try:
         with path.open("rb") as stream:
             stream.seek(max(0, path.stat().st_size - length))
@@ -142,7 +141,7 @@ def tail_of(path: Path, length: int) -> bytes:
 
 
 def as_written(log: bytes, offset: int) -> int:
-    """Where in all that was written an offset into a closed log was."""
+    """The offset, in everything that was written, of an offset into a closed log."""
     left_out = _LEFT_OUT.match(log, LIMIT_BYTES // 2)
     if left_out is None or offset < left_out.end():
         return offset

@@ -1,8 +1,8 @@
-"""What the processes that we start see of the caller's environment: nothing but what is listed here.
+"""The part of the caller's environment that started processes see: only what is listed here.
 
-A variable can take tests away (PYTEST_ADDOPTS), switch their assertions off (PYTHONOPTIMIZE), put other modules or
-libraries in place of ours (PYTHONPATH, TCLLIBPATH, LD_PRELOAD), or have a compiler or an emulator do something else
-(CFLAGS, MAKEFLAGS, QEMU_CPU). So there are lists of what is let through, and none of what is not.
+A variable can deselect tests (PYTEST_ADDOPTS), disable their assertions (PYTHONOPTIMIZE), replace modules or libraries
+(PYTHONPATH, TCLLIBPATH, LD_PRELOAD), or change what a compiler or an emulator does (CFLAGS, MAKEFLAGS, QEMU_CPU).
+Therefore these lists name what passes, and no list names what does not.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 import os
 
 PLAIN = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.environ.get("PATH", os.defpath)}
-"""What a server or compiler under test sees: results must not depend on the caller's locale (servers.md)."""
+"""What a server or a compiler under test sees: results must not depend on the caller's locale."""
 
 CELL = ("PATH", "TMPDIR")
-"""What of the caller's environment reaches a cell's test process (docs/reference.md): where programs are, and where
-there is room for temporary files."""
+"""The caller's variables that reach a cell's test process (docs/reference.md): where programs are, and where temporary
+files go."""
 
 CELL_SETTINGS = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
-"""What a cell's test process has besides."""
+"""Further variables of a cell's test process."""
 
 BUILD = ("HOME", "PATH", "TMPDIR")
-"""What of it reaches the build of an emulator or a kernel: no flags of a compiler's or make's."""
+"""The caller's variables that reach the build of an emulator or a kernel: no flags for a compiler or make."""
 
 USER = (*BUILD, "LOGNAME", "SUDO_UID", "USER", "XDG_CONFIG_HOME")
-"""What of it git sees, which asks who owns a checkout, and what the user calls safe."""
+"""The caller's variables that git sees: it checks who owns a checkout, and which folders the user calls safe."""
 
 REGISTRY = (
     *USER,
@@ -37,7 +37,7 @@ REGISTRY = (
     *(f"{kind}_proxy" for kind in ("all", "ftp", "http", "https", "no")),
     *(f"{kind}_PROXY" for kind in ("ALL", "FTP", "HTTP", "HTTPS", "NO")),
 )
-"""What of it clients of registries see (apt, pip), and all that begins with one of REGISTRY_PREFIXES."""
+"""The caller's variables that clients of registries see (apt, pip), besides those with one of REGISTRY_PREFIXES."""
 REGISTRY_PREFIXES = ("PIP_",)
 
 
@@ -47,17 +47,17 @@ def for_cell() -> dict[str, str]:
 
 
 def for_build(**extra: str) -> dict[str, str]:
-    """The environment in which what is not under test is built."""
+    """The environment of builds that are not under test."""
     return {**_chosen(BUILD), "LC_ALL": "C", **extra}
 
 
 def for_git(**extra: str) -> dict[str, str]:
-    """The environment of git. In a hook it would name the repository that the hook is for, by GIT_DIR and its like."""
+    """The environment of git, without GIT_DIR and the like, which in a hook name the hook's repository."""
     return {**_chosen(USER), "LC_ALL": "C", **extra}
 
 
 def for_registry(**extra: str) -> dict[str, str]:
-    """The environment of a client of registries, which the user may have configured by it."""
+    """The environment of a client of registries, with the user's own configuration of it."""
     configured = {name: value for name, value in os.environ.items() if name.startswith(REGISTRY_PREFIXES)}
     return {**_chosen(REGISTRY), **configured, "LC_ALL": "C", **extra}
 

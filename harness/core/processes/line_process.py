@@ -1,4 +1,4 @@
-"""A process that is talked to: it answers one line after another, each with a deadline."""
+"""A process that answers requests line by line, each within a deadline."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """What a process said to one question."""
+    """The answer of a process to one request."""
 
     text: str
-    """All it printed since the question; bytes that are no UTF-8 are escaped."""
+    """All that it printed since the request. Bytes that are not UTF-8 are escaped."""
     end: Literal["complete", "expired", "ended"]
-    """complete: it printed the last line; expired: the deadline passed before; ended: it closed its output before."""
+    """complete: it printed the last line; expired: the deadline passed first; ended: it closed its output first."""
 
 
 class LineProcess:
-    """A process that answers one line after another, each with a deadline; for programs whose start costs too much.
+    """A process that answers requests line by line, for programs that are slow to start.
 
-    Whoever opens it closes it. After an answer that is not complete it is of no more use: close it, and open another.
+    The caller must close it. After an incomplete answer it is of no use: close it and open another.
     """
 
     def __init__(self, command: Sequence[str | Path]) -> None:
-        self._socket, theirs = socket.socketpair()
+        self._socket, child_end = socket.socketpair()
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            self._process = process.start(command, output=theirs.fileno(), questions=theirs.fileno())
+            self._process = process.start(command, output=child_end.fileno(), requests=child_end.fileno())
         except BaseException:
             self._socket.close()
             raise
         finally:
-            theirs.close()
+            child_end.close()
 
     def ask(self, line: str, *, last: str, deadline_seconds: float) -> Answer:
-        """Send a line; what is printed until the line `last`, which is left out."""
+        """Send a line; returns what the process prints before the line `last`."""
         until = time.monotonic() + deadline_seconds
         mark = f"\n{last}\n".encode()
-        said = b"\n"
+        output = b"\n"
         end: Literal["complete", "expired", "ended"] = "ended"
         with contextlib.suppress(OSError):
             self._socket.settimeout(deadline_seconds)
             self._socket.sendall(line.encode() + b"\n")
-        while not said.endswith(mark):
+        while not output.endswith(mark):
             self._socket.settimeout(max(0.001, until - time.monotonic()))
             try:
                 content = self._socket.recv(READ_BYTES)
@@ -61,14 +61,14 @@ class LineProcess:
                 break
             if not content:
                 break
-            said += content
-        if said.endswith(mark):
-            said, end = said[: -len(mark) + 1], "complete"
+            output += content
+        if output.endswith(mark):
+            output, end = output[: -len(mark) + 1], "complete"
         process.refuse_after_stop()
-        return Answer(said[1:].decode("utf-8", "backslashreplace"), end)
+        return Answer(output[1:].decode("utf-8", "backslashreplace"), end)
 
     def close(self) -> None:
-        """End the process, whatever it does. Harmless a second time."""
+        """End the process, whatever it does. A second call does nothing."""
         self._socket.close()
         running, self._process = self._process, None
         if running is not None:

@@ -1,7 +1,7 @@
-"""The only module that starts processes. Each runs in a group of its own, with a deadline, and dies with the harness.
+"""The only module that starts processes. Each runs in a group of its own, with a deadline, and ends with the harness.
 
-It refuses shell text: a command is a list. The keeper (harness.core.processes.watchdog) covers every way the harness
-itself can die.
+A command is a list of words, never shell text. The watchdog (harness.core.processes.watchdog) kills the processes
+however the harness itself ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import tempfile
 import termios
 import threading
 import time
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
@@ -29,21 +28,22 @@ from harness.core.processes.supervisor import STOPPING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
 PLAIN_ENVIRONMENT = PLAIN
-"""What a process sees that is told nothing else."""
+"""The environment of a process if the caller names no other."""
 
 WATCH_SECONDS = 10.0
 STOP_SECONDS = 30
 
 
-_KEPT = ProcessRegistry()
+_REGISTRY = ProcessRegistry()
 
 
 def kill_group(process: subprocess.Popen[bytes], *, grace_seconds: float = 0.0) -> None:
-    """End a process and its whole group: SIGTERM, then after the grace SIGKILL. Returns when the leader is reaped.
+    """End a process and its group: SIGTERM, and SIGKILL after the grace period. Returns when the leader is reaped.
 
-    Whatever it left behind in other groups and sessions is killed as well.
+    Orphans in other groups and sessions are killed as well.
     """
     with contextlib.suppress(ProcessLookupError):
         if grace_seconds and process.poll() is None:
@@ -52,46 +52,46 @@ def kill_group(process: subprocess.Popen[bytes], *, grace_seconds: float = 0.0) 
                 process.wait(grace_seconds)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    _KEPT.release(process.pid)
+    _REGISTRY.release(process.pid)
 
 
 class StoppedError(Exception):
-    """`stop` was called: nothing new is started."""
+    """`stop` was called, so no process may be started."""
 
 
 _STOPPED = threading.Event()
 
 
 def keep_folder(folder: Path) -> None:
-    """Have a folder removed when this process has ended, however it did."""
-    _KEPT.keep_folder(folder)
+    """Have a folder removed when this process has ended, however it ended."""
+    _REGISTRY.keep_folder(folder)
 
 
 def refuse_after_stop() -> None:
-    """Raise StoppedError after `stop`: nothing is started, and how it ended who was killed by it says nothing."""
+    """Raise StoppedError after `stop`: nothing may be started, and exit statuses of killed processes mean nothing."""
     if _STOPPED.is_set():
         raise StoppedError
 
 
 def stop() -> None:
-    """Kill every group of ours that still lives, and start nothing any more: for the way out, from any thread."""
+    """Kill every living process group of the harness and refuse to start more. Any thread may call it at the end."""
     _STOPPED.set()
-    _KEPT.stop()
+    _REGISTRY.stop()
 
 
 def stop_on_signals() -> None:
     """Make SIGINT, SIGTERM and SIGHUP stop everything, then raise KeyboardInterrupt in the main thread.
 
-    Without it, worker threads would go on waiting for compilers that the terminal's Ctrl-C does not reach.
+    Otherwise worker threads would wait for compilers, which the terminal's Ctrl-C does not reach.
     """
 
     def interrupt(_signal: int, _frame: object) -> None:
-        # Once is enough: what comes while we clean up would end in a traceback.
+        # A further signal during the clean-up would end in a traceback.
         for number in STOPPING:
             signal.signal(number, signal.SIG_IGN)
         threading.excepthook = lambda _: None
         supervisor.tell_begun()
-        # Whoever waits for ever nevertheless, as for another run's lock, is ended by the kernel.
+        # If a thread still waits, for example for another run's lock, the kernel ends the process.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(STOP_SECONDS)
         stop()
@@ -108,15 +108,15 @@ def start(
     command: Sequence[str | Path],
     *,
     output: IO[bytes] | int = subprocess.DEVNULL,
-    questions: IO[bytes] | int = subprocess.DEVNULL,
+    requests: IO[bytes] | int = subprocess.DEVNULL,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a process in its own group, both outputs into one place. The caller must end it with `kill_group`.
+    """Start a process in its own group, with both outputs in one place. The caller must end it with `kill_group`.
 
-    `questions` is what it reads: nothing, unless it is talked to (harness.core.processes.line_process).
+    It reads `requests`, which is empty except in harness.core.processes.line_process.
 
-    Raises InfrastructureError when the program cannot be started at all, StoppedError after `stop`.
+    Raises InfrastructureError if the program cannot be started, StoppedError after `stop`.
     """
     refuse_after_stop()
     words = [str(word) for word in command]
@@ -125,7 +125,7 @@ def start(
     def call(token: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             words,
-            stdin=questions,
+            stdin=requests,
             stdout=output,
             stderr=subprocess.STDOUT if output != subprocess.DEVNULL else subprocess.DEVNULL,
             cwd=folder,
@@ -135,17 +135,17 @@ def start(
 
     process = _started(words[0], call)
     if _STOPPED.is_set():
-        # It slipped in between: `stop` may not have seen it.
+        # `stop` was called meanwhile, and may have missed this process.
         kill_group(process)
         raise StoppedError
     return process
 
 
 def attend(command: Sequence[str | Path], *, environment: Mapping[str, str]) -> int:
-    """Give a program the terminal, and wait for its end: its exit status, negative for a signal.
+    """Give a program the terminal and wait for its end. Returns its exit status, negative for a signal.
 
-    It stays in our process group, which is the terminal's, so that Ctrl-C and Ctrl-Z reach it; here Ctrl-C does nothing
-    meanwhile. Raises InfrastructureError when it cannot be started, StoppedError after `stop`.
+    The program stays in the process group of the harness, which is the terminal's, so Ctrl-C and Ctrl-Z reach it. The
+    harness ignores Ctrl-C meanwhile. Raises InfrastructureError if it cannot be started, StoppedError after `stop`.
     """
     refuse_after_stop()
     words = [str(word) for word in command]
@@ -160,14 +160,14 @@ def attend(command: Sequence[str | Path], *, environment: Mapping[str, str]) -> 
         finally:
             process.kill()
             process.wait()
-            _KEPT.release(process.pid)
+            _REGISTRY.release(process.pid)
 
 
 def _started(
     name: str, call: Callable[[str], subprocess.Popen[bytes]], *, own_group: bool = True
 ) -> subprocess.Popen[bytes]:
     try:
-        return _KEPT.start(call, own_group=own_group)
+        return _REGISTRY.start(call, own_group=own_group)
     except OSError as error:
         raise InfrastructureError(
             f"cannot start {name}", because=f"{error.strerror}: {error.filename}", remedy="plumb doctor"
@@ -176,7 +176,7 @@ def _started(
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """SIGINT does nothing; a handler and not SIG_IGN, which programs would inherit."""
+    """Ignore SIGINT by a handler: programs would inherit SIG_IGN."""
     before = signal.signal(signal.SIGINT, lambda _signal, _frame: None)
     try:
         yield
@@ -186,7 +186,7 @@ def _without_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminal_kept() -> Iterator[None]:
-    """Put the terminal back as it was: who was killed while it edited a line cannot."""
+    """Restore the terminal's modes, which a program that is killed while it edits a line cannot do."""
     terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
     modes = termios.tcgetattr(terminal) if terminal is not None else None
     try:
@@ -197,43 +197,21 @@ def _terminal_kept() -> Iterator[None]:
                 termios.tcsetattr(terminal, termios.TCSADRAIN, modes)
 
 
-def waited_seconds(pid: int) -> float:
-    """How long a process has wanted a processor and got none: of its threads, the one that waited most.
-
-    What is left of the time that passed is what a machine with nothing else to do would have taken. 0 where the kernel
-    does not count (Linux Documentation/scheduler/sched-stats.rst: the second field is the delay in nanoseconds).
-    """
-    delays = [0.0]
-    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        # A thread may have ended by now.
-        with contextlib.suppress(OSError):
-            delays.append(int(path.read_text().split()[1]) / 1e9)
-    return max(delays)
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether a process does not run because somebody sent it SIGSTOP (proc(5): state T)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] == "T"
-    except OSError:
-        return False
-
-
 class Result:
-    """How a finished command ended."""
+    """The result of a command that has ended."""
 
     def __init__(self, command: Sequence[str], code: int, output: bytes, *, expired: bool, seconds: float) -> None:
         self.command = list(command)
         self.code = code
-        """Exit status; negative: minus the signal that ended it."""
+        """The exit status; if negative, minus the number of the signal that ended it."""
         self.output = output
         self.expired = expired
-        """True: the deadline passed, and the group was killed."""
+        """Whether the deadline passed and the group was killed."""
         self.seconds = seconds
 
     @property
     def text(self) -> str:
-        """The output as text; bytes that are no UTF-8 are escaped."""
+        """The output as text. Bytes that are not UTF-8 are escaped."""
         return self.output.decode("utf-8", "backslashreplace")
 
 
@@ -246,12 +224,12 @@ def run(
     environment: Mapping[str, str] | None = None,
     watch: Callable[[], None] | None = None,
 ) -> Result:
-    """Run to the end or to the deadline. Output is returned, and also kept in `log`, headed by the command, if given.
+    """Run a command to its end or to the deadline. The output is returned, and appended to `log` after the command.
 
-    Of a very long output head and tail are kept (harness.core.processes.capped_log). `watch` is called every
-    WATCH_SECONDS meanwhile.
+    Only the head and the tail of a very long output are kept (harness.core.processes.capped_log). `watch` is called
+    every WATCH_SECONDS meanwhile.
 
-    Raises InfrastructureError when the program cannot be started; a non-zero exit is the caller's to judge.
+    Raises InfrastructureError if the program cannot be started. A non-zero exit status is for the caller to judge.
     """
     words = [str(word) for word in command]
     started = time.monotonic()
@@ -283,20 +261,20 @@ def run_successfully(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Result:
-    """Run a command that has to succeed. Raises InfrastructureError, which says `problem` and why, when it does not."""
+    """Run a command that must succeed. Otherwise raise InfrastructureError with `problem` and the reason."""
     result = run(command, deadline_seconds=deadline_seconds, log=log, folder=folder, environment=environment)
     if result.expired or result.code != 0:
-        # Without a log this is the only place where its words are kept.
-        said = result.text.strip().splitlines()[-5 if log else 0 :]
+        # Without a log, only the error keeps the output.
+        output = result.text.strip().splitlines()[-5 if log else 0 :]
         late = [f"it did not end within {deadline_seconds:g} s"] if result.expired else []
         raise InfrastructureError(
-            problem, where=where, because="\n".join([*said, *late]), log=str(log or ""), remedy=remedy
+            problem, where=where, because="\n".join([*output, *late]), log=str(log or ""), remedy=remedy
         )
     return result
 
 
 def _wait(process: subprocess.Popen[bytes], deadline_seconds: float, watch: Callable[[], None] | None) -> bool:
-    """Whether it ended before the deadline."""
+    """Whether the process ended before the deadline."""
     deadline = time.monotonic() + deadline_seconds
     while (left := deadline - time.monotonic()) > 0:
         try:

@@ -1,10 +1,10 @@
-"""Who descends from whom: found in /proc, marked by a token, killed whatever session it is in.
+"""The tree of processes: read from /proc, marked by a token, killed in whatever session they are.
 
-A process that calls setsid and whose parent ends belongs to nobody: neither its group nor its parent tells where it
-came from. Two things do: a subreaper gets orphans for its children (prctl(2), PR_SET_CHILD_SUBREAPER), and the
-environment, which they inherit, has a token. It refuses to know who may live: that is its callers' decision.
+When a process calls setsid and its parent ends, neither its group nor its parent says where it came from. Two things
+do: a subreaper becomes the parent of orphans (prctl(2), PR_SET_CHILD_SUBREAPER), and the environment, which processes
+inherit, holds a token. Callers decide which processes to kill.
 
-The keeper and the supervisor use it, which must be up at once: it imports nothing but the standard library.
+The watchdog and the supervisor use this module and must start at once, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 MARK = "PLUMBLINE_PROCESS"
-"""The variable with which every process that we start is marked."""
-KEEPER = "keeper"
-"""The value of keepers, which end by themselves."""
+"""The environment variable that marks every process of the harness."""
+WATCHDOG = "watchdog"
+"""Its value in watchdogs, which end by themselves."""
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 KILL_SECONDS = 5.0
-"""How long the kernel may take to end what was killed. Who hangs in the kernel is left to it."""
+"""How long the kernel may take to end a killed process. After that, one that hangs in the kernel is left there."""
 POLL_SECONDS = 0.002
 
 
 class Process(NamedTuple):
-    """A line of /proc/PID/stat, as much as counts here."""
+    """The fields of /proc/PID/stat that are used here."""
 
     pid: int
     state: str
@@ -40,12 +40,12 @@ class Process(NamedTuple):
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, if the kernel has that."""
+    """Become the parent of every descendant whose own parent ends, if the kernel can do that."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(number: signal.Signals, parent: int) -> None:
-    """Have the kernel send us a signal when our parent ends; at once if it is gone already."""
+    """Have the kernel send this process a signal when its parent ends; at once if the parent has ended already."""
     _prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
@@ -56,14 +56,14 @@ def _prctl(option: int, value: int) -> None:
 
 
 def processes(*, since: int = 0) -> dict[int, Process]:
-    """All processes of the machine by number. With `since` those that came after that one, which is quicker."""
+    """All processes of the machine by number. With `since`, only later ones, which is faster."""
     if since and _last_number() < since:
-        # They have begun anew since.
+        # The numbers have wrapped around.
         since = 0
     found = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - twice as quick as Path.iterdir
-        if name.isdigit() and int(name) >= since and (one := look_at(int(name))):
-            found[one.pid] = one
+    for name in os.listdir("/proc"):  # noqa: PTH208 - twice as fast as Path.iterdir
+        if name.isdigit() and int(name) >= since and (process := look_at(int(name))):
+            found[process.pid] = process
     return found
 
 
@@ -73,7 +73,7 @@ def look_at(pid: int) -> Process | None:
         text = _read(f"/proc/{pid}/stat")
     except OSError:
         return None
-    # The name before it may hold anything, parentheses too.
+    # The name before it may contain anything, even parentheses.
     fields = text[text.rindex(b")") + 2 :].split(None, 5)
     return Process(pid, fields[0].decode(), int(fields[1]), int(fields[3]))
 
@@ -81,18 +81,19 @@ def look_at(pid: int) -> Process | None:
 def below(root: int, among: dict[int, Process]) -> list[Process]:
     """The descendants of a process, parents first."""
     children: dict[int, list[Process]] = {}
-    for one in among.values():
-        children.setdefault(one.parent, []).append(one)
-    found, new = [], [root]
-    while new:
-        new_ones = [child for parent in new for child in children.get(parent, ())]
-        found += new_ones
-        new = [one.pid for one in new_ones]
+    for process in among.values():
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    parents = [root]
+    while parents:
+        generation = [child for parent in parents for child in children.get(parent, ())]
+        found += generation
+        parents = [process.pid for process in generation]
     return found
 
 
 def token_of(pid: int) -> str:
-    """What a process is marked with; empty without a mark, and where we may not look."""
+    """The token of a process; empty if it has none, or if its environment may not be read."""
     try:
         environment = _read(f"/proc/{pid}/environ")
     except OSError:
@@ -109,7 +110,7 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def may_kill(pid: int) -> bool:
-    """Whether a process is ours to kill: what `sudo` started is not, and nobody should wait for its end."""
+    """Whether this user may kill a process. A process of `sudo` may not be killed, so its end is not awaited."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -120,21 +121,21 @@ def may_kill(pid: int) -> bool:
 
 
 def kill_until_none(doomed: Callable[[], list[Process]]) -> None:
-    """Kill what `doomed` tells, ask again, and go on until it tells nobody; our own dead children are buried."""
+    """Kill the processes that `doomed` returns, until it returns none. Dead children of this process are reaped."""
     deadline = time.monotonic() + KILL_SECONDS
-    while found := [one for one in doomed() if may_kill(one.pid)]:
-        kill(one.pid for one in found if one.state not in "ZX")
-        for one in found:
-            if one.parent == os.getpid():
+    while found := [process for process in doomed() if may_kill(process.pid)]:
+        kill(process.pid for process in found if process.state not in "ZX")
+        for process in found:
+            if process.parent == os.getpid():
                 with contextlib.suppress(ChildProcessError):
-                    os.waitpid(one.pid, os.WNOHANG)
+                    os.waitpid(process.pid, os.WNOHANG)
         if time.monotonic() > deadline:
             return
         time.sleep(POLL_SECONDS)
 
 
 def _last_number() -> int:
-    """The number that was given to a process last (proc_loadavg(5))."""
+    """The number of the process that was created last (proc_loadavg(5))."""
     try:
         return int(_read("/proc/loadavg").split()[-1])
     except (OSError, ValueError):

@@ -1,10 +1,10 @@
-"""The parent of every `plumb` command: hands signals on, and when the command has ended kills its descendants.
+"""The parent of every `plumb` command: forwards signals, and kills the command's descendants when it has ended.
 
-The command's own process can be killed (by hand, or for want of memory), and then nobody would know its orphans: those
-that emptied their environment bear no mark either. They become children of this process, which does nothing else. If it
-is this one that is killed, the kernel tells the other, which stops everything itself.
+The command's own process can be killed, by hand or for lack of memory. Its orphans would then be unknown, because those
+that emptied their environment have no mark. They become children of this process, which does nothing else. If this
+process is killed, the kernel signals the command, which then stops everything itself.
 
-It is up before anything else is imported, so that a signal in the first second ends as one later does.
+The supervisor starts before other imports, so that a signal in the first second has the same effect as a later one.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What ends a command."""
+"""The signals that end a command."""
 BEGUN = signal.SIGUSR1
-"""With this a command tells its supervisor that it is stopping."""
+"""The signal by which a command tells its supervisor that it is stopping."""
 _AWAITED = {*STOPPING, BEGUN, signal.SIGCHLD}
 _FROM_KERNEL = 0x80
-"""SI_KERNEL (sigaction(2)): the terminal's, which the command has got as well."""
+"""SI_KERNEL (sigaction(2)): the signal is from the terminal, so the command has received it as well."""
 _ABOVE: list[int] = []
-"""In the command's process: its supervisor's number."""
+"""In the command's process: the process number of its supervisor."""
 GRACE_SECONDS = 15.0
-"""How long a command that was told to stop may take to clean up."""
+"""How long a command may take to clean up after a signal to stop."""
 AGAIN_SECONDS = 0.5
-"""A terminal's Ctrl-C may come to both processes, and is one; who asks again after this will not wait."""
-KEEPER_SECONDS = 10.0
+"""One Ctrl-C may reach both processes. A second request after this time means that the user will not wait."""
+WATCHDOG_SECONDS = 10.0
+"""How long a watchdog may take to remove folders."""
 INTERRUPTED = "interrupted; everything of ours has been stopped"
 
 
 def supervise(command: Callable[[], NoReturn], *, killed: int | None = None) -> int:
-    """Run a command, which does not return, in a process of its own: its exit status, when nothing of it lives.
+    """Run a command, which does not return, in a process of its own. Returns its exit status when nothing of it lives.
 
-    `killed` is the status to end with if a signal ended it.
+    `killed` is the status to return if a signal ended the command.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     process_tree.adopt_orphans()
@@ -49,7 +50,7 @@ def supervise(command: Callable[[], NoReturn], *, killed: int | None = None) -> 
     child = os.fork()
     if child == 0:
         for number in STOPPING:
-            # Until the command has its own: nothing has been started yet.
+            # Until the command installs its own handlers. It has started nothing yet.
             signal.signal(number, _end_at_once)
         _ABOVE.append(supervisor)
         process_tree.die_with_parent(signal.SIGTERM, supervisor)
@@ -69,13 +70,13 @@ def _end_at_once(_number: int, _frame: object) -> NoReturn:
 
 
 def say(text: str) -> None:
-    """One line on standard error, if anybody reads it."""
+    """Write a line to standard error; a closed stream is ignored."""
     with contextlib.suppress(OSError):
         os.write(2, f"{text}\n".encode())
 
 
 class _Stop:
-    """What is known of a command that was asked to stop."""
+    """The progress of a command towards its end."""
 
     def __init__(self, child: int) -> None:
         self._child = child
@@ -84,43 +85,43 @@ class _Stop:
 
     @property
     def asked(self) -> bool:
-        """Whether it was."""
+        """Whether it was asked to stop."""
         return self._since is not None
 
     def patience_seconds(self) -> float | None:
-        """How long to wait for its end; None: as long as it takes."""
+        """How long to wait for its end; None: without limit."""
         return None if self._since is None else max(0.0, self._since + GRACE_SECONDS - time.monotonic())
 
-    def take(self, told: signal.struct_siginfo) -> None:
-        """A signal has come: hand it on, or be done with a command that takes too long."""
+    def take(self, received: signal.struct_siginfo) -> None:
+        """Forward a signal, or kill a command that takes too long to stop."""
         now = time.monotonic()
-        if told.si_signo == BEGUN:
+        if received.si_signo == BEGUN:
             self._begun = True
             self._since = self._since or now
         elif self._begun and self._since is not None and now - self._since > AGAIN_SECONDS:
             self.kill()
-        elif told.si_code != _FROM_KERNEL:
-            os.kill(self._child, told.si_signo)
-            # What drives a terminal, as gdb does, has its own use for Ctrl-C, and goes on.
-            if told.si_signo != signal.SIGINT:
+        elif received.si_code != _FROM_KERNEL:
+            os.kill(self._child, received.si_signo)
+            # A program that controls the terminal, such as gdb, uses Ctrl-C itself and goes on.
+            if received.si_signo != signal.SIGINT:
                 self._since = self._since or now
 
     def kill(self) -> None:
-        """End it."""
+        """Kill the command."""
         os.kill(self._child, signal.SIGKILL)
         self._begun, self._since = True, time.monotonic()
 
 
 def _watch(child: int) -> tuple[int, bool]:
-    """Until the command's process has ended: its status (waitpid(2)), and whether it was asked to end."""
+    """Wait for the command's process. Returns its status (waitpid(2)) and whether it was asked to stop."""
     stop = _Stop(child)
     while True:
-        told = _next_signal(stop.patience_seconds())
-        if told is None:
+        received = _next_signal(stop.patience_seconds())
+        if received is None:
             stop.kill()
-        elif told.si_signo != signal.SIGCHLD:
-            stop.take(told)
-        while (ended := _bury()) is not None:
+        elif received.si_signo != signal.SIGCHLD:
+            stop.take(received)
+        while (ended := _reap()) is not None:
             if ended[0] == child:
                 return ended[1], stop.asked
 
@@ -130,13 +131,13 @@ def _next_signal(seconds: float | None) -> signal.struct_siginfo | None:
 
 
 def tell_begun() -> None:
-    """In the command's process: a signal was taken, and it is stopping. Unsupervised, nothing happens."""
+    """In the command's process, report that it is stopping after a signal. Without a supervisor, do nothing."""
     if _ABOVE and os.getppid() == _ABOVE[0]:
         os.kill(_ABOVE[0], BEGUN)
 
 
-def _bury() -> tuple[int, int] | None:
-    """The number and status of a child that has ended; None while there is none."""
+def _reap() -> tuple[int, int] | None:
+    """Reap a child that has ended. Returns its number and status; None if there is none."""
     try:
         pid, status = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -145,24 +146,28 @@ def _bury() -> tuple[int, int] | None:
 
 
 def _kill_descendants() -> None:
-    """Kill all below us. Keepers, which remove folders, are given time to end by themselves."""
-    deadline = time.monotonic() + KEEPER_SECONDS
+    """Kill all descendants. Watchdogs, which remove folders, get time to end by themselves."""
+    deadline = time.monotonic() + WATCHDOG_SECONDS
 
     def doomed() -> list[process_tree.Process]:
-        while _bury():
+        while _reap():
             pass
-        found = [one for one in process_tree.below(os.getpid(), process_tree.processes()) if one.state not in "ZX"]
-        return [one for one in found if process_tree.token_of(one.pid) != process_tree.KEEPER]
+        found = [
+            process
+            for process in process_tree.below(os.getpid(), process_tree.processes())
+            if process.state not in "ZX"
+        ]
+        return [process for process in found if process_tree.token_of(process.pid) != process_tree.WATCHDOG]
 
-    def keepers() -> bool:
-        while _bury():
+    def watchdogs_live() -> bool:
+        while _reap():
             pass
         return bool(process_tree.below(os.getpid(), process_tree.processes(since=os.getpid())))
 
     process_tree.kill_until_none(doomed)
-    while keepers() and time.monotonic() < deadline:
+    while watchdogs_live() and time.monotonic() < deadline:
         time.sleep(process_tree.POLL_SECONDS)
-    process_tree.kill(one.pid for one in process_tree.below(os.getpid(), process_tree.processes()))
+    process_tree.kill(process.pid for process in process_tree.below(os.getpid(), process_tree.processes()))
 
 
 def _exit_code(status: int, *, interrupted: bool) -> int:
@@ -173,7 +178,7 @@ def _exit_code(status: int, *, interrupted: bool) -> int:
         return ExitCode.INTERRUPTED
     name = signal.Signals(os.WTERMSIG(status)).name
     if name == "SIGKILL":
-        say("error: plumb was killed\n  because: as a rule for want of memory\n  try: fewer --jobs")
+        say("error: plumb was killed\n  because: usually the machine ran out of memory\n  try: fewer --jobs")
         return ExitCode.INFRASTRUCTURE
-    say(f"error: a bug in Plumbline: it was ended by {name}\n  try: the same with --debug first: plumb --debug …")
+    say(f"error: a bug in Plumbline: {name} ended it\n  try: the same command with --debug: plumb --debug …")
     return ExitCode.HARNESS_BUG

@@ -1,7 +1,7 @@
-"""One folder for all temporary files of a command: short enough for sockets, gone afterwards.
+"""One folder for all temporary files of a command, with a path that is short enough for sockets.
 
-The command removes it, else its keeper does; and if that was killed too, the next command, which finds that nobody
-holds the folder's lock.
+The command removes the folder at its end. If it was killed, its watchdog does; if that was killed as well, the next
+command does, because the folder's lock is free.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from harness.core.processes import process
 PREFIX = "plumb-"
 LOCK = "lock"
 SOCKET_PATH_BYTES = 107
-"""How long a Unix socket's path may be (unix(7): sun_path, less its NUL)."""
+"""The longest path of a Unix socket (unix(7): sun_path without its NUL)."""
 BELOW_BYTES = 70
-"""What comes behind the place: the folder's name, a run's, a guest's, and the socket's."""
+"""What follows in the path: the names of the folder, a run, a guest and the socket."""
 YOUNG_SECONDS = 60.0
-"""One that is younger may not have been locked yet."""
+"""A younger folder may not have been locked yet."""
 
 
 def confine() -> Path:
-    """Have all that `tempfile` makes from now on in this process lie in a folder of its own; returns it.
+    """Make `tempfile` put everything into a new folder of this process from now on; returns the folder.
 
-    Raises InfrastructureError where there is no place for it.
+    Raises InfrastructureError if there is no place for it.
     """
     place = _place()
     _sweep(place)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
-    # Held until we end, however we do.
+    # The lock is held until this process ends.
     fcntl.flock(os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600), fcntl.LOCK_EX)
     process.keep_folder(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -45,17 +45,17 @@ def confine() -> Path:
 
 
 def refuse_long(path: Path) -> None:
-    """Raise InfrastructureError for a path at which no socket can be."""
+    """Raise InfrastructureError for a path that is too long for a socket."""
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
         raise InfrastructureError(
-            f"a path is too long for a socket: {len(os.fsencode(path))} bytes, {SOCKET_PATH_BYTES} are possible",
+            f"a path is too long for a socket: {len(os.fsencode(path))} bytes, the limit is {SOCKET_PATH_BYTES}",
             where=str(path),
             remedy="TMPDIR=/tmp, or another short path",
         )
 
 
 def _place() -> str:
-    """The first of the usual places for temporary files whose path is short, and which can be written."""
+    """The first usual place for temporary files that is writable and has a short path."""
     try:
         usual = tempfile.gettempdir()
     except FileNotFoundError as error:
@@ -68,19 +68,19 @@ def _place() -> str:
     raise InfrastructureError(
         "no folder for temporary files has a path that is short enough for sockets",
         where=usual,
-        because=f"its path may have {SOCKET_PATH_BYTES - BELOW_BYTES} bytes",
+        because=f"the limit is {SOCKET_PATH_BYTES - BELOW_BYTES} bytes",
         remedy="TMPDIR=/tmp, or another short path that you may write",
     )
 
 
 def _sweep(place: str) -> None:
-    """Remove what commands left that were killed together with their keepers."""
+    """Remove the folders of commands that were killed together with their watchdogs."""
     for folder in Path(place).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             found = folder.stat(follow_symlinks=False)
             if found.st_uid != os.geteuid() or time.time() - found.st_mtime < YOUNG_SECONDS:
                 continue
             with (folder / LOCK).open("rb") as lock:
-                # It fails where somebody holds it.
+                # It fails if a process holds the lock.
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,9 +1,9 @@
-"""The keeper: a process that outlives the harness by a moment, and kills and removes what it left behind.
+"""The watchdog: a process that outlives the harness for a moment, and cleans up what the harness left behind.
 
-It reads lines on standard input: `+PGID` and `-PGID` for a process group, `=PID` for a process that has no group of
-its own, `?TOKEN` for all that is marked with a token that begins so (harness.core.processes.process_tree), `/PATH` for
-a temporary folder. When the pipe closes, however the harness ended (SIGKILL included), it kills all that is still
-registered, removes the folders, and exits. It refuses everything else by ignoring it.
+It reads lines on standard input: `+PGID` and `-PGID` for a process group, `=PID` for a process without a group of its
+own, `?TOKEN` for all processes whose token begins so (harness.core.processes.process_tree), `/PATH` for a temporary
+folder. When the pipe closes, however the harness ended (SIGKILL included), it kills all registered processes, removes
+the folders and exits. It ignores any other line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # Started as a script, so that it needs nothing that is installed.
+    # It is started as a script, which needs no installed package.
     sys.path[0] = str(Path(__file__).parents[3])
 
 from harness.core.processes import process_tree
@@ -47,7 +47,8 @@ def main() -> None:
 
 
 def _marked(tokens: tuple[str, ...]) -> list[process_tree.Process]:
-    return [one for one in process_tree.processes().values() if process_tree.token_of(one.pid).startswith(tokens)]
+    everything = process_tree.processes().values()
+    return [process for process in everything if process_tree.token_of(process.pid).startswith(tokens)]
 
 
 if __name__ == "__main__":

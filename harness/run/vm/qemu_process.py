@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from harness.build import toolchain
 from harness.core.errors import InfrastructureError
-from harness.core.processes import process
+from harness.core.processes import process, scheduling
 from harness.core.processes.temporary_folder import refuse_long
 from harness.run.vm.init_channel import Channel, ChannelError
 from harness.run.vm.qemu_command import control_port, emulator_command, forwarded_ports
@@ -196,7 +196,7 @@ class QemuProcess:
         self._qmp.execute("cont")
         started = time.monotonic()
         while not self._ready:
-            took = time.monotonic() - started - process.waited_seconds(self.pid)
+            took = time.monotonic() - started - scheduling.waited_seconds(self.pid)
             # Not every machine can be reset, so that a panic may leave it standing.
             if self._panicked():
                 raise ChannelError("boot: a panic")
