@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.analysis.symbols import Symbols, place_in_object, place_in_tree
+from harness.analysis.symbols import Symbols, origin_in_tree, place_in_object, place_in_tree
+from harness.core.model import COMPILED_IN
 from harness.record import fault_log, run_folder
 from tests import fakes
 
@@ -152,3 +153,23 @@ def test_the_function_of_a_real_record_is_found_in_the_symbol_table_alone(machin
     (frame,) = Symbols("no-such-triple", binary).frames(maps, record.pc)
     # The compiler inlined f into main.
     assert frame.function == "main"
+
+
+def test_only_the_folder_that_servers_are_compiled_in_is_a_tree() -> None:
+    assert place_in_tree(f"/cache/work/9/{COMPILED_IN}/src/sds.c") == ("src/sds.c", "server")
+    assert place_in_tree("/build/zlib/source/src/inflate.c") == ("/build/zlib/source/src/inflate.c", "libc")
+
+
+@pytest.mark.parametrize(
+    ("file", "origin"),
+    [
+        ("src/sds.c", "server"),
+        ("src/../deps/lua/src/lapi.c", "bundled/lua"),
+        ("src/lzf_c.c", "bundled/lzf"),
+        ("modules/vector-sets/vset.c", "bundled/vector-sets"),
+        ("/usr/include/stdio.h", "libc"),
+        ("??", "libc"),
+    ],
+)
+def test_a_file_that_is_named_from_the_trees_top_needs_no_folder_of_that_name(file: str, origin: str) -> None:
+    assert origin_in_tree(file) == origin

@@ -16,6 +16,7 @@ from elftools.elf.elffile import ELFFile
 
 from harness.analysis import unwind
 from harness.core.finding import Frame
+from harness.core.model import COMPILED_IN
 from harness.core.processes import process
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Symbols:
         return frames
 
 
-_IN_TREE = re.compile(r"/(?:tree|source)/((src|deps|modules)/(.*))$")
+_IN_TREE = re.compile(rf"/{COMPILED_IN}/((?:src|deps|modules)/.*)$")
 _COPIED_INTO_SRC = {"lzf.h": "lzf", "lzfP.h": "lzf", "lzf_c.c": "lzf", "lzf_d.c": "lzf"}
 """Other people's code that both families keep among their own files, for want of a folder of its own: file -> name."""
 
@@ -107,19 +108,26 @@ def place_in_object(file: str, object_path: str) -> tuple[str, str]:
 def place_in_tree(file: str) -> tuple[str, str]:
     """A source path relative to the server's tree, and whose code it is (docs/reference.md, "Origins")."""
     match = _IN_TREE.search(_collapse(file))
-    if match is None:
-        driver = _IN_DRIVERS.search(_collapse(file))
-        if driver is not None:
-            return driver[1], "driver"
-        return file, "unknown" if file == "??" else "libc"
-    path, top, below = match.groups()
+    if match is not None:
+        return match[1], origin_in_tree(match[1])
+    driver = _IN_DRIVERS.search(_collapse(file))
+    if driver is not None:
+        return driver[1], "driver"
+    return file, "unknown" if file == "??" else "libc"
+
+
+def origin_in_tree(path: str) -> str:
+    """Whose code a file of the server's tree is; a file outside of the folders with code belongs to the C library."""
+    top, _, below = _collapse(path).partition("/")
+    if top not in {"src", "deps", "modules"} or not below:
+        return "libc"
     name = below.partition("/")[0] if top != "src" else _COPIED_INTO_SRC.get(below, "")
-    return path, f"bundled/{name}" if name else "server"
+    return f"bundled/{name}" if name else "server"
 
 
 def tree_in(path: str) -> str:
     """The top of the server's tree, in a path that a compiler wrote; empty where it is in none."""
-    match = re.match(r"(.*/(?:tree|source))/(src|deps|modules)(/|$)", _collapse(path))
+    match = re.match(rf"(.*/{COMPILED_IN})/(src|deps|modules)(/|$)", _collapse(path))
     return match[1] if match else ""
 
 

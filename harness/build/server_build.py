@@ -18,7 +18,7 @@ from harness.build.sources.tree_files import copy_tree
 from harness.core import json_codec
 from harness.core.cache import Cache, disk_errors, key_of
 from harness.core.errors import ExitCode, InfrastructureError, PlumblineError
-from harness.core.model import Build
+from harness.core.model import COMPILED_IN, Build
 from harness.core.processes import process
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class BuildDirectory:
         self.work = work
         self.linked = linked
         """The allocator in the binary."""
-        self.tree = work / "tree"
+        self.tree = work / COMPILED_IN
         """The copy."""
         self.binary = self.tree / "src" / f"{tree.family}-server"
         """What `make_server` makes."""

@@ -304,6 +304,9 @@ class SourceTree(Record, frozen=True):
         return self.copy or self.path
 
 
+COMPILED_IN = "tree"
+"""The folder of a build directory where a server is compiled: debug information keeps its name in every path."""
+
 SuiteTier = Literal["quick", "full", "thorough"]
 Tier = Literal["quick", "full", "thorough", "kernel"]
 """How much a run does: what suites say, and what real kernels are asked."""

@@ -128,4 +128,4 @@ def _witness(target: str, one: Diagnostic, title: str) -> Witness:
 
 def _origin(file: str) -> str:
     """Of a path in the tree; a whole one is the system's."""
-    return symbols.place_in_tree(f"/tree/{file}" if not file.startswith("/") else file)[1]
+    return symbols.place_in_tree(file)[1] if file.startswith("/") else symbols.origin_in_tree(file)

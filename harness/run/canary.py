@@ -179,7 +179,7 @@ def on_machine(program: Path, machine: Machine, slowdown: float) -> CanaryRunner
 
     def perform(arguments: Sequence[str]) -> Performance:
         ran = machine.run([str(program), *arguments], deadline_seconds=RUN_SECONDS * slowdown, traced=False)
-        code = 0 if ran.end is None else -ran.end.number if ran.end.how == "signal" else ran.end.number
+        code = ran.end.code if ran.end is not None else 0
         return Performance(code=code, expired=ran.end is None, text=ran.output.decode("utf-8", "replace"))
 
     return perform

@@ -68,7 +68,7 @@ def run_on_machine(units: Units, machine: Machine, slowdown: float, unit: str, f
     machine.fault_log = folder / "faults.jsonl"
     ran = machine.run([PLACES[units.kind], *units.call(unit)], deadline_seconds=RUN_SECONDS[units.kind] * slowdown)
     (folder / "log").write_bytes(ran.output)
-    code = 0 if ran.end is None else -ran.end.number if ran.end.how == "signal" else ran.end.number
+    code = ran.end.code if ran.end is not None else 0
     return UnitRun(code=code, expired=ran.end is None, output=ran.output)
 
 

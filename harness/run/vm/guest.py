@@ -151,7 +151,7 @@ class VmGuest(Guest):
         if end is None:
             return None
         self._fetch_log()
-        return -end.number if end.how == "signal" else end.number
+        return end.code
 
     def kill(self, *, grace_seconds: float = 0.0) -> None:
         """End the server; the machine goes on."""

@@ -41,6 +41,11 @@ class ExitStatus(Record, frozen=True):
     number: int
     """Exit status, or the signal's number on the host."""
 
+    @property
+    def code(self) -> int:
+        """The same as one number, as subprocess has it: a signal is negative."""
+        return -self.number if self.how == "signal" else self.number
+
 
 class ProcessResult(Record, frozen=True):
     """A program that was waited for."""

@@ -205,8 +205,7 @@ def _hints(tried: Attempt, findings: Sequence[Finding], target: str) -> list[Hin
             file=one.file,
             line=one.line,
             text=one.text,
-            # As addresses are told, from the place where this file was compiled.
-            origin=symbols.place_in_tree(f"/tree/{one.file}")[1],
+            origin=symbols.origin_in_tree(one.file),
             seen=(one.file, one.line) in seen,
         )
         for one in tried.warnings
