@@ -73,3 +73,19 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
         for name in PATHS.findall(page.read_text("utf-8"))
     }
     assert {name for name in named if not (ROOT / name).exists() and not (page.parent / name).exists()} == set()
+
+
+def test_every_page_that_the_code_names_is_there() -> None:
+    """As the remedy of an error, or as the reason of a comment."""
+    files = [
+        path
+        for folder in ("harness", "suites", "ci", "targets", "toolchains", "tests")
+        for path in (ROOT / folder).rglob("*")
+    ]
+    readable = [path for path in files if path.suffix in {".py", ".toml", ".c", ".h", ".tcl", ""} and path.is_file()]
+    named: dict[str, str] = {}
+    for path in readable:
+        for name in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text("utf-8", errors="replace")):
+            named[name] = str(path.relative_to(ROOT))
+    assert len(named) > 10
+    assert {name: place for name, place in named.items() if not (ROOT / name).is_file()} == {}
