@@ -17,7 +17,8 @@ from harness.core.byte_diff import DifferenceError, described, excerpt, parted
 from harness.core.finding import Difference, Reproduction
 from harness.judge.findings import judge
 from harness.record import run_folder, stored_run
-from harness.report import github, junit, markdown, page, sarif, terminal
+from harness.report import terminal
+from harness.report.formats import github, junit, markdown, page, sarif
 from harness.workflows.mutation_testing.mutations import Expected, Mutation, caught
 from suites._shared.checksums import crc64
 from suites._shared.formats import places, rdb, records

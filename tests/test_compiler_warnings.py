@@ -17,7 +17,7 @@ from harness.judge.conclusion import conclude
 from harness.judge.merge import join
 from harness.record import compiler_warnings, run_folder, stored_run
 from harness.record.compiler_warnings import CompilerReport, Diagnostic
-from harness.report import junit, sarif
+from harness.report.formats import junit, sarif
 from tests import fakes
 from tests.stored import StoredRun
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.report import github
+from harness.report.formats import github
 from tests.judgements import HOSTILE, judgement
 
 if TYPE_CHECKING:

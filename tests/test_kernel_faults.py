@@ -14,7 +14,9 @@ from harness.judge.conclusion import conclude
 from harness.record import stored_run
 from harness.record.kernel_faults import counted, read_counters, told
 from harness.record.run_folder import Counters
-from harness.report import formats, markdown, terminal
+from harness.report import terminal
+from harness.report.formats import markdown
+from harness.report.formats import registry as formats
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import StoredRun

@@ -15,7 +15,8 @@ import pytest
 
 from harness.analysis import source_excerpt
 from harness.core import json_codec
-from harness.report import formats, page
+from harness.report.formats import page
+from harness.report.formats import registry as formats
 from tests import fakes
 from tests.judgements import HOSTILE, judgement, run_folder
 from tests.stored import StoredRun

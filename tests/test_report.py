@@ -14,7 +14,9 @@ import pytest
 import xmlschema
 from rich.console import Console
 
-from harness.report import formats, markdown, terminal
+from harness.report import terminal
+from harness.report.formats import markdown
+from harness.report.formats import registry as formats
 from tests import fakes
 from tests.judgements import HOSTILE, judgement, run_folder
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from harness.core.finding import Frame
-from harness.report import sarif
+from harness.report.formats import sarif
 from tests import fakes
 from tests.judgements import HOSTILE, judgement
 

@@ -13,7 +13,7 @@ from harness.core.strict_toml import ROOT
 from harness.judge import known_findings
 from harness.judge.conclusion import conclude
 from harness.record import stored_run
-from harness.report import formats
+from harness.report.formats import registry as formats
 from harness.report.schema import schema
 from tests import fakes
 from tests.judgements import judgement, run_folder

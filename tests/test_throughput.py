@@ -9,7 +9,7 @@ import msgspec
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
-from harness.report import throughput
+from harness.report.formats import throughput
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:

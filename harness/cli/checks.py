@@ -20,7 +20,7 @@ from harness.judge import conclusion
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
-from harness.report import formats as reporting
+from harness.report.formats import registry as reporting
 from harness.run.cell_spec import LARGEST_SEED
 from harness.workflows import check as checking
 from harness.workflows import premerge as premerging

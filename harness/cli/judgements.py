@@ -18,7 +18,7 @@ from harness.judge.provenance import open_reproducer
 from harness.plan.catalog import DEFAULT_SERVER, Catalog
 from harness.plan.plan import read_plan
 from harness.record import stored_run
-from harness.report import formats as reporting
+from harness.report.formats import registry as reporting
 from harness.report.schema import schema as findings_schema
 from harness.workflows import debug_shell as shelling
 from harness.workflows.rejudge import rejudge
@@ -163,7 +163,7 @@ def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> Exi
 @click.option(
     "--format",
     "form",
-    type=click.Choice(reporting.FORMATS),
+    type=click.Choice(tuple(reporting.FORMATS)),
     default=None,
     help="Print this format instead; github: annotations; throughput: a table of commands per second.",
 )
@@ -175,7 +175,7 @@ def report(run: Path, form: str | None) -> ExitCode:
     stored_run.refuse_ways_out(run)
     judgement = reporting.read(run)
     if form:
-        output.print_document(reporting.render(run, judgement, form), form)
+        output.print_document(reporting.render(run, judgement, form), reporting.FORMATS[form])
         return ExitCode.PASS
     for path in reporting.write(run, judgement):
         click.echo(path)
@@ -212,7 +212,7 @@ def join(
     judgement = joining.join([reporting.read(folder) for folder in folders], planned=planned)
     if into:
         into.mkdir(0o700, parents=True, exist_ok=True)
-        reporting.write(into, judgement, forms=reporting.DOCUMENTS)
+        reporting.write(into, judgement, formats=reporting.OF_JOINED_RUNS)
     output.show(judgement, as_json=as_json)
     output.annotate(into or folders[0], judgement, annotations)
     return conclusion.exit_code(judgement)

@@ -11,14 +11,15 @@ import click
 from rich.console import Console
 
 from harness.core import json_codec
-from harness.core.ci_streams import in_json, in_markup, write_commands
-from harness.report import formats as reporting
+from harness.core.ci_streams import in_json, write_commands
 from harness.report import terminal
+from harness.report.formats import registry as reporting
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.judge.findings import Judgement
+    from harness.report.report_format import ReportFormat
 
 
 def print_json(value: Any) -> None:
@@ -37,17 +38,12 @@ def _in_ascii(document: str) -> str:
     return re.sub(r"[^\x00-\x7f]", escaped, document)
 
 
-def print_document(text: str, form: str) -> None:
-    """One of a report's documents: as it is for whoever reads that format, and no command among it but our own."""
-    if form in COMMANDS:
+def print_document(text: str, form: ReportFormat) -> None:
+    """Print one format's document, with a server's words made harmless to a CI system that reads the output."""
+    if form.guard is None:
         write_commands(text, err=False)
     else:
-        click.echo(_WITHOUT_COMMANDS.get(form, str)(text), nl=False)
-
-
-COMMANDS = ("github", "outputs")
-"""Formats that a runner is meant to obey."""
-_WITHOUT_COMMANDS = {"json": in_json, "sarif": in_json, "junit": in_markup, "html": in_markup}
+        click.echo(form.guard(text), nl=False)
 
 
 def show(judgement: Judgement, *, as_json: bool) -> None:
@@ -64,5 +60,4 @@ def show(judgement: Judgement, *, as_json: bool) -> None:
 def annotate(folder: Path, judgement: Judgement, system: str | None) -> None:
     """On standard error, which CI systems read as well: standard output may be a document."""
     if system:
-        told = reporting.render(folder, judgement, system)
-        write_commands(told, err=True)
+        write_commands(reporting.render(folder, judgement, system), err=True)

@@ -1,5 +1,5 @@
-"""A judgement in every format that people and programs read: one module a format, and none knows another.
+"""A judgement in every format that people and programs read.
 
-It imports `judge` and what that stands on, never `build`, `run` or `plan`.
-Begin with `formats`, the list of them.
+It may import `judge` and what that stands on, never `build`, `run` or `plan`.
+Begin with `formats.registry`, the list of formats; `terminal` is what a command shows when it ends.
 """

@@ -12,7 +12,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, numbers_
     """The lines of a table. A heading may be empty; a row has a cell for each heading.
 
     Columns from `numbers_from` on are aligned to the right. Cells are Markdown: the caller escapes text that it did not
-    write (`harness.report.markdown.as_text`). Raises ValueError for a row of another length.
+    write (`harness.report.formats.markdown.as_text`). Raises ValueError for a row of another length.
     """
     numbers = len(headings) if numbers_from is None else numbers_from
     rules = ["---" if number < numbers else "--:" for number in range(len(headings))]

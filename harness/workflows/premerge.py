@@ -22,7 +22,7 @@ from harness.judge.baseline import BaseRevision  # noqa: TC001 - msgspec reads t
 from harness.judge.unchecked_changes import Change  # noqa: TC001 - the same
 from harness.plan.plan import make_plan
 from harness.record import stored_run
-from harness.report import formats
+from harness.report.formats import registry as formats
 from harness.workflows import check
 from harness.workflows.git_checkout import Checkout
 from harness.workflows.suite_selection import choose, read_unseen

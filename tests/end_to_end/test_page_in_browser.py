@@ -10,7 +10,7 @@ import pytest
 
 from harness.analysis import source_excerpt
 from harness.core import json_codec
-from harness.report import formats
+from harness.report.formats import registry as formats
 from tests.end_to_end.browser import DESKTOP, PHONE, look
 from tests.judgements import HOSTILE, judgement, run_folder
 

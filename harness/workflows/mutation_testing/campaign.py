@@ -13,7 +13,7 @@ from harness.core.model import Record
 from harness.judge import known_findings
 from harness.plan.catalog import select
 from harness.plan.request import Request
-from harness.report import formats
+from harness.report.formats import registry as formats
 from harness.report.markdown_table import table
 from harness.workflows import check
 from harness.workflows.mutation_testing import mutations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from harness.report.markdown import as_code, as_text, signed
+from harness.report.formats.markdown import as_code, as_text, signed
 from harness.report.markdown_table import table
 from harness.workflows.porting.sections import (
     ANY_POLICY,

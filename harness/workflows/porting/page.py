@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis import source_excerpt
-from harness.report.page import anchor_of, environment, hunks_of, link, rows_of, stack_of
+from harness.report.formats.page import anchor_of, environment, hunks_of, link, rows_of, stack_of
 from harness.workflows.porting import items
 from harness.workflows.porting.document import BLOCKERS
 from harness.workflows.porting.sections import (

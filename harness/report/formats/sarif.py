@@ -18,8 +18,10 @@ import msgspec
 from harness.analysis.detectors import registry
 from harness.core import json_codec
 from harness.core.byte_diff import described
+from harness.core.ci_streams import in_json
 from harness.core.untrusted_text import one_line, visible
 from harness.report.finding import frame_in_tree, is_in_tree, level_of
+from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
     from harness.core.finding import Difference, Finding, Frame, Witness
@@ -207,3 +209,6 @@ def _frame(frame: Frame, prefix: str) -> dict[str, Any]:
     location = _location(frame.file, frame.line, frame.function, prefix) if is_in_tree(frame) else {}
     named = {"logicalLocations": [{"name": one_line(frame.function), "kind": "function"}]}
     return {"location": {**named, **location}}
+
+
+FORMAT = ReportFormat(name="sarif", file="findings.sarif", render=lambda _, judgement: render(judgement), guard=in_json)

@@ -11,6 +11,7 @@ from harness.core.untrusted_text import one_line
 from harness.report.finding import frame_in_tree, level_of, place_of, seen_by
 from harness.report.markdown_table import table
 from harness.report.misaligned_sites import counters_text, sites
+from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
     from harness.core.finding import Finding, Witness
@@ -155,3 +156,6 @@ def _cut(lines: list[str]) -> str:
             return "\n".join([*taken, "", "… cut: report.html and findings.json have the rest.", ""])
         taken.append(line)
     return "\n".join(taken)
+
+
+FORMAT = ReportFormat(name="markdown", file="summary.md", render=lambda _, judgement: render(judgement))

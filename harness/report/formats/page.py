@@ -18,12 +18,15 @@ import msgspec
 from markupsafe import Markup
 
 from harness.analysis import source_excerpt
+from harness.core.ci_streams import in_markup
 from harness.core.untrusted_text import visible
 from harness.isa import rules
+from harness.record import run_folder
 from harness.report import chart
 from harness.report.finding import in_cell, level_of, place_of
 from harness.report.history import history
 from harness.report.misaligned_sites import FATES, counters_text, named_counters, sites, targets_of
+from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -214,3 +217,12 @@ def _dedented(hunk: Hunk) -> Hunk:
     texts = textwrap.dedent("\n".join(line.text.expandtabs(8) for line in hunk.lines)).split("\n")
     lines = [msgspec.structs.replace(line, text=text) for line, text in zip(hunk.lines, texts, strict=True)]
     return Hunk(file=hunk.file, lines=lines)
+
+
+FORMAT = ReportFormat(
+    name="html",
+    file="report.html",
+    render=lambda folder, judgement: render(folder, judgement, run_folder.read_run(folder)),
+    shows_folder=True,
+    guard=in_markup,
+)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from harness.core.model import Record
 from harness.record import event_log, run_folder
 from harness.report.markdown_table import table
+from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,3 +76,6 @@ def render(folder: Path, run: RunRecord) -> str:
 
 def _text(cell: Throughput | None) -> str:
     return f"{cell.per_second:,.0f} ({cell.commands:,} in {cell.seconds:.0f} s)" if cell else "–"
+
+
+FORMAT = ReportFormat(name="throughput", render=lambda folder, _: render(folder, run_folder.read_run(folder)))

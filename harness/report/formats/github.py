@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from harness.core.byte_diff import described
 from harness.core.untrusted_text import one_line, visible
 from harness.report.finding import frame_in_tree, level_of
+from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,3 +65,7 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+ANNOTATIONS = ReportFormat(name="github", render=lambda _, judgement: render(judgement), guard=None)
+OUTPUTS = ReportFormat(name="outputs", render=outputs, guard=None)

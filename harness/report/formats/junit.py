@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from harness.core.byte_diff import described
+from harness.core.ci_streams import in_markup
 from harness.core.untrusted_text import visible
 from harness.judge.verdict import CellVerdict
 from harness.report.finding import in_cell
+from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
     from harness.core.finding import Finding
@@ -93,3 +95,6 @@ def _told(finding: Finding) -> str:
 def _text(text: str) -> str:
     """XML 1.0 cannot hold most control characters, even escaped (section 2.2): here they are visible escapes."""
     return visible(text)
+
+
+FORMAT = ReportFormat(name="junit", file="junit.xml", render=lambda _, judgement: render(judgement), guard=in_markup)

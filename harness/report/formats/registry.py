@@ -1,0 +1,66 @@
+"""The formats of a report, listed once. Each is a module of its own, and none knows another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.errors import UsageError
+from harness.judge.findings import Judgement
+from harness.report.formats import findings_json, github, junit, markdown, page, sarif, throughput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from harness.report.report_format import ReportFormat
+
+# findings.json comes first: the page's history reads it.
+FORMATS: dict[str, ReportFormat] = {
+    one.name: one
+    for one in (
+        findings_json.FORMAT,
+        markdown.FORMAT,
+        junit.FORMAT,
+        sarif.FORMAT,
+        page.FORMAT,
+        github.ANNOTATIONS,
+        github.OUTPUTS,
+        throughput.FORMAT,
+    )
+}
+"""Name -> format, in the order in which files are written and `--help` lists them."""
+FILES = tuple(one for one in FORMATS.values() if one.file)
+"""The formats that are files of every run folder."""
+OF_JOINED_RUNS = tuple(one for one in FILES if not one.shows_folder)
+
+
+def render(folder: Path, judgement: Judgement, name: str) -> str:
+    """The document of one format, by its name."""
+    return FORMATS[name].render(folder, judgement)
+
+
+def write(folder: Path, judgement: Judgement, *, formats: Iterable[ReportFormat] = FILES) -> list[Path]:
+    """Write the files of a report beside the evidence, and return their paths."""
+    written = []
+    for one in formats:
+        path = folder / one.file
+        path.write_text(one.render(folder, judgement), "utf-8")
+        written.append(path)
+    return written
+
+
+def read(folder: Path) -> Judgement:
+    """The judgement that a run folder holds. Raises UsageError where it has none, or one of another version."""
+    path = folder / findings_json.FORMAT.file
+    try:
+        return json_codec.decode(path.read_bytes(), Judgement)
+    except FileNotFoundError as error:
+        why = "it has not been judged" if (folder / "run.json").is_file() else "it has no run.json"
+        remedy = f"plumb judge {folder}" if (folder / "run.json").is_file() else "name a folder below runs/"
+        raise UsageError("no judgement to report", where=str(folder), because=why, remedy=remedy) from error
+    except msgspec.DecodeError as error:
+        remedy = f"plumb judge {folder}"
+        raise UsageError("the judgement is damaged", where=str(path), because=str(error), remedy=remedy) from error
