@@ -8,7 +8,7 @@ from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT
 from harness.record import event_log, run_folder
 from harness.run.cell_spec import CellSpec, write_cell
-from harness.workflows.check import pytest_command
+from harness.workflows.cell_process import pytest_command
 
 if TYPE_CHECKING:
     from pathlib import Path

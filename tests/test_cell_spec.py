@@ -18,7 +18,7 @@ from harness.run.cell_session import CellSession
 from harness.run.cell_spec import PeerServer, fits, write_cell
 from harness.run.server_process import Guest, StartError
 from harness.run.vm.guest import VmImage
-from harness.workflows.check import cell_problem, pytest_command
+from harness.workflows.cell_process import cell_problem, pytest_command
 from tests import cells, fakes
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from harness.build import qemu_user, toolchain
 from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
 from harness.plan.catalog import Catalog
-from harness.workflows import ci_cache as caching
+from harness.workflows.ci_cache import ci_cache_entries
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def kept(tmp_path: Path, *targets: str, server: str = "redis-7.0.15") -> dict[str, CiCacheEntry]:
-    return caching.caches(Catalog(), Cache(tmp_path / "cache"), targets, server)
+    return ci_cache_entries(Catalog(), Cache(tmp_path / "cache"), targets, server)
 
 
 def test_every_path_is_in_the_store_and_every_key_is_one_that_github_takes(

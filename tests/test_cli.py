@@ -363,7 +363,7 @@ def test_a_wrong_word_about_streams_is_exit_4(plumb: Plumb, words: tuple[str, ..
 def test_a_time_is_read_in_seconds_minutes_and_hours(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Request] = []
 
-    def remember(_self: object, _catalog: object, _store: object, _progress: object, request: Request) -> None:
+    def remember(_self: object, _bench: object, request: Request) -> None:
         asked.append(request)
         raise InfrastructureError("enough is known")
 
@@ -381,4 +381,4 @@ def test_a_time_is_read_in_seconds_minutes_and_hours(plumb: Plumb, monkeypatch: 
     assert (asked[5].tier, asked[5].limit_seconds, asked[5].learns) == ("thorough", 3600, False)
     assert asked[4].limit_count == 7
     assert (asked[4].limit_seconds or 0) >= day
-    assert all(one.suites == ["fuzz"] and one.learns for one in asked[:5])
+    assert all(one.plan.suites == ["canary", "fuzz"] and one.learns for one in asked[:5])

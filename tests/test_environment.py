@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.core.cache import Cache
 from harness.core.processes import environment, process, process_tree
 from harness.core.strict_toml import ROOT
-from harness.plan.catalog import Catalog
-from harness.plan.request import Request
 from harness.record import event_log, run_folder
-from harness.workflows.check import Check, pytest_command
+from harness.workflows.cell_process import pytest_command, run_cell
 from tests import cells, fakes
 
 if TYPE_CHECKING:
@@ -48,22 +45,7 @@ def outcomes(tmp_path: Path, name: str) -> dict[str, str]:
     runner = fakes.unemulated(fakes.target())
     folder = tmp_path / name
     spec = cells.spec_of("canary", folder, runner)
-    request = Request(
-        targets=["armv5"],
-        server="redis-7.0.15",
-        suites=["canary"],
-        tier="quick",
-        policy="signal",
-        optimisation="O2",
-        emulator="pinned",
-        jobs=1,
-        seed=1,
-        offline=True,
-        install=False,
-        known=folder / "none",
-        run=folder,
-    )
-    record = Check(Catalog(), Cache(tmp_path / "cache"), fakes.quiet(), request)._run_spec(spec)  # noqa: SLF001
+    record = run_cell(spec, fakes.quiet())
     assert record.problem_kind != "crash", record.problem
     return {
         event.name: event.outcome

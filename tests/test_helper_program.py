@@ -25,7 +25,7 @@ echo "$@" >"$last"
 """Refuses what holds `no C`; else the program is the words that it was called with."""
 
 
-class Workbench:
+class HelperBench:
     """One small program, and what it is made of."""
 
     def __init__(self, folder: Path) -> None:
@@ -56,13 +56,13 @@ class Workbench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HelperBench:
     toolchain.version.cache_clear()
     fakes.put_on_path(tmp_path / "bin", monkeypatch)
-    return Workbench(tmp_path)
+    return HelperBench(tmp_path)
 
 
-def test_the_same_content_is_compiled_once(bench: Workbench) -> None:
+def test_the_same_content_is_compiled_once(bench: HelperBench) -> None:
     first = bench.make()
     assert first.is_file()
     assert first.parent.name.startswith("armv5-")
@@ -71,7 +71,7 @@ def test_the_same_content_is_compiled_once(bench: Workbench) -> None:
 
 
 @pytest.mark.parametrize("changed", ["source", "header", "generated", "flags", "compiler"])
-def test_another_content_is_another_program(changed: str, bench: Workbench, tmp_path: Path) -> None:
+def test_another_content_is_another_program(changed: str, bench: HelperBench, tmp_path: Path) -> None:
     first = bench.make()
     if changed == "source":
         fakes.write(bench.source, "int main(int count, char **words);\n")
@@ -89,14 +89,14 @@ def test_another_content_is_another_program(changed: str, bench: Workbench, tmp_
     assert bench.compilations() == 2
 
 
-def test_the_compiler_is_told_of_all_files_and_reads_a_generated_header_first(bench: Workbench) -> None:
+def test_the_compiler_is_told_of_all_files_and_reads_a_generated_header_first(bench: HelperBench) -> None:
     bench.generated = {"first.h": "/* first */\n", "more.c": "int more;\n"}
     words = bench.make().read_text("utf-8").split()
     include = f"-I{bench.header.parent}"
     assert words == [str(bench.source), "more.c", "-include", "first.h", "-O1", include, "-o", "program"]
 
 
-def test_what_does_not_compile_says_so_and_is_not_kept(bench: Workbench) -> None:
+def test_what_does_not_compile_says_so_and_is_not_kept(bench: HelperBench) -> None:
     bench.generated = {"more.c": "no C\n"}
     with pytest.raises(InfrastructureError, match="the program for armv5 does not compile") as caught:
         bench.make()
@@ -105,7 +105,7 @@ def test_what_does_not_compile_says_so_and_is_not_kept(bench: Workbench) -> None
     assert list((bench.store.root / "programs").iterdir()) == []
 
 
-def test_what_was_edited_while_it_was_compiled_is_not_kept(bench: Workbench, tmp_path: Path) -> None:
+def test_what_was_edited_while_it_was_compiled_is_not_kept(bench: HelperBench, tmp_path: Path) -> None:
     path = tmp_path / "bin" / "fake-gcc"
     editing = path.read_text("utf-8").replace("for last;", f"echo edited >>{bench.source}; for last;")
     fakes.write(path, editing, mode=0o755)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness.core import json_codec
 from harness.core.errors import NothingSelectedError, UsageError
 from harness.plan.catalog import Catalog
-from harness.plan.plan import TIERS, Plan, make_plan, read_plan
+from harness.plan.plan import TIERS, Job, Plan, make_jobs, make_plan, read_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,10 @@ CATALOG = Catalog()
 
 def planned(targets: list[str], suites: list[str], *, tier: str = "quick") -> Plan:
     return make_plan(CATALOG, targets=targets, server="redis-7.0.15", suites=suites, tier=tier)
+
+
+def jobs(targets: list[str], suites: list[str], *, tier: str = "quick") -> list[Job]:
+    return make_jobs(CATALOG, planned(targets, suites, tier=tier), tier)
 
 
 @given(
@@ -79,12 +83,13 @@ def test_the_jobs_together_do_every_planned_cell_once_and_pairs_in_one_job(
     targets: list[str], suites: list[str], tier: str
 ) -> None:
     plan = planned(targets, suites, tier=tier)
-    done = [(target, suite) for job in plan.jobs for target in job.targets for suite in job.suites if suite != "canary"]
+    spread = make_jobs(CATALOG, plan, tier)
+    done = [(target, suite) for job in spread for target in job.targets for suite in job.suites if suite != "canary"]
     assert sorted(done) == sorted((c.target, c.suite) for c in plan.cells if c.suite != "canary")
-    assert {cell.target for cell in plan.cells} == {target for job in plan.jobs for target in job.targets}
-    assert len({job.name for job in plan.jobs}) == len(plan.jobs)
+    assert {cell.target for cell in plan.cells} == {target for job in spread for target in job.targets}
+    assert len({job.name for job in spread}) == len(spread)
     peers = [name for name in plan.targets if not CATALOG.targets[name].emulator.has_kernel]
-    for job in plan.jobs:
+    for job in spread:
         assert job.suites
         least = [CATALOG.suites[suite].multi_target_tier for suite in job.suites]
         if any(one and TIERS[one] <= TIERS[tier] for one in least) and job.targets[0] in peers:
@@ -105,9 +110,15 @@ def test_the_suites_that_pair_targets_are_those_whose_tests_ask_for_others() -> 
 
 
 def test_what_pairs_nothing_in_a_tier_runs_with_the_rest() -> None:
-    assert [job.name for job in planned(["armv5", "armv6"], ["persistence"]).jobs] == ["armv5", "armv6"]
-    assert [job.name for job in planned(["armv5", "armv6"], ["persistence"], tier="full").jobs] == ["together"]
-    assert [job.name for job in planned(["armv5"], ["persistence"], tier="full").jobs] == ["armv5"]
+    assert [job.name for job in jobs(["armv5", "armv6"], ["persistence"])] == ["armv5", "armv6"]
+    assert [job.name for job in jobs(["armv5", "armv6"], ["persistence"], tier="full")] == ["together"]
+    assert [job.name for job in jobs(["armv5"], ["persistence"], tier="full")] == ["armv5"]
+
+
+def test_a_part_of_a_plan_is_the_plan_of_that_part_and_keeps_the_canary() -> None:
+    whole = planned(["armv5", "sparc64"], ["bitops", "protocol"])
+    assert whole.only(["protocol"]) == planned(["armv5", "sparc64"], ["protocol"])
+    assert whole.only([]) == planned(["armv5", "sparc64"], ["canary"])
 
 
 def test_a_plan_is_read_back_and_anything_else_is_refused(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def carried_out(monkeypatch: pytest.MonkeyPatch) -> list[Reproducer]:
     came: list[Reproducer] = []
 
     def replay(*given: Any, **_: Any) -> Replay:
-        came.append(given[3])
+        came.append(given[1])
         return Replay(outcome="gone", reason="", machine=False, text="")
 
     monkeypatch.setattr("harness.workflows.replay.replay.replay", replay)

@@ -73,29 +73,44 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_server_that_answers_and_lives_on(short: Path) -> None:
-    seen = replayed(short, ANSWER).seen
-    assert (seen.started, seen.detail, seen.hung, seen.undelivered, seen.cut) == (True, "", False, "", "")
+    observation = replayed(short, ANSWER).observation
+    assert (observation.started, observation.detail, observation.hung, observation.undelivered, observation.cut) == (
+        True,
+        "",
+        False,
+        "",
+        "",
+    )
 
 
 def test_a_server_that_dies_tells_how(short: Path) -> None:
-    seen = replayed(short, "os.kill(os.getpid(), signal.SIGABRT)").seen
-    assert (seen.started, seen.detail, seen.hung, seen.cut) == (True, "killed by SIGABRT", False, "")
+    observation = replayed(short, "os.kill(os.getpid(), signal.SIGABRT)").observation
+    assert (observation.started, observation.detail, observation.hung, observation.cut) == (
+        True,
+        "killed by SIGABRT",
+        False,
+        "",
+    )
 
 
 def test_a_server_that_is_killed_from_outside_is_no_evidence(short: Path) -> None:
-    seen = replayed(short, "os.kill(os.getpid(), signal.SIGKILL)").seen
-    assert seen.cut == "it was killed by SIGKILL from outside (out of memory, or by hand)"
+    observation = replayed(short, "os.kill(os.getpid(), signal.SIGKILL)").observation
+    assert observation.cut == "it was killed by SIGKILL from outside (out of memory, or by hand)"
 
 
 def test_a_server_that_closes_a_connection_has_not_taken_all_requests(short: Path) -> None:
-    seen = replayed(short, "break").seen
-    assert seen.undelivered == "it closed a connection, 1 of 2 requests had been sent"
-    assert (seen.detail, seen.hung) == ("", False)
+    observation = replayed(short, "break").observation
+    assert observation.undelivered == "it closed a connection, 1 of 2 requests had been sent"
+    assert (observation.detail, observation.hung) == ("", False)
 
 
 def test_a_server_that_does_not_start_says_so_and_why(short: Path) -> None:
-    seen = replayed(short, "", start="echo Bad directive; exit 3").seen
-    assert (seen.started, seen.detail, seen.refuses_files) == (False, "exit status 3; Bad directive", False)
+    observation = replayed(short, "", start="echo Bad directive; exit 3").observation
+    assert (observation.started, observation.detail, observation.refuses_files) == (
+        False,
+        "exit status 3; Bad directive",
+        False,
+    )
 
 
 ANSWER = 'client.sendall(b"$-1\\r\\n")'
@@ -107,4 +122,4 @@ SAYS_SO = 'print("qemu: -fault-log: a record was cut short: No space left", flus
     [(ANSWER, '{"event":"count","pid":1,"pc":1,"count":1}\n{"event":"fau'), (f"{SAYS_SO}; {ANSWER}", "")],
 )
 def test_a_fault_log_that_was_cut_short_is_not_believed(short: Path, act: str, records: str) -> None:
-    assert replayed(short, act, records=records).seen.cut == "the emulator's fault log was cut short"
+    assert replayed(short, act, records=records).observation.cut == "the emulator's fault log was cut short"

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from harness.build.sources.archives import Fetcher
     from harness.core.progress import Progress
-    from harness.plan.catalog import Catalog
 
 BUILD_SECONDS = 3600
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"
@@ -77,17 +76,6 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     def reports_edges(self) -> bool:
         """Whether its programs can tell which edges they take: under the pinned emulator they can."""
         return self.records_faults
-
-
-def native_runner(catalog: Catalog) -> Runner:
-    """How the oracle is run: by the host itself."""
-    return Runner(
-        target=catalog.targets["native"],
-        policy=catalog.policies["signal"],
-        program=None,
-        options=[],
-        records_faults=False,
-    )
 
 
 class Emulators:

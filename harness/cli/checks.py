@@ -12,9 +12,8 @@ import click
 
 from harness.build.sources import server_tree
 from harness.cli import options, output
-from harness.core.cache import Cache, key_of
+from harness.core.cache import key_of
 from harness.core.errors import ExitCode, UsageError
-from harness.core.progress import Progress
 from harness.isa import rules
 from harness.judge import conclusion
 from harness.plan.catalog import Catalog
@@ -25,6 +24,7 @@ from harness.run.cell_spec import LARGEST_SEED
 from harness.workflows import check as checking
 from harness.workflows import premerge as premerging
 from harness.workflows.porting import survey as porting
+from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from harness.cli.options import RunOptions
     from harness.core.model import CompilerWarnings, Tier
     from harness.judge.findings import Judgement
+    from harness.plan.plan import Plan
 
     Judged = tuple[Judgement, ExitCode]
-    Work = Callable[[Catalog, Cache, Progress, Request], Judged]
+    Work = Callable[[Workbench, Request], Judged]
 
 
 RUNS = Path("runs")
@@ -72,9 +73,9 @@ def check(
     if limit_seconds is not None and tier != "thorough":
         why = f"in tier {tier} every suite has an end of its own"
         raise UsageError("no time to be given", where="--time", because=why, remedy="--tier thorough")
-    catalog = Catalog()
+    bench = Workbench.default(offline=run.offline)
     request = _request(
-        catalog,
+        bench.catalog,
         run,
         targets=targets,
         server=server,
@@ -86,7 +87,7 @@ def check(
         fail_fast=fail_fast,
         warnings=warnings,
     )
-    return _carry_out(catalog, request, run, annotations=annotations)
+    return _carry_out(bench, request, run, annotations=annotations)
 
 
 @click.command()
@@ -126,25 +127,26 @@ def premerge(
 
     The changed files select the suites. Findings that the base revision shows as well do not fail the check.
     """
-    catalog, progress = Catalog(), Progress()
     premerging.refuse_inside(run.folder, server)
-    planned = premerging.explain(catalog, server, since=since, targets=targets, suites=suites, allocator=run.allocator)
+    planned, plan = premerging.explain(
+        Catalog(), server, since=since, targets=targets, suites=suites, allocator=run.allocator
+    )
     if explain or not planned.suites:
         if run.as_json:
             output.print_json(planned)
         else:
             click.echo(premerging.text_of(planned) if explain else premerging.summary(planned))
         return ExitCode.PASS if explain or not planned.unchecked else ExitCode.INCONCLUSIVE
-    progress.say(f"BASE is {planned.base}")
-    progress.say(premerging.summary(planned))
+    bench = Workbench.default(offline=run.offline)
+    bench.progress.say(f"BASE is {planned.base}")
+    bench.progress.say(premerging.summary(planned))
     # A run folder in the checkout would be a change of it.
-    parent = Cache.default().path("premerge", f"{Path(planned.server).name}-{key_of([planned.server])}")
-    request = _request(
-        catalog,
+    parent = bench.cache.path("premerge", f"{Path(planned.server).name}-{key_of([planned.server])}")
+    request = _planned_request(
+        bench.catalog,
         run,
-        targets=targets,
+        plan,
         server=planned.server,
-        suites=planned.suites,
         tier="quick",
         policy=policy,
         warnings=warnings,
@@ -152,7 +154,7 @@ def premerge(
         parent=parent,
     )
     work = functools.partial(premerging.run, premerge=planned)
-    return _carry_out(catalog, request, run, annotations=annotations, work=work, progress=progress, parent=parent)
+    return _carry_out(bench, request, run, annotations=annotations, work=work, parent=parent)
 
 
 @click.command()
@@ -185,13 +187,13 @@ def fuzz(
     """
     if limit_seconds is None:
         limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
-    catalog = Catalog()
+    bench = Workbench.default(offline=run.offline)
     request = _request(
-        catalog,
+        bench.catalog,
         run,
         targets=targets,
         server=server,
-        suites=tuple(name for name, suite in catalog.suites.items() if suite.guided),
+        suites=tuple(name for name, suite in bench.catalog.suites.items() if suite.guided),
         tier="thorough",
         policy=policy,
         tests=tests,
@@ -201,7 +203,7 @@ def fuzz(
         fail_fast=fail_fast,
         warnings=warnings,
     )
-    return _carry_out(catalog, request, run, annotations=annotations)
+    return _carry_out(bench, request, run, annotations=annotations)
 
 
 @click.command()
@@ -232,9 +234,9 @@ def audit(
 
     Each site is listed with its count. Nothing is enforced: a misaligned access is reported and succeeds.
     """
-    catalog = Catalog()
+    bench = Workbench.default(offline=run.offline)
     request = _request(
-        catalog,
+        bench.catalog,
         run,
         targets=targets,
         server=server,
@@ -245,7 +247,7 @@ def audit(
         fail_fast=fail_fast,
         warnings=warnings,
     )
-    return _carry_out(catalog, request, run, annotations=annotations)
+    return _carry_out(bench, request, run, annotations=annotations)
 
 
 @click.command()
@@ -268,10 +270,10 @@ def port(
 
     The report covers the build, the start, misaligned accesses and wrong bytes, and says what to fix first.
     """
-    catalog = Catalog()
-    porting.portable_targets(catalog, targets)
+    bench = Workbench.default(offline=run.offline)
+    porting.portable_targets(bench.catalog, targets)
     request = _request(
-        catalog,
+        bench.catalog,
         run,
         targets=targets,
         server=server,
@@ -283,7 +285,7 @@ def port(
         warnings="off",
     )
     with _unless_empty(request.run):
-        report, judgement = porting.make_report(catalog, Cache.default(), Progress(), request)
+        report, judgement = porting.make_report(bench, request)
     reporting.write(request.run, judgement)
     written = porting.write(request.run, report, judgement)
     if run.as_json:
@@ -311,6 +313,38 @@ def _request(
     limit_count: int | None = None,
     learns: bool = False,
     fail_fast: bool = False,
+) -> Request:
+    """The request of a run whose targets and suites the user selects."""
+    return _planned_request(
+        catalog,
+        run,
+        make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier),
+        server=server,
+        tier=tier,
+        policy=policy,
+        warnings=warnings,
+        tests=tests,
+        limit_seconds=limit_seconds,
+        limit_count=limit_count,
+        learns=learns,
+        fail_fast=fail_fast,
+    )
+
+
+def _planned_request(
+    catalog: Catalog,
+    run: RunOptions,
+    plan: Plan,
+    *,
+    server: str,
+    tier: Tier,
+    policy: str,
+    warnings: CompilerWarnings,
+    tests: Sequence[str] = (),
+    limit_seconds: float | None = None,
+    limit_count: int | None = None,
+    learns: bool = False,
+    fail_fast: bool = False,
     seed: int | None = None,
     parent: Path = RUNS,
 ) -> Request:
@@ -318,21 +352,18 @@ def _request(
 
     `seed` is used where the command line gives none; without either it is drawn.
     """
-    make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier)
     server_tree.known_server(catalog, server)
     folder = conclusion.empty_run_folder(run.folder) if run.folder else conclusion.new_run_folder(parent)
     seeds = (run.seed, seed, random.randint(0, LARGEST_SEED))
     return Request(
-        targets=list(targets),
+        plan=plan,
         server=server,
-        suites=list(suites),
         tier=tier,
         policy=policy,
         optimisation=run.optimisation,
         emulator=run.emulator,
         jobs=run.jobs,
         seed=next(candidate for candidate in seeds if candidate is not None),
-        offline=run.offline,
         install=options.may_install(run.install),
         known=run.known,
         run=folder,
@@ -346,23 +377,22 @@ def _request(
     )
 
 
-def _check(catalog: Catalog, store: Cache, progress: Progress, request: Request) -> Judged:
-    return checking.Check(catalog, store, progress, request).run()
+def _check(bench: Workbench, request: Request) -> Judged:
+    return checking.Check(bench, request).run()
 
 
 def _carry_out(
-    catalog: Catalog,
+    bench: Workbench,
     request: Request,
     run: RunOptions,
     *,
     annotations: str | None,
     work: Work = _check,
-    progress: Progress | None = None,
     parent: Path = RUNS,
 ) -> ExitCode:
     """Run a request, write and show its report, and remove old runs of `parent`."""
     with _unless_empty(request.run):
-        judgement, code = work(catalog, Cache.default(), progress or Progress(), request)
+        judgement, code = work(bench, request)
     reporting.write(request.run, judgement)
     output.show(judgement, as_json=run.as_json)
     output.annotate(request.run, judgement, annotations)

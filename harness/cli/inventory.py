@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 import msgspec
 
-from harness.build import host_packages
-from harness.build import qemu_user as emulating
-from harness.build.server_build import Builder
+from harness.build import host_packages, qemu_user
 from harness.build.sources import server_tree
-from harness.build.sources.archives import Fetcher
 from harness.cli import completion, options, output
 from harness.cli.options import may_install
 from harness.core.cache import Cache
@@ -21,8 +18,10 @@ from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.core.strict_toml import read_toml
 from harness.plan.catalog import Catalog
-from harness.plan.plan import make_plan
-from harness.workflows import ci_cache as caching
+from harness.plan.plan import make_jobs, make_plan
+from harness.workflows.ci_cache import ci_cache_entries
+from harness.workflows.target_setup import set_up_targets
+from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -106,8 +105,9 @@ def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: s
     server_tree.known_server(catalog, server, tell=Progress().say)
     planned = make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier)
     if as_json:
-        kept = caching.caches(catalog, Cache.default(), planned.targets, server)
-        output.print_json({**msgspec.structs.asdict(planned), "caches": kept})
+        jobs = make_jobs(catalog, planned, tier)
+        entries = ci_cache_entries(catalog, Cache.default(), planned.targets, server)
+        output.print_json({**msgspec.structs.asdict(planned), "jobs": jobs, "caches": entries})
     else:
         click.echo("\n".join(cell.identity for cell in planned.cells))
     return ExitCode.PASS
@@ -122,11 +122,10 @@ def fetch(server: str, offline: bool, as_json: bool) -> ExitCode:
 
     The archives are verified by hash and kept in the cache.
     """
-    catalog, progress = Catalog(), Progress()
-    fetcher = Fetcher(Cache.default(), progress, offline=offline)
-    tree = server_tree.open_server(catalog, fetcher, server)
-    qemu = read_toml(emulating.QEMU_FOLDER / "qemu.toml", emulating.Qemu)
-    fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+    bench = Workbench.default(offline=offline)
+    tree = bench.open_server(server)
+    qemu = read_toml(qemu_user.QEMU_FOLDER / "qemu.toml", qemu_user.Qemu)
+    bench.fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
     if as_json:
         output.print_json(tree)
     else:
@@ -155,22 +154,19 @@ def build(
 
     Only what the selected targets need is built.
     """
-    catalog, progress, store = Catalog(), Progress(), Cache.default()
+    bench = Workbench.default(offline=offline)
+    catalog = bench.catalog
     chosen = catalog.select_targets(targets)
     server_tree.known_server(catalog, server)
     host_packages.install_missing(
-        host_packages.diagnose(catalog, chosen, emulator=emulator), progress, install=may_install(install)
+        host_packages.diagnose(catalog, chosen, emulator=emulator), bench.progress, install=may_install(install)
     )
-    fetcher = Fetcher(store, progress, offline=offline)
     flavour: model.Flavour = "distro" if emulator == "distro" else "pinned"
-    emulating.Emulators(store, fetcher, progress, flavour=flavour).prepare(
-        [catalog.targets[name].emulator for name in chosen]
-    )
-    tree = server_tree.open_server(catalog, fetcher, server)
+    setups = set_up_targets(bench, [catalog.targets[name] for name in chosen], flavour=flavour)
+    tree = bench.open_server(server)
     made = []
-    for name in chosen:
-        target = catalog.targets[name]
-        made.append(Builder(store, progress).build(tree, target, catalog.toolchain_of(target), optimisation))
+    for name, setup in setups.items():
+        made.append(setup.build(tree, optimisation))
         if not as_json:
             click.echo(f"{name}: {made[-1].server_binary}")
     if as_json:

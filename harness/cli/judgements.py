@@ -15,7 +15,7 @@ from harness.core.untrusted_text import visible
 from harness.judge import conclusion
 from harness.judge import merge as joining
 from harness.judge.provenance import open_reproducer
-from harness.plan.catalog import DEFAULT_SERVER, Catalog
+from harness.plan.catalog import DEFAULT_SERVER
 from harness.plan.plan import read_plan
 from harness.record import stored_run
 from harness.report.formats import registry as reporting
@@ -23,6 +23,7 @@ from harness.report.schema import schema as findings_schema
 from harness.workflows import debug_shell as shelling
 from harness.workflows.rejudge import rejudge
 from harness.workflows.replay import replay as replaying
+from harness.workflows.workbench import Workbench
 
 trust = click.option(
     "--trust", is_flag=True, help="Run a reproducer that no check on this machine made, with your own permissions."
@@ -56,13 +57,13 @@ def replay(reproducer: str, server: str, target: str, bisect: bool, trust: bool,
     def replay_once() -> replaying.Replay:
         return _replay(reproducer, server, target, trust=trust, offline=offline, as_json=as_json)
 
-    return replaying.bisecting(replay_once) if bisect else int(replaying.EXIT_CODES[replay_once().outcome])
+    return replaying.bisect_exit_code(replay_once) if bisect else int(replaying.EXIT_CODES[replay_once().outcome])
 
 
 def _replay(
     reproducer: str, server: str, target: str, *, trust: bool, offline: bool, as_json: bool
 ) -> replaying.Replay:
-    catalog, store = Catalog(), Cache.default()
+    bench = Workbench.default(offline=offline)
     if reproducer.endswith(".stream"):
         if not target:
             raise UsageError("a stream does not say for which target", where=reproducer, remedy="--target NAME")
@@ -70,13 +71,13 @@ def _replay(
     elif target:
         raise UsageError("a reproducer says itself for which target it is", where="--target")
     else:
-        opened = open_reproducer(store, catalog.servers, reproducer, server=server, trust=trust)
-    result = replaying.replay(catalog, store, Progress(), opened, server=server, offline=offline)
+        opened = open_reproducer(bench.cache, bench.catalog.servers, reproducer, server=server, trust=trust)
+    result = replaying.replay(bench, opened, server=server)
     if as_json:
         answer = {"outcome": result.outcome, "reason": result.reason, "reproduced": result.outcome == "reproduced"}
         output.print_json({"finding": opened.finding, **answer, "text": result.text})
     else:
-        click.echo(visible(replaying.told(result, opened.finding)))
+        click.echo(visible(replaying.text_of(result, opened.finding)))
     return result
 
 
@@ -123,15 +124,14 @@ def shell(
 
     gdb finds the server's sources. Arguments after -- go to gdb: -- -batch -ex continue -ex bt.
     """
-    catalog = Catalog()
-    shelling.debuggable(catalog, target)
+    bench = Workbench.default(offline=offline)
+    shelling.debuggable(bench.catalog, target)
     session = shelling.DebugSession(
         target=target,
         server=server,
         policy=policy,
         optimisation=optimisation,
         running=running,
-        offline=offline,
         install=may_install(install),
         gdb=gdb,
     )
@@ -139,8 +139,8 @@ def shell(
     if reproducer.endswith(".stream"):
         stored = replaying.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
     elif reproducer:
-        stored = open_reproducer(Cache.default(), catalog.servers, reproducer, server=server, trust=trust)
-    shelling.open_shell(catalog, Cache.default(), Progress(), session, stored)
+        stored = open_reproducer(bench.cache, bench.catalog.servers, reproducer, server=server, trust=trust)
+    shelling.open_shell(bench, session, stored)
     return ExitCode.PASS
 
 

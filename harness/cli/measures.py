@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
-
 import click
 
 from harness.build import host_packages
-from harness.build import qemu_user as emulating
-from harness.build.server_build import Builder
 from harness.build.sources import server_tree
-from harness.build.sources.archives import Fetcher
 from harness.cli import options, output
 from harness.cli.options import may_install
-from harness.core.cache import Cache
 from harness.core.errors import ExitCode
-from harness.core.progress import Progress
 from harness.isa import rules
-from harness.plan.catalog import Catalog
 from harness.workflows import target_setup
-from harness.workflows.measure import fixup_cost as pricing
-from harness.workflows.measure import fixup_cost_run as taxing
-from harness.workflows.measure import overhead
-from harness.workflows.measure import overhead_run as benchmarking
-from harness.workflows.measure import tier_agreement as agreeing
-from harness.workflows.mutation_testing import campaign as mutating
-
-if TYPE_CHECKING:
-    from harness.core.model import Target
+from harness.workflows.measure import fixup_cost as fixup_costs
+from harness.workflows.measure import fixup_cost_run, overhead, overhead_run, tier_agreement
+from harness.workflows.mutation_testing import campaign
+from harness.workflows.workbench import Workbench
 
 
 @click.command()
@@ -43,41 +29,8 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
 
     The costs are throughput and memory, relative to the same QEMU without checks.
     """
-    catalog, progress, store = Catalog(), Progress(), Cache.default()
-    fetcher = Fetcher(store, progress)
-    emulators = emulating.Emulators(store, fetcher, progress)
-    measured = [server_tree.open_server(catalog, fetcher, name) for name in (server, benchmarking.MISALIGNED_SERVER)]
-    names = catalog.select_targets(targets)
-    chosen = [catalog.targets[name] for name in names if catalog.targets[name].emulator.is_qemu_user]
-    programs = emulators.prepare([target.emulator for target in chosen])
-    builder = Builder(store, progress)
-    # Compilers would be most of the noise: everything is built before anything is measured.
-    builds = {t.name: [builder.build(tree, t, catalog.toolchain_of(t), "O2") for tree in measured] for t in chosen}
-    load_before = benchmarking.load()
-    throughput: list[overhead.Ratio] = []
-    memory: list[overhead.Memory] = []
-    reports: list[overhead.ReportPrice] = []
-    for target in chosen:
-
-        def runner_for(policy: str, target: Target = target) -> emulating.Runner:
-            chosen_policy = rules.policy_for(catalog.policies, policy, target)
-            return emulators.runner(target, catalog.toolchain_of(target), chosen_policy, programs)
-
-        asked, misaligned = builds[target.name]
-        ratios, taken = benchmarking.measure(asked, runner_for, measured[0], progress, rounds=rounds)
-        throughput += ratios
-        memory += taken
-        reports.append(benchmarking.measure_reports(misaligned, runner_for, measured[1], progress, rounds=rounds))
-    costs = overhead.Costs(
-        server=measured[0].name,
-        rounds=rounds,
-        processors=os.cpu_count() or 1,
-        load_before=load_before,
-        load_after=benchmarking.load(),
-        throughput=throughput,
-        memory=memory,
-        reports=reports,
-    )
+    workbench = Workbench.default()
+    costs = overhead_run.measure_costs(workbench, workbench.catalog.select_targets(targets), server, rounds=rounds)
     if as_json:
         output.print_json(costs)
     else:
@@ -96,18 +49,19 @@ def compare_tiers(targets: tuple[str, ...], offline: bool, install: bool | None,
     The comparison covers every access, offset and mode. Exit 1:
     harness/workflows/measure/tier_differences.toml does not explain a difference.
     """
-    catalog, progress, store = Catalog(), Progress(), Cache.default()
+    bench = Workbench.default(offline=offline)
+    catalog = bench.catalog
     chosen = catalog.select_targets(targets)
     needed = host_packages.diagnose(
         catalog, [*chosen, *(rules.userland(catalog.targets[name]) for name in chosen)], emulator="pinned"
     )
-    host_packages.install_missing(needed, progress, install=may_install(install))
-    rows = agreeing.agree(catalog, store, Fetcher(store, progress, offline=offline), progress, chosen)
-    strange = agreeing.unexplained(rows)
+    host_packages.install_missing(needed, bench.progress, install=may_install(install))
+    rows = tier_agreement.compare_tiers(bench, chosen)
+    strange = tier_agreement.unexplained(rows)
     if as_json:
         output.print_json(rows)
         return ExitCode.FINDINGS if strange else ExitCode.PASS
-    click.echo("\n".join(agreeing.summary(rows)))
+    click.echo("\n".join(tier_agreement.summary(rows)))
     for reason in dict.fromkeys(row.reason for row in rows if row.reason):
         click.echo(f"\nexplained: {reason}")
     cases = sum(len(row.offsets) for row in rows)
@@ -125,7 +79,7 @@ def compare_tiers(targets: tuple[str, ...], offline: bool, install: bool | None,
     "--server",
     "servers",
     multiple=True,
-    default=taxing.SERVERS,
+    default=fixup_cost_run.SERVERS,
     show_default=True,
     help="A release's name, or the path of a source tree; repeat for more.",
 )
@@ -145,23 +99,21 @@ def fixup_cost(
 
     The unit is instructions: for one fixup of each kind, and for what servers pay in their workloads.
     """
-    catalog, progress, store = Catalog(), Progress(), Cache.default()
+    bench = Workbench.default(offline=offline)
+    catalog = bench.catalog
     chosen = catalog.select_targets(targets)
     for name in chosen:
-        target_setup.machine_target(catalog, name)
+        target_setup.kernel_target(catalog, name)
     for name in servers:
         server_tree.known_server(catalog, name)
     host_packages.install_missing(
-        host_packages.diagnose(catalog, chosen, emulator="pinned"), progress, install=may_install(install)
+        host_packages.diagnose(catalog, chosen, emulator="pinned"), bench.progress, install=may_install(install)
     )
-    fetcher = Fetcher(store, progress, offline=offline)
-    measured = taxing.FixupCostMeasurement(catalog, store, fetcher, progress, optimisation=optimisation).measure(
-        chosen, servers
-    )
+    measured = fixup_cost_run.FixupCostMeasurement(bench, optimisation=optimisation).measure(chosen, servers)
     if as_json:
         output.print_json(measured)
     else:
-        click.echo("\n".join(pricing.summary(measured)))
+        click.echo("\n".join(fixup_costs.summary(measured)))
     return ExitCode.PASS
 
 
@@ -183,11 +135,11 @@ def mutate(
     allowed = may_install(install)
     rows = [
         # Each with a progress of its own: a run's record has the times of its own stages.
-        mutating.mutate(Catalog(), Cache.default(), Progress(), one, targets=targets, offline=offline, install=allowed)
-        for one in mutating.chosen(names)
+        campaign.mutate(Workbench.default(offline=offline), mutation, targets=targets, install=allowed)
+        for mutation in campaign.chosen(names)
     ]
     if as_json:
         output.print_json(rows)
     else:
-        click.echo(mutating.text_of(rows))
+        click.echo(campaign.text_of(rows))
     return ExitCode.PASS if all(row.caught for row in rows) else ExitCode.FINDINGS

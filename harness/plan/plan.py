@@ -1,4 +1,4 @@
-"""Which cells a request means, and why others are left out. Pure."""
+"""Turns a selection of targets and suites into cells, and cells into jobs for several machines. Pure."""
 
 from __future__ import annotations
 
@@ -8,67 +8,76 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import UsageError
-from harness.core.model import Cell, Record
+from harness.core.model import CANARY_SUITE, Cell, Record
 from harness.plan.catalog import select
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from harness.plan.catalog import Catalog
 
 
 class Job(Record, frozen=True):
-    """What one machine of several does, where a plan is spread over machines."""
+    """The part of a plan that one of several machines runs."""
 
     name: str
     targets: list[str]
     suites: list[str]
-    """Without the canary, which runs in every job."""
+    """Without the canary suite, which runs in every job."""
 
 
 class Plan(Record, frozen=True):
-    """What will run, in order: by target, canary first."""
+    """The cells of a run in their order: by target, with the canary suite first."""
 
     cells: list[Cell]
     targets: list[str]
     suites: list[str]
-    jobs: list[Job]
+
+    def only(self, suites: Collection[str]) -> Plan:
+        """The same plan with these suites alone, and the canary suite."""
+        kept = [name for name in self.suites if name in {CANARY_SUITE, *suites}]
+        return Plan(cells=[cell for cell in self.cells if cell.suite in kept], targets=self.targets, suites=kept)
 
 
 TIERS = {"kernel": 0, "quick": 0, "full": 1, "thorough": 2}
-"""Tier -> how much it runs. The kernel tier runs what the quick one does, on other machines."""
+"""Tier -> its rank; it runs the suites of every rank up to its own. The kernel tier runs the quick tier's suites."""
 
 
 def make_plan(
     catalog: Catalog, *, targets: Sequence[str], server: str, suites: Sequence[str], tier: str = "quick"
 ) -> Plan:
-    """Expand globs and groups; no suites are those of the tier. The canary is always in: without it nothing counts.
+    """Expand globs and groups; without suites, take the tier's. The canary suite always runs.
+
+    No result counts without it.
 
     Raises UsageError and NothingSelectedError as harness.plan.catalog.select does.
     """
     chosen_targets = catalog.select_targets(targets)
-    unasked = [name for name, suite in catalog.suites.items() if TIERS[suite.tier] <= TIERS[tier]]
-    chosen = select("suite", suites or unasked, catalog.suites)
+    of_tier = [name for name, suite in catalog.suites.items() if TIERS[suite.tier] <= TIERS[tier]]
+    chosen = select("suite", suites or of_tier, catalog.suites)
     chosen_suites = [catalog.canary, *(name for name in chosen if name != catalog.canary)]
     cells = [Cell(target=target, server=server, suite=suite) for target in chosen_targets for suite in chosen_suites]
-    jobs = _jobs(catalog, chosen_targets, chosen_suites, TIERS[tier])
-    return Plan(cells=cells, targets=chosen_targets, suites=chosen_suites, jobs=jobs)
+    return Plan(cells=cells, targets=chosen_targets, suites=chosen_suites)
 
 
 TOGETHER = "together"
-"""The job whose suites bring targets together."""
+"""The job whose suites need several targets at once."""
 
 
-def _jobs(catalog: Catalog, targets: list[str], suites: list[str], tier: int) -> list[Job]:
-    """A job a target; and one of all of them for the suites that pair targets, where there are two to pair."""
-    pairing = [name for name in suites if (least := catalog.suites[name].multi_target_tier) and TIERS[least] <= tier]
-    # A machine of the kernel tier is nobody's peer.
-    peers = [name for name in targets if not catalog.targets[name].emulator.has_kernel]
+def make_jobs(catalog: Catalog, plan: Plan, tier: str) -> list[Job]:
+    """Spread a plan over machines: one job for each target, and one with all targets for the suites that pair them."""
+    pairing = [
+        name
+        for name in plan.suites
+        if (least := catalog.suites[name].multi_target_tier) and TIERS[least] <= TIERS[tier]
+    ]
+    # A server inside a machine of the kernel tier cannot be another target's peer.
+    peers = [name for name in plan.targets if not catalog.targets[name].emulator.has_kernel]
     together = [Job(name=TOGETHER, targets=peers, suites=pairing)] if pairing and len(peers) > 1 else []
-    rest = [name for name in suites if name != catalog.canary]
+    rest = [name for name in plan.suites if name != catalog.canary]
     jobs = []
-    for target in targets:
+    for target in plan.targets:
         alone = [name for name in rest if not (together and target in peers and name in pairing)]
         if alone or not together:
             jobs.append(Job(name=target, targets=[target], suites=alone or [catalog.canary]))
@@ -76,7 +85,7 @@ def _jobs(catalog: Catalog, targets: list[str], suites: list[str], tier: int) ->
 
 
 def read_plan(path: Path) -> list[Cell]:
-    """The cells of what `plumb plan --json` printed. Raises UsageError for anything else."""
+    """The cells of a document that `plumb plan --json` printed. Raises UsageError for any other file."""
     try:
         return json_codec.convert(json_codec.decode(path.read_bytes(), dict[str, Any])["cells"], list[Cell])
     except (KeyError, msgspec.DecodeError) as error:

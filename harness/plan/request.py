@@ -1,4 +1,4 @@
-"""What a run is asked for."""
+"""What a run is asked to do: its plan, and how every cell is built and run."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it 
 import msgspec
 
 from harness.core.model import Allocator, CompilerWarnings, Flavour, Record, Tier
+from harness.plan.plan import Plan  # noqa: TC001 - msgspec reads the annotations when it converts
 
 
 class Request(Record, frozen=True):
-    """What the user asked for."""
+    """A run, as the user's options describe it."""
 
-    targets: list[str]
+    plan: Plan
+    """Its cells. The plan is made once, with the request, and everything later reads it here."""
     server: str
-    suites: list[str]
     tier: Tier
     policy: str
     optimisation: str
     emulator: Flavour
     jobs: int
     seed: int
-    offline: bool
     install: bool
     known: Path
     run: Path
@@ -29,12 +29,12 @@ class Request(Record, frozen=True):
     fail_fast: bool = False
     """A cell ends with its first failed test, and no audit follows."""
     tests: list[str] = msgspec.field(default_factory=list)
-    """Parts of names, or globs: of the suites only the tests that one of them fits; none: all."""
+    """Parts of names, or globs, of the tests to run; empty for every test."""
     limit_seconds: float | None = None
-    """How long suites that can go on for ever should; None: as long as the tier says."""
+    """How long open-ended suites run; None for the tier's own limit."""
     limit_count: int | None = None
-    """How many examples they should try; None: as many as the tier says."""
+    """How many examples open-ended suites try; None for the tier's own number."""
     warnings: CompilerWarnings = "note"
-    """What becomes of what a compiler warns of on a target alone."""
+    """How a warning counts that a compiler gives for a target alone."""
     learns: bool = False
-    """Whether they keep what they learn in the cache, and begin with it: then a seed does not say all."""
+    """Whether open-ended suites reuse what earlier runs learned and add to it. A seed alone then repeats nothing."""

@@ -1,10 +1,8 @@
-"""The main job: prepare, run every cell in a process of its own, judge. Evidence first, judgement last."""
+"""The main job: prepares a run, runs every cell in a process of its own, and has the evidence judged at the end."""
 
 from __future__ import annotations
 
 import os
-import re
-import sys
 import tempfile
 from functools import cached_property
 from pathlib import Path
@@ -15,266 +13,209 @@ import msgspec
 from harness.build import host_packages
 from harness.build.allocator import check_supported
 from harness.build.qemu_user import Runner, with_alignment
-from harness.build.sources.archives import Fetcher, archive_name
-from harness.build.sources.server_tree import open_server
+from harness.build.sources.archives import archive_name
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.errors import ExitCode, InfrastructureError
-from harness.core.processes import environment, process
-from harness.core.strict_toml import ROOT
 from harness.isa import rules
 from harness.judge import unchecked_changes
 from harness.judge.conclusion import conclude
-from harness.plan.plan import Plan, make_plan
 from harness.record import evidence_seal, fault_log, run_folder, stored_run
 from harness.record.run_folder import CellRecord, RunRecord
-from harness.run import canary
-from harness.run.cell_spec import CellSpec, PeerServer, write_cell
-from harness.run.detector_canary import compile_detector_canary
+from harness.run.cell_spec import CellSpec, PeerServer
 from harness.run.scheduler import side_by_side
 from harness.run.selftests import why_none, without_native_faults
-from harness.workflows.target_setup import Preparation, PreparedTarget
+from harness.workflows.cell_process import run_cell
+from harness.workflows.run_setup import PreparedRun, PreparedTarget, RunSetup
+from harness.workflows.target_setup import ORACLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.core.cache import Cache
-    from harness.core.model import Cell, SourceTree, Suite
-    from harness.core.progress import Progress
+    from harness.core.model import Build, Cell, SourceTree, Suite
     from harness.judge.findings import Judgement
-    from harness.plan.catalog import Catalog
     from harness.plan.request import Request
     from harness.record.run_folder import ProblemKind
-
-CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}
-"""Deadline of a cell, by tier: a target that faults for ever is ended, not waited for."""
-NO_TESTS_COLLECTED = 5
-"""pytest.ExitCode's; importing pytest for it would cost every command some time."""
-MARGIN_SECONDS = 300.0
-"""What a cell that was given a time may take beyond it: a failure found at the end is still made small."""
+    from harness.workflows.workbench import Workbench
 
 
 class Check:
     """One run of the main job."""
 
-    def __init__(self, catalog: Catalog, store: Cache, progress: Progress, request: Request) -> None:
-        self.catalog = catalog
-        self.progress = progress
+    def __init__(self, bench: Workbench, request: Request) -> None:
+        self.bench = bench
         self.request = request
-        self.store = store
-        self.fetcher = Fetcher(store, progress, offline=request.offline)
 
     @cached_property
     def tree(self) -> SourceTree:
-        """The server's, opened when it is first asked for. Raises UsageError for what is no server."""
-        return open_server(self.catalog, self.fetcher, self.request.server)
+        """The server's source, opened on first use. Raises UsageError for a name or a path that is no server."""
+        return self.bench.open_server(self.request.server)
 
     def run(self) -> tuple[Judgement, ExitCode]:
-        """Everything, from plan to judgement. Raises PlumblineError for what is not the server's fault."""
-        plan = make_plan(
-            self.catalog,
-            targets=self.request.targets,
-            server=self.request.server,
-            suites=self.request.suites,
-            tier=self.request.tier,
-        )
-        for name in plan.targets:
-            rules.policy_for(self.catalog.policies, self.request.policy, self.catalog.targets[name])
-            check_supported(self.request.allocator, self.catalog.targets[name])
-        diagnosis = host_packages.diagnose(self.catalog, plan.targets, emulator=self.request.emulator)
-        host_packages.install_missing(diagnosis, self.progress, install=self.request.install)
-        tree = self.tree
-        preparation = Preparation(self.catalog, self.store, self.progress, self.fetcher, self.request, plan)
-        prepared = preparation.targets(tree)
-        peers = preparation.peers(tree, prepared)
-        if "native" not in peers:
-            prepared = preparation.blamed(tree, prepared)
-        self.request.run.mkdir(parents=True, exist_ok=True)
-        preparation.warnings(tree, prepared)
-        # A run that is killed has its plan: what it did not come to is UNKNOWN to whoever judges it.
-        run_folder.write_run(self.request.run, self._record(plan, tree, prepared, peers, []))
+        """Prepare, run every cell, judge. Raises PlumblineError for a problem that is not the server's fault."""
+        request, progress = self.request, self.bench.progress
+        self._check_request()
+        setup = RunSetup(self.bench, request, self.tree)
+        prepared = setup.prepare()
+        request.run.mkdir(parents=True, exist_ok=True)
+        setup.record_warnings(prepared.targets)
+        # The plan is stored first: in a run that is killed, the cells that did not start are then judged UNKNOWN.
+        run_folder.write_run(request.run, self._record(prepared, []))
         before = os.getloadavg()[0]
         with (
-            self.progress.stage("suites", f"running {len(plan.cells)} cells, {self.request.jobs} at a time"),
+            progress.stage("suites", f"running {len(request.plan.cells)} cells, {request.jobs} at a time"),
             tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
         ):
-            records = self._run_cells(plan, tree, prepared, peers, Path(sockets))
+            records = self._run_cells(prepared, Path(sockets))
         self._refuse_damage(read_again=True)
-        record = self._record(plan, tree, prepared, peers, records)
+        record = self._record(prepared, records)
         record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
-        run_folder.write_run(self.request.run, record)
-        stored = stored_run.read(self.request.run)
-        return conclude(stored, self.request.known, self.progress, tree=tree.content, made_here=True)
+        run_folder.write_run(request.run, record)
+        stored = stored_run.read(request.run)
+        return conclude(stored, request.known, progress, tree=self.tree.content, made_here=True)
+
+    def _check_request(self) -> None:
+        """Raise UsageError where a target cannot have the policy or the allocator, and install missing packages."""
+        catalog, request = self.bench.catalog, self.request
+        for name in request.plan.targets:
+            rules.policy_for(catalog.policies, request.policy, catalog.targets[name])
+            check_supported(request.allocator, catalog.targets[name])
+        diagnosis = host_packages.diagnose(catalog, request.plan.targets, emulator=request.emulator)
+        host_packages.install_missing(diagnosis, self.bench.progress, install=request.install)
 
     def _refuse_damage(self, *, read_again: bool = False) -> None:
-        """Raise InfrastructureError where what has run is not what was built: nothing of it says anything."""
-        if damaged := self.store.damage(read_again=read_again):
+        """Raise InfrastructureError where a program that ran is not the one that was built: it proves nothing."""
+        if damaged := self.bench.cache.damage(read_again=read_again):
             raise InfrastructureError(
                 "the cache was damaged while the run used it",
-                where=str(self.store.root),
+                where=str(self.bench.cache.root),
                 because="\n".join(damaged),
-                remedy="run again: what is damaged is made anew",
+                remedy="run again: damaged entries are made anew",
             )
 
-    def _run_cells(
-        self,
-        plan: Plan,
-        tree: SourceTree,
-        prepared: dict[str, PreparedTarget],
-        peers: dict[str, PeerServer],
-        sockets: Path,
-    ) -> list[CellRecord]:
+    def _run_cells(self, prepared: PreparedRun, sockets: Path) -> list[CellRecord]:
         def run(cell: Cell) -> CellRecord:
-            record = self._run_cell(prepared[cell.target], cell.suite, tree, peers, sockets)
+            record = self._run_cell(cell, prepared, sockets)
             self._refuse_damage()
             return record
 
         def io_bound(cell: Cell) -> bool:
-            # An emulated computer takes memory, and its processor's time, whatever its programs do.
-            return self.catalog.suites[cell.suite].io_bound and prepared[cell.target].machine is None
+            # A machine of the kernel tier takes memory and processor time even while its programs wait.
+            return self.bench.catalog.suites[cell.suite].io_bound and prepared.targets[cell.target].machine is None
 
-        return side_by_side(plan.cells, run, io_bound=io_bound, jobs=self.request.jobs)
+        return side_by_side(self.request.plan.cells, run, io_bound=io_bound, jobs=self.request.jobs)
 
-    def _run_cell(
-        self,
-        prepared: PreparedTarget,
-        suite: str,
-        tree: SourceTree,
-        peers: dict[str, PeerServer],
-        sockets: Path,
-    ) -> CellRecord:
-        target = prepared.target.name
-        chosen = self.catalog.suites[suite]
-        needs_server, guided = chosen.needs_server, chosen.guided
-        if tree.version < chosen.since:
-            why = f"what it tests came with release {'.'.join(map(str, chosen.since))}"
-            return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="absent")
-        if needs_server and prepared.build is None:
-            kind: ProblemKind = "crash" if prepared.blameless else "build"
-            return CellRecord(target=target, suite=suite, seconds=0, problem=prepared.problem, problem_kind=kind)
-        if needs_server and "native" not in peers:
-            why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"
-            return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="crash")
-        folder = self.request.run / target / suite
-        tools = self.catalog.toolchain_of(prepared.target)
-        spec = CellSpec(
-            suite=suite,
-            folder=folder,
-            shared=self.request.run / "shared",
-            sockets=sockets,
-            runner=prepared.runner,
-            version=tree.version,
-            development=bool(tree.development),
-            build=prepared.build,
-            canary=None if needs_server else canary.compile_canary(self.store, prepared.target, tools),
-            detector_canary=None if needs_server else compile_detector_canary(self.store, prepared.target, tools),
-            seed=self.request.seed,
-            tier=self.request.tier,
-            machine=prepared.machine,
-            coverage=guided and self.request.tier == "thorough" and prepared.runner.reports_edges,
-            peers=peers,
-            units=_units_of(chosen, prepared, peers),
-            module=prepared.module,
-            # Without its canary a machine proves nothing, whatever is looked for.
-            tests=self.request.tests if needs_server else [],
-            limit_seconds=self.request.limit_seconds,
-            limit_count=self.request.limit_count,
-            corpus=self.store.path("corpus", f"{tree.name}-{target}") if self.request.learns else None,
-        )
+    def _run_cell(self, cell: Cell, prepared: PreparedRun, sockets: Path) -> CellRecord:
+        suite = self.bench.catalog.suites[cell.suite]
+        target = prepared.targets[cell.target]
+        if (missing := _why_not(cell, suite, target, prepared)) is not None:
+            return missing
+        spec = self._spec(cell, prepared, sockets)
         if spec.units is not None and (why := why_none(spec.units)):
-            return CellRecord(target=target, suite=suite, seconds=0, problem=why, problem_kind="absent")
-        record = self._run_spec(spec)
-        record = msgspec.structs.replace(record, seal=evidence_seal.seal(folder))
+            return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
+        record = self._run_sealed(spec)
         if record.problem_kind == "absent":
             return record
         if spec.units is not None and spec.units.broken and not record.problem:
             record = msgspec.structs.replace(record, problem=_broken(spec.units), problem_kind="units")
-        can_audit = prepared.target.emulator.can_audit and not rules.is_audit(self.request.policy)
-        if needs_server and can_audit and not self.request.fail_fast and _died_misaligned(folder):
-            audited = self._audit_of(spec)
-            audit = self._run_spec(audited)
-            sealed = evidence_seal.seal(audited.folder)
-            record = msgspec.structs.replace(record, audit=audit.problem or "done", audit_seal=sealed)
+        can_audit = target.target.emulator.can_audit and not rules.is_audit(self.request.policy)
+        if suite.needs_server and can_audit and not self.request.fail_fast and _died_misaligned(spec.folder):
+            audit = self._run_sealed(_audit_of(spec))
+            record = msgspec.structs.replace(record, audit=audit.problem or "done", audit_seal=audit.seal)
         return record
 
-    def _run_spec(self, spec: CellSpec) -> CellRecord:
-        """One cell in a process of its own."""
-        target = spec.runner.target.name
-        folder = spec.folder
-        folder.mkdir(parents=True)
-        write_cell(folder / "cell.json", spec)
-        result = process.run(
-            [*pytest_command(spec.suite, folder / "cell.json"), *(["--exitfirst"] if self.request.fail_fast else [])],
-            deadline_seconds=max(CELL_SECONDS[self.request.tier], (self.request.limit_seconds or 0) + MARGIN_SECONDS),
-            log=folder / "pytest.log",
-            folder=ROOT,
-            environment=environment.for_cell(),
-            watch=(lambda: self._tell(f"{target}/{spec.suite}", folder / run_folder.PROGRESS))
-            if self.request.limit_seconds
-            else None,
+    def _run_sealed(self, spec: CellSpec) -> CellRecord:
+        """Run a cell and seal its evidence, so that a later change of it is noticed."""
+        record = run_cell(spec, self.bench.progress, fail_fast=self.request.fail_fast)
+        return msgspec.structs.replace(record, seal=evidence_seal.seal(spec.folder))
+
+    def _spec(self, cell: Cell, prepared: PreparedRun, sockets: Path) -> CellSpec:
+        """Everything that a cell's process must know."""
+        request, tree, target = self.request, prepared.tree, prepared.targets[cell.target]
+        suite = self.bench.catalog.suites[cell.suite]
+        return CellSpec(
+            suite=cell.suite,
+            folder=request.run / cell.target / cell.suite,
+            shared=request.run / "shared",
+            sockets=sockets,
+            runner=target.runner,
+            version=tree.version,
+            development=bool(tree.development),
+            build=target.build,
+            canary=None if suite.needs_server else target.setup.canary(),
+            detector_canary=None if suite.needs_server else target.setup.detector_canary(),
+            seed=request.seed,
+            tier=request.tier,
+            machine=target.machine,
+            coverage=suite.guided and request.tier == "thorough" and target.runner.reports_edges,
+            peers=prepared.peers,
+            units=_units_of(suite, target, prepared.peers),
+            module=target.module,
+            # The canary suite always runs whole: without it no result of the target counts.
+            tests=request.tests if suite.needs_server else [],
+            limit_seconds=request.limit_seconds,
+            limit_count=request.limit_count,
+            corpus=self.bench.cache.path("corpus", f"{tree.name}-{cell.target}") if request.learns else None,
         )
-        problem = cell_problem(result, folder)
-        kind: ProblemKind = "deadline" if result.expired else "crash" if problem else ""
-        if spec.tests and result.code == NO_TESTS_COLLECTED:
-            problem, kind = f"none of its tests fits --test {' '.join(spec.tests)}", "absent"
-        what = " (audit)" if folder.name == run_folder.AUDIT else ""
-        self.progress.say(f"{target}/{spec.suite}{what}: {_last_line(result.text)}")
-        return CellRecord(
-            target=target,
-            suite=spec.suite,
-            seconds=round(result.seconds, 2),
-            problem=problem,
-            problem_kind=kind,
-            status=result.code,
-        )
 
-    def _tell(self, cell: str, progress: Path) -> None:
-        """How far a suite has come that says so."""
-        if progress.is_file():
-            self.progress.say(f"{cell}: {progress.read_text('utf-8')}")
-
-    def _audit_of(self, spec: CellSpec) -> CellSpec:
-        """The same cell with every forbidden access let through: what the first crash hides."""
-        peers = {name: msgspec.structs.replace(peer, runner=_audited(peer.runner)) for name, peer in spec.peers.items()}
-        runner = _audited(spec.runner)
-        # It learns nothing: a stream that kills is as good as another here.
-        folder = spec.folder / run_folder.AUDIT
-        return msgspec.structs.replace(spec, runner=runner, peers=peers, folder=folder, corpus=None)
-
-    def _record(
-        self,
-        plan: Plan,
-        tree: SourceTree,
-        prepared: dict[str, PreparedTarget],
-        peers: dict[str, PeerServer],
-        records: list[CellRecord],
-    ) -> RunRecord:
-        native = self.catalog.targets["native"]
-        machines = {native.name: native, **{name: one.target for name, one in prepared.items()}}
-        # The oracle may end badly as well, and is no target as a rule.
-        builds = {name: one.build for name, one in peers.items()} | {name: one.build for name, one in prepared.items()}
-        is_release = self.request.server in self.catalog.servers
+    def _record(self, prepared: PreparedRun, records: list[CellRecord]) -> RunRecord:
+        catalog, request, tree = self.bench.catalog, self.request, prepared.tree
+        oracle = catalog.targets[ORACLE]
+        machines = {oracle.name: oracle, **{name: each.target for name, each in prepared.targets.items()}}
+        # The oracle may crash too, and as a rule is not among the targets.
+        builds: dict[str, Build | None] = {name: peer.build for name, peer in prepared.peers.items()}
+        builds |= {name: each.build for name, each in prepared.targets.items()}
+        is_release = request.server in catalog.servers
         return RunRecord(
-            server=self.request.server if is_release else str(tree.path),
+            server=request.server if is_release else str(tree.path),
             family=tree.family,
-            policy=self.request.policy,
-            optimisation=self.request.optimisation,
-            emulator=self.request.emulator,
-            seed=self.request.seed,
-            targets=plan.targets,
-            suites=plan.suites,
+            policy=request.policy,
+            optimisation=request.optimisation,
+            emulator=request.emulator,
+            seed=request.seed,
+            targets=request.plan.targets,
+            suites=request.plan.suites,
             binaries={name: str(build.server_binary) for name, build in builds.items() if build},
-            triples={name: self.catalog.toolchain_of(machine).triple for name, machine in machines.items()},
+            triples={name: catalog.toolchain_of(machine).triple for name, machine in machines.items()},
             machines=machines,
-            stages=self.progress.stages,
+            stages=self.bench.progress.stages,
             cells=records,
-            allocator=self.request.allocator,
-            tests=self.request.tests,
+            allocator=request.allocator,
+            tests=request.tests,
             development=tree.development,
-            warnings=self.request.warnings,
-            beside=unchecked_changes.digests(self.request.run),
-            policies=rules.recorded_policies(self.catalog.policies, self.request.policy, machines.values()),
+            warnings=request.warnings,
+            beside=unchecked_changes.digests(request.run),
+            policies=rules.recorded_policies(catalog.policies, request.policy, machines.values()),
             source=archive_name(tree.name, tree.digest) if is_release else "",
         )
+
+
+def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: PreparedRun) -> CellRecord | None:
+    """The record of a cell that cannot run: the release is too old for its suite, or a build is missing."""
+    tree = prepared.tree
+    kind: ProblemKind = "absent"
+    if tree.version < suite.since:
+        why = f"what it tests came with release {'.'.join(map(str, suite.since))}"
+    elif suite.needs_server and target.build is None:
+        why, kind = target.problem, "crash" if target.blameless else "build"
+    elif suite.needs_server and not prepared.has_oracle:
+        why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"
+        kind = "crash"
+    else:
+        return None
+    return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind=kind)
+
+
+def _audit_of(spec: CellSpec) -> CellSpec:
+    """The same cell with every forbidden access let through: it shows what the first crash hides."""
+    peers = {name: msgspec.structs.replace(peer, runner=_audited(peer.runner)) for name, peer in spec.peers.items()}
+    return msgspec.structs.replace(
+        spec,
+        runner=_audited(spec.runner),
+        peers=peers,
+        folder=spec.folder / run_folder.AUDIT,
+        # It learns nothing: under an audit, a stream that kills a server looks like any other.
+        corpus=None,
+    )
 
 
 def _audited(runner: Runner) -> Runner:
@@ -283,22 +224,22 @@ def _audited(runner: Runner) -> Runner:
 
 
 def _units_of(suite: Suite, prepared: PreparedTarget, peers: Mapping[str, PeerServer]) -> Units | None:
-    """What a suite runs instead of a server."""
+    """The program that a suite runs instead of a server; None for a suite of servers."""
     units = prepared.units[suite.program] if suite.program else None
-    native = peers["native"].selftests if "native" in peers else None
-    # What does not compile for this machine either is no target's fault, and this machine's as a target.
-    if units is None or native is None or suite.program != "selftests" or prepared.target.name == "native":
+    native = peers[ORACLE].selftests if ORACLE in peers else None
+    # A self-test that does not compile for this machine either is not the target's fault, unless this is the target.
+    if units is None or native is None or suite.program != "selftests" or prepared.target.name == ORACLE:
         return units
     return without_native_faults(units, native)
 
 
 def _broken(units: Units) -> str:
-    """What of a server was not called, because drivers of ours do not fit it."""
+    """Which units were not called because the project's drivers for them do not compile."""
     by_error: dict[str, list[str]] = {}
     for name, error in units.broken.items():
         by_error.setdefault(error, []).append(name)
-    told = "; ".join(f"{', '.join(names)}: {error}" for error, names in by_error.items())
-    return f"{len(units.broken)} units do not compile, and were not run: {told}"
+    reasons = "; ".join(f"{', '.join(names)}: {error}" for error, names in by_error.items())
+    return f"{len(units.broken)} units do not compile, and were not run: {reasons}"
 
 
 def _died_misaligned(folder: Path) -> bool:
@@ -309,33 +250,3 @@ def _died_misaligned(folder: Path) -> bool:
         for log in logs
         for fault in fault_log.read_faults(log)
     )
-
-
-def pytest_command(suite: str, cell: Path) -> list[str | Path]:
-    """The command that runs one cell; a person may type it as well, while the run goes on.
-
-    Python is isolated (-I): no PYTHON* variable, nothing of the user's site, no module of the folder at hand. What
-    configures pytest is named, so that no file above ours does.
-    """
-    configuration: list[str | Path] = ["--config-file", ROOT / "pyproject.toml", "--rootdir", ROOT]
-    options = ["-q", "--tb=short", "--no-header", "-p", "no:cacheprovider", "--import-mode=importlib"]
-    # No suite uses other people's plugins, which are a quarter of what a short cell costs.
-    options.append("--disable-plugin-autoload")
-    pytest: list[str | Path] = [sys.executable, "-I", "-B", "-m", "pytest"]
-    return [*pytest, ROOT / "suites" / suite, "--plumb-cell", cell, *configuration, *options]
-
-
-def cell_problem(result: process.Result, folder: Path) -> str:
-    """Why a cell's process gives no trustworthy end; empty when pytest said passed (0) or failed (1)."""
-    if result.code == ExitCode.INFRASTRUCTURE and (folder / run_folder.PROBLEM).is_file():
-        return (folder / run_folder.PROBLEM).read_text("utf-8").strip().removeprefix("error: ")
-    if result.expired:
-        return f"it did not end within {result.seconds:.0f} s"
-    if result.code in {0, 1}:
-        return ""
-    return f"its test process ended with status {result.code}: {_last_line(result.text)}"
-
-
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return re.sub(r"^=+ | =+$", "", lines[-1]) if lines else "no output"

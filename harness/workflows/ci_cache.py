@@ -1,7 +1,7 @@
-"""What of the store a CI system should keep from one job to the next, and under which keys.
+"""Which parts of the cache a CI system should keep from one job to the next, and under which keys.
 
-A key changes with whatever the entry is made from: pinned sources, our changes, compilers, the server, the host's
-release. It refuses to know any CI system: paths and keys are what all of them ask for.
+A key changes with everything that the entry is made from: pinned sources, the project's patches, compilers, the server,
+the host's release. The module knows no CI system in particular: each of them asks for paths and keys.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ class CiCacheEntry(Record, frozen=True):
     """One entry of a CI system's cache."""
 
     key: str
-    """Changes whenever what should be kept does."""
+    """Changes whenever the content that should be kept changes."""
     restore_key: str
-    """How keys begin whose entries are a good start where none has this one; empty where others are of no use."""
+    """The beginning of the keys whose entries are a good start if no entry has this key; empty where none is."""
     paths: list[str]
-    """Absolute, in this machine's store."""
+    """Absolute, in this machine's cache."""
 
 
-def caches(
-    catalog: Catalog, store: Cache, targets: Sequence[str], server: str, *, optimisation: str = "O2"
+def ci_cache_entries(
+    catalog: Catalog, cache: Cache, targets: Sequence[str], server: str, *, optimisation: str = "O2"
 ) -> dict[str, CiCacheEntry]:
-    """`emulators`, `kernels`, `builds` → what to keep for a check of a server on targets.
+    """`emulators`, `kernels`, `builds` → the entry to keep for a check of a server on targets.
 
-    An entry is left out where there is nothing to keep, or its compilers are not installed yet (what they would make
-    has no address). Raises UsageError for a path that is no server's tree.
+    An entry is missing where there is nothing to keep, or where its compilers are not installed yet: without their
+    versions its content has no address. Raises UsageError for a path that is no server's tree.
     """
     host = _host()
-    found = {
-        "emulators": _emulators(catalog, store, targets, host),
-        "kernels": _kernels(catalog, store, targets, host),
-        "builds": _builds(catalog, store, targets, server, host, optimisation),
+    entries = {
+        "emulators": _emulators(catalog, cache, targets, host),
+        "kernels": _kernels(catalog, cache, targets, host),
+        "builds": _builds(catalog, cache, targets, server, host, optimisation),
     }
-    return {name: cache for name, cache in found.items() if cache is not None}
+    return {name: entry for name, entry in entries.items() if entry is not None}
 
 
 def _host() -> str:
-    """Whose libraries and compilers the entries are made with."""
+    """The release whose libraries and compilers the entries are made with."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:
@@ -65,7 +65,7 @@ def _host() -> str:
     return f"{release.get('ID', 'linux')}{release.get('VERSION_ID', '')}-{platform.machine()}"
 
 
-def _emulators(catalog: Catalog, store: Cache, targets: Sequence[str], host: str) -> CiCacheEntry | None:
+def _emulators(catalog: Catalog, cache: Cache, targets: Sequence[str], host: str) -> CiCacheEntry | None:
     specs = [catalog.targets[name].emulator for name in targets]
     names = sorted({spec.qemu for spec in specs if spec.is_qemu_user})
     if not names:
@@ -74,11 +74,11 @@ def _emulators(catalog: Catalog, store: Cache, targets: Sequence[str], host: str
     return CiCacheEntry(
         key=f"plumbline-emulators-{host}-{key}-{'-'.join(names)}",
         restore_key="",
-        paths=[str(path) for name in names for path in store.paths("emulators", f"{key}-{name}")],
+        paths=[str(path) for name in names for path in cache.paths("emulators", f"{key}-{name}")],
     )
 
 
-def _kernels(catalog: Catalog, store: Cache, targets: Sequence[str], host: str) -> CiCacheEntry | None:
+def _kernels(catalog: Catalog, cache: Cache, targets: Sequence[str], host: str) -> CiCacheEntry | None:
     specs = [catalog.kernels[machine] for name in targets if (machine := catalog.targets[name].emulator.machine)]
     linux = linux_source()
     try:
@@ -87,22 +87,22 @@ def _kernels(catalog: Catalog, store: Cache, targets: Sequence[str], host: str) 
         return None
     if not names:
         return None
-    paths = [str(path) for name in names for path in store.paths("kernels", name)]
+    paths = [str(path) for name in names for path in cache.paths("kernels", name)]
     return CiCacheEntry(key=f"plumbline-kernels-{host}-{key_of(names)}", restore_key="", paths=paths)
 
 
 def _builds(
-    catalog: Catalog, store: Cache, targets: Sequence[str], server: str, host: str, optimisation: str
+    catalog: Catalog, cache: Cache, targets: Sequence[str], server: str, host: str, optimisation: str
 ) -> CiCacheEntry | None:
-    """Builds, what compilers remember, and the release's archive."""
+    """Builds, the compilers' cache, and the release's archive."""
     release = catalog.servers.get(server)
-    paths = [store.path("ccache", ""), store.path("canaries", "")]
+    paths = [cache.path("ccache", ""), cache.path("canaries", "")]
     if release is None:
         tree = source_tree.open_tree(Path(server))
     else:
         version = tuple(int(part) for part in release.version.split("."))
-        tree = SourceTree(name=server, family=release.family, version=version, path=store.root, digest=release.sha256)
-        paths += store.paths("archives", archive_name(server, release.sha256))
+        tree = SourceTree(name=server, family=release.family, version=version, path=cache.root, digest=release.sha256)
+        paths += cache.paths("archives", archive_name(server, release.sha256))
     # The oracle is the native build of the same source.
     built_for = sorted({rules.userland(catalog.targets[name]) for name in [*targets, "native"]})
     try:
@@ -112,6 +112,6 @@ def _builds(
         ]
     except InfrastructureError:
         return None
-    paths += [path for name in names for path in store.paths("builds", name)]
+    paths += [path for name in names for path in cache.paths("builds", name)]
     start = f"plumbline-builds-{host}-{'-'.join(built_for)}-"
     return CiCacheEntry(key=start + key_of(names), restore_key=start, paths=[str(path) for path in paths])

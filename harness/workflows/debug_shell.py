@@ -1,4 +1,4 @@
-"""A running server in gdb: the emulator's stub or the program itself, sources found, and nothing left when it ends."""
+"""Opens gdb on a running server, through the emulator's stub or natively, and stops everything when gdb ends."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ import msgspec
 
 from harness.analysis.detectors import registry
 from harness.build import host_packages
-from harness.build.qemu_user import Emulators
-from harness.build.server_build import Builder
 from harness.build.sources import server_tree
-from harness.build.sources.archives import Fetcher
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import Record
 from harness.core.processes import process
@@ -30,25 +27,26 @@ from harness.record import recording_proxy
 from harness.record.recording_proxy import Recorder
 from harness.run.server_process import Guest, answers_ping
 from harness.workflows.gdb_relay import RELAY, Relay, native_script, remote_script
+from harness.workflows.target_setup import set_up_target
 
 if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
-    from harness.core.cache import Cache
     from harness.core.model import Build, SourceTree, Target
     from harness.core.progress import Progress
     from harness.judge.reproducer import Reproducer
     from harness.plan.catalog import Catalog
+    from harness.workflows.workbench import Workbench
 
 STUB_SECONDS = 20.0
 REPLY_SECONDS = 3600.0
-"""A stopped server takes its time."""
+"""Long, because a server that gdb has stopped does not answer."""
 POLL_SECONDS = 0.1
 STUB = "stub"
-"""Where, in the shell's folder, the emulator's stub listens."""
+"""The socket of the emulator's stub, in the shell's folder."""
 
 
 class DebugSession(Record, frozen=True):
-    """What to look at, and how."""
+    """The server to debug, and how to start it."""
 
     target: str
     server: str
@@ -58,15 +56,14 @@ class DebugSession(Record, frozen=True):
     optimisation: str
     """Empty: the reproducer's, or O2."""
     running: bool
-    """Let it run at once, instead of stopping it in main."""
-    offline: bool
+    """Whether the server runs at once instead of stopping in main."""
     install: bool
     gdb: tuple[str, ...]
-    """More words for gdb's command line."""
+    """More arguments for gdb."""
 
 
 def debuggable(catalog: Catalog, name: str) -> Target:
-    """The target of that name. Raises UsageError for those that gdb cannot look into from here."""
+    """The target of that name. Raises UsageError for a target whose programs gdb cannot debug."""
     target = catalog.targets[select("target", [name], catalog.targets)[0]]
     why = registry.named(target.emulator.detector).hides_program
     if target.emulator.has_kernel:
@@ -77,14 +74,13 @@ def debuggable(catalog: Catalog, name: str) -> Target:
     return target
 
 
-def open_shell(
-    catalog: Catalog, store: Cache, progress: Progress, session: DebugSession, reproducer: Reproducer | None
-) -> None:
+def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer | None) -> None:
     """Build, start, and hand the terminal to gdb until it ends.
 
     A reproducer's requests are sent once the server answers.
-    Raises PlumblineError for what cannot be built or started.
+    Raises PlumblineError for a server that cannot be built or started.
     """
+    catalog, progress = bench.catalog, bench.progress
     target = debuggable(catalog, session.target)
     if reproducer is not None and reproducer.unit:
         why = f"it is one of the unit {reproducer.unit}, which runs without a server"
@@ -92,27 +88,24 @@ def open_shell(
     name = session.server or (reproducer.server if reproducer else DEFAULT_SERVER)
     server_tree.known_server(catalog, name)
     policy_name = session.policy or (rules.base_name(reproducer.policy) if reproducer else "signal")
-    policy = rules.policy_for(catalog.policies, policy_name, target)
+    rules.policy_for(catalog.policies, policy_name, target)
     host_packages.install_missing(
         host_packages.diagnose(catalog, [target.name], emulator="pinned", debugger=True),
         progress,
         install=session.install,
     )
-    fetcher = Fetcher(store, progress, offline=session.offline)
-    tree = server_tree.open_server(catalog, fetcher, name)
-    tools = catalog.toolchain_of(target)
-    emulators = Emulators(store, fetcher, progress)
-    runner = emulators.runner(target, tools, policy, emulators.prepare([target.emulator]))
+    tree = bench.open_server(name)
+    setup = set_up_target(bench, target)
+    runner = setup.runner(policy_name)
     optimisation = session.optimisation or (reproducer.optimisation if reproducer else "O2")
-    allocator = reproducer.allocator if reproducer else "libc"
-    build = Builder(store, progress).build(tree, target, tools, optimisation, allocator)
+    build = setup.build(tree, optimisation, reproducer.allocator if reproducer else "libc")
     with tempfile.TemporaryDirectory(prefix="plumbline-shell-") as folder, contextlib.ExitStack() as ends:
         guest = _guest(Path(folder), build, runner, tree, reproducer)
         ends.callback(guest.__exit__)
         guest.recorder = Recorder(guest.upstream, guest.recorded_path)
         if target.emulator.is_qemu_user:
             ends.callback(_start_stopped(guest).close)
-            commands = remote_script(guest, tree, emulators.guest_root(tools), running=session.running)
+            commands = remote_script(guest, tree, setup.guest_root, running=session.running)
         else:
             guest.lay_files()
             commands = native_script(guest, tree, running=session.running)
@@ -127,7 +120,7 @@ def open_shell(
 
 
 def _guest(folder: Path, build: Build, runner: Runner, tree: SourceTree, reproducer: Reproducer | None) -> Guest:
-    """The server, not yet started: with the reproducer's files and words, and where it is emulated with the stub."""
+    """The server before its start, with the reproducer's files and options, and with the stub where it is emulated."""
     if runner.target.emulator.is_qemu_user:
         runner = msgspec.structs.replace(runner, options=[*runner.options, "-g", str(folder / STUB)])
     guest = Guest(
@@ -144,7 +137,7 @@ def _guest(folder: Path, build: Build, runner: Runner, tree: SourceTree, reprodu
 
 
 def _start_stopped(guest: Guest) -> Relay:
-    """Start the emulator, which waits for gdb before the first instruction; what gdb connects to."""
+    """Start the emulator, which waits for gdb before the first instruction, and the relay that gdb connects to."""
     guest.launch()
     stub = guest.folder.parent / STUB
     deadline = time.monotonic() + STUB_SECONDS
@@ -167,19 +160,19 @@ def _gdb(target: Target) -> str:
 
 
 def _send(guest: Guest, reproducer: Reproducer) -> None:
-    """Once the server answers, which it does when gdb has let it run: the recorded requests."""
+    """Send the recorded requests once the server answers, which it does when gdb lets it run."""
     while not answers_ping(guest.upstream):
         time.sleep(POLL_SECONDS)
     recording_proxy.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=REPLY_SECONDS)
 
 
 def _introduce(guest: Guest, progress: Progress, *, reproducer: Reproducer | None, running: bool) -> None:
-    """How to talk to the server; on standard error, since standard output is gdb's."""
+    """Print how to reach the server, on standard error because standard output is gdb's."""
     progress.say(f"{guest.build.server} on {guest.runner.target.name}: {guest.build.server_binary}")
     progress.say(
         f"talk to it, once it runs: redis-cli -s {guest.recorded_path}, or socat - UNIX-CONNECT:{guest.recorded_path}"
     )
     progress.say(f"what it says: tail -f {guest.log}")
     if reproducer is not None:
-        told = "as soon as it answers" if running else "as soon as it answers: type continue"
-        progress.say(f"{reproducer.finding} is sent to it {told}")
+        when = "as soon as it answers" if running else "as soon as it answers: type continue"
+        progress.say(f"{reproducer.finding} is sent to it {when}")

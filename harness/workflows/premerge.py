@@ -1,6 +1,6 @@
-"""Before a merge: what a checkout changes is checked, by suites that its files choose, and only what is new is blamed.
+"""Checks a change before a merge: the changed files select the suites, and only new findings count against it.
 
-The work is harness.workflows.check's, of the checkout first, then, if anything is found, of the base revision.
+It runs harness.workflows.check on the checkout and then, if that has findings, on the base revision.
 """
 
 from __future__ import annotations
@@ -26,33 +26,34 @@ from harness.report.formats import registry as formats
 from harness.workflows import check
 from harness.workflows.git_checkout import Checkout
 from harness.workflows.suite_selection import choose, read_unseen
+from harness.workflows.target_setup import ORACLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.cache import Cache
     from harness.core.errors import ExitCode
     from harness.core.model import Allocator
-    from harness.core.progress import Progress
     from harness.judge.baseline import Baseline
     from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
+    from harness.plan.plan import Plan
     from harness.plan.request import Request
+    from harness.workflows.workbench import Workbench
 
 
 class Premerge(Record, frozen=True):
-    """What a checkout changes, and what is to be run for it: `plumb premerge --explain --json`."""
+    """The changes of a checkout and the suites that they select, as `plumb premerge --explain --json` prints them."""
 
     server: str
     base: BaseRevision
     changes: list[Change]
     targets: list[str]
     suites: list[str]
-    """Empty: there is nothing to run. Else the canary's comes first."""
+    """The canary suite first; empty where there is nothing to run."""
     unchecked: list[str]
-    """Changes that nothing of it would look at, and why: with one of them it cannot pass."""
+    """Changes that no suite would check, each with the reason. With one of them the check cannot pass."""
     seed: int
-    """What draws everything random, unless another is given: as long as the base is the same, so are the tests."""
+    """The default seed, drawn from the base: as long as that is the same, so are the random tests."""
 
 
 def explain(
@@ -63,10 +64,11 @@ def explain(
     targets: Sequence[str],
     suites: Sequence[str],
     allocator: Allocator,
-) -> Premerge:
-    """What is to be run for a checkout; builds and runs nothing. `suites`: the user's own choice, if there is one.
+) -> tuple[Premerge, Plan]:
+    """The changes of a checkout and the plan of its check; builds and runs nothing.
 
-    Raises UsageError for what is no server or no checkout, and for a revision that does not exist.
+    `suites` replaces the selection where the user gives one. Raises UsageError for a path that is no server or no
+    checkout, and for a revision that does not exist.
     """
     source_tree.open_tree(path, digest="not needed yet")
     checkout = Checkout(path.resolve())
@@ -75,7 +77,7 @@ def explain(
     wanted = list(suites) or choice.suites
     plan = make_plan(catalog, targets=targets, server=str(path), suites=wanted or [catalog.canary])
     planned = plan.suites if wanted and choice.changes else []
-    return Premerge(
+    premerge = Premerge(
         server=str(checkout.path),
         base=base,
         changes=choice.changes,
@@ -84,10 +86,11 @@ def explain(
         unchecked=unchecked_changes.foreseen(choice.changes, planned),
         seed=int(base.commit[:8], 16),
     )
+    return premerge, plan
 
 
 def text_of(premerge: Premerge) -> str:
-    """For people: the base, each file with its suites and why, the plan."""
+    """The base, each changed file with its suites and the reason, and a summary."""
     lines = [f"BASE  {premerge.base}", ""]
     for change in premerge.changes:
         lines += [f"{change.file}", f"    {' '.join(change.suites) or 'nothing to run'}: {change.why}"]
@@ -95,7 +98,7 @@ def text_of(premerge: Premerge) -> str:
 
 
 def summary(premerge: Premerge) -> str:
-    """A line: what will be run, and for how many files; or why nothing is. Then what is not checked, a line each."""
+    """One line with the suites that will run, or the reason why none will; then one line for each unchecked change."""
     return "\n".join([_summary(premerge), *premerge.unchecked])
 
 
@@ -110,7 +113,7 @@ def _summary(premerge: Premerge) -> str:
 
 
 def refuse_inside(run: Path | None, path: Path) -> None:
-    """Raise UsageError for a run folder inside the checkout: it would be a change of its own the next time."""
+    """Raise UsageError for a run folder inside the checkout: the next run would take it for a change."""
     if run is not None and run.resolve().is_relative_to(path.resolve()):
         raise UsageError(
             "the run folder is inside the checkout",
@@ -120,59 +123,56 @@ def refuse_inside(run: Path | None, path: Path) -> None:
         )
 
 
-def run(
-    catalog: Catalog, store: Cache, progress: Progress, request: Request, premerge: Premerge
-) -> tuple[Judgement, ExitCode]:
-    """Check the tree, and the base if anything is found; what the base shows too is known. Raises as Check.run does."""
+def run(bench: Workbench, request: Request, premerge: Premerge) -> tuple[Judgement, ExitCode]:
+    """Check the tree and, if that has findings, the base, whose findings are not new. Raises as Check.run does."""
     with unchecked_changes.noted(request.run, premerge.changes):
-        judgement, code = check.Check(catalog, store, progress, request).run()
+        judgement, code = check.Check(bench, request).run()
     suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL.name}
     if not suspected and not warning_findings.verdicts(judgement.findings):
         return judgement, code
-    # For what compilers say of the base, nothing of it has to run.
-    suites = [name for name in premerge.suites if name in suspected] or [catalog.canary]
-    progress.say(f"findings in {', '.join(suites)}: does BASE show them too? {premerge.base}")
-    old = _of_base(catalog, store, progress, msgspec.structs.replace(request, suites=suites), premerge.base)
+    # The canary suite alone is enough where only compilers warned: no other suite of the base has to run.
+    suites = [name for name in premerge.suites if name in suspected] or [bench.catalog.canary]
+    bench.progress.say(f"findings in {', '.join(suites)}: does BASE show them too? {premerge.base}")
+    old = _of_base(bench, msgspec.structs.replace(request, plan=request.plan.only(suites)), premerge.base)
     baseline.write(request.run, old)
     stored = stored_run.read(request.run)
-    return conclusion.conclude(stored, request.known, progress, tree=Path(request.server), made_here=True)
+    return conclusion.conclude(stored, request.known, bench.progress, tree=Path(request.server), made_here=True)
 
 
-def _of_base(catalog: Catalog, store: Cache, progress: Progress, request: Request, base: BaseRevision) -> Baseline:
-    """What the base shows of the same targets and suites: from the cache, or of a check of its own, RUN/base.
+def _of_base(bench: Workbench, request: Request, base: BaseRevision) -> Baseline:
+    """The base's findings with the same targets and suites: from the cache, or from a check of its own in RUN/base.
 
-    It is the same targets, though one of them showed something: they read each other's files.
+    Every target runs, even if only one had findings: targets read each other's files.
     """
+    cache = bench.cache
     checkout = Checkout(Path(request.server))
-    key = key_of(_identity(catalog, request, checkout.content(base)))
-    with store.lock(f"base-{key}"):
-        entry = store.entry("bases", key)
+    key = key_of(_identity(bench.catalog, request, checkout.content(base)))
+    with cache.lock(f"base-{key}"):
+        entry = cache.entry("bases", key)
         if entry is not None and (stored := baseline.read(entry)) is not None:
-            progress.say("what BASE shows is in the cache")
+            bench.progress.say("the findings of BASE are in the cache")
             return msgspec.structs.replace(stored, base=base)
-        with store.work(f"base-{key}") as work:
-            # The checkout's own name: by it the compiler's cache knows the files that have not changed.
+        with cache.work(f"base-{key}") as work:
+            # The copy keeps the checkout's name, by which ccache recognises the files that have not changed.
             tree = checkout.write(base, work / checkout.path.name)
             of_base = msgspec.structs.replace(request, server=str(tree), run=request.run / "base")
-            # A run's record has the times of its own stages.
-            judgement, _ = check.Check(catalog, store, progress.fresh(), of_base).run()
+            judgement, _ = check.Check(bench.with_new_stages(), of_base).run()
         formats.write(of_base.run, judgement)
         found = baseline.of_judgement(base, judgement)
-        # Somebody may have edited our own suites meanwhile: then it is told of nothing.
-        if not found.untold and key_of(_identity(catalog, request, checkout.content(base))) == key:
-            store.folder("bases", key, lambda into: baseline.write(into, found))
+        # The result is not kept if the project's own suites were edited meanwhile.
+        if not found.untold and key_of(_identity(bench.catalog, request, checkout.content(base))) == key:
+            cache.folder("bases", key, lambda into: baseline.write(into, found))
     return found
 
 
 def _identity(catalog: Catalog, request: Request, content: str) -> list[str]:
-    """All that a base's findings depend on: its content, what is asked of it and how, compilers, and our own code."""
-    plan = make_plan(catalog, targets=request.targets, server=request.server, suites=request.suites)
-    tools = [catalog.toolchain_of(catalog.targets[name]) for name in [*plan.targets, "native"]]
+    """Everything that a base's findings depend on: its content, the request, compilers, and the project's own code."""
+    tools = [catalog.toolchain_of(catalog.targets[name]) for name in [*request.plan.targets, ORACLE]]
     return [
         content,
-        *plan.targets,
-        *plan.suites,
-        *(toolchain.version(toolchain.tool(one, "gcc")) for one in tools),
+        *request.plan.targets,
+        *request.plan.suites,
+        *(toolchain.version(toolchain.tool(each, "gcc")) for each in tools),
         *(tree_files.digest_of(ROOT / name) for name in ("harness", "suites", "targets", "toolchains")),
         *map(
             str,

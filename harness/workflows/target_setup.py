@@ -1,231 +1,167 @@
-"""All that cells need of a target, or why it has none: emulator, builds, programs of ours, a machine and its kernel."""
+"""Sets a target up: its emulator, how to run programs under a policy, its builds, and the machine of the kernel tier.
+
+Every workflow that compiles for a target or runs something on it does so through `set_up_targets`. The emulator is
+ready when that returns. Every other part is made, or taken from the cache, when a workflow calls for it.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.build import initramfs, warning_pass
+from harness.build import initramfs
 from harness.build.kernel import Kernels
-from harness.build.qemu_user import Emulators, Runner, native_runner
-from harness.build.server_build import Builder, BuildFailedError
 from harness.build.server_module import build_module
 from harness.core.errors import UsageError
 from harness.isa import rules
-from harness.judge import warning_findings
-from harness.record import compiler_warnings
 from harness.run import canary
-from harness.run.cell_spec import PeerServer
+from harness.run.detector_canary import compile_detector_canary
 from harness.run.selftests import build_program
 from harness.run.unit_runner import PLACES
 from harness.run.vm.guest import CANARY, SERVER, VmImage
 from harness.run.vm.snapshot import snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from harness.build.sources.archives import Fetcher
+    from harness.build.qemu_user import Emulators, Runner
     from harness.build.unit_drivers import Units
-    from harness.core.cache import Cache
-    from harness.core.model import Allocator, Build, Program, SourceTree, Target, Toolchain
-    from harness.core.progress import Progress
+    from harness.core.model import Allocator, Build, Flavour, Policy, Program, SourceTree, Target, Toolchain
     from harness.plan.catalog import Catalog
-    from harness.plan.plan import Plan
-    from harness.plan.request import Request
+    from harness.workflows.workbench import Workbench
+
+ORACLE = "native"
+"""The target whose results the others' are compared with: this machine itself."""
 
 
-class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """A target with all that its cells need, or why it has none."""
+class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """A target whose emulator is ready, and everything that can be made for it."""
 
+    bench: Workbench
     target: Target
-    runner: Runner
-    build: Build | None
-    problem: str = ""
-    """Why there is no build."""
-    complaints: frozenset[str] = frozenset()
-    """What compilers and others said of it: harness.analysis.compiler_output.complaints."""
-    blameless: bool = False
-    """Whether the tree fails alike for this machine, so that the problem is none of the target's."""
-    machine: VmImage | None = None
-    units: dict[Program, Units] = {}
-    module: Path | None = None
+    emulators: Emulators
+    programs: dict[str, Path]
+    """QEMU name -> emulator."""
 
+    @property
+    def toolchain(self) -> Toolchain:
+        """The compilers for the target."""
+        return self.bench.catalog.toolchain_of(self.target)
 
-class Preparation:
-    """What a run's cells need, made before the first of them: emulators, builds, machines."""
+    @property
+    def userland(self) -> Target:
+        """The target whose builds it runs: itself, or for the kernel tier its user-mode counterpart."""
+        return self.bench.catalog.targets[rules.userland(self.target)]
 
-    def __init__(
-        self, catalog: Catalog, store: Cache, progress: Progress, fetcher: Fetcher, request: Request, plan: Plan
-    ) -> None:
-        self.catalog = catalog
-        self.store = store
-        self.progress = progress
-        self.fetcher = fetcher
-        self.request = request
-        self.plan = plan
-        self.builder = Builder(store, progress)
+    @property
+    def guest_root(self) -> Path:
+        """The folder in which the emulator looks for the target's libraries."""
+        return self.emulators.guest_root(self.toolchain)
 
-    def targets(self, tree: SourceTree) -> dict[str, PreparedTarget]:
-        """Every target of the plan, as many at a time as the request says; what does not compile has its reason."""
-        emulators = Emulators(self.store, self.fetcher, self.progress, flavour=self.request.emulator)
-        targets = [self.catalog.targets[name] for name in self.plan.targets]
-        programs = emulators.prepare([target.emulator for target in targets])
+    def runner(self, policy: str) -> Runner:
+        """How to run the target's programs under a policy. Raises UsageError for a policy that the target lacks."""
+        resolved = rules.policy_for(self.bench.catalog.policies, policy, self.target)
+        return self.emulators.runner(self.target, self.toolchain, resolved, self.programs)
 
-        def prepare(target: Target) -> PreparedTarget:
-            tools = self.catalog.toolchain_of(target)
-            policy = rules.policy_for(self.catalog.policies, self.request.policy, target)
-            runner = emulators.runner(target, tools, policy, programs)
-            built_for = self.catalog.targets[rules.userland(target)]
-            try:
-                # First: what compiles the server for units leaves it in the cache.
-                units = self._programs(tree, built_for)
-                build = self.builder.build(tree, built_for, tools, self.request.optimisation, self.request.allocator)
-            except BuildFailedError as error:
-                self.progress.say(str(error))
-                problem = f"{error.what}: {error.because}"
-                return PreparedTarget(
-                    target=target, runner=runner, build=None, problem=problem, complaints=error.complaints
-                )
-            module = self._module(tree, built_for, tools)
-            machine = self._machine(target, runner, build, units)
-            return PreparedTarget(
-                target=target, runner=runner, build=build, machine=machine, units=units, module=module
-            )
+    def build(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> Build:
+        """The server compiled for the target.
 
-        with ThreadPoolExecutor(self.request.jobs) as pool:
-            return {one.target.name: one for one in pool.map(prepare, targets)}
-
-    def peers(self, tree: SourceTree, prepared: dict[str, PreparedTarget]) -> dict[str, PeerServer]:
-        """The servers that cells start beside their own; a machine of the kernel tier is nobody's peer.
-
-        Without `native`, the oracle, where the tree does not compile for this machine.
+        Raises BuildFailedError where the tree does not compile, InfrastructureError where there is no compiler, and
+        UsageError for an allocator that the target cannot have.
         """
-        found = {
-            name: PeerServer(
-                runner=one.runner, build=one.build, module=one.module, selftests=one.units.get("selftests")
-            )
-            for name, one in prepared.items()
-            if one.build is not None and not one.target.emulator.has_kernel
-        }
-        native = self.catalog.targets["native"]
-        try:
-            oracle = self.builder.build(tree, native, self.catalog.toolchain_of(native), self.request.optimisation)
-        except BuildFailedError as error:
-            self.progress.say(str(error))
-            return found
-        oracle_runner = native_runner(self.catalog)
-        module = self._module(tree, native, self.catalog.toolchain_of(native))
-        # The oracle of what else is run instead of a server is a model.
-        selftests = self._programs(tree, native, only="selftests").get("selftests")
-        peer = PeerServer(runner=oracle_runner, build=oracle, module=module, selftests=selftests)
-        return {native.name: peer, **found}
+        return self.bench.builder.build(tree, self.userland, self.toolchain, optimisation, allocator)
 
-    def blamed(self, tree: SourceTree, prepared: dict[str, PreparedTarget]) -> dict[str, PreparedTarget]:
-        """The same where the oracle does not compile: what fails for this machine as well is not a target's fault."""
-        failed = [one for one in prepared.values() if one.build is None]
-        if not failed:
-            return prepared
-        native = self.catalog.targets["native"]
-        tools = self.catalog.toolchain_of(native)
-        everywhere = self.builder.complaints(tree, native, tools, self.request.optimisation)
-        blameless = {
-            one.target.name: msgspec.structs.replace(
-                one, problem=f"it does not compile for this machine either: {one.problem}", blameless=True
-            )
-            for one in failed
-            if one.complaints <= everywhere
-        }
-        return prepared | blameless
+    def units(self, kind: Program, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> Units:
+        """The program that a suite runs instead of a server. Raises as `build` does."""
+        return build_program(kind, self.bench.builder, tree, self.userland, self.toolchain, optimisation, allocator)
 
-    def warnings(self, tree: SourceTree, prepared: dict[str, PreparedTarget]) -> None:
-        """Have each target's compiler, and the oracle's, look at the tree; what they say goes beside the evidence."""
-        native = self.catalog.targets["native"]
-        plain = [
-            one.target for one in prepared.values() if one.build is not None and warning_findings.looked_at(one.target)
-        ]
-        if self.request.warnings == "off" or not [target for target in plain if target != native]:
-            return
+    def module(self, source: Path, tree: SourceTree) -> Path:
+        """A suite's server module, compiled against the tree's header."""
+        return build_module(self.bench.cache, source, tree, self.userland, self.toolchain)
 
-        def look(target: Target) -> None:
-            tools = self.catalog.toolchain_of(target)
-            said = warning_pass.look(self.builder, tree, target, tools, self.request.optimisation)
-            compiler_warnings.write(self.request.run, target.name, said)
+    def canary(self) -> Path:
+        """The program that performs misaligned accesses on purpose."""
+        return canary.compile_canary(self.bench.cache, self.target, self.toolchain)
 
-        with ThreadPoolExecutor(self.request.jobs) as pool:
-            list(pool.map(look, {one.name: one for one in [native, *plain]}.values()))
+    def detector_canary(self) -> Path | None:
+        """The program that makes the target's detector report; None for a target without a detector."""
+        return compile_detector_canary(self.bench.cache, self.target, self.toolchain)
 
-    def _module(self, tree: SourceTree, target: Target, tools: Toolchain) -> Path | None:
-        """The module that servers load, where a suite of the plan has one that suits the server's release."""
-        suites = [self.catalog.suites[name] for name in self.plan.suites]
-        sources = [suite.path / suite.module for suite in suites if suite.module and tree.version >= suite.since]
-        return build_module(self.store, sources[0], tree, target, tools) if sources else None
+    def server_image(self, build: Build, units: Iterable[Units], policy: Policy) -> VmImage | None:
+        """The machine that runs a server, the canary and unit programs; None for a target without a kernel of its own.
 
-    def _programs(self, tree: SourceTree, target: Target, *, only: Program | None = None) -> dict[Program, Units]:
-        """What the plan's suites run instead of a server."""
-        suites = (self.catalog.suites[name] for name in self.plan.suites)
-        kinds = dict.fromkeys(suite.program for suite in suites if suite.program and only in {None, suite.program})
-        tools = self.catalog.toolchain_of(target)
-        # The oracle's memory is libc's, as its servers' is.
-        chosen: Allocator = "libc" if only else self.request.allocator
-        return {
-            kind: build_program(kind, self.builder, tree, target, tools, self.request.optimisation, chosen)
-            for kind in kinds
-        }
-
-    def _machine(self, target: Target, runner: Runner, build: Build, units: Mapping[Program, Units]) -> VmImage | None:
-        """The emulated computer of a target of the kernel tier: kernel, root file system, and its state after boot."""
-        if not target.emulator.has_kernel:
+        It holds the same programs for a check and for a replay, so that both use the state that one of them saved.
+        """
+        if not self.target.emulator.has_kernel:
             return None
-        tools = self.catalog.toolchain_of(target)
-        programs = {SERVER: build.server_binary, CANARY: canary.compile_canary(self.store, target, tools)}
-        programs |= {PLACES[kind]: one.program for kind, one in units.items() if one.program is not None}
-        return prepare_machine(
-            self.catalog, self.store, self.fetcher, self.progress, target, programs, mode=runner.policy.mode
+        programs = {SERVER: build.server_binary, CANARY: self.canary()}
+        programs |= {PLACES[each.kind]: each.program for each in units if each.program is not None}
+        return self.vm_image(programs, mode=policy.mode)
+
+    def vm_image(self, programs: Mapping[str, Path], *, mode: int | None, counted: bool = False) -> VmImage:
+        """A kernel, a root file system with programs (guest path -> file), and the machine's state after it booted.
+
+        `mode` is the alignment mode that the kernel is set to, where it has one. With `counted` the machine's clocks
+        count instructions; such a machine has no saved state and boots anew. Raises InfrastructureError when a part
+        cannot be made.
+        """
+        bench = self.bench
+        spec = bench.catalog.kernels[self.target.emulator.machine]
+        kernel_tools = bench.catalog.toolchains[spec.toolchain]
+        kernel = Kernels(bench.cache, bench.fetcher, bench.progress).build(spec, kernel_tools)
+        archive = initramfs.assemble(
+            bench.cache,
+            initramfs.compile_init(bench.cache, kernel_tools),
+            initramfs.with_libraries(programs, self.toolchain),
+            memory_bytes=spec.machine.memory_mib << 20,
+        )
+        state = None
+        if spec.machine.snapshots and not counted:
+            with (
+                bench.progress.stage("boot", f"booting {spec.name}"),
+                tempfile.TemporaryDirectory(prefix="plumb-") as short,
+            ):
+                state = snapshot(bench.cache, kernel, archive, sockets=Path(short))
+        return VmImage(
+            kernel=kernel,
+            initramfs=archive,
+            snapshot=state,
+            mode=mode if rules.has_switch(self.target) else None,
+            counted=counted,
         )
 
 
-def prepare_machine(
-    catalog: Catalog,
-    store: Cache,
-    fetcher: Fetcher,
-    progress: Progress,
-    target: Target,
-    programs: Mapping[str, Path],
-    *,
-    mode: int | None,
-    counted: bool = False,
-) -> VmImage:
-    """Kernel and root file system with programs (guest path -> file), and a saved state to go on from.
+def set_up_targets(
+    bench: Workbench, targets: Iterable[Target], *, flavour: Flavour = "pinned"
+) -> dict[str, TargetSetup]:
+    """Target name -> set-up. Missing emulators are built together, since they share most of the work.
 
-    A machine whose instructions are counted has none: it boots.
-    Raises InfrastructureError when something of it cannot be made.
+    Raises InfrastructureError when an emulator does not build or is not installed.
     """
-    spec = catalog.kernels[target.emulator.machine]
-    kernel_tools = catalog.toolchains[spec.toolchain]
-    kernel = Kernels(store, fetcher, progress).build(spec, kernel_tools)
-    places = initramfs.with_libraries(programs, catalog.toolchain_of(target))
-    archive = initramfs.assemble(
-        store, initramfs.compile_init(store, kernel_tools), places, memory_bytes=spec.machine.memory_mib << 20
-    )
-    state = None
-    if spec.machine.snapshots and not counted:
-        with progress.stage("boot", f"booting {spec.name}"), tempfile.TemporaryDirectory(prefix="plumb-") as short:
-            state = snapshot(store, kernel, archive, sockets=Path(short))
-    return VmImage(
-        kernel=kernel,
-        initramfs=archive,
-        snapshot=state,
-        mode=mode if rules.has_switch(target) else None,
-        counted=counted,
-    )
+    chosen = list(targets)
+    emulators = bench.emulators(flavour)
+    programs = emulators.prepare([target.emulator for target in chosen])
+    return {
+        target.name: TargetSetup(bench=bench, target=target, emulators=emulators, programs=programs)
+        for target in chosen
+    }
 
 
-def machine_target(catalog: Catalog, name: str) -> Target:
-    """A target of the kernel tier. Raises UsageError for one without a kernel of its own."""
+def set_up_target(bench: Workbench, target: Target, *, flavour: Flavour = "pinned") -> TargetSetup:
+    """The set-up of one target. Raises as `set_up_targets` does."""
+    return set_up_targets(bench, [target], flavour=flavour)[target.name]
+
+
+def oracle_setup(bench: Workbench) -> TargetSetup:
+    """The set-up of this machine, whose results the targets' are compared with."""
+    return set_up_target(bench, bench.catalog.targets[ORACLE])
+
+
+def kernel_target(catalog: Catalog, name: str) -> Target:
+    """A target of the kernel tier by name. Raises UsageError for a target without a kernel of its own."""
     target = catalog.targets[name]
     if not target.emulator.has_kernel:
         raise UsageError(f"{name} has no kernel of its own", where="--target", remedy="--target kernel")

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.build.qemu_user import Emulators, Runner
-from harness.build.server_build import Builder
-from harness.build.sources.archives import Fetcher
 from harness.core.cache import Cache, key_of, sha256_of
-from harness.isa.rules import policy_for
 from harness.plan.catalog import Catalog
+from harness.workflows.target_setup import TargetSetup, set_up_targets
+from harness.workflows.workbench import Workbench
 from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.build.qemu_user import Runner
     from harness.core.model import Build, SourceTree
 
 REQUIRED = [target.name for target in Catalog().targets.values() if "required" in target.groups]
@@ -37,26 +36,26 @@ TESTED = [*REQUIRED, *(beyond(name) for name in OTHERS)]
 """What tests run under user-mode emulation."""
 
 
+def quiet_workbench() -> Workbench:
+    """The user's cache, without progress on standard error."""
+    return Workbench(catalog=Catalog(), cache=Cache.default(), progress=fakes.quiet())
+
+
 @cache
-def emulators_for(group: tuple[str, ...]) -> tuple[Emulators, dict[str, Path]]:
-    """The emulators of several targets, built together if they are not in the cache."""
-    store, progress = Cache.default(), fakes.quiet()
-    emulators = Emulators(store, Fetcher(store, progress), progress)
-    return emulators, emulators.prepare([Catalog().targets[name].emulator for name in group])
+def set_up(group: tuple[str, ...]) -> dict[str, TargetSetup]:
+    """Several targets, whose emulators are built together if they are not in the cache."""
+    bench = quiet_workbench()
+    return set_up_targets(bench, [bench.catalog.targets[name] for name in group])
 
 
 def runner(target: str, policy: str = "signal") -> Runner:
     """The pinned emulator for a target; built if it is not in the cache."""
-    emulators, programs = emulators_for(tuple(OTHERS if target in OTHERS else REQUIRED))
-    catalog = Catalog()
-    found = catalog.targets[target]
-    return emulators.runner(found, catalog.toolchain_of(found), policy_for(catalog.policies, policy, found), programs)
+    return set_up(tuple(OTHERS if target in OTHERS else REQUIRED))[target].runner(policy)
 
 
 def build(tree: SourceTree, target: str) -> Build:
     """A server compiled for a target, kept in the cache like any other."""
-    found = Catalog().targets[target]
-    return Builder(Cache.default(), fakes.quiet()).build(tree, found, Catalog().toolchain_of(found), "O2")
+    return set_up((target,))[target].build(tree, "O2")
 
 
 def key_of_file(source: Path, *more: str) -> str:
@@ -66,4 +65,4 @@ def key_of_file(source: Path, *more: str) -> str:
 
 def release(name: str) -> Path:
     """A release's source tree; fetched if it is not in the cache."""
-    return Fetcher(Cache.default(), fakes.quiet()).server(Catalog().servers[name]).path
+    return quiet_workbench().open_server(name).path

@@ -16,6 +16,7 @@ from harness.plan.catalog import Catalog
 from harness.workflows.mutation_testing import campaign, mutations
 from suites._shared.formats import places
 from tests import fakes
+from tests.end_to_end.machines import quiet_workbench
 from tests.end_to_end.plumb_runs import PLUMB, run
 
 pytestmark = pytest.mark.end_to_end
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.end_to_end
 
 def test_a_time_in_the_wrong_order_is_placed_and_shown_again_and_gone_where_it_is_right() -> None:
     planted = mutations.mutations()["rdb-expiry-byte-order"]
-    row = campaign.mutate(Catalog(), Cache.default(), fakes.quiet(), planted, targets=["sparc64"])
+    row = campaign.mutate(quiet_workbench(), planted, targets=["sparc64"])
     assert row.caught
     (finding,) = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))["findings"]
     told = finding["difference"]
@@ -37,7 +38,7 @@ def test_a_time_in_the_wrong_order_is_placed_and_shown_again_and_gone_where_it_i
 
 def test_what_a_loader_gets_wrong_is_shown_again_with_its_file() -> None:
     planted = mutations.mutations()["rdb-integer-signedness"]
-    row = campaign.mutate(Catalog(), Cache.default(), fakes.quiet(), planted, targets=["aarch64"])
+    row = campaign.mutate(quiet_workbench(), planted, targets=["aarch64"])
     (finding,) = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))["findings"]
     assert (finding["difference"]["writer"], finding["difference"]["reader"]) == ("native", "aarch64")
     words = shlex.split(finding["replay"])[1:]

@@ -14,11 +14,9 @@ import msgspec
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from harness.core.cache import Cache
 from harness.core.errors import ExitCode
-from harness.plan.catalog import Catalog
 from harness.workflows.mutation_testing import campaign, mutations
-from tests import fakes
+from tests.end_to_end.machines import quiet_workbench
 from tests.end_to_end.plumb_runs import PLUMB, document, run
 
 pytestmark = pytest.mark.end_to_end
@@ -42,8 +40,8 @@ def test_a_wrong_length_type_is_found_though_the_oracle_has_it_too() -> None:
 
 
 def test_an_overread_is_found_with_guard_pages_and_shown_again_and_libc_hides_it() -> None:
-    store, planted = Cache.default(), mutations.mutations()["bitcount-overread"]
-    row = campaign.mutate(Catalog(), store, fakes.quiet(), planted, targets=["armv5"])
+    bench, planted = quiet_workbench(), mutations.mutations()["bitcount-overread"]
+    row = campaign.mutate(bench, planted, targets=["armv5"])
     (seen,) = row.seen
     assert seen.findings == ["out-of-bounds-redisPopcount-load"]
     read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
@@ -53,9 +51,7 @@ def test_an_overread_is_found_with_guard_pages_and_shown_again_and_libc_hides_it
     assert finding["command"].startswith("BITCOUNT ")
     words = shlex.split(finding["replay"])[1:]
     assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS, finding["replay"]
-    hidden = campaign.mutate(
-        Catalog(), store, fakes.quiet(), msgspec.structs.replace(planted, allocator="libc"), targets=["armv5"]
-    )
+    hidden = campaign.mutate(bench, msgspec.structs.replace(planted, allocator="libc"), targets=["armv5"])
     assert not hidden.caught
     assert "**missed**" in campaign.text_of([hidden])
     assert "0 of 1 found" in campaign.text_of([hidden])

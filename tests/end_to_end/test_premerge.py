@@ -96,7 +96,7 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     edit(source, head, head + " (void)*(volatile int *)((char *)s + 1);")
     code, read, told = premerge(checkout, tmp_path / "another", *UNITS)
     assert code == ExitCode.FINDINGS, told
-    assert "what BASE shows is in the cache" in told
+    assert "the findings of BASE are in the cache" in told
     blamed = {one["function"] for one in read["findings"] if not one["known"]}
     assert blamed == {"redisBitpos"}, read["findings"]
     assert PLANTED in {one["id"] for one in read["findings"] if one["known"]}

@@ -132,6 +132,11 @@ class VmGuest(Guest):
         return ()
 
     @property
+    def port(self) -> int:
+        """Where it listens inside its machine; 0 before it is launched."""
+        return self._port
+
+    @property
     def upstream(self) -> Address:
         """The forwarded port on loopback."""
         assert self._machine is not None

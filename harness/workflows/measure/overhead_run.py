@@ -1,6 +1,7 @@
 """Measures what enforcement, audit and coverage cost: throughput and memory over the same QEMU without checks.
 
-All in one run: rounds are interleaved, and each starts with another policy, so that noise disturbs all sides alike.
+One run measures everything: its rounds are interleaved, and each starts with another policy, so that noise disturbs
+every policy alike.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from harness.workflows.measure.overhead import (
     GOALS,
     MEMORY_GOAL_MIB,
     UNCHECKED,
+    Costs,
     Memory,
     price_of,
     ratio_of,
 )
+from harness.workflows.target_setup import set_up_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,25 +39,58 @@ if TYPE_CHECKING:
     from harness.core.model import Build, SourceTree
     from harness.core.progress import Progress
     from harness.workflows.measure.overhead import Ratio, ReportPrice
+    from harness.workflows.workbench import Workbench
 
 POLICIES = (UNCHECKED, ENFORCED, AUDITED, COVERED)
 
 WORKLOADS = ("SET", "GET", "BITOP")
 REQUESTS = {8: 16_000, 1: 4_000}
-"""How many requests go out at a time -> requests of one measurement."""
+"""Pipeline depth -> requests of one measurement."""
 PAYLOAD = b"x" * 64
 OPERAND_BYTES = 1024
 
+OPTIMISATION = "O2"
 MISALIGNED_SERVER = "redis-3.2.6"
-"""Its BITOP takes strings by words, and its SDS header puts every string at an odd address."""
+"""Its BITOP reads strings by words, and its SDS header puts every string at an odd address."""
 MISALIGNED_OPERAND_BYTES = 200
 MISALIGNED_REQUESTS = 1_600
+
+
+def measure_costs(bench: Workbench, names: Sequence[str], server: str, *, rounds: int) -> Costs:
+    """The costs for a server on every user-mode target among `names`.
+
+    Raises UsageError for an unknown server, BuildFailedError where one does not compile.
+    """
+    tree, misaligned_tree = (bench.open_server(name) for name in (server, MISALIGNED_SERVER))
+    chosen = [bench.catalog.targets[name] for name in names if bench.catalog.targets[name].emulator.is_qemu_user]
+    setups = set_up_targets(bench, chosen).values()
+    # Compilers would be most of the noise, so every build is made before the first measurement.
+    builds = [(setup, setup.build(tree, OPTIMISATION), setup.build(misaligned_tree, OPTIMISATION)) for setup in setups]
+    load_before = load()
+    throughput: list[Ratio] = []
+    memory: list[Memory] = []
+    reports: list[ReportPrice] = []
+    for setup, build, misaligned_build in builds:
+        ratios, mebibytes = measure(build, setup.runner, tree, bench.progress, rounds=rounds)
+        throughput += ratios
+        memory += mebibytes
+        reports.append(measure_reports(misaligned_build, setup.runner, misaligned_tree, bench.progress, rounds=rounds))
+    return Costs(
+        server=tree.name,
+        rounds=rounds,
+        processors=os.cpu_count() or 1,
+        load_before=load_before,
+        load_after=load(),
+        throughput=throughput,
+        memory=memory,
+        reports=reports,
+    )
 
 
 def measure(
     build: Build, runner_for: Callable[[str], Runner], tree: SourceTree, progress: Progress, *, rounds: int
 ) -> tuple[list[Ratio], list[Memory]]:
-    """SET, GET and BITOP, by 8 and by 1, on a guest of one build under each policy; then the guests' memory."""
+    """SET, GET and BITOP, in pipelines of 8 and of 1, on one guest for each policy; then the guests' memory."""
     rates: dict[tuple[str, int, str], list[float]] = {}
     with _guests(build, runner_for, tree.version, POLICIES) as guests:
         for guest in guests.values():
@@ -90,7 +126,7 @@ def measure(
 def measure_reports(
     build: Build, runner_for: Callable[[str], Runner], tree: SourceTree, progress: Progress, *, rounds: int
 ) -> ReportPrice:
-    """BITOP by 8 on a server whose BITOP misaligns, audited and unchecked."""
+    """BITOP in pipelines of 8 on a server whose BITOP misaligns, audited and unchecked."""
     rates: dict[str, list[float]] = {UNCHECKED: [], AUDITED: []}
     with _guests(build, runner_for, tree.version, tuple(rates)) as guests:
         for guest in guests.values():
@@ -101,7 +137,7 @@ def measure_reports(
                 if number:
                     rates[policy].append(rate)
         over = _mebibytes(guests[AUDITED]) - _mebibytes(guests[UNCHECKED])
-        # Counts are exact once the process has ended by itself.
+        # The emulator writes exact counts when its process ends by itself.
         guests[AUDITED].__exit__()
         accesses = sum(fault_log.read(guests[AUDITED].fault_log).counts.values())
     progress.say(f"{build.target}: {accesses} misaligned accesses of {build.server} reported")
@@ -121,7 +157,7 @@ def load() -> float:
 
 
 def _rotated(policies: Sequence[str], by: int) -> list[str]:
-    """The same policies, starting with another one: whoever comes first after a pause has a colder machine."""
+    """The same policies, starting with another: the first one after a pause runs on colder caches."""
     return [policies[(number + by) % len(policies)] for number in range(len(policies))]
 
 
@@ -156,7 +192,7 @@ def _batch(workload: str, size: int) -> bytes:
 
 
 def _throughput(guest: Guest, batch: bytes, size: int, count: int) -> float:
-    """Requests a second; past the recording proxy, which would be what is measured."""
+    """Requests per second, sent past the recording proxy, whose cost is not the policy's."""
     with Client.at_socket(guest.socket_path, deadline_seconds=guest.deadline_seconds) as client:
         started = time.perf_counter()
         for _ in range(count // size):

@@ -1,7 +1,7 @@
-"""Do both tiers agree? Every access at every offset, in every mode, on the emulated CPU and on a real kernel.
+"""Compares the tiers: every access at every offset, in every mode, on the emulated CPU and on a real kernel.
 
-What a real kernel does is the last word on the model of it; where the emulated computer under that kernel is itself
-only a model of hardware, the difference is listed with its cause in harness/workflows/measure/tier_differences.toml.
+A real kernel decides what the model of it should do. The computer under that kernel is emulated too, and where it
+differs from hardware, tier_differences.toml lists the difference with its cause.
 """
 
 from __future__ import annotations
@@ -11,29 +11,25 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.build.qemu_user import Emulators
 from harness.core.model import AccessClass, Record
 from harness.core.strict_toml import read_toml
 from harness.isa import rules
 from harness.report.markdown_table import table
 from harness.run import canary
 from harness.run.vm.guest import CANARY, VirtualMachine
-from harness.workflows.target_setup import machine_target, prepare_machine
+from harness.workflows.target_setup import kernel_target, set_up_targets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.build.sources.archives import Fetcher
-    from harness.core.cache import Cache
     from harness.core.model import Policy
-    from harness.core.progress import Progress
-    from harness.plan.catalog import Catalog
+    from harness.workflows.workbench import Workbench
 
 DIFFERENCES = Path(__file__).with_name("tier_differences.toml")
 
 
 class TierDifference(Record, frozen=True):
-    """A known disagreement of the tiers."""
+    """A known difference between the tiers."""
 
     targets: list[str]
     """Globs of targets of the kernel tier."""
@@ -51,7 +47,7 @@ class TierDifferenceTable(Record, frozen=True):
 
 
 class AgreementRow(Record, frozen=True):
-    """One access under one policy, at the offsets where all three say the same of it."""
+    """One access under one policy, at the offsets where each of the three results is the same."""
 
     target: str
     policy: str
@@ -63,36 +59,32 @@ class AgreementRow(Record, frozen=True):
     kernel: str
     prescribed: str
     reason: str
-    """Why the tiers differ; empty where they agree, and where nobody knows."""
+    """Why the tiers differ; empty where they agree, and where no listed difference explains it."""
 
     @property
     def agrees(self) -> bool:
-        """Whether both tiers do what is prescribed."""
+        """Whether both tiers do what the documentation prescribes."""
         return self.user == self.kernel == self.prescribed
 
 
-def agree(
-    catalog: Catalog, store: Cache, fetcher: Fetcher, progress: Progress, names: Sequence[str]
-) -> list[AgreementRow]:
-    """Run the canary program everywhere, and compare. Raises UsageError for a target without a kernel."""
-    emulators = Emulators(store, fetcher, progress)
+def compare_tiers(bench: Workbench, names: Sequence[str]) -> list[AgreementRow]:
+    """Run the canary program on both tiers, and compare. Raises UsageError for a target without a kernel."""
+    catalog = bench.catalog
     differences = read_toml(DIFFERENCES, TierDifferenceTable).differences
     rows: list[AgreementRow] = []
     for name in names:
-        target = machine_target(catalog, name)
-        model = catalog.targets[rules.userland(target)]
-        programs = emulators.prepare([model.emulator])
-        tools = catalog.toolchain_of(model)
-        program = canary.compile_canary(store, target, tools)
-        prepared = prepare_machine(catalog, store, fetcher, progress, target, {CANARY: program}, mode=None)
+        target = kernel_target(catalog, name)
+        setups = set_up_targets(bench, [target, catalog.targets[rules.userland(target)]])
+        kernel_tier, user_tier = setups.values()
+        program = kernel_tier.canary()
+        image = kernel_tier.vm_image({CANARY: program}, mode=None)
         with tempfile.TemporaryDirectory(prefix="plumb-agree-") as folder:
-            host = VirtualMachine(prepared, Path(folder), sockets=Path(folder))
+            host = VirtualMachine(image, Path(folder), sockets=Path(folder))
             try:
                 for policy in rules.settings(catalog.policies, target):
-                    with progress.stage("agree", f"{name}: {policy.name}"):
-                        resolved = rules.policy_for(catalog.policies, policy.name, model)
-                        runner = emulators.runner(model, tools, resolved, programs)
-                        user = canary.perform_all(canary.emulated(program, runner), model)
+                    with bench.progress.stage("agree", f"{name}: {policy.name}"):
+                        runner = user_tier.runner(policy.name)
+                        user = canary.perform_all(canary.emulated(program, runner), user_tier.target)
                         machine = host.machine()
                         if policy.mode is not None:
                             machine.set_alignment(policy.mode)
@@ -115,8 +107,8 @@ def _rows(
 ) -> list[AgreementRow]:
     access = case.access
     triples: dict[tuple[str, str, str], list[int]] = {}
-    seen = zip(user[access.name], kernel[access.name], case.prescribed, strict=True)
-    for offset, triple in enumerate(seen):
+    results = zip(user[access.name], kernel[access.name], case.prescribed, strict=True)
+    for offset, triple in enumerate(results):
         triples.setdefault(triple, []).append(offset)
     return [
         AgreementRow(
@@ -125,14 +117,14 @@ def _rows(
             access=access.name,
             access_class=access.access_class,
             offsets=offsets,
-            user=mine,
-            kernel=theirs,
-            prescribed=due,
+            user=by_user,
+            kernel=by_kernel,
+            prescribed=prescribed,
             reason=""
-            if mine == theirs
-            else explain(differences, target, policy.name, access.access_class, mine, theirs),
+            if by_user == by_kernel
+            else explain(differences, target, policy.name, access.access_class, by_user, by_kernel),
         )
-        for (mine, theirs, due), offsets in triples.items()
+        for (by_user, by_kernel, prescribed), offsets in triples.items()
     ]
 
 
@@ -140,32 +132,32 @@ def explain(
     differences: Sequence[TierDifference], target: str, policy: str, kind: AccessClass, user: str, kernel: str
 ) -> str:
     """The listed reason of a difference, or nothing."""
-    for one in differences:
+    for difference in differences:
         if (
-            any(fnmatch.fnmatch(target, glob) for glob in one.targets)
-            and policy in one.policies
-            and kind in one.classes
-            and user in one.user
-            and kernel == one.kernel
+            any(fnmatch.fnmatch(target, glob) for glob in difference.targets)
+            and policy in difference.policies
+            and kind in difference.classes
+            and user in difference.user
+            and kernel == difference.kernel
         ):
-            return one.reason
+            return difference.reason
     return ""
 
 
 def unexplained(rows: Sequence[AgreementRow]) -> list[AgreementRow]:
-    """Rows that nobody explains: the tiers differ without a listed reason, or the model is not as prescribed."""
+    """Rows without an explanation: the tiers differ for no listed reason, or the model does not do what it should."""
     return [row for row in rows if row.user != row.prescribed or (row.user != row.kernel and not row.reason)]
 
 
 def summary(rows: Sequence[AgreementRow]) -> list[str]:
-    """A Markdown table: a line for each target, policy and class, and each thing that is said of it."""
+    """A Markdown table: one line for each target and policy, with the accesses that have the same results."""
     cells = []
     merged: dict[tuple[str, ...], tuple[list[str], AgreementRow]] = {}
     for row in rows:
         offsets = ",".join(map(str, row.offsets)) if len(row.offsets) < len(canary.OFFSETS) else "all"
         key = (row.target, row.policy, offsets, row.user, row.kernel, row.prescribed)
         merged.setdefault(key, ([], row))[0].append(row.access)
-    for (target, policy, offsets, user, kernel, due), (accesses, row) in merged.items():
+    for (target, policy, offsets, user, kernel, prescribed), (accesses, row) in merged.items():
         marked = kernel if row.agrees else f"**{kernel}**"
-        cells.append((target, policy, " ".join(accesses), offsets, user, marked, due))
+        cells.append((target, policy, " ".join(accesses), offsets, user, marked, prescribed))
     return table(["target", "policy", "accesses", "at", "user tier", "kernel tier", "prescribed"], cells)

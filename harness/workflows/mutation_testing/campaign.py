@@ -1,4 +1,4 @@
-"""The suites' own test: a bug is planted in a clean release, and the quick tier must find and name it."""
+"""Tests the suites: plants a known bug in a clean release, and expects the quick tier to find and name it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from harness.build.sources.archives import Fetcher
 from harness.core.errors import UsageError
 from harness.core.model import Record
 from harness.judge import known_findings
 from harness.plan.catalog import select
+from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.report.formats import registry as formats
 from harness.report.markdown_table import table
@@ -21,64 +21,53 @@ from harness.workflows.mutation_testing import mutations
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.cache import Cache
     from harness.core.finding import Finding
-    from harness.core.progress import Progress
-    from harness.plan.catalog import Catalog
     from harness.workflows.mutation_testing.mutations import Mutation
+    from harness.workflows.workbench import Workbench
 
 SEED = 1
-"""The same streams every time: a mutation that is found once is found again."""
+"""The streams are the same every time: a mutation that was found once is found again."""
 JOBS = os.cpu_count() or 1
 
 
 class MutationResult(Record, frozen=True):
-    """How one target showed a mutation."""
+    """How a mutation showed on one target."""
 
     target: str
     suites: list[str]
     findings: list[str]
-    """Identities; none where it was missed."""
+    """Identities; empty where the suites missed it."""
     function: str
     record: str = ""
-    """Of a difference: which part of the format."""
+    """The part of the format in which bytes differ; empty for other findings."""
 
 
 class MutationRow(Record, frozen=True):
-    """One mutation, tried."""
+    """The result of one mutation on all its targets."""
 
     mutation: str
     title: str
     fault: str
     allocator: str
     seconds: float
-    """Planting, building and running."""
+    """Duration of planting, building and running."""
     run: str
     seen: list[MutationResult]
 
     @property
     def caught(self) -> bool:
-        """Every target that must show it does."""
-        return all(one.findings for one in self.seen)
+        """Whether every target that must show it does."""
+        return all(result.findings for result in self.seen)
 
 
 def chosen(names: Sequence[str]) -> list[Mutation]:
-    """Mutations by names and globs, all without any. Raises UsageError for a name that is none."""
+    """Mutations by names and globs; all of them without any. Raises UsageError for an unknown name."""
     every = mutations.mutations()
     return [every[name] for name in select("mutation", names or ["*"], every)]
 
 
-def mutate(
-    catalog: Catalog,
-    store: Cache,
-    progress: Progress,
-    planted: Mutation,
-    *,
-    targets: Sequence[str] = (),
-    offline: bool = False,
-    install: bool = False,
-) -> MutationRow:
-    """Plant, check, compare. The mutant and its run stay in the cache until the next time.
+def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), install: bool = False) -> MutationRow:
+    """Plant, check, compare. The mutant and its run stay in the cache until the next campaign.
 
     Raises UsageError when the mutation does not fit the release or is not expected on any of `targets`, and what
     `harness.workflows.check` raises.
@@ -91,33 +80,31 @@ def mutate(
             where="--target",
             remedy="one of: " + ", ".join(planted.targets),
         )
-    original = Fetcher(store, progress, offline=offline).server(catalog.servers[planted.server])
-    place = store.path("mutants", planted.name)
-    with store.lock(f"mutant-{planted.name}"):
+    original = bench.fetcher.server(bench.catalog.servers[planted.server])
+    place = bench.cache.path("mutants", planted.name)
+    with bench.cache.lock(f"mutant-{planted.name}"):
         shutil.rmtree(place, ignore_errors=True)
-        # The release's own name: by it the compiler's cache knows the files that have not changed.
+        # The mutant keeps the release's name, by which ccache recognises the files that have not changed.
         tree = place / planted.server
         mutations.plant(planted, original.path, tree)
         request = Request(
-            targets=wanted,
+            plan=make_plan(bench.catalog, targets=wanted, server=str(tree), suites=planted.suites),
             server=str(tree),
-            suites=planted.suites,
             tier="quick",
             policy="signal",
             optimisation="O2",
             emulator="pinned",
             jobs=JOBS,
             seed=SEED,
-            offline=offline,
             install=install,
             known=known_findings.DEFAULT,
             run=place / "run",
             allocator=planted.allocator,
             fail_fast=True,
-            # What a bug does is looked for.
+            # A mutation must be found by what it does, not by a compiler's warning.
             warnings="off",
         )
-        judgement, _ = check.Check(catalog, store, progress, request).run()
+        judgement, _ = check.Check(bench, request).run()
         formats.write(request.run, judgement)
     found = mutations.caught(planted, judgement.findings)
     return MutationRow(
@@ -127,18 +114,18 @@ def mutate(
         allocator=planted.allocator,
         seconds=round(time.monotonic() - started, 1),
         run=str(request.run),
-        seen=[_sighted(target, found[target]) for target in wanted],
+        seen=[_result(target, found[target]) for target in wanted],
     )
 
 
-def _sighted(target: str, findings: list[Finding]) -> MutationResult:
-    seen = [one for finding in findings for one in finding.witnesses if one.target == target]
+def _result(target: str, findings: list[Finding]) -> MutationResult:
+    witnesses = [witness for finding in findings for witness in finding.witnesses if witness.target == target]
     return MutationResult(
         target=target,
-        suites=sorted({one.suite for one in seen}),
-        findings=[one.id for one in findings],
-        function=next((one.function for one in findings if one.function), ""),
-        record=next((one.difference.record for one in seen if one.difference), ""),
+        suites=sorted({witness.suite for witness in witnesses}),
+        findings=[finding.id for finding in findings],
+        function=next((finding.function for finding in findings if finding.function), ""),
+        record=next((witness.difference.record for witness in witnesses if witness.difference), ""),
     )
 
 
@@ -146,10 +133,10 @@ def text_of(rows: Sequence[MutationRow]) -> str:
     """A Markdown table, and the score below it."""
     cells = []
     for row in rows:
-        for one in row.seen:
-            named = one.findings[0] if one.findings else "**missed**"
+        for result in row.seen:
+            named = result.findings[0] if result.findings else "**missed**"
             mutation = f"`{row.mutation}` ({row.seconds:.0f} s)"
-            cells.append((mutation, one.target, ", ".join(one.suites), named, one.function or one.record))
+            cells.append((mutation, result.target, ", ".join(result.suites), named, result.function or result.record))
     lines = table(["mutation", "target", "found by", "finding", "function or record"], cells)
     caught = sum(row.caught for row in rows)
     return "\n".join([*lines, "", f"{caught} of {len(rows)} found"])

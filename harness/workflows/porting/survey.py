@@ -1,15 +1,14 @@
-"""What a porter wants to know of a tree and a machine, in one document.
+"""Makes the porting report: everything that a porter must know of a source tree on a target, in one document.
 
-Does it configure, compile, link and start; which accesses are misaligned; which bytes differ; what was never compiled;
-and in which order to mend it.
+The report says whether the tree configures, compiles, links and starts, which accesses are misaligned, which bytes
+differ, which code was never compiled, and what to fix first. Its parts are the modules beside this one:
 
-make_report      tries all: a build without our help, a run of the suites under the audit, a start without it
-attempt          the build as the tree's makefile has it, and what compiler, linker and preprocessor said
+attempt          the build as the tree's makefile has it, with the output of compiler, linker and preprocessor
 conditionals     code for other systems and machines, and whether it was compiled
-makefiles        what makefiles take for granted
-xmemalign        Solaris' policies, worked out from the audit
-items            all evidence in the order of what to fix first
-document         the nouns; port.json
+makefiles        assumptions that the makefiles make
+xmemalign        the outcome under each of Solaris' policies, derived from the audit
+items            all evidence, in the order of what to fix first
+document         the classes of port.json
 page, markdown   port.html and port.md
 """
 
@@ -21,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis import disassembly, symbols
-from harness.build.qemu_user import Emulators
-from harness.build.server_build import Builder, BuildFailedError
+from harness.build.server_build import BuildFailedError
 from harness.build.sources import tree_files
 from harness.core import json_codec
 from harness.core.errors import UsageError
@@ -35,26 +33,27 @@ from harness.workflows.check import Check
 from harness.workflows.porting import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.workflows.porting.document import FILE, Hint, PortReport, Region, Step, TargetPort
 from harness.workflows.porting.items import Death
+from harness.workflows.target_setup import set_up_targets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.cache import Cache
     from harness.core.finding import Access, Finding
     from harness.core.model import Build, SourceTree, Target
-    from harness.core.progress import Progress
     from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.request import Request
     from harness.workflows.porting.attempt import Attempt
+    from harness.workflows.target_setup import TargetSetup
+    from harness.workflows.workbench import Workbench
 
 AUDITED_POLICY = rules.audit_name("strict")
-"""Under it every suite runs to its end, and whatever is not naturally aligned is reported."""
+"""Under it every suite runs to its end, and every access that is not naturally aligned is reported."""
 _SOURCE = {".c", ".h", ".cc", ".cpp", ".hpp", ".inc"}
 
 
 def portable_targets(catalog: Catalog, names: Sequence[str]) -> list[Target]:
-    """The targets that one can port to. Raises UsageError for machines of the kernel tier, and for this one."""
+    """The targets that a report can be made for. Raises UsageError for the kernel tier, and for this machine."""
     chosen = [catalog.targets[name] for name in catalog.select_targets(names)]
     for target in chosen:
         if not target.emulator.can_audit:
@@ -64,14 +63,14 @@ def portable_targets(catalog: Catalog, names: Sequence[str]) -> list[Target]:
     return chosen
 
 
-def make_report(catalog: Catalog, store: Cache, progress: Progress, request: Request) -> tuple[PortReport, Judgement]:
-    """Everything, and the run's own judgement. `request` has AUDITED_POLICY. Raises PlumblineError as a check does."""
-    targets = portable_targets(catalog, request.targets)
-    check = Check(catalog, store, progress, request)
+def make_report(bench: Workbench, request: Request) -> tuple[PortReport, Judgement]:
+    """The whole report, and the run's own judgement. `request` has AUDITED_POLICY. Raises as a check does."""
+    targets = portable_targets(bench.catalog, request.plan.targets)
+    check = Check(bench, request)
     judgement, _ = check.run()
     porter = _Porter(check, judgement.findings)
-    looked = [porter.look_at(target) for target in targets]
-    ports, deaths = [port for port, _ in looked], [death for _, death in looked if death]
+    examined = [porter.examine(setup) for setup in set_up_targets(bench, targets).values()]
+    ports, deaths = [port for port, _ in examined], [death for _, death in examined if death]
     ordered = items.in_order(
         [
             *(item for port in ports for item in items.of_steps(port.target, port.steps)),
@@ -90,32 +89,33 @@ def make_report(catalog: Catalog, store: Cache, progress: Progress, request: Req
         items=ordered,
         targets=ports,
         cells=judgement.cells,
-        stages=progress.stages,
+        stages=bench.progress.stages,
     )
     return report, judgement
 
 
 class _Porter:
-    """Looks at a tree on one target after the other, once the suites have run."""
+    """Examines a tree on one target after another, once the suites have run."""
 
     def __init__(self, check: Check, findings: Sequence[Finding]) -> None:
-        self.catalog = check.catalog
+        self.bench = check.bench
         self.request = check.request
         self.findings = findings
         self.tree = check.tree
-        self.builder = Builder(check.store, check.progress)
-        self.emulators = Emulators(check.store, check.fetcher, check.progress)
         self.files = _readable(self.tree)
 
-    def look_at(self, target: Target) -> tuple[TargetPort, Death | None]:
-        """A build without our help, one with it, a start; what the run and the source tell. And how the start ended."""
-        tools = self.catalog.toolchain_of(target)
-        tried = attempt.attempt(self.builder, self.tree, target, tools, self.request.optimisation)
+    def examine(self, setup: TargetSetup) -> tuple[TargetPort, Death | None]:
+        """Build without the project's help and with it, start the server, and read the run and the source.
+
+        Also returns how the start ended, where the server died.
+        """
+        target = setup.target
+        tried = attempt.attempt(self.bench.builder, self.tree, target, setup.toolchain, self.request.optimisation)
         shutil.copy2(tried.log, self.request.run / f"build-{target.name}.log")
-        build = self._build(target)
+        build = self._build(setup)
         steps, death = attempt.steps(tried, build), None
         if not isinstance(build, BuildFailedError):
-            death = self._try_start(build, target)
+            death = self._try_start(build, setup)
             steps.append(_started(death))
         named = {name: text for name, text in self.files.items() if makefiles.is_makefile(name)}
         accesses = _accesses(self.request.run, target)
@@ -128,22 +128,20 @@ class _Porter:
             hints=_hints(tried, self.findings, target.name),
             assumptions=makefiles.assumptions(named),
             regions=_regions(self.files, tried),
-            xmemalign=[] if accesses is None else xmemalign.outcomes(self.catalog.policies, target, accesses),
+            xmemalign=[] if accesses is None else xmemalign.outcomes(self.bench.catalog.policies, target, accesses),
         )
         return port, death
 
-    def _build(self, target: Target) -> Build | BuildFailedError:
-        tools = self.catalog.toolchain_of(target)
+    def _build(self, setup: TargetSetup) -> Build | BuildFailedError:
         try:
-            return self.builder.build(self.tree, target, tools, self.request.optimisation, self.request.allocator)
+            return setup.build(self.tree, self.request.optimisation, self.request.allocator)
         except BuildFailedError as error:
             return error
 
-    def _try_start(self, build: Build, target: Target) -> Death | None:
+    def _try_start(self, build: Build, setup: TargetSetup) -> Death | None:
         """How a start ends with the kernel's fixup off; None if the server answers."""
-        tools = self.catalog.toolchain_of(target)
-        policy = rules.policy_for(self.catalog.policies, "signal", target)
-        runner = self.emulators.runner(target, tools, policy, self.emulators.prepare([target.emulator]))
+        target = setup.target
+        runner = setup.runner("signal")
         with tempfile.TemporaryDirectory(prefix="plumbline-start-") as folder:
             guest = Guest(build, runner, Path(folder) / "guest-1", sockets=Path(folder), version=self.tree.version)
             try:
@@ -152,7 +150,7 @@ class _Porter:
             except StartError as error:
                 detail = " ".join(error.detail.split())
             faults = fault_log.read_faults(guest.fault_log)
-        table = symbols.Symbols(tools.triple, str(build.server_binary))
+        table = symbols.Symbols(setup.toolchain.triple, str(build.server_binary))
         stack = table.backtrace(faults[0], target.emulator.qemu) if faults else []
         return Death(
             target=target.name,
@@ -176,22 +174,22 @@ def write(folder: Path, report: PortReport, judgement: Judgement) -> list[Path]:
 
 
 def _readable(tree: SourceTree) -> dict[str, str]:
-    """Sources and makefiles, as text."""
-    found = {
+    """Name -> text of every source file and makefile."""
+    paths = {
         str(path.relative_to(tree.content)): path
         for path in tree_files.source_files(tree.content)
         if not path.is_symlink()
     }
     return {
         name: path.read_text("utf-8", "replace")
-        for name, path in found.items()
+        for name, path in paths.items()
         if path.suffix in _SOURCE or makefiles.is_makefile(name)
     }
 
 
 def _hints(tried: Attempt, findings: Sequence[Finding], target: str) -> list[Hint]:
-    """The compiler's warnings by option, file and line; those first where the audit saw what they warn of."""
-    seen = {
+    """The compiler's warnings by option, file and line, first those whose misaligned access the audit saw."""
+    audited = {
         (frame.file, frame.line)
         for finding in findings
         if finding.kind == "alignment"
@@ -201,22 +199,22 @@ def _hints(tried: Attempt, findings: Sequence[Finding], target: str) -> list[Hin
     }
     hints = [
         Hint(
-            warning=one.warning or "on by default",
-            file=one.file,
-            line=one.line,
-            text=one.text,
-            origin=symbols.origin_in_tree(one.file),
-            seen=(one.file, one.line) in seen,
+            warning=warning.warning or "on by default",
+            file=warning.file,
+            line=warning.line,
+            text=warning.text,
+            origin=symbols.origin_in_tree(warning.file),
+            seen=(warning.file, warning.line) in audited,
         )
-        for one in tried.warnings
+        for warning in tried.warnings
     ]
-    return sorted(hints, key=lambda one: (one.origin != "server", not one.seen, one.warning, one.file, one.line))
+    return sorted(hints, key=lambda hint: (hint.origin != "server", not hint.seen, hint.warning, hint.file, hint.line))
 
 
 def _regions(files: dict[str, str], tried: Attempt) -> list[Region]:
-    """What was not compiled; of Solaris' also what was, which would not be there."""
+    """Code that was not compiled; of code about Solaris also what was, since Solaris itself would not compile it."""
     every = conditionals.regions(files, tried.passed)
-    return [one for one in every if not one.compiled or one.topic == "Solaris"]
+    return [region for region in every if not region.compiled or region.topic == "Solaris"]
 
 
 def _started(death: Death | None) -> Step:
@@ -227,7 +225,7 @@ def _started(death: Death | None) -> Step:
 
 
 def _accesses(run: Path, target: Target) -> dict[str, list[Access]] | None:
-    """Source line -> the misaligned accesses that the audit saw there on a target; None where nothing was built."""
+    """Source line -> the misaligned accesses that the audit saw there; None for a target without a build."""
     record = run_folder.read_run(run)
     if target.name not in record.binaries:
         return None
@@ -243,7 +241,7 @@ def _accesses(run: Path, target: Target) -> dict[str, list[Access]] | None:
             if fault.event == "access":
                 frame = table.frames(fault.maps, fault.pc)[0]
                 if not is_in_tree(frame):
-                    # There it is another C library.
+                    # A porter's machine has another C library.
                     continue
                 access = disassembly.access_of(fault, machine)
                 here = found.setdefault(f"{frame.file}:{frame.line}", [])

@@ -1,7 +1,7 @@
-"""Shows a finding again: the same build, a fresh guest and the recorded requests, or the same unit.
+"""Reproduces a finding: the same build, a fresh guest and the recorded requests, or the same unit.
 
-What came of it is harness.workflows.replay.rerun's to find out, and whether that is the finding
-harness.workflows.replay.recurrence's to say.
+harness.workflows.replay.rerun observes what happens, and harness.workflows.replay.recurrence decides whether that is
+the finding.
 """
 
 from __future__ import annotations
@@ -20,22 +20,16 @@ import msgspec
 from harness.analysis import disassembly, symbols
 from harness.analysis.assertion_log import asserting_frames
 from harness.analysis.detectors.registry import own_frames
-from harness.build.qemu_user import Emulators, native_runner
-from harness.build.server_build import Builder, BuildFailedError
-from harness.build.sources import server_tree
-from harness.build.sources.archives import Fetcher
+from harness.build.server_build import BuildFailedError
 from harness.core.errors import ExitCode
 from harness.core.model import Record
-from harness.isa import rules
 from harness.judge.reproducer import Reproducer, files_of
 from harness.plan.catalog import select
 from harness.protocol.command_stream import read_stream, wire
 from harness.record import fault_log, recording_proxy
-from harness.run import canary, silence_check, unit_runner
-from harness.run.selftests import build_program
+from harness.run import silence_check
 from harness.run.server_process import Guest
-from harness.run.vm.guest import CANARY, SERVER, VirtualMachine, guest_of
-from harness.workflows import target_setup
+from harness.run.vm.guest import VirtualMachine, guest_of
 from harness.workflows.replay.recurrence import (
     NAMELESS,
     RECORDED,
@@ -47,59 +41,63 @@ from harness.workflows.replay.recurrence import (
     recurrence,
 )
 from harness.workflows.replay.rerun import run_server, run_unit
+from harness.workflows.target_setup import oracle_setup, set_up_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.build.qemu_user import Runner
     from harness.build.unit_drivers import Units
-    from harness.core.cache import Cache
     from harness.core.finding import Frame
     from harness.core.model import Build, Flavour, SourceTree, Target
-    from harness.core.progress import Progress
-    from harness.plan.catalog import Catalog
     from harness.workflows.replay.recurrence import Observation
     from harness.workflows.replay.rerun import ReplayedRun
+    from harness.workflows.target_setup import TargetSetup
+    from harness.workflows.workbench import Workbench
 
 
 class Replay(Record, frozen=True):
-    """What came of a replay."""
+    """The result of a replay."""
 
     outcome: Outcome
     reason: str
-    """Why nobody can tell; empty where it is reproduced or gone."""
+    """Why the outcome is unknown; empty where the finding is reproduced or gone."""
     machine: bool
-    """Nobody can tell because of this machine; else because of the tree."""
+    """Whether an unknown outcome is this machine's fault, not the tree's."""
     text: str
-    """What happened, for the reader."""
+    """A description of what happened."""
 
 
 EXIT_CODES = {"reproduced": ExitCode.FINDINGS, "gone": ExitCode.PASS, "unknown": ExitCode.INCONCLUSIVE}
 SKIP_COMMIT, STOP_BISECTING = 125, 255
-"""What `git bisect run` takes for a commit that cannot be tested, and for an end of the bisection (git-bisect(1))."""
+"""Exit codes with which `git bisect run` skips a commit and stops the bisection (git-bisect(1))."""
 
 
-def bisecting(shown: Callable[[], Replay]) -> int:
-    """The exit code for `git bisect run`: what cannot be told of a tree skips it, and a full disk blames no commit."""
+def bisect_exit_code(run: Callable[[], Replay]) -> int:
+    """Replay, and return the exit code for `git bisect run`.
+
+    A tree whose outcome is unknown is skipped. A problem of this machine, such as a full disk, stops the bisection,
+    because it must not be blamed on a commit.
+    """
     try:
-        seen = shown()
-    except Exception as error:  # noqa: BLE001 - whatever it is, no commit is to blame
-        told = str(error) or type(error).__name__
+        result = run()
+    except Exception as error:  # noqa: BLE001 - no exception is a commit's fault
+        problem = str(error) or type(error).__name__
     except KeyboardInterrupt:
-        told = "interrupted"
+        problem = "interrupted"
     else:
-        if seen.outcome == "unknown":
-            return STOP_BISECTING if seen.machine else SKIP_COMMIT
-        return int(EXIT_CODES[seen.outcome])
-    print(told, file=sys.stderr)  # noqa: T201 - what git shows between its commits
+        if result.outcome == "unknown":
+            return STOP_BISECTING if result.machine else SKIP_COMMIT
+        return int(EXIT_CODES[result.outcome])
+    print(problem, file=sys.stderr)  # noqa: T201 - git shows it between its commits
     return STOP_BISECTING
 
 
-def told(seen: Replay, finding: str) -> str:
-    """All of it for a person, the answer last."""
-    answer = {"reproduced": "reproduced", "gone": "not reproduced", "unknown": "could not tell"}[seen.outcome]
-    why = f"\n  because: {seen.reason}" if seen.reason else ""
-    return f"{seen.text}\n{answer}: {finding}{why}"
+def text_of(result: Replay, finding: str) -> str:
+    """The result for a person, with the answer last."""
+    answer = {"reproduced": "reproduced", "gone": "not reproduced", "unknown": "could not tell"}[result.outcome]
+    why = f"\n  because: {result.reason}" if result.reason else ""
+    return f"{result.text}\n{answer}: {finding}{why}"
 
 
 def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
@@ -121,27 +119,26 @@ def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
     )
 
 
-def replay(
-    catalog: Catalog, store: Cache, progress: Progress, reproducer: Reproducer, *, server: str, offline: bool
-) -> Replay:
-    """Build (or take from the cache), run, and tell what came of it. `server` replaces the recorded.
+def replay(bench: Workbench, reproducer: Reproducer, *, server: str) -> Replay:
+    """Build (or take from the cache), run, and compare with the finding. `server` replaces the recorded one.
 
-    Raises PlumblineError for what is not the server's fault.
+    Raises PlumblineError for a problem that is not the server's fault.
     """
+    catalog = bench.catalog
     target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
-    fetcher = Fetcher(store, progress, offline=offline)
-    tree = server_tree.open_server(catalog, fetcher, server or reproducer.server)
-    again = _Replayed(catalog, store, progress, fetcher, reproducer, target, tree)
+    tree = bench.open_server(server or reproducer.server)
+    flavour: Flavour = "distro" if reproducer.emulator == "distro" else "pinned"
+    setup = set_up_target(bench, target, flavour=flavour)
     head = f"{tree.name} on {target.name}, -{reproducer.optimisation}, policy {reproducer.policy}"
     try:
-        ended, text = again.run()
+        ended, text = _Replayed(setup, tree, reproducer).run()
     except BuildFailedError as error:
         ended, text = _of_failed_build(reproducer, error), str(error)
     return Replay(outcome=ended.outcome, reason=ended.reason, machine=ended.machine, text=f"{head}: {text}")
 
 
 def _of_failed_build(reproducer: Reproducer, error: BuildFailedError) -> Recurrence:
-    """A tree that does not compile shows nothing but that, and that again only by the same complaint."""
+    """A tree that does not compile can only reproduce a build failure, and only with the same first error."""
     if reproducer.kind != BUILD:
         return Recurrence(outcome="unknown", reason="the tree does not compile")
     first = _without_numbers(error.because).splitlines()[:1]
@@ -151,7 +148,7 @@ def _of_failed_build(reproducer: Reproducer, error: BuildFailedError) -> Recurre
 
 
 BUILD = "build"
-"""The kind of finding that is a tree which does not compile."""
+"""The kind of a finding whose tree does not compile."""
 
 
 def _without_numbers(text: str) -> str:
@@ -159,69 +156,46 @@ def _without_numbers(text: str) -> str:
 
 
 class _Replayed:
-    """One reproducer on one tree."""
+    """One reproducer on one source tree."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        store: Cache,
-        progress: Progress,
-        fetcher: Fetcher,
-        reproducer: Reproducer,
-        target: Target,
-        tree: SourceTree,
-    ) -> None:
-        self.catalog = catalog
-        self.store = store
-        self.progress = progress
-        self.fetcher = fetcher
-        self.reproducer = reproducer
-        self.target = target
+    def __init__(self, setup: TargetSetup, tree: SourceTree, reproducer: Reproducer) -> None:
+        self.setup = setup
         self.tree = tree
-        self.tools = catalog.toolchain_of(target)
-        self.builder = Builder(store, progress)
+        self.reproducer = reproducer
 
     def run(self) -> tuple[Recurrence, str]:
-        """What came of it, and what happened. Raises BuildFailedError."""
-        one = self.reproducer
-        flavour: Flavour = "distro" if one.emulator == "distro" else "pinned"
-        emulators = Emulators(self.store, self.fetcher, self.progress, flavour=flavour)
-        policy = rules.policy_for(self.catalog.policies, one.policy, self.target)
-        programs = emulators.prepare([self.target.emulator])
-        runner = emulators.runner(self.target, self.tools, policy, programs)
-        build = self._built(self.target)
-        if one.kind == BUILD:
+        """Whether the finding came again, and what happened. Raises BuildFailedError."""
+        reproducer, setup = self.reproducer, self.setup
+        runner = setup.runner(reproducer.policy)
+        build = setup.build(self.tree, reproducer.optimisation, reproducer.allocator)
+        if reproducer.kind == BUILD:
             return Recurrence(outcome="gone"), "it compiles"
-        units = self._units() if one.unit else None
+        units = self._units() if reproducer.unit else None
         if units is not None and (why := self._lacks(units)):
-            return Recurrence(outcome="unknown", reason=f"the server has no unit {one.unit}"), why
+            return Recurrence(outcome="unknown", reason=f"the server has no unit {reproducer.unit}"), why
+        # It has the programs of a check, whose saved state may be in the cache.
+        image = setup.server_image(build, [units] if units else [], runner.policy)
         with (
-            tempfile.TemporaryDirectory(prefix="plumbline-replay-") as folder,
+            tempfile.TemporaryDirectory(prefix="plumbline-replay-") as name,
             contextlib.ExitStack() as others,
         ):
-            host = self._host(build, units, runner, Path(folder))
+            folder = Path(name)
+            host = VirtualMachine(image, folder, sockets=folder) if image is not None else None
             if host is not None:
                 others.callback(host.close)
-            ran = self._ran(build, units, runner, Path(folder), host)
-            seen, lines = _named(ran, symbols.Symbols(self.tools.triple, str(build.server_binary)), self.target)
-            ended = recurrence(one, seen)
-            if ended.outcome == "gone" and one.detector in RECORDED:
-                # Only what would have been seen is gone.
-                why = silence_check.why_blind(self.store, runner, self.tools, Path(folder), host)
+            ran = self._ran(build, units, runner, folder, host)
+            table = symbols.Symbols(setup.toolchain.triple, str(build.server_binary))
+            observation, lines = _named(ran, table, setup.target)
+            ended = recurrence(reproducer, observation)
+            if ended.outcome == "gone" and reproducer.detector in RECORDED:
+                # A finding is gone only where the replay would have seen it.
+                why = silence_check.why_blind(setup.bench.cache, runner, setup.toolchain, folder, host)
                 ended = Recurrence(outcome="unknown", reason=why, machine=True) if why else ended
-        return ended, "\n".join([seen.end, *lines])
-
-    def _built(self, target: Target) -> Build:
-        built_for = self.catalog.targets[rules.userland(target)]
-        one = self.reproducer
-        tools = self.catalog.toolchain_of(target)
-        return self.builder.build(self.tree, built_for, tools, one.optimisation, one.allocator)
+        return ended, "\n".join([observation.end, *lines])
 
     def _units(self) -> Units:
-        one = self.reproducer
-        built_for = self.catalog.targets[rules.userland(self.target)]
-        how = (one.optimisation, one.allocator)
-        return build_program(one.program, self.builder, self.tree, built_for, self.tools, *how)
+        reproducer = self.reproducer
+        return self.setup.units(reproducer.program, self.tree, reproducer.optimisation, reproducer.allocator)
 
     def _lacks(self, units: Units) -> str:
         """Why the unit cannot be called."""
@@ -229,50 +203,36 @@ class _Replayed:
         why = units.absent.get(unit) or units.broken.get(unit) or ""
         return why or ("" if units.program is not None else "nothing was linked")
 
-    def _host(self, build: Build, units: Units | None, runner: Runner, folder: Path) -> VirtualMachine | None:
-        """The machine of the kernel tier, with the programs of a check: a saved state of it may be in the cache."""
-        if not self.target.emulator.has_kernel:
-            return None
-        programs = {SERVER: build.server_binary, CANARY: canary.compile_canary(self.store, self.target, self.tools)}
-        if units is not None and units.program is not None:
-            programs[unit_runner.PLACES[units.kind]] = units.program
-        mode = runner.policy.mode
-        machine = target_setup.prepare_machine(
-            self.catalog, self.store, self.fetcher, self.progress, self.target, programs, mode=mode
-        )
-        return VirtualMachine(machine, folder, sockets=folder)
-
     def _ran(
         self, build: Build, units: Units | None, runner: Runner, folder: Path, host: VirtualMachine | None
     ) -> ReplayedRun:
-        one = self.reproducer
+        reproducer = self.reproducer
         if units is not None:
-            return run_unit(units, runner, one, folder / "guest-1", host)
+            return run_unit(units, runner, reproducer, folder / "guest-1", host)
 
         def guest(name: str, files: dict[str, bytes]) -> Guest:
-            version = self.tree.version
             return guest_of(
                 build,
                 runner,
                 folder / name,
                 host=host,
                 sockets=folder,
-                version=version,
-                options=one.options,
+                version=self.tree.version,
+                options=reproducer.options,
                 files=files,
             )
 
         def oracle() -> Guest:
-            native = self.catalog.targets["native"]
-            built = self.builder.build(self.tree, native, self.catalog.toolchain_of(native), one.optimisation)
-            where = folder / native.name
-            return Guest(built, native_runner(self.catalog), where, sockets=folder, version=self.tree.version)
+            setup = oracle_setup(self.setup.bench)
+            native = setup.build(self.tree, reproducer.optimisation)
+            place = folder / setup.target.name
+            return Guest(native, setup.runner("signal"), place, sockets=folder, version=self.tree.version)
 
-        return run_server(guest("guest-1", files_of(one)), one, oracle, lambda: guest("guest-2", {}))
+        return run_server(guest("guest-1", files_of(reproducer)), reproducer, oracle, lambda: guest("guest-2", {}))
 
 
 def _named(ran: ReplayedRun, table: symbols.Symbols, target: Target) -> tuple[Observation, list[str]]:
-    """What was seen with the names of functions, and the records for the reader."""
+    """The observation with the names of functions, and lines that show the records to a person."""
     machine = target.emulator.qemu
     faults: list[ObservedFault] = []
     asserted: set[str] = set()
@@ -300,7 +260,7 @@ def _named(ran: ReplayedRun, table: symbols.Symbols, target: Target) -> tuple[Ob
         lines += [f"{report.detector}: {report.access}", *_stack(report.frames)]
     reports = frozenset((report.detector, report.kind, report.frames[0].function) for report in ran.reports)
     named = {"faults": tuple(faults), "asserted": frozenset(asserted), "reports": reports}
-    return msgspec.structs.replace(ran.seen, **named), lines
+    return msgspec.structs.replace(ran.observation, **named), lines
 
 
 def _stack(frames: list[Frame]) -> list[str]:

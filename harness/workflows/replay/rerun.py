@@ -1,4 +1,4 @@
-"""A reproducer's server or unit, run once more: what happened, as far as it can be known without names of functions."""
+"""Runs a reproducer's server or unit once more, and observes what happens; the names of functions come later."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, and the records that it left."""
+    """What a run did, and the records that it left."""
 
-    seen: Observation
-    """Without faults, reports and assertions: they have no names yet."""
+    observation: Observation
+    """Without faults, reports and assertions, whose functions have no names yet."""
     faults: list[run_folder.Fault]
     reports: list[Report]
     assertion: Frame | None
@@ -49,26 +49,31 @@ class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
 def run_server(
     guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], bare: Callable[[], Guest]
 ) -> ReplayedRun:
-    """A fresh guest is sent the recorded requests. `oracle`, `bare`: its native build, and itself without its files."""
+    """Send the recorded requests to a fresh guest.
+
+    `oracle` makes a guest of the native build, `bare` one of the same build without the reproducer's files.
+    """
     stream = comparable_stream(reproducer)
     try:
         with guest:
-            seen = _asked(guest, reproducer, oracle, stream)
-            ended_at_once = bool(seen.undelivered) or guest.died_of_fault(0) or asserted(guest.log.read_bytes())
-            if ended_at_once and not seen.hung:
+            observation = _asked(guest, reproducer, oracle, stream)
+            ended_at_once = bool(observation.undelivered) or guest.died_of_fault(0) or asserted(guest.log.read_bytes())
+            if ended_at_once and not observation.hung:
                 guest.settle()
             if not guest.alive():
-                seen = msgspec.structs.replace(seen, end=guest.detail, detail=guest.detail, hung=False)
-            elif not seen.hung and not _answers(guest):
-                seen = msgspec.structs.replace(seen, end="it answers nobody any more", hung=True)
+                observation = msgspec.structs.replace(observation, end=guest.detail, detail=guest.detail, hung=False)
+            elif not observation.hung and not _answers(guest):
+                observation = msgspec.structs.replace(observation, end="it answers no client any more", hung=True)
     except StartError as error:
         hung = error.detail == NO_PONG
         refuses = bool(guest.files) and guest.end == "exit" and _starts(bare())
         detail = "" if hung else error.detail
-        seen = Observation(end=str(error), started=False, hung=hung, detail=detail, refuses_files=refuses)
+        observation = Observation(end=str(error), started=False, hung=hung, detail=detail, refuses_files=refuses)
     log = guest.log.read_bytes() if guest.log.is_file() else b""
     return ReplayedRun(
-        seen=msgspec.structs.replace(seen, cut=_cut(guest.fault_log, log) or _from_outside(seen.detail)),
+        observation=msgspec.structs.replace(
+            observation, cut=_cut(guest.fault_log, log) or _from_outside(observation.detail)
+        ),
         faults=fault_log.read_faults(guest.fault_log),
         reports=guest.reports(0),
         assertion=asserted(log),
@@ -76,7 +81,7 @@ def run_server(
 
 
 def _asked(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], stream: Stream) -> Observation:
-    """What came of the requests, as long as it lives."""
+    """Send the requests by the way that fits the finding."""
     fine = Observation(end="it answered every request and lives on")
     if reproducer.again is not None:
         return _asked_again(guest, reproducer, reproducer.again)
@@ -85,13 +90,13 @@ def _asked(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], st
     undelivered = recording_proxy.send_again(
         guest.recorded_path, reproducer.chunks, reply_seconds=guest.deadline_seconds
     )
-    told = "its requests cannot be compared with the native build's, reply by reply: plumb check --test tells"
-    uncompared = told if reproducer.kind == WRONG_RESULT else ""
+    reason = "its requests cannot be compared with the native build's, reply by reply: plumb check --test tells"
+    uncompared = reason if reproducer.kind == WRONG_RESULT else ""
     return msgspec.structs.replace(fine, end=undelivered or fine.end, undelivered=undelivered, uncompared=uncompared)
 
 
 def _asked_again(guest: Guest, reproducer: Reproducer, again: Reproduction) -> Observation:
-    """Whether a file that it writes, or its last reply, has the wrong bytes once more."""
+    """Whether a file that the server writes, or its last reply, has the wrong bytes again."""
     try:
         with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
             replies = reply_comparison.ask(client, from_text("\n".join(again.requests)))
@@ -100,8 +105,8 @@ def _asked_again(guest: Guest, reproducer: Reproducer, again: Reproduction) -> O
         why = f"not all of its requests were answered: {error}"
         return Observation(end=why, undelivered=why)
     came = isinstance(content, bytes) and bytes.fromhex(again.wrong) in content
-    told = f"\nagain: {described(reproducer.difference)}" if came and reproducer.difference is not None else ""
-    return Observation(end=f"it answered every request and lives on{told}", came=came)
+    difference = f"\nagain: {described(reproducer.difference)}" if came and reproducer.difference is not None else ""
+    return Observation(end=f"it answered every request and lives on{difference}", came=came)
 
 
 def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Observation:
@@ -110,9 +115,9 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Ob
     release = release_of(guest.build.server_binary, guest.version)
     try:
         with oracle() as native:
-            for one in (native, guest):
+            for server in (native, guest):
                 answers.append([])
-                with Client.at_socket(one.recorded_path, deadline_seconds=one.deadline_seconds) as client:
+                with Client.at_socket(server.recorded_path, deadline_seconds=server.deadline_seconds) as client:
                     reply_comparison.ask(client, reply_comparison.EMPTY)
                     reply_comparison.ask_into(answers[-1], client, stream)
     except StartError as error:
@@ -131,31 +136,38 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Ob
     if found is not None:
         end += f"\ndiffers: {found}"
     elif free:
-        end += f"\nnot compared, for two right servers answer differently: {', '.join(free)}"
+        end += f"\nnot compared, because two correct servers may answer differently: {', '.join(free)}"
     return _with(Observation(end=end, free=free), found)
 
 
-def _with(seen: Observation, found: reply_comparison.ReplyDifference | None) -> Observation:
-    """With the first reply that differs, if one does."""
-    return msgspec.structs.replace(seen, difference=str(found), differing=found.name) if found is not None else seen
+def _with(observation: Observation, found: reply_comparison.ReplyDifference | None) -> Observation:
+    """The observation with the first reply that differs, if one does."""
+    return (
+        msgspec.structs.replace(observation, difference=str(found), differing=found.name)
+        if found is not None
+        else observation
+    )
 
 
 def comparable_stream(reproducer: Reproducer) -> Stream:
-    """The commands of a finding that is a difference, connection after connection; none of another or with noise."""
+    """The commands of a wrong result, connection after connection.
+
+    Empty for another kind of finding, and where a client sent bytes that are no whole command.
+    """
     if reproducer.kind != WRONG_RESULT or reproducer.again is not None:
         return ()
     sent = [chunk for chunk in reproducer.chunks if chunk.direction == "request"]
     streams = [
-        b"".join(chunk.content for chunk in sent if chunk.connection == one)
-        for one in dict.fromkeys(chunk.connection for chunk in sent)
+        b"".join(chunk.content for chunk in sent if chunk.connection == connection)
+        for connection in dict.fromkeys(chunk.connection for chunk in sent)
     ]
     commands = [from_wire(content) for content in streams]
     whole = all(wire(stream) == content for stream, content in zip(commands, streams, strict=True))
-    return tuple(one for stream in commands for one in stream) if whole else ()
+    return tuple(command for stream in commands for command in stream) if whole else ()
 
 
 def _answers(guest: Guest) -> bool:
-    """Whether it still serves somebody new, before a reply's deadline."""
+    """Whether the guest still answers a new client before a reply's deadline."""
     deadline = time.monotonic() + guest.deadline_seconds
     while not (served := answers_ping(guest.upstream)) and guest.alive() and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
@@ -169,7 +181,7 @@ def _starts(guest: Guest) -> bool:
 
 
 def _cut(fault_log: Path, log: bytes) -> str:
-    """Why a fault log cannot be believed: a record was not written to its end, by the file or the emulator's word."""
+    """Why a fault log is not trustworthy: its last record is incomplete, or the emulator says so."""
     content = fault_log.read_bytes() if fault_log.is_file() else b""
     whole = (content.endswith(b"\n") or not content) and _CUT_SHORT not in log
     return "" if whole else "the emulator's fault log was cut short"
@@ -186,7 +198,7 @@ def _from_outside(detail: str) -> str:
 def run_unit(
     units: Units, runner: Runner, reproducer: Reproducer, place: Path, host: VirtualMachine | None
 ) -> ReplayedRun:
-    """The unit runs once more."""
+    """Run the unit once more."""
     unit = reproducer.unit
     if host is None:
         ran = unit_runner.run_emulated(units, runner, unit, place)
@@ -205,7 +217,7 @@ def run_unit(
     detector = runner.target.emulator.detector
     killed = "killed by SIGKILL" if ran.code == -9 and not ran.expired else ""
     return ReplayedRun(
-        seen=Observation(
+        observation=Observation(
             end=f"{'self-test' if own else 'unit'} {unit}: {end}",
             unit=ObservedUnit(
                 complete=complete and not skipped,

@@ -1,0 +1,93 @@
+"""Runs one cell in a process of its own: the command, its deadline, and why a process gives no trustworthy result."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from harness.core.errors import ExitCode
+from harness.core.processes import environment, process
+from harness.core.strict_toml import ROOT
+from harness.record import run_folder
+from harness.record.run_folder import CellRecord
+from harness.run.cell_spec import write_cell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.core.progress import Progress
+    from harness.record.run_folder import ProblemKind
+    from harness.run.cell_spec import CellSpec
+
+CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}
+"""Tier -> deadline of a cell. A target that faults without end is stopped and not waited for."""
+MARGIN_SECONDS = 300.0
+"""How long a cell with a time limit may take beyond the limit: a failure that it finds at the end is still shrunk."""
+NO_TESTS_COLLECTED = 5
+"""pytest.ExitCode.NO_TESTS_COLLECTED; importing pytest for it would slow down the start of every command."""
+
+
+def run_cell(spec: CellSpec, progress: Progress, *, fail_fast: bool = False) -> CellRecord:
+    """Run a cell's tests and record how its process ended. `fail_fast`: the first failed test ends the cell."""
+    cell = f"{spec.runner.target.name}/{spec.suite}"
+    folder = spec.folder
+    folder.mkdir(parents=True)
+    write_cell(folder / "cell.json", spec)
+
+    def report_progress() -> None:
+        if (folder / run_folder.PROGRESS).is_file():
+            progress.say(f"{cell}: {(folder / run_folder.PROGRESS).read_text('utf-8')}")
+
+    result = process.run(
+        [*pytest_command(spec.suite, folder / "cell.json"), *(["--exitfirst"] if fail_fast else [])],
+        deadline_seconds=max(CELL_SECONDS[spec.tier], (spec.limit_seconds or 0) + MARGIN_SECONDS),
+        log=folder / "pytest.log",
+        folder=ROOT,
+        environment=environment.for_cell(),
+        watch=report_progress if spec.limit_seconds else None,
+    )
+    problem = cell_problem(result, folder)
+    kind: ProblemKind = "deadline" if result.expired else "crash" if problem else ""
+    if spec.tests and result.code == NO_TESTS_COLLECTED:
+        problem, kind = f"none of its tests fits --test {' '.join(spec.tests)}", "absent"
+    audit = " (audit)" if folder.name == run_folder.AUDIT else ""
+    progress.say(f"{cell}{audit}: {_last_line(result.text)}")
+    return CellRecord(
+        target=spec.runner.target.name,
+        suite=spec.suite,
+        seconds=round(result.seconds, 2),
+        problem=problem,
+        problem_kind=kind,
+        status=result.code,
+    )
+
+
+def pytest_command(suite: str, cell: Path) -> list[str | Path]:
+    """The command that runs one cell. A person may type it as well, even while the run goes on.
+
+    Python is isolated (-I): it reads no PYTHON* variable, nothing of the user's site, and no module of the current
+    folder. The command names the file that configures pytest, so that no file above the project does.
+    """
+    configuration: list[str | Path] = ["--config-file", ROOT / "pyproject.toml", "--rootdir", ROOT]
+    options = ["-q", "--tb=short", "--no-header", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    # Loading plugins takes a quarter of a short cell's time, and no suite uses one from outside the project.
+    options.append("--disable-plugin-autoload")
+    pytest: list[str | Path] = [sys.executable, "-I", "-B", "-m", "pytest"]
+    return [*pytest, ROOT / "suites" / suite, "--plumb-cell", cell, *configuration, *options]
+
+
+def cell_problem(result: process.Result, folder: Path) -> str:
+    """Why a cell's process gives no trustworthy result; empty when pytest returned 0 (passed) or 1 (failed)."""
+    if result.code == ExitCode.INFRASTRUCTURE and (folder / run_folder.PROBLEM).is_file():
+        return (folder / run_folder.PROBLEM).read_text("utf-8").strip().removeprefix("error: ")
+    if result.expired:
+        return f"it did not end within {result.seconds:.0f} s"
+    if result.code in {0, 1}:
+        return ""
+    return f"its test process ended with status {result.code}: {_last_line(result.text)}"
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return re.sub(r"^=+ | =+$", "", lines[-1]) if lines else "no output"

@@ -1,0 +1,175 @@
+"""Sets a run up before its first cell: every target of the plan with its builds, and the servers that cells compare.
+
+A tree that does not compile for a target is a result, and no error: the target's cells then say why they did not run.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.build import warning_pass
+from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations
+from harness.build.server_build import BuildFailedError
+from harness.judge import warning_findings
+from harness.record import compiler_warnings
+from harness.run.cell_spec import PeerServer
+from harness.workflows.target_setup import ORACLE, oracle_setup, set_up_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.build.unit_drivers import Units
+    from harness.core.model import Allocator, Build, Program, SourceTree, Target
+    from harness.plan.request import Request
+    from harness.run.vm.guest import VmImage
+    from harness.workflows.target_setup import TargetSetup
+    from harness.workflows.workbench import Workbench
+
+
+class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """A target with everything that its cells require, or the reason why it has no build."""
+
+    setup: TargetSetup
+    runner: Runner
+    build: Build | None
+    problem: str = ""
+    """Why there is no build."""
+    complaints: frozenset[str] = frozenset()
+    """The errors of compilers and linkers, as harness.analysis.compiler_output.complaints returns them."""
+    blameless: bool = False
+    """Whether the tree fails in the same way for this machine, so that the problem is not the target's."""
+    machine: VmImage | None = None
+    units: dict[Program, Units] = {}
+    module: Path | None = None
+
+    @property
+    def target(self) -> Target:
+        """The target itself."""
+        return self.setup.target
+
+
+class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that can start: the server's source, the plan's targets, and the servers that cells compare."""
+
+    tree: SourceTree
+    targets: dict[str, PreparedTarget]
+    peers: dict[str, PeerServer]
+    """Target -> its server, outside the kernel tier. The oracle is missing where the tree does not compile for it."""
+
+    @property
+    def has_oracle(self) -> bool:
+        """Whether there is a native server to compare with."""
+        return ORACLE in self.peers
+
+
+class RunSetup:
+    """Makes a PreparedRun of a request: emulators, builds, machines, the oracle."""
+
+    def __init__(self, bench: Workbench, request: Request, tree: SourceTree) -> None:
+        self.bench = bench
+        self.request = request
+        self.tree = tree
+        self.suites = [bench.catalog.suites[name] for name in request.plan.suites]
+
+    def prepare(self) -> PreparedRun:
+        """Set up every target of the plan, as many at a time as the request allows, and the oracle.
+
+        Raises InfrastructureError where this machine cannot make a part.
+        """
+        chosen = [self.bench.catalog.targets[name] for name in self.request.plan.targets]
+        setups = set_up_targets(self.bench, chosen, flavour=self.request.emulator)
+        with ThreadPoolExecutor(self.request.jobs) as pool:
+            targets = dict(zip(setups, pool.map(self._prepare, setups.values()), strict=True))
+        run = PreparedRun(tree=self.tree, targets=targets, peers=self._peers(targets))
+        return run if run.has_oracle else msgspec.structs.replace(run, targets=self.without_blame(targets))
+
+    def _prepare(self, setup: TargetSetup) -> PreparedTarget:
+        runner = setup.runner(self.request.policy)
+        try:
+            # First: what compiles the server for units leaves it in the cache.
+            units = self._units(setup, self.request.allocator)
+            build = setup.build(self.tree, self.request.optimisation, self.request.allocator)
+        except BuildFailedError as error:
+            self.bench.progress.say(str(error))
+            problem = f"{error.what}: {error.because}"
+            return PreparedTarget(setup=setup, runner=runner, build=None, problem=problem, complaints=error.complaints)
+        return PreparedTarget(
+            setup=setup,
+            runner=runner,
+            build=build,
+            machine=setup.server_image(build, units.values(), runner.policy),
+            units=units,
+            module=self._module(setup),
+        )
+
+    def _peers(self, prepared: Mapping[str, PreparedTarget]) -> dict[str, PeerServer]:
+        """The servers that cells may start beside their own: the oracle, and every target outside the kernel tier."""
+        peers = {
+            name: PeerServer(
+                runner=each.runner, build=each.build, module=each.module, selftests=each.units.get("selftests")
+            )
+            for name, each in prepared.items()
+            if each.build is not None and not each.target.emulator.has_kernel
+        }
+        setup = oracle_setup(self.bench)
+        try:
+            build = setup.build(self.tree, self.request.optimisation)
+        except BuildFailedError as error:
+            self.bench.progress.say(str(error))
+            return peers
+        # A model is the oracle of the other programs. Its memory is libc's, as its servers' is.
+        selftests = self._units(setup, "libc", only="selftests").get("selftests")
+        oracle = PeerServer(runner=setup.runner("signal"), build=build, module=self._module(setup), selftests=selftests)
+        return {ORACLE: oracle, **peers}
+
+    def without_blame(self, prepared: dict[str, PreparedTarget]) -> dict[str, PreparedTarget]:
+        """The same targets, of which those are marked as blameless whose errors all occur on this machine too."""
+        failed = [each for each in prepared.values() if each.build is None]
+        if not failed:
+            return prepared
+        oracle = oracle_setup(self.bench)
+        everywhere = self.bench.builder.complaints(
+            self.tree, oracle.target, oracle.toolchain, self.request.optimisation
+        )
+        blameless = {
+            each.target.name: msgspec.structs.replace(
+                each, problem=f"it does not compile for this machine either: {each.problem}", blameless=True
+            )
+            for each in failed
+            if each.complaints <= everywhere
+        }
+        return prepared | blameless
+
+    def record_warnings(self, prepared: Mapping[str, PreparedTarget]) -> None:
+        """Have each target's compiler, and the oracle's, check the tree, and store their warnings with the evidence."""
+        catalog = self.bench.catalog
+        oracle = catalog.targets[ORACLE]
+        compared = [
+            each.target
+            for each in prepared.values()
+            if each.build is not None and warning_findings.looked_at(each.target)
+        ]
+        if self.request.warnings == "off" or not [target for target in compared if target != oracle]:
+            return
+
+        def look(target: Target) -> None:
+            tools = catalog.toolchain_of(target)
+            report = warning_pass.look(self.bench.builder, self.tree, target, tools, self.request.optimisation)
+            compiler_warnings.write(self.request.run, target.name, report)
+
+        with ThreadPoolExecutor(self.request.jobs) as pool:
+            list(pool.map(look, {target.name: target for target in [oracle, *compared]}.values()))
+
+    def _module(self, setup: TargetSetup) -> Path | None:
+        """The module that servers load, where a suite of the plan has one that suits the server's release."""
+        suited = [suite for suite in self.suites if suite.module and self.tree.version >= suite.since]
+        return setup.module(suited[0].path / suited[0].module, self.tree) if suited else None
+
+    def _units(self, setup: TargetSetup, allocator: Allocator, *, only: Program | None = None) -> dict[Program, Units]:
+        """The programs that the plan's suites run instead of a server."""
+        kinds = dict.fromkeys(suite.program for suite in self.suites if suite.program and only in {None, suite.program})
+        return {kind: setup.units(kind, self.tree, self.request.optimisation, allocator) for kind in kinds}
