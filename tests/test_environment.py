@@ -95,7 +95,7 @@ def test_clients_of_registries_keep_what_the_user_configured(monkeypatch: pytest
 
 def test_the_reference_lists_what_reaches_a_cell() -> None:
     text = (ROOT / "docs" / "reference.md").read_text("utf-8")
-    section = text.partition("## What of your environment counts")[2].partition("\n## ")[0]
+    section = text.partition("## Your environment")[2].partition("\n## ")[0]
     row = next(line for line in section.splitlines() if line.startswith("| a cell's tests |"))
     assert set(re.findall(r"`([A-Za-z_]+)`", row)) == set(environment.CELL)
     for name in (*environment.BUILD, *environment.USER, *environment.REGISTRY, *environment.REGISTRY_PREFIXES):
