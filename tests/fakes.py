@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from rich.console import Console
 
 from harness.build.qemu_user import Runner
-from harness.core.model import Build, EmulatorSpec, Endianness, SourceTree, Target, Toolchain
+from harness.core.model import Build, SourceTree
 from harness.core.processes import process
 from harness.core.progress import Progress
+from harness.core.target_model import EmulatorSpec, Endianness, Target, Toolchain
 from harness.plan.catalog import Catalog
 from harness.record import run_folder
 from harness.record.recording_proxy import Chunk
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from harness.core.model import AccessClass
+    from harness.core.target_model import AccessClass
 
 Plumb: TypeAlias = "Callable[..., tuple[int, str, str]]"
 """Runs a command line: exit code, standard output, standard error (the fixture `plumb`)."""

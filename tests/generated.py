@@ -20,8 +20,9 @@ from harness.build.sources.tree_features import Landmarks
 from harness.build.unit_drivers import UnitTable
 from harness.cli.group import plumb
 from harness.core.errors import ExitCode
-from harness.core.model import KernelSpec, Policy, Server, Suite, Target, Toolchain
+from harness.core.model import Server, Suite
 from harness.core.strict_toml import ROOT
+from harness.core.target_model import KernelSpec, Policy, Target, Toolchain
 from harness.judge.known_findings import KnownList
 from harness.plan.catalog import Catalog
 from harness.protocol import reply_comparison

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.core.cache import Cache, key_of, refuse_edited, sha256_of
+from harness.core.cache import Cache
+from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT

@@ -17,7 +17,7 @@ from harness.run.canary import CanaryCase, CanaryResult, Reported
 from tests import fakes
 
 if TYPE_CHECKING:
-    from harness.core.model import Policy, Target
+    from harness.core.target_model import Policy, Target
 
 CATALOG = Catalog()
 SIGNAL = CATALOG.policies["signal"]

@@ -13,8 +13,8 @@ import pytest
 from harness.build.qemu_user import QEMU_FOLDER, Qemu
 from harness.cli.group import plumb
 from harness.core.errors import ExitCode, NothingSelectedError, UsageError
-from harness.core.model import Target, Toolchain
 from harness.core.strict_toml import ROOT, read_toml
+from harness.core.target_model import Target, Toolchain
 from harness.isa.rules import applies
 from harness.plan.catalog import Catalog, select, target_groups
 from tests.end_to_end import machines

@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from harness.core.model import EmulatorSpec
 from harness.core.strict_toml import ROOT
+from harness.core.target_model import EmulatorSpec
 
 KINDS = frozenset({"user", "native", "system"})
 
@@ -38,7 +38,7 @@ def test_a_comparison_is_recognised(source: str) -> None:
 def test_the_kind_of_an_emulator_is_compared_in_its_own_class_alone() -> None:
     paths = [path for folder in ("harness", "suites", "tools") for path in (ROOT / folder).rglob("*.py")]
     found = {str(path.relative_to(ROOT)): comparisons(path.read_text("utf-8")) for path in paths}
-    assert {path: len(lines) for path, lines in found.items() if lines} == {"harness/core/model.py": 3}
+    assert {path: len(lines) for path, lines in found.items() if lines} == {"harness/core/target_model.py": 3}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tests.stored import StoredRun, a_fault
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.core.model import Policy
+    from harness.core.target_model import Policy
 
 STORED = fakes.DATA / "stored_runs"
 """Runs of format 2, and the documents that they were judged as (README.md there)."""

@@ -15,7 +15,7 @@ from harness.isa.rules import CLASSES, applies, audited, fate, forbidden, policy
 from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
-    from harness.core.model import AccessClass, Direction
+    from harness.core.target_model import AccessClass, Direction
 
 CATALOG = Catalog()
 UNIT: dict[AccessClass, int] = {"half": 2, "word": 4, "dword": 8, "multi": 4, "vfp": 8, "float": 4, "double": 8}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.model import Endianness
 from harness.core.processes import process
+from harness.core.target_model import Endianness
 from suites._shared import checksums
 from suites._shared.formats import encodings
 from suites.units import expectations, values

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal
 import capstone
 
 from harness.core.finding import Access
-from harness.core.model import AccessClass
 from harness.core.processes import process
+from harness.core.target_model import AccessClass
 from harness.isa import registry
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.cache import Cache
-    from harness.core.model import Allocator, SourceTree, Target, Toolchain
+    from harness.core.model import Allocator, SourceTree
+    from harness.core.target_model import Target, Toolchain
 
 SOURCE = ROOT / "toolchains" / "allocator" / "guard.c"
 FLAGS: dict[Allocator, list[str]] = {"guard": [], "guard-natural": ["-DNATURAL"]}

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.build.server_build import BuildDirectory
-    from harness.core.model import Toolchain
     from harness.core.processes import process
+    from harness.core.target_model import Toolchain
 
 FOLDER = Path("/usr/src/googletest")
 PACKAGE = "googletest"

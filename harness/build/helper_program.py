@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.build import toolchain
-from harness.core.cache import key_of, refuse_edited, sha256_of
+from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.processes import process
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.cache import Cache
-    from harness.core.model import Toolchain
+    from harness.core.target_model import Toolchain
 
 COMPILE_SECONDS = 120
 

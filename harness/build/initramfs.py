@@ -17,7 +17,7 @@ from elftools.elf.elffile import ELFFile
 
 from harness.build import toolchain
 from harness.build.helper_program import compiled
-from harness.core.cache import Cache, key_of, refuse_edited, sha256_of
+from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT
@@ -25,7 +25,8 @@ from harness.core.strict_toml import ROOT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.core.model import Toolchain
+    from harness.core.cache import Cache
+    from harness.core.target_model import Toolchain
 
 INIT_FOLDER = ROOT / "toolchains" / "kernels" / "init"
 INIT_FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-D_FILE_OFFSET_BITS=64", "-static"]

@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build import toolchain
-from harness.core.cache import key_of, refuse_edited, sha256_of
+from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.errors import UsageError
-from harness.core.model import ArchivePlace, KernelSpec, Record
+from harness.core.model import ArchivePlace, Record
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT, read_toml
+from harness.core.target_model import KernelSpec  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from harness.build.sources.archives import Fetcher
     from harness.core.cache import Cache
-    from harness.core.model import Toolchain
     from harness.core.progress import Progress
+    from harness.core.target_model import Toolchain
 
 KERNELS_FOLDER = ROOT / "toolchains" / "kernels"
 SOURCE_FILE = KERNELS_FOLDER / "linux" / "linux.toml"

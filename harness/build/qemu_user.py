@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis.detectors import registry
-from harness.core.cache import Cache, key_of, refuse_edited, sha256_of
+from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
-from harness.core.model import ArchivePlace, EmulatorSpec, Flavour, Policy, Record, Target, Toolchain
+from harness.core.model import ArchivePlace, Flavour, Record
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT, read_toml
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.build.sources.archives import Fetcher
+    from harness.core.cache import Cache
     from harness.core.progress import Progress
+    from harness.core.target_model import EmulatorSpec, Policy, Target, Toolchain
 
 BUILD_SECONDS = 3600
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"

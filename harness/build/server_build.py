@@ -16,7 +16,8 @@ from harness.analysis.detectors import registry
 from harness.build import allocator, toolchain
 from harness.build.sources.tree_files import copy_tree
 from harness.core import json_codec
-from harness.core.cache import Cache, disk_errors, key_of
+from harness.core.cache import Cache, disk_errors
+from harness.core.digests import key_of
 from harness.core.errors import ExitCode, InfrastructureError, PlumblineError
 from harness.core.model import COMPILED_IN, Build
 from harness.core.processes import process
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from harness.core.model import Allocator, SourceTree, Target, Toolchain
+    from harness.core.model import Allocator, SourceTree
     from harness.core.progress import Progress
+    from harness.core.target_model import Target, Toolchain
 
     Linked = Literal["libc", "jemalloc"]
 

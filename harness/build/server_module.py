@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.cache import Cache
-    from harness.core.model import SourceTree, Target, Toolchain
+    from harness.core.model import SourceTree
+    from harness.core.target_model import Target, Toolchain
 
 
 def build_module(store: Cache, source: Path, tree: SourceTree, target: Target, tools: Toolchain) -> Path:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from harness.core.model import Target, Toolchain
+    from harness.core.target_model import Target, Toolchain
 
 
 def tool(toolchain: Toolchain, name: str) -> str:

@@ -15,7 +15,8 @@ from harness.analysis.compiler_output import first_error
 from harness.build import toolchain
 from harness.build.server_build import build_key
 from harness.core import json_codec
-from harness.core.cache import disk_errors, key_of, sha256_of
+from harness.core.cache import disk_errors
+from harness.core.digests import key_of, sha256_of
 from harness.core.model import Program, Record
 from harness.core.strict_toml import ROOT, read_toml
 from harness.plan.catalog import Catalog
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.build.server_build import BuildDirectory, Builder
-    from harness.core.model import SourceTree, Target, Toolchain
+    from harness.core.model import SourceTree
     from harness.core.processes import process
+    from harness.core.target_model import Target, Toolchain
 
 RECIPE = "1"
 

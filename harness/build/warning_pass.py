@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 from harness.analysis import compiler_output
 from harness.build.server_build import build_name
 from harness.core import json_codec
-from harness.core.cache import key_of
+from harness.core.digests import key_of
 from harness.core.processes import process
 from harness.record.compiler_warnings import CompilerReport
 
 if TYPE_CHECKING:
     from harness.analysis.compiler_output import Compilation
     from harness.build.server_build import BuildDirectory, Builder
-    from harness.core.model import SourceTree, Target, Toolchain
+    from harness.core.model import SourceTree
+    from harness.core.target_model import Target, Toolchain
     from harness.record.compiler_warnings import Diagnostic
 
 ASKED = ["-fsyntax-only", "-Wcast-align", "-Wformat", "-Wno-error"]

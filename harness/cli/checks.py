@@ -12,7 +12,7 @@ import click
 
 from harness.build.sources import server_tree
 from harness.cli import options, output
-from harness.core.cache import key_of
+from harness.core.digests import key_of
 from harness.core.errors import ExitCode, UsageError
 from harness.isa import rules
 from harness.judge import conclusion

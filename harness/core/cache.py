@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
-import hashlib
 import os
 import shutil
 import tempfile
@@ -28,7 +27,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
 _NEW, _OLD, _SEAL = ".new", ".old", ".seal"
 _FORGOTTEN_SECONDS = 2 * 86400
@@ -297,28 +296,3 @@ def disk_errors(path: Path) -> Iterator[None]:
             remedy="free some space (plumb clean shows what the cache holds), or name another cache folder: "
             "PLUMBLINE_CACHE=FOLDER",
         ) from error
-
-
-def sha256_of(path: Path) -> str:
-    """Hash of a file's bytes, in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def refuse_edited(now: str, key: str, where: str) -> None:
-    """Raise InfrastructureError where what an entry was made of has another key by now: it may be of a mixture."""
-    if now != key:
-        raise InfrastructureError(
-            "files were edited while something was made of them",
-            where=where,
-            because="what was made may be of a mixture, and is not kept",
-            remedy="run again",
-        )
-
-
-def key_of(parts: Iterable[str]) -> str:
-    """A short content address of an ordered list of texts: 16 hexadecimal digits of their SHA-256."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(f"{len(part)}:{part}".encode())
-    return digest.hexdigest()[:16]

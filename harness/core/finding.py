@@ -7,7 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from harness.core.model import AccessClass, FileNameOrNone, Name, NameOrNone, Record
+from harness.core.model import FileNameOrNone, Name, NameOrNone, Record
+from harness.core.target_model import AccessClass  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 
 class Verdict(IntEnum):

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence  # noqa: TC003 - the annotations of NamedTuples are evaluated
 from typing import NamedTuple
 
-from harness.core.model import AccessClass
+from harness.core.target_model import AccessClass
 
 AccessPattern = tuple[str, AccessClass, int]
 """A pattern that matches a whole instruction -> its class and the bytes of the unit whose alignment counts.

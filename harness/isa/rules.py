@@ -14,7 +14,7 @@ import msgspec
 
 from harness.core.errors import UsageError
 from harness.core.finding import Access
-from harness.core.model import AccessClass
+from harness.core.target_model import AccessClass
 from harness.isa import registry
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from harness.core.finding import Fate
-    from harness.core.model import PlannedAccess, Policy, Target
+    from harness.core.target_model import PlannedAccess, Policy, Target
 
 Outcome = Literal["done", "signal", "rotated", "truncated"]
 """done: the right bytes were moved. signal: SIGBUS, BUS_ADRALN (but see `signal_of`), and nothing was moved. rotated:

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness.core.model import Endianness, Record
+from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
+from harness.core.target_model import Endianness  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from harness.core.finding import Finding, Occasion, Witness
-    from harness.core.model import Target
+    from harness.core.target_model import Target
 
 DEFAULT = ROOT / "ci" / "known.toml"
 

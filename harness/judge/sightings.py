@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from harness.analysis.detectors.registry import Report
     from harness.core.finding import Difference, Fate, Frame, Reproduction
-    from harness.core.model import AccessClass, Program
+    from harness.core.model import Program
+    from harness.core.target_model import AccessClass
     from harness.record.run_folder import CellRecord, Fault, GuestEvent, RunRecord, TestEvent
 
 

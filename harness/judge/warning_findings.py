@@ -17,7 +17,7 @@ from harness.record.compiler_warnings import FOLDER, ORACLE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.core.model import Target
+    from harness.core.target_model import Target
     from harness.record.compiler_warnings import CompilerReport, Diagnostic
     from harness.record.run_folder import RunRecord
 

@@ -15,8 +15,9 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import NothingSelectedError, UsageError
-from harness.core.model import CANARY_SUITE, KernelSpec, Policy, Record, Server, Suite, Target, Toolchain
+from harness.core.model import CANARY_SUITE, Record, Server, Suite
 from harness.core.strict_toml import ROOT, nearest_key, read_toml
+from harness.core.target_model import KernelSpec, Policy, Target, Toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -20,7 +20,7 @@ from harness.protocol.command_stream import command, line_of, pieces, wire
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.model import Target
+    from harness.core.target_model import Target
     from harness.protocol.allowed_refusals import Refusal, Release
     from harness.protocol.command_stream import Command, Stream
     from harness.protocol.resp import Client, Reply

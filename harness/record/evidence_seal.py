@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core import json_codec
-from harness.core.cache import sha256_of
+from harness.core.digests import sha256_of
 from harness.core.model import Record
 from harness.record import event_log, fault_log, run_folder
 

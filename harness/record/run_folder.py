@@ -22,17 +22,8 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.model import (
-    AccessClass,
-    Allocator,
-    CompilerWarnings,
-    Name,
-    NameOrNone,
-    Policy,
-    Program,
-    Record,
-    Target,
-)
+from harness.core.model import Allocator, CompilerWarnings, Name, NameOrNone, Program, Record
+from harness.core.target_model import AccessClass, Policy, Target  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 """absent: there is nothing of what the suite should run, in the server or among what was asked for; no fault."""

@@ -16,16 +16,17 @@ import msgspec
 from harness.analysis import symbols
 from harness.build.helper_program import compiled
 from harness.core.errors import InfrastructureError
-from harness.core.model import PlannedAccess, Record
+from harness.core.model import Record
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT, read_toml
+from harness.core.target_model import PlannedAccess  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.isa import rules
 from harness.record import fault_log
 
 if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.core.cache import Cache
-    from harness.core.model import Target, Toolchain
+    from harness.core.target_model import Target, Toolchain
     from harness.run.vm.machine import Machine
 
 ACCESSES = ROOT / "harness" / "isa" / "accesses"

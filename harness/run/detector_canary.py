@@ -13,7 +13,7 @@ from harness.core.processes import process
 if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.core.cache import Cache
-    from harness.core.model import Target, Toolchain
+    from harness.core.target_model import Target, Toolchain
 
 SOURCE = Path(__file__).with_suffix(".c")
 RUN_SECONDS = 5.0

@@ -19,7 +19,8 @@ from harness.build import allocator, googletest, toolchain
 from harness.build.server_build import build_key
 from harness.build.unit_drivers import Units, build_units, in_a_line
 from harness.core import json_codec
-from harness.core.cache import disk_errors, key_of
+from harness.core.cache import disk_errors
+from harness.core.digests import key_of
 from harness.core.model import Record
 from harness.run.unit_runner import how_it_ended
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.build.server_build import BuildDirectory, Builder
-    from harness.core.model import Allocator, Program, SourceTree, Target, Toolchain
+    from harness.core.model import Allocator, Program, SourceTree
+    from harness.core.target_model import Target, Toolchain
     from harness.run.unit_runner import UnitRun
 
 RECIPE = "1"

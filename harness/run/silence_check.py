@@ -17,7 +17,7 @@ from harness.run.vm.guest import CANARY
 if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.core.cache import Cache
-    from harness.core.model import Toolchain
+    from harness.core.target_model import Toolchain
     from harness.run.vm.guest import VirtualMachine
 
 

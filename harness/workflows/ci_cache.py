@@ -15,7 +15,7 @@ from harness.build.qemu_user import QEMU_FOLDER, Qemu, qemu_key
 from harness.build.server_build import build_name
 from harness.build.sources import source_tree
 from harness.build.sources.archives import archive_name
-from harness.core.cache import key_of
+from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record, SourceTree
 from harness.core.strict_toml import read_toml

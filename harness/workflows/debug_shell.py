@@ -31,8 +31,9 @@ from harness.workflows.target_setup import set_up_target
 
 if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
-    from harness.core.model import Build, SourceTree, Target
+    from harness.core.model import Build, SourceTree
     from harness.core.progress import Progress
+    from harness.core.target_model import Target
     from harness.judge.reproducer import Reproducer
     from harness.plan.catalog import Catalog
     from harness.workflows.workbench import Workbench

@@ -12,7 +12,7 @@ import msgspec
 
 from harness.build import toolchain
 from harness.build.sources import source_tree, tree_files
-from harness.core.cache import key_of
+from harness.core.digests import key_of
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import Record

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.build.unit_drivers import Units
-    from harness.core.model import Allocator, Build, Program, SourceTree, Target
+    from harness.core.model import Allocator, Build, Program, SourceTree
+    from harness.core.target_model import Target
     from harness.plan.request import Request
     from harness.run.vm.guest import VmImage
     from harness.workflows.target_setup import TargetSetup

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from harness.build.qemu_user import Emulators, Runner
     from harness.build.unit_drivers import Units
-    from harness.core.model import Allocator, Build, Flavour, Policy, Program, SourceTree, Target, Toolchain
+    from harness.core.model import Allocator, Build, Flavour, Program, SourceTree
+    from harness.core.target_model import Policy, Target, Toolchain
     from harness.plan.catalog import Catalog
     from harness.workflows.workbench import Workbench
 

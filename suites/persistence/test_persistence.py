@@ -10,8 +10,8 @@ import pytest
 
 from harness.core.byte_diff import DifferenceError, excerpt
 from harness.core.finding import Difference, Reproduction
-from harness.core.model import Endianness
 from harness.core.processes import process
+from harness.core.target_model import Endianness
 from harness.protocol.command_stream import command, wire
 from harness.run.server_process import StartError
 from suites._shared.formats import places, rdb

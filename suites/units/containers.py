@@ -12,7 +12,7 @@ from suites.units.values import OFFSETS, digest, exactly, hexadecimal, pattern, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.core.model import Endianness
+    from harness.core.target_model import Endianness
 
 
 class Intset:

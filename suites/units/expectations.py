@@ -11,7 +11,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.core.model import Endianness
+from harness.core.target_model import Endianness
 from suites._shared import checksums
 from suites._shared.formats import encodings
 from suites.units import containers

@@ -15,7 +15,7 @@ from harness.protocol.command_stream import from_text, line_of
 from harness.report import markdown_table
 
 if TYPE_CHECKING:
-    from harness.core.model import Target
+    from harness.core.target_model import Target
     from harness.protocol.command_stream import Command, Stream
     from harness.protocol.resp import Reply
 

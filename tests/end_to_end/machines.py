@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.core.cache import Cache, key_of, sha256_of
+from harness.core.cache import Cache
+from harness.core.digests import key_of, sha256_of
 from harness.plan.catalog import Catalog
 from harness.workflows.target_setup import TargetSetup, set_up_targets
 from harness.workflows.workbench import Workbench

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.build.qemu_user import Runner
-    from harness.core.model import Policy, Target
+    from harness.core.target_model import Policy, Target
 
 pytestmark = pytest.mark.end_to_end
 

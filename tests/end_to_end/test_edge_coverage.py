@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.build import toolchain
-from harness.core.cache import Cache, key_of
+from harness.core.cache import Cache
+from harness.core.digests import key_of
 from harness.plan.catalog import Catalog
 from harness.record.edge_coverage import SIZE_BYTES, EdgeCoverage
 from tests.end_to_end import machines

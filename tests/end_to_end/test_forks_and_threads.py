@@ -16,7 +16,8 @@ import pytest
 
 from harness.analysis import symbols
 from harness.build.sources import source_tree, tree_files
-from harness.core.cache import Cache, key_of
+from harness.core.cache import Cache
+from harness.core.digests import key_of
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.judge.findings import judge

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.core import json_codec
-from harness.core.cache import Cache, key_of
+from harness.core.cache import Cache
+from harness.core.digests import key_of
 from harness.core.errors import ExitCode
 from harness.workflows.mutation_testing import mutations
 from tests.end_to_end.machines import release

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.core.cache import Cache, key_of
+from harness.core.cache import Cache
+from harness.core.digests import key_of
 from harness.core.errors import ExitCode
 from tests.end_to_end.machines import release
 from tests.end_to_end.plumb_runs import PLUMB, document, run

@@ -12,7 +12,8 @@ import pytest
 
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.tree_files import copy_tree
-from harness.core.cache import Cache, key_of, sha256_of
+from harness.core.cache import Cache
+from harness.core.digests import key_of, sha256_of
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog

@@ -18,7 +18,8 @@ import msgspec
 
 from harness.build.sources import source_tree
 from harness.build.sources.tree_files import digest_of
-from harness.core.cache import Cache, disk_errors, sha256_of
+from harness.core.cache import Cache, disk_errors
+from harness.core.digests import sha256_of
 from harness.core.errors import InfrastructureError, PlumblineError
 from harness.core.processes import environment, process
 

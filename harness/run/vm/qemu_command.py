@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from harness.build.initramfs import Initramfs
     from harness.build.kernel import Kernel
-    from harness.core.model import MachineSpec
+    from harness.core.target_model import MachineSpec
 
 GUEST_ADDRESS = "10.0.2.15"
 """The guest's, in QEMU's user-mode network; init/setup.c has it too."""

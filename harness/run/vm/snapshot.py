@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.build import toolchain
 from harness.core import json_codec
-from harness.core.cache import key_of
+from harness.core.digests import key_of
 from harness.run.vm.machine import Machine
 
 if TYPE_CHECKING:

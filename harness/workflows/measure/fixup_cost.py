@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.core.errors import InfrastructureError
-from harness.core.model import AccessClass, Record
+from harness.core.model import Record
+from harness.core.target_model import AccessClass  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.record.run_folder import Counters
 from harness.report.markdown_table import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.core.model import PlannedAccess
+    from harness.core.target_model import PlannedAccess
 
 Repairer = Literal["kernel", "processor"]
 

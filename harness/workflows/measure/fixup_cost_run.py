@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from harness.core.cache import Cache
-    from harness.core.model import PlannedAccess, Policy, SourceTree, Target, Toolchain
+    from harness.core.model import SourceTree
+    from harness.core.target_model import PlannedAccess, Policy, Target, Toolchain
     from harness.run.vm.machine import Machine
     from harness.workflows.measure.fixup_cost import Repairer
     from harness.workflows.target_setup import TargetSetup

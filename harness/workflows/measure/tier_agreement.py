@@ -11,8 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.core.model import AccessClass, Record
+from harness.core.model import Record
 from harness.core.strict_toml import read_toml
+from harness.core.target_model import AccessClass  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.isa import rules
 from harness.report.markdown_table import table
 from harness.run import canary
@@ -22,7 +23,7 @@ from harness.workflows.target_setup import kernel_target, set_up_targets
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.model import Policy
+    from harness.core.target_model import Policy
     from harness.workflows.workbench import Workbench
 
 DIFFERENCES = Path(__file__).with_name("tier_differences.toml")

@@ -24,7 +24,8 @@ from harness.workflows.porting.document import Step
 
 if TYPE_CHECKING:
     from harness.analysis.compiler_output import Compilation, Linking
-    from harness.core.model import Build, SourceTree, Target, Toolchain
+    from harness.core.model import Build, SourceTree
+    from harness.core.target_model import Target, Toolchain
     from harness.record.compiler_warnings import Diagnostic
 
 WARNINGS = ["cast-align=strict", "address-of-packed-member"]

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.finding import Access, Finding
-    from harness.core.model import Build, SourceTree, Target
+    from harness.core.model import Build, SourceTree
+    from harness.core.target_model import Target
     from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.request import Request

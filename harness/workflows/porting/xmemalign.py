@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.core.finding import Access
-    from harness.core.model import Policy, Target
+    from harness.core.target_model import Policy, Target
     from harness.isa.rules import Outcome
 
 FAMILY = "solaris-"

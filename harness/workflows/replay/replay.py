@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.build.unit_drivers import Units
     from harness.core.finding import Frame
-    from harness.core.model import Build, Flavour, SourceTree, Target
+    from harness.core.model import Build, Flavour, SourceTree
+    from harness.core.target_model import Target
     from harness.workflows.replay.recurrence import Observation
     from harness.workflows.replay.rerun import ReplayedRun
     from harness.workflows.target_setup import TargetSetup

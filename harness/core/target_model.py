@@ -1,0 +1,219 @@
+"""The data of targets: emulators, policies, accesses, toolchains and kernels, as TOML files describe them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from harness.core.model import Record
+
+
+class Endianness(StrEnum):
+    """Byte order."""
+
+    LITTLE = "little"
+    BIG = "big"
+
+
+class EmulatorSpec(Record, frozen=True):
+    """What runs a target's programs."""
+
+    kind: Literal["user", "native", "system"]
+    qemu: str = ""
+    """QEMU's name of the user-mode emulator that runs the same programs: `arm` for qemu-arm."""
+    machine: str = ""
+    """Of a system: which of toolchains/kernels/*.toml, the emulated computer and its kernel."""
+    cpu: str = ""
+    """QEMU's name of the CPU model; empty for the emulator's default."""
+    detector: str = ""
+    """A sanitizer that `compiler_flags` put into the program, or a tool that a native program runs under: one of
+    harness.analysis.detectors.registry."""
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether this machine's processor and kernel run the programs: nothing is emulated or enforced."""
+        return self.kind == "native"
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether an emulated computer boots its own Linux: programs have no process and no folder on this machine."""
+        return self.kind == "system"
+
+    @property
+    def is_qemu_user(self) -> bool:
+        """Whether QEMU's user-mode emulator runs each program as a process of this machine."""
+        return self.kind == "user"
+
+    @property
+    def can_audit(self) -> bool:
+        """Whether the emulator can report a forbidden access and then perform it."""
+        return self.is_qemu_user
+
+
+AccessClass = Literal[
+    "half",
+    "word",
+    "dword",
+    "multi",
+    "pair",
+    "vfp",
+    "neon",
+    "float",
+    "double",
+    "exclusive",
+    "acquire",
+    "swap",
+    "cas",
+    "linked",
+    "other",
+]
+"""What sort of instruction an access is, as far as CPUs and kernels treat alignment alike: the emulator's own names.
+
+dword: LDRD, STRD, 64-bit integer registers. multi: LDM, STM. pair: A64 LDP, STP. vfp: VLDR, VSTR, VLDM. float, double:
+SPARC's and MIPS' floating point. linked: LL, SC.
+"""
+
+
+Direction = Literal["load", "store"]
+
+
+class Policy(Record, frozen=True):
+    """What a misaligned access does: which ones are forbidden, and what becomes of a forbidden one."""
+
+    name: str
+    title: str
+    source: str
+    """Where it is documented."""
+    targets: list[str]
+    """Globs of the targets that it makes sense for."""
+    demand: Literal["arch", "natural", "none"] = "arch"
+    """What is forbidden: what the architecture forbids, whatever is not naturally aligned, or nothing."""
+    fixup: tuple[AccessClass, ...] = ()
+    """Classes that are repaired: the access is done. Those in neither list raise SIGBUS."""
+    ignore: tuple[AccessClass, ...] = ()
+    """Classes left to hardware with its check off: before ARMv6 a loaded word is rotated, else low bits are lost."""
+    assumed_bytes: Literal[1, 2, 4, 8, 16] = 16
+    """Compilers are taken to split wider plain accesses into units of so many bytes (Solaris' -xmemalign)."""
+    report: bool = False
+    """Every forbidden access is logged, whatever becomes of it."""
+    mode: int | None = None
+    """What /proc/cpu/alignment is set to for it, on a real 32-bit ARM kernel; None: no mode of that file is this."""
+    effective_policy: dict[str, str] = msgspec.field(default_factory=dict)
+    """Target -> the policy that its kernel silently applies instead of this one."""
+
+
+class PlannedAccess(Record, frozen=True):
+    """An access that the canary program can make: harness/isa/accesses/ISA.toml."""
+
+    name: str
+    access_class: AccessClass
+    direction: Direction
+    size_bytes: int
+    """How many bytes it moves."""
+    unit_bytes: int
+    """The unit whose alignment counts: 4 for LDM."""
+    code: list[str]
+    """Assembly, in C's extended form: from the address in %0 to the buffer at %1, or back for a store."""
+    targets: tuple[str, ...] = ("*",)
+    """Globs of the targets that have the instruction."""
+    hint_bytes: int = 0
+    """The alignment that the instruction itself asks for (NEON's `:64`); 0 where the target's demand decides."""
+
+
+SHORT_TASK_MARGIN = 3
+"""How many times slower than the host a target may be before the base of a short task's deadline grows."""
+
+
+class Target(Record, frozen=True):
+    """A machine to imitate."""
+
+    name: str
+    title: str
+    toolchain: str
+    machine: str
+    """What `uname -m` says there; the servers' makefiles choose by it."""
+    compiler_flags: list[str]
+    width_bits: Literal[32, 64]
+    endianness: Endianness
+    page_size_bytes: int
+    alignment: str
+    """The rule in a sentence, for the reader of a report."""
+    isa: str
+    """Which file of harness/isa/accesses/ holds its instructions."""
+    demand: dict[AccessClass, int]
+    """Class -> alignment in bytes that CPU and kernel insist on, at most the access's own unit; absent: none."""
+    kernel: str
+    """The most forgiving policy that its own Linux has: what survives under it, a kernel can repair."""
+    groups: list[str]
+    slowdown: float
+    """How many times slower than the host; deadlines grow with it."""
+    emulator: EmulatorSpec
+    userland: str = ""
+    """Of a system: the target whose builds it runs; empty for a target's own."""
+
+    def deadline_seconds(self, base_seconds: float) -> float:
+        """The deadline of a short task that takes well under `base_seconds` on the host.
+
+        The base has a margin of three: a target up to three times slower than the host, such as a sanitizer's, keeps
+        it, and a slower one gets a third of its slowdown, so that a task that hangs is not waited for needlessly.
+        """
+        return base_seconds * max(1.0, self.slowdown / SHORT_TASK_MARGIN)
+
+
+class Toolchain(Record, frozen=True):
+    """How to compile for a target."""
+
+    name: str
+    triple: str
+    """Prefix of the tools without the last dash; empty for the host's own."""
+    packages: list[str]
+    """Debian packages that provide it."""
+    sysroot: dict[str, str]
+    """Folder inside the guest's root -> folder on the host; empty for native programs."""
+
+
+class MachineSpec(Record, frozen=True):
+    """The emulated computer that a kernel is for, in the words of its emulator's command line."""
+
+    emulator: str
+    """`qemu-system-arm`."""
+    packages: list[str]
+    """Debian packages that provide it, firmware included."""
+    machine: str
+    cpu: str
+    memory_mib: int
+    options: list[str]
+    """Devices: what makes the netdev `network` a card, and the chardev `control` a line."""
+    console: str
+    """What the kernel calls the line that it writes to."""
+    control: str
+    """The control channel's device in the guest; a pattern (glob(7)) where its number is not known beforehand.
+    Or `tcp:PORT`: the guest listens there."""
+    append: list[str]
+    """More words for the kernel's command line."""
+    snapshots: bool
+    """Whether its state can be saved and loaded again."""
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
+    """File below /proc/sys -> what is written to it after boot."""
+
+
+class KernelSpec(Record, frozen=True):
+    """A Linux kernel for one machine: toolchains/kernels/NAME.toml."""
+
+    name: str
+    title: str
+    toolchain: str
+    """What compiles the kernel and the guest's init."""
+    architecture: str
+    """Linux' ARCH."""
+    fragments: list[str]
+    """Files of options, on top of allnoconfig, in toolchains/kernels."""
+    make: list[str]
+    """Targets of its makefile."""
+    image: str
+    """What the emulator loads, in the build folder."""
+    device_tree: str
+    """The machine's description, in the build folder; empty where the emulator makes it."""
+    machine: MachineSpec
