@@ -43,9 +43,9 @@ SHOWN_SITES = 200
 _SIGNS = {"PASS": "✓", "FAIL": "✗", "UNKNOWN": "?", "XFAIL": "~", "SKIP": "–"}
 SENTENCES = {
     "PASS": "The canaries behaved.",
-    "FAIL": "Not everything is in the known list.",
-    "UNKNOWN": "Nothing is proven: canaries did not behave, or nothing was recorded.",
-    "XFAIL": "The known list has them all.",
+    "FAIL": "There are unknown findings.",
+    "UNKNOWN": "Nothing is proven: the canaries misbehaved, or nothing was recorded.",
+    "XFAIL": "Every finding is known.",
     "SKIP": "Nothing ran.",
 }
 
