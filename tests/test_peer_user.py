@@ -16,10 +16,11 @@ import pytest
 
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
+from harness.core.sockets import connect
 from harness.core.strict_toml import ROOT
 from harness.judge import conclusion
 from harness.record import peer_user
-from harness.record.recording_proxy import Recorder, connect
+from harness.record.recording_proxy import Recorder
 from harness.run import private_network
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.sockets import connect
 from harness.protocol.resp import Client
 from harness.record import peer_user
-from harness.record.recording_proxy import Chunk, Recorder, connect, load, save, send_again, unanswered
+from harness.record.recording_proxy import Chunk, Recorder, load, save, send_again, unanswered
 from tests.fakes import chunk
 
 if TYPE_CHECKING:

@@ -5,12 +5,14 @@ It exists beside redis-py because tests need the bytes themselves, every release
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING, Any, Self
 
 import hiredis
 
+from harness.core.sockets import connect
+
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -34,14 +36,7 @@ class Client:
     @classmethod
     def at_socket(cls, path: Path, *, deadline_seconds: float) -> Self:
         """Connect to a Unix socket. Raises OSError."""
-        connected = socket.socket(socket.AF_UNIX)
-        connected.settimeout(deadline_seconds)
-        try:
-            connected.connect(str(path))
-        except OSError:
-            connected.close()
-            raise
-        return cls(connected)
+        return cls(connect(path, deadline_seconds=deadline_seconds))
 
     def __enter__(self) -> Self:
         """Itself."""

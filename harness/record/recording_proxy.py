@@ -13,7 +13,6 @@ import re
 import socket
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import hiredis
@@ -21,10 +20,12 @@ import hiredis
 from harness.core import json_codec
 from harness.core.errors import is_machine_fault, machine_fault
 from harness.core.model import Record
+from harness.core.sockets import Address, connect
 from harness.record import peer_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 INCOMPLETE = object()
 CHUNK_BYTES = 65536
@@ -46,26 +47,6 @@ class Chunk(Record, frozen=True):
     def content(self) -> bytes:
         """The bytes."""
         return base64.b64decode(self.data)
-
-
-Address = Path | tuple[str, int]
-"""Where a server listens: a Unix socket, or a port on loopback that leads into a machine."""
-
-
-def connect(address: Address, *, deadline_seconds: float | None = None) -> socket.socket:
-    """A connection to a server. Raises OSError."""
-    if isinstance(address, tuple):
-        connection = socket.create_connection(address, timeout=deadline_seconds)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(deadline_seconds)
-    try:
-        connection.connect(str(address))
-    except OSError:
-        connection.close()
-        raise
-    return connection
 
 
 class Recorder:

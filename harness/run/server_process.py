@@ -22,11 +22,12 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import process, scheduling
 from harness.core.processes.capped_log import LIMIT_BYTES, CappedLog, tail_of
 from harness.core.processes.temporary_folder import refuse_long
+from harness.core.sockets import connect
 from harness.isa import registry
 from harness.protocol.resp import Client
 from harness.record import fault_log, peer_user
 from harness.record.edge_coverage import EdgeCoverage
-from harness.record.recording_proxy import Recorder, connect
+from harness.record.recording_proxy import Recorder
 from harness.record.run_folder import NO_PONG, STOPPED
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from harness.analysis.detectors.registry import Report
     from harness.build.qemu_user import Runner
     from harness.core.model import Build
-    from harness.record.recording_proxy import Address
+    from harness.core.sockets import Address
     from harness.record.run_folder import End
 
 START_SECONDS = 10.0

@@ -17,6 +17,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from harness.analysis.symbols import tree_in
+from harness.core.sockets import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,9 +80,9 @@ class Relay:
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
             debugger, _ = self._listener.accept()
-            stub = socket.socket(socket.AF_UNIX)
-            self._open += [debugger, stub]
-            stub.connect(str(self._stub))
+            self._open.append(debugger)
+            stub = connect(self._stub)
+            self._open.append(stub)
             threading.Thread(target=self._from_stub, args=(stub, debugger), daemon=True).start()
             interrupts = Interrupts()
             while content := debugger.recv(_BYTES):

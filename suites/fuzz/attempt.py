@@ -8,12 +8,12 @@ import socket
 from typing import TYPE_CHECKING
 
 from harness.core.model import Record
+from harness.core.sockets import connect
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import Command, command
 from harness.protocol.resp import Client
 from harness.record import fault_log
-from harness.record.recording_proxy import connect
 from harness.run.server_process import PANIC, StartError
 from suites.fuzz.model import UNTOLD, Model
 

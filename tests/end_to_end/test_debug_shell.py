@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core import json_codec
+from harness.core.sockets import connect
 from harness.core.strict_toml import ROOT
 from harness.judge.reproducer import Reproducer
-from harness.record.recording_proxy import connect
 from harness.workflows.replay.replay import from_stream
 from tests.end_to_end.plumb_runs import GONE_SECONDS, PLUMB, processes_of, run, wait_for
 

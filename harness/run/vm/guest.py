@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from harness.build.qemu_user import Runner
     from harness.core.model import Build
-    from harness.record.recording_proxy import Address
+    from harness.core.sockets import Address
     from harness.record.run_folder import Counters
 
 SERVER = "/srv/server"

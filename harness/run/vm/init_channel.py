@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
+from harness.core.sockets import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
+
+    from harness.core.sockets import Address
 
 LARGEST_PAYLOAD = 64 * 1024
 """Of a request, and of what one `read` answers; init.h has it too."""
@@ -87,15 +89,10 @@ class Channel:
     A thread of its own reads, and hands events to `on_event` before later replies are seen.
     """
 
-    def __init__(
-        self, place: Path | tuple[str, int], on_event: Callable[[ChannelFrame], None], *, deadline_seconds: float
-    ) -> None:
-        self._socket = socket.socket(socket.AF_INET if isinstance(place, tuple) else socket.AF_UNIX)
-        self._socket.settimeout(deadline_seconds)
+    def __init__(self, place: Address, on_event: Callable[[ChannelFrame], None], *, deadline_seconds: float) -> None:
         try:
-            self._socket.connect(place if isinstance(place, tuple) else str(place))
+            self._socket = connect(place, deadline_seconds=deadline_seconds)
         except OSError as error:
-            self._socket.close()
             raise InfrastructureError("the guest's control channel cannot be opened", because=str(error)) from error
         self._socket.settimeout(None)
         self._on_event = on_event

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import socket
 import time
 from typing import TYPE_CHECKING, Any, Self
 
 from harness.core import json_codec
 from harness.core.errors import InfrastructureError
+from harness.core.sockets import connect
 
 if TYPE_CHECKING:
+    import socket
     from pathlib import Path
 
 
@@ -23,32 +24,33 @@ class QmpError(Exception):
     """The emulator refused a command, or has gone."""
 
 
+def _connect(path: Path, deadline_seconds: float) -> socket.socket:
+    """Connect, again for as long as the emulator has bound its socket and does not listen yet. Raises OSError."""
+    deadline = time.monotonic() + deadline_seconds
+    while True:
+        try:
+            return connect(path, deadline_seconds=deadline_seconds)
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(POLL_SECONDS)
+
+
 class Qmp:
     """A connected control socket; a context manager that closes it."""
 
     def __init__(self, path: Path, *, deadline_seconds: float) -> None:
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(deadline_seconds)
-        try:
-            self._connect(path, time.monotonic() + deadline_seconds)
-            self._stream = self._socket.makefile("rwb")
-            self._read()
-            self.execute("qmp_capabilities")
-        except (OSError, QmpError) as error:
-            self._socket.close()
-            raise InfrastructureError("the emulator's control socket does not answer", because=str(error)) from error
-
-    def _connect(self, path: Path, deadline: float) -> None:
-        """Connect, again for as long as the emulator has bound its socket and does not listen yet."""
-        while True:
+        with contextlib.ExitStack() as opened:
             try:
-                self._socket.connect(str(path))
-            except ConnectionRefusedError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(POLL_SECONDS)
-            else:
-                return
+                self._socket = opened.enter_context(_connect(path, deadline_seconds))
+                self._stream = self._socket.makefile("rwb")
+                self._read()
+                self.execute("qmp_capabilities")
+            except (OSError, QmpError) as error:
+                raise InfrastructureError(
+                    "the emulator's control socket does not answer", because=str(error)
+                ) from error
+            opened.pop_all()
 
     def __enter__(self) -> Self:
         return self
