@@ -96,6 +96,22 @@ def test_a_guest_that_was_never_started_removes_nothing_of_others(tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    ("script", "may_refuse", "end"),
+    [("exit 1", True, "stopped"), ("exit 1", False, "start-failed"), ("kill -SEGV $$", True, "start-failed")],
+)
+def test_a_server_that_may_refuse_to_start_has_stopped_if_it_exited(
+    tmp_path: Path, script: str, *, may_refuse: bool, end: str
+) -> None:
+    build = fakes.build(tmp_path)
+    fakes.write(build.server_binary, f"#!/bin/sh\n{script}\n", mode=0o755)
+    guest = Guest(build, fakes.unemulated(fakes.target()), tmp_path / "guest-1", sockets=tmp_path, version=(7, 0, 15))
+    with pytest.raises(StartError) as failed:
+        guest.__enter__()
+    guest.failed_to_start(failed.value, may_refuse=may_refuse)
+    assert guest.end == end
+
+
+@pytest.mark.parametrize(
     ("script", "said"),
     [("kill -STOP $$", run_folder.STOPPED), ("sleep 60", run_folder.NO_PONG), ("kill -KILL $$", "killed by SIGKILL")],
 )

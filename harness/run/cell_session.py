@@ -81,6 +81,7 @@ class CellSession:
         try:
             guest.__enter__()
         except StartError as error:
+            guest.failed_to_start(error)
             self._failure, self.blocked = error, True
             raise
         # What is reported while it starts is no test's doing.
@@ -255,12 +256,9 @@ class CellSession:
             return
         commands = guest.commands() if guest.started() else 0
         guest.__exit__()
-        event = msgspec.structs.replace(ended(guest, self.test), commands=commands)
-        if self._failure is not None:
-            event = msgspec.structs.replace(
-                ended(guest, ""), end=self._failure.end, detail=self._failure.detail, stopping=False
-            )
-        self.log.append(event)
+        # A failed start is no test's doing.
+        test = self.test if self._failure is None else ""
+        self.log.append(msgspec.structs.replace(ended(guest, test), commands=commands))
 
     def give_up(self, error: InfrastructureError) -> NoReturn:
         """End the cell, and leave word why: nothing can be said of the server."""

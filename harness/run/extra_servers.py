@@ -86,10 +86,7 @@ class StartGuest:
         try:
             return guest.__enter__()
         except StartError as error:
-            if may_refuse and guest.end == "exit":
-                guest.end, guest.detail = "stopped", f"refused: {error.detail}"
-            else:
-                guest.end, guest.detail = error.end, error.detail
+            guest.failed_to_start(error, may_refuse=may_refuse)
             raise
 
     def any(self) -> bool:

@@ -91,11 +91,10 @@ class Guest:
         self.files = dict(files or {})
         self.fault_log = folder / "faults.jsonl"
         self.log = folder / "log"
-        self.end: End | None = None
-        self.detail = ""
-        self.ended_stopping = False
-        """Whether it ended so after it had been told to stop."""
-        self.recorder: Recorder | None = None
+        self._end: End | None = None
+        self._detail = ""
+        self._ended_stopping = False
+        self._recorder: Recorder | None = None
         self.edges: EdgeCoverage | None = None
         """While it runs, the edges of its code that were taken; None if nobody asked, or the emulator cannot tell."""
         self._coverage = coverage and runner.reports_edges
@@ -108,6 +107,26 @@ class Guest:
     def name(self) -> str:
         """Its folder's name: `guest-1`."""
         return self.folder.name
+
+    @property
+    def end(self) -> End | None:
+        """How it ended; None while it runs."""
+        return self._end
+
+    @property
+    def detail(self) -> str:
+        """How it ended, for the reader."""
+        return self._detail
+
+    @property
+    def ended_stopping(self) -> bool:
+        """Whether it ended in this way after it had been told to stop."""
+        return self._ended_stopping
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """What records its clients' requests; None before it is ready."""
+        return self._recorder
 
     @property
     def pid(self) -> int:
@@ -152,13 +171,13 @@ class Guest:
 
         Raises InfrastructureError where it cannot be told who connects.
         """
-        assert self.recorder is not None
-        return peer_user.HOST, self.recorder.port
+        assert self._recorder is not None
+        return peer_user.HOST, self._recorder.port
 
     @property
     def strangers(self) -> int:
         """How many connections were turned away: another user's, or closed before it could be told whose."""
-        return self.recorder.strangers if self.recorder is not None else 0
+        return self._recorder.strangers if self._recorder is not None else 0
 
     def __enter__(self) -> Self:
         """Start, and wait until it answers PING. Raises StartError, or InfrastructureError for a machine's fault."""
@@ -189,8 +208,8 @@ class Guest:
             self.kill()
         if self._capped is not None:
             self._capped.close()
-        if self.recorder is not None:
-            self.recorder.close()
+        if self._recorder is not None:
+            self._recorder.close()
         if self.edges is not None:
             self.edges.close()
             self.edges = None
@@ -203,10 +222,10 @@ class Guest:
         self.kill(grace_seconds=STOP_SECONDS * self.runner.target.slowdown)
         code = self.poll()
         if code is None or code in _STOPPED_BY:
-            self.end = "stopped"
+            self._end = "stopped"
         else:
-            self.end, detail = describe_exit(code)
-            self.detail, self.ended_stopping = f"{detail} when it was told to stop", True
+            self._end, detail = describe_exit(code)
+            self._detail, self._ended_stopping = f"{detail} when it was told to stop", True
 
     def started(self) -> bool:
         """Whether there is, or was, a server process."""
@@ -229,8 +248,8 @@ class Guest:
         code = self.poll()
         if code is None:
             return True
-        if self.end is None:
-            self.end, self.detail = describe_exit(code)
+        if self._end is None:
+            self._end, self._detail = describe_exit(code)
         return False
 
     def settle(self) -> bool:
@@ -240,12 +259,23 @@ class Guest:
             time.sleep(POLL_SECONDS)
         return self.alive()
 
+    def start_recording(self) -> None:
+        """Open the recording proxy in front of the server: from now on clients can connect."""
+        self._recorder = Recorder(self.upstream, self.recorded_path)
+
+    def failed_to_start(self, error: StartError, *, may_refuse: bool = False) -> None:
+        """Set how it ended from its failed start. A server that `may_refuse`, and exited by itself, has stopped."""
+        if may_refuse and self._end == "exit":
+            self._end, self._detail = "stopped", f"refused: {error.detail}"
+        else:
+            self._end, self._detail, self._ended_stopping = error.end, error.detail, False
+
     def hung(self) -> None:
         """Mark it as hanging, and kill it."""
         if self.alive():
             stopped = scheduling.is_stopped(self.pid)
             late = f"no reply within {self.deadline_seconds:.0f} s"
-            self.end, self.detail = "hang", STOPPED if stopped else late
+            self._end, self._detail = "hang", STOPPED if stopped else late
             self.kill()
 
     def faults(self) -> int:
@@ -317,12 +347,12 @@ class Guest:
         while not answers_ping(self.upstream):
             if not self.alive():
                 said = self.log_tail(LOG_LINES)
-                raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(said)])), log=said)
+                raise StartError("start-failed", "; ".join(filter(None, [self._detail, last_words(said)])), log=said)
             if time.monotonic() > deadline:
-                self.end, self.detail = "hang", STOPPED if scheduling.is_stopped(self.pid) else NO_PONG
-                raise StartError("hang", self.detail)
+                self._end, self._detail = "hang", STOPPED if scheduling.is_stopped(self.pid) else NO_PONG
+                raise StartError("hang", self._detail)
             time.sleep(POLL_SECONDS)
-        self.recorder = Recorder(self.upstream, self.recorded_path)
+        self.start_recording()
 
     def arguments(self) -> list[str]:
         """The server's command line behind its own name."""

@@ -65,8 +65,11 @@ def run_emulated(units: Units, runner: Runner, unit: str, folder: Path) -> UnitR
 def run_on_machine(units: Units, machine: Machine, slowdown: float, unit: str, folder: Path) -> UnitRun:
     """Run a unit on a real kernel, where the program is at its usual place."""
     folder.mkdir(parents=True)
-    machine.fault_log = folder / "faults.jsonl"
-    ran = machine.run([PLACES[units.kind], *units.call(unit)], deadline_seconds=RUN_SECONDS[units.kind] * slowdown)
+    ran = machine.run(
+        [PLACES[units.kind], *units.call(unit)],
+        deadline_seconds=RUN_SECONDS[units.kind] * slowdown,
+        fault_log=folder / "faults.jsonl",
+    )
     (folder / "log").write_bytes(ran.output)
     code = ran.end.code if ran.end is not None else 0
     return UnitRun(code=code, expired=ran.end is None, output=ran.output)

@@ -24,7 +24,6 @@ from harness.isa import rules
 from harness.judge.reproducer import files_of
 from harness.plan.catalog import DEFAULT_SERVER, select
 from harness.record import recording_proxy
-from harness.record.recording_proxy import Recorder
 from harness.run.server_process import Guest, answers_ping
 from harness.workflows.gdb_relay import RELAY, Relay, native_script, remote_script
 from harness.workflows.target_setup import set_up_target
@@ -103,7 +102,7 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
     with tempfile.TemporaryDirectory(prefix="plumbline-shell-") as folder, contextlib.ExitStack() as ends:
         guest = _guest(Path(folder), build, runner, tree, reproducer)
         ends.callback(guest.__exit__)
-        guest.recorder = Recorder(guest.upstream, guest.recorded_path)
+        guest.start_recording()
         if target.emulator.is_qemu_user:
             ends.callback(_start_stopped(guest).close)
             commands = remote_script(guest, tree, setup.guest_root, running=session.running)

@@ -176,14 +176,11 @@ class VmGuest(Guest):
         """Start the server in the machine, traced."""
         machine = self.host.machine()
         self._machine = machine
-        # It may fault before its number is known here.
-        machine.fault_log = self.fault_log
         self._port = self.host.take_port()
         for name, content in self.files.items():
             machine.write(f"{self._work_folder}/{name}", content)
         command = [SERVER, *self.arguments()]
-        self._pid = machine.start(command, folder=self._work_folder, output=self._inside)
-        machine.fault_logs[self._pid] = self.fault_log
+        self._pid = machine.start(command, folder=self._work_folder, output=self._inside, fault_log=self.fault_log)
 
     def arguments(self) -> list[str]:
         """Its command line. It listens everywhere inside the machine; only loopback leads into that."""
@@ -221,8 +218,7 @@ class VmGuest(Guest):
             self.host.give_back(self._port)
             self._port = 0
         if self._machine is not None:
-            # The kernel gives numbers out again.
-            self._machine.fault_logs.pop(self._pid, None)
+            self._machine.forget(self._pid)
 
     @property
     def _work_folder(self) -> str:

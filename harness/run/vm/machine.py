@@ -77,9 +77,9 @@ class Machine:
         self.kernel = kernel
         self.initramfs = initramfs
         self.folder = folder
-        self.fault_log = folder / "faults.jsonl"
-        self.fault_logs: dict[int, Path] = {}
-        """A started program's number -> where its faults are recorded, if not in `fault_log`."""
+        self._fault_log = folder / "faults.jsonl"
+        self._fault_logs: dict[int, Path] = {}
+        """Number of a started program -> where its faults are recorded, if not in `fault_log`."""
         self._computer = QemuProcess(
             kernel,
             initramfs,
@@ -119,6 +119,11 @@ class Machine:
             return self._computer.channel.request(verb, payload, deadline_seconds=deadline_seconds)
         except ChannelError as error:
             raise self._computer.problem(str(error)) from error
+
+    @property
+    def fault_log(self) -> Path:
+        """Where the faults of programs without a log of their own are recorded."""
+        return self._fault_log
 
     @property
     def emulator_pid(self) -> int:
@@ -177,11 +182,26 @@ class Machine:
         folder: str = "/tmp",  # noqa: S108 - the guest's, which nobody shares
         output: str = "/dev/null",
         traced: bool = True,
+        fault_log: Path | None = None,
     ) -> int:
-        """Start a program in a session of its own; its number. Only faults of traced ones are recorded."""
+        """Start a program in a session of its own; its number.
+
+        Only the faults of traced programs are recorded: in `fault_log`, which from then on also takes the faults of
+        programs without a log of their own.
+        """
+        if fault_log is not None:
+            # The program may fault before its number is known here.
+            self._fault_log = fault_log
         variables = process.PLAIN_ENVIRONMENT if environment is None else environment
         words = [*command, *[f"{name}={value}" for name, value in variables.items()]]
-        return int(self.request("start", fields(int(traced), folder, output, len(command), *words)))
+        pid = int(self.request("start", fields(int(traced), folder, output, len(command), *words)))
+        if fault_log is not None:
+            self._fault_logs[pid] = fault_log
+        return pid
+
+    def forget(self, pid: int) -> None:
+        """Forget the fault log of a program that has ended: the kernel will give its number to another one."""
+        self._fault_logs.pop(pid, None)
 
     def end(self, pid: int) -> ExitStatus | None:
         """How a started program ended; None while it runs. What it did before is in `faults.jsonl` when this tells."""
@@ -209,16 +229,19 @@ class Machine:
         deadline_seconds: float,
         environment: Mapping[str, str] | None = None,
         traced: bool = True,
+        fault_log: Path | None = None,
     ) -> ProcessResult:
-        """Run a program to its end, or to the deadline, and return what it wrote."""
+        """Run a program, as `start` does, to its end or to the deadline, and return its output."""
         self._outputs += 1
         output = f"{OUTPUT_FOLDER}/output-{self._outputs}"
-        pid = self.start(command, output=output, environment=environment, traced=traced)
+        pid = self.start(command, output=output, environment=environment, traced=traced, fault_log=fault_log)
         end = self.wait(pid, deadline_seconds=deadline_seconds)
         if end is None:
             self.kill(pid)
             self.wait(pid, deadline_seconds=REQUEST_SECONDS)
-        return ProcessResult(pid=pid, end=end, output=self.read(output))
+        written = self.read(output)
+        self.forget(pid)
+        return ProcessResult(pid=pid, end=end, output=written)
 
     def save(self, path: Path) -> None:
         """Write the machine's state to a file, and leave the machine stopped."""
@@ -230,7 +253,7 @@ class Machine:
             self._ends[int(pid)] = json_codec.convert({"how": how, "number": int(number)}, ExitStatus)
         elif frame.word == "fault":
             fault = json_codec.decode(frame.payload, run_folder.Fault)
-            with self.fault_logs.get(fault.session, self.fault_log).open("ab") as stream:
+            with self._fault_logs.get(fault.session, self._fault_log).open("ab") as stream:
                 stream.write(json_codec.encode(with_host_paths(fault, self.initramfs.places)) + b"\n")
 
 
