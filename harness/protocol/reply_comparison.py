@@ -136,20 +136,20 @@ def _rounded(reply: Reply, digits: int) -> Reply:
 
 
 def excused(
-    asked: Command, guest: Reply, native: Reply, target: Target, release: Release
+    request: Command, guest: Reply, native: Reply, target: Target, release: Release
 ) -> AllowedDifference | Refusal | None:
     """Why two comparable replies may differ; None if they may not."""
-    refusal = refused(asked, _error(guest), _error(native), release, target.width_bits)
+    refusal = refused(request, _error(guest), _error(native), release, target.width_bits)
     return refusal or next(
         (
-            one
-            for one in known().excuses
-            if one.width_bits in {target.width_bits, "any"}
-            and (asked.name in one.commands or "*" in one.commands)
-            and any(re.search(one.asked.encode(), word) for word in asked.words)
-            and re.fullmatch(one.guest.encode(), _text(guest), re.DOTALL)
-            and re.fullmatch(one.native.encode(), _text(native), re.DOTALL)
-            and (not one.digits or _close(_text(guest), _text(native), asked.words[-1], one.digits))
+            entry
+            for entry in known().excuses
+            if entry.width_bits in {target.width_bits, "any"}
+            and (request.name in entry.commands or "*" in entry.commands)
+            and any(re.search(entry.asked.encode(), word) for word in request.words)
+            and re.fullmatch(entry.guest.encode(), _text(guest), re.DOTALL)
+            and re.fullmatch(entry.native.encode(), _text(native), re.DOTALL)
+            and (not entry.digits or _close(_text(guest), _text(native), request.words[-1], entry.digits))
         ),
         None,
     )
@@ -177,11 +177,13 @@ def _error(reply: Reply) -> str | None:
 
 def _close(guest: bytes, native: bytes, added: bytes, digits: int) -> bool:
     try:
-        ours, theirs, operand = float(guest), float(native), float(added)
+        guest_value, native_value, operand = float(guest), float(native), float(added)
     except ValueError:
         return False
     # Where a sum is small and its operands are not, the digits that are wrong are theirs.
-    return bool(abs(ours - theirs) <= 10.0**-digits * max(abs(ours), abs(theirs), abs(operand)))
+    return bool(
+        abs(guest_value - native_value) <= 10.0**-digits * max(abs(guest_value), abs(native_value), abs(operand))
+    )
 
 
 def _text(reply: Reply) -> bytes:
@@ -193,21 +195,21 @@ def first_difference(
 ) -> ReplyDifference | None:
     """The first command whose replies disagree, but for what is excused. `release`: of the server that is both."""
     queued: list[Command] = []
-    for index, (one, ours, theirs) in enumerate(zip(stream, guest, native, strict=False)):
+    for index, (command_sent, ours, theirs) in enumerate(zip(stream, guest, native, strict=False)):
         inside = isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs) == len(queued)
-        unpack = one.name == "EXEC" and inside
-        pairs = list(zip(queued, ours, theirs, strict=True)) if unpack else [(one, ours, theirs)]  # type: ignore[arg-type]
-        if one.name in {"EXEC", "DISCARD"} or (one.name == "MULTI" and ours == b"OK"):
+        unpack = command_sent.name == "EXEC" and inside
+        pairs = list(zip(queued, ours, theirs, strict=True)) if unpack else [(command_sent, ours, theirs)]  # type: ignore[arg-type]
+        if command_sent.name in {"EXEC", "DISCARD"} or (command_sent.name == "MULTI" and ours == b"OK"):
             queued = []
         elif ours == b"QUEUED":
-            queued.append(one)
-        for asked, mine, other in pairs:
-            left, right = comparable(asked.name, mine), comparable(asked.name, other)
+            queued.append(command_sent)
+        for request, mine, other in pairs:
+            left, right = comparable(request.name, mine), comparable(request.name, other)
             if left == right:
                 continue
-            excuse = excused(asked, left, right, target, release)
+            excuse = excused(request, left, right, target, release)
             if excuse is None:
-                return _difference(index, asked, left, right)
+                return _difference(index, request, left, right)
             if _parts(excuse, right):
                 return None
     return None
@@ -218,9 +220,9 @@ def _parts(excuse: AllowedDifference | Refusal, native: Reply) -> bool:
     return excuse.ends if isinstance(excuse, AllowedDifference) else excuse.changes and _error(native) is None
 
 
-def _difference(index: int, asked: Command, guest: Reply, native: Reply) -> ReplyDifference:
+def _difference(index: int, request: Command, guest: Reply, native: Reply) -> ReplyDifference:
     return ReplyDifference(
-        index=index, command=line_of(asked).strip(), name=asked.name, guest=shown(guest), native=shown(native)
+        index=index, command=line_of(request).strip(), name=request.name, guest=shown(guest), native=shown(native)
     )
 
 

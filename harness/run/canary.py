@@ -216,16 +216,16 @@ def performed(program: Path, runner: Runner, fault_log: Path, triple: str) -> Ca
 
 
 def _reports(program: Path, log: Path, triple: str) -> dict[str, list[Reported]]:
-    told = fault_log.read(log)
+    recorded = fault_log.read(log)
     names = symbols.Symbols(triple, str(program))
     found: dict[str, list[Reported]] = {}
-    for fault in told.faults:
+    for fault in recorded.faults:
         if fault.event == "access":
             one = Reported(
                 direction=fault.access,
                 access_class=fault.access_class,
                 offset=fault.address % 16,
-                count=told.counts.get((fault.pid, fault.pc), 1),
+                count=recorded.counts.get((fault.pid, fault.pc), 1),
             )
             found.setdefault(names.frames(fault.maps, fault.pc)[0].function, []).append(one)
     return found
@@ -244,14 +244,14 @@ def disagreements(case: CanaryCase, performed: CanaryResult, runner: Runner) -> 
         return wrong
     due = sum(case.reported)
     reports = performed.reports.get(function_of(access), [])
-    seen = [one for one in reports if one.access_class == access.access_class]
-    if max((one.count for one in seen), default=0) != due:
+    matching = [one for one in reports if one.access_class == access.access_class]
+    if max((one.count for one in matching), default=0) != due:
         wrong.append(f"{due} reports of class {access.access_class} are due, got {reports}")
-    elif due and seen[0].offset != case.reported.index(True):
-        wrong.append(f"the first report is due at {case.reported.index(True)}, got {seen[0]}")
-    elif due and "signal" not in case.prescribed and access.direction not in {one.direction for one in seen}:
+    elif due and matching[0].offset != case.reported.index(True):
+        wrong.append(f"the first report is due at {case.reported.index(True)}, got {matching[0]}")
+    elif due and "signal" not in case.prescribed and access.direction not in {one.direction for one in matching}:
         # Of a loop of load and store the load comes first, and where it raises a signal the store never comes.
-        wrong.append(f"a {access.direction} is to be reported, got {seen}")
+        wrong.append(f"a {access.direction} is to be reported, got {matching}")
     return wrong
 
 

@@ -100,8 +100,8 @@ class StartGuest:
         """
         for guest in list(self._running):
             guest.__exit__()
-            told = guest.faults() or guest.reports(0)
-            if not told or PANIC in guest.log_tail(LOG_LINES):
+            reports = guest.faults() or guest.reports(0)
+            if not reports or PANIC in guest.log_tail(LOG_LINES):
                 shutil.rmtree(guest.folder, ignore_errors=True)
                 self._running.remove(guest)
 

@@ -178,9 +178,9 @@ def without_native_faults(units: Units, native: Units) -> Units:
         for name, why in units.broken.items()
         if _without_folders(native.broken.get(name)) == _without_folders(why)
     }
-    told = {name: f"it does not compile natively either: {why}" for name, why in excused.items()}
+    absent = {name: f"it does not compile natively either: {why}" for name, why in excused.items()}
     broken = {name: why for name, why in units.broken.items() if name not in excused}
-    return msgspec.structs.replace(units, absent={**units.absent, **told}, broken=broken)
+    return msgspec.structs.replace(units, absent={**units.absent, **absent}, broken=broken)
 
 
 def _without_folders(error: str | None) -> str | None:
@@ -225,10 +225,10 @@ def complaints(run: UnitRun) -> list[str]:
 
     What differs from run to run is left out, so that two runs can be compared.
     """
-    said = [*_said(run), *_asserted(run)]
+    found = [*_said(run), *_asserted(run)]
     if run.expired or run.code:
-        said.append(how_it_ended(run, complete=False))
-    return list(dict.fromkeys(said))
+        found.append(how_it_ended(run, complete=False))
+    return list(dict.fromkeys(found))
 
 
 def failed_alike(here: UnitRun, native: UnitRun) -> bool:
@@ -239,11 +239,11 @@ def failed_alike(here: UnitRun, native: UnitRun) -> bool:
     """
     if here.expired or native.expired or here.code != native.code:
         return False
-    said, asserted = _said(here), _asserted(here)
+    failures, asserted = _said(here), _asserted(here)
     if here.code < 0 and not (here.code == -signal.SIGABRT and asserted):
         return False
-    alike = Counter(said) == Counter(_said(native)) and asserted == _asserted(native)
-    return alike and bool(said or asserted)
+    alike = Counter(failures) == Counter(_said(native)) and asserted == _asserted(native)
+    return alike and bool(failures or asserted)
 
 
 def _said(run: UnitRun) -> list[str]:

@@ -292,10 +292,12 @@ class Guest:
             return 0
         try:
             with Client(connect(self.upstream, deadline_seconds=PING_SECONDS)) as client:
-                told = client.command("INFO", "stats")
+                stats = client.command("INFO", "stats")
         except (OSError, hiredis.HiredisError):
             return 0
-        found = re.search(rb"^total_commands_processed:(\d+)", told, re.MULTILINE) if isinstance(told, bytes) else None
+        found = (
+            re.search(rb"^total_commands_processed:(\d+)", stats, re.MULTILINE) if isinstance(stats, bytes) else None
+        )
         return int(found[1]) if found else 0
 
     def log_tail(self, lines: int = 5) -> str:
@@ -346,8 +348,8 @@ class Guest:
         deadline = time.monotonic() + self.runner.target.deadline_seconds(START_SECONDS)
         while not answers_ping(self.upstream):
             if not self.alive():
-                said = self.log_tail(LOG_LINES)
-                raise StartError("start-failed", "; ".join(filter(None, [self._detail, last_words(said)])), log=said)
+                log = self.log_tail(LOG_LINES)
+                raise StartError("start-failed", "; ".join(filter(None, [self._detail, last_words(log)])), log=log)
             if time.monotonic() > deadline:
                 self._end, self._detail = "hang", STOPPED if scheduling.is_stopped(self.pid) else NO_PONG
                 raise StartError("hang", self._detail)
@@ -383,8 +385,8 @@ def last_words(log: str) -> str:
     lines = [_STAMP.sub("", line).strip() for line in log.splitlines()]
     lines = [line for line in lines if line]
     begins = max((number for number, line in enumerate(lines) if line.startswith(_COMPLAINT)), default=len(lines) - 1)
-    said = " ".join(lines[max(begins, 0) :])
-    return said if len(said) <= SHOWN_CHARACTERS else f"{said[: SHOWN_CHARACTERS - 1]}…"
+    complaint = " ".join(lines[max(begins, 0) :])
+    return complaint if len(complaint) <= SHOWN_CHARACTERS else f"{complaint[: SHOWN_CHARACTERS - 1]}…"
 
 
 def describe_exit(code: int) -> tuple[End, str]:

@@ -38,9 +38,11 @@ def await_in_step(replica: Guest, primary: Guest) -> None:
     """Wait until the replica has all that the primary has sent by now. Raises TimeoutError."""
 
     def in_step() -> bool:
-        theirs = info(replica, "replication")
-        offset = theirs.get("slave_repl_offset", theirs.get("replica_repl_offset", ""))
-        return theirs["master_link_status"] == "up" and offset == info(primary, "replication")["master_repl_offset"]
+        replication = info(replica, "replication")
+        offset = replication.get("slave_repl_offset", replication.get("replica_repl_offset", ""))
+        return (
+            replication["master_link_status"] == "up" and offset == info(primary, "replication")["master_repl_offset"]
+        )
 
     await_that(in_step, [primary, replica], "the replica to be in step")
 

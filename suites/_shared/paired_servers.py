@@ -82,9 +82,9 @@ class PairedServers:
         """The guest's replies to a pipeline, after comparing them with the native build's."""
         expected = [_comparable(reply) for reply in self.oracle.pipeline(requests)]
         actual = [_comparable(reply) for reply in self.guest.pipeline(requests)]
-        for request, ours, theirs in zip(requests, actual, expected, strict=True):
-            if ours != theirs:
-                raise differing(request, ours, theirs, self.target)
+        for request, reply, native in zip(requests, actual, expected, strict=True):
+            if reply != native:
+                raise differing(request, reply, native, self.target)
         return actual
 
     def expect(self, requests: Sequence[Any], expected: Sequence[Any], what: str) -> None:

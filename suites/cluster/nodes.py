@@ -48,8 +48,8 @@ class Node:
         """Both, of one moment."""
         with server.client(self.guest) as client:
             state, view = (client.command("CLUSTER", what) for what in ("INFO", "NODES"))
-        told = dict(line.split(":", 1) for line in _text(state).splitlines())
-        return told, {line.split()[0]: line.split() for line in _text(view).splitlines()}
+        reply = dict(line.split(":", 1) for line in _text(state).splitlines())
+        return reply, {line.split()[0]: line.split() for line in _text(view).splitlines()}
 
 
 def _text(reply: Any) -> str:
@@ -98,15 +98,15 @@ def await_agreement(nodes: Sequence[Node]) -> None:
     """Wait until every node sees every other, all slots, and a healthy cluster. Raises TimeoutError."""
 
     def agreed() -> bool:
-        seen = set()
+        views = set()
         for node in nodes:
             state, view = node.look()
             if state["cluster_state"] != "ok" or len(view) != len(nodes):
                 return False
             if not all(_healthy(words) for words in view.values()):
                 return False
-            seen.add(_slots_as_seen(view))
-        return len(seen) == 1
+            views.add(_slots_as_seen(view))
+        return len(views) == 1
 
     await_that(agreed, [node.guest for node in nodes], "the nodes to agree")
 
@@ -127,8 +127,8 @@ def move_at_once(slot: int, source: Node, goal: Node) -> None:
 
     def state() -> str:
         (migration,) = source.ask("CLUSTER", "GETSLOTMIGRATIONS")
-        told = dict(zip(migration[::2], migration[1::2], strict=True)) if isinstance(migration, list) else migration
-        return _text(told[b"state"])
+        reply = dict(zip(migration[::2], migration[1::2], strict=True)) if isinstance(migration, list) else migration
+        return _text(reply[b"state"])
 
     await_that(lambda: state() in {"success", "failed"}, [source.guest, goal.guest], "a slot to be handed over")
     assert state() == "success", source.ask("CLUSTER", "GETSLOTMIGRATIONS")

@@ -103,11 +103,11 @@ def test_hostnames_of_every_length_cross_the_bus(pair: Callable[[], list[Node]],
         for node in both:
             node.ask("CONFIG", "SET", "cluster-announce-hostname", names[node.identifier])
 
-        def told(names: dict[str, str] = names) -> bool:
+        def every_view_has_them(names: dict[str, str] = names) -> bool:
             views = [node.view() for node in both]
             return all(view[one][1].split(",")[1:2] == [name] for view in views for one, name in names.items())
 
-        await_that(told, [node.guest for node in both], f"hostnames of {length} characters to be known")
+        await_that(every_view_has_them, [node.guest for node in both], f"hostnames of {length} characters to be known")
 
 
 def test_messages_cross_the_bus_byte_by_byte(pair: Callable[[], list[Node]], cell: CellSpec) -> None:

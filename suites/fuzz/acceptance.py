@@ -30,5 +30,5 @@ class Acceptance:
         return [kind for kind, tried in self.tried.items() if self.taken[kind] < max(1, tried * LEAST_SHARE)]
 
     def __str__(self) -> str:
-        told = [f"{self.taken[kind]} of {tried} damaged {kind} were taken" for kind, tried in self.tried.items()]
-        return ", ".join(told)
+        counts = [f"{self.taken[kind]} of {tried} damaged {kind} were taken" for kind, tried in self.tried.items()]
+        return ", ".join(counts)

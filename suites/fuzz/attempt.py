@@ -244,7 +244,7 @@ def _contents(server: Guest) -> str:
         types = client.pipeline([["TYPE", key] for key in keys])
         stream = tuple(one for key, kind in zip(keys, types, strict=True) for one in reading(kind, key))
         replies = reply_comparison.ask(client, stream)
-    told = [
+    contents = [
         (one.words[1], reply_comparison.comparable(one.name, reply)) for one, reply in zip(stream, replies, strict=True)
     ]
-    return f"{len(keys)} keys {told!r}"
+    return f"{len(keys)} keys {contents!r}"

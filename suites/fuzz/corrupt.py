@@ -114,13 +114,13 @@ def damaged_protocol(wire: bytes, random: random.Random) -> bytes:
 _ARRAY = re.compile(rb"(?=\*\d+\r\n\$)")
 
 
-def arities(told: Sequence[list[object]]) -> dict[bytes, int]:
+def arities(entries: Sequence[list[object]]) -> dict[bytes, int]:
     """How many words a command has at least, its name among them, by its name in capitals: of what COMMAND replies.
 
     Since Redis 7 a container of commands has an entry of its own for each, named `CONTAINER|COMMAND`.
     """
     found: dict[bytes, int] = {}
-    for entry in told:
+    for entry in entries:
         name, arity, *more = entry
         assert isinstance(name, bytes)
         assert isinstance(arity, int)

@@ -205,13 +205,13 @@ class FuzzSession:
                         scratch = scratches.enter_context(self.run.scratch())
                     empty(scratch, self._defaults)
                     self.reset_oracle()
-                    seen, _ = attempt(scratch, self.run.oracle(), candidate, checkpoint=False)
+                    repeated, _ = attempt(scratch, self.run.oracle(), candidate, checkpoint=False)
                 except (StartError, OSError):
                     scratch = None
                     return False
-                if seen is None or seen.sameness != failure.sameness:
+                if repeated is None or repeated.sameness != failure.sameness:
                     return False
-                latest = seen
+                latest = repeated
                 return True
 
             slow = tuple(msgspec.structs.replace(one, waits=True) for one in failure.stream)

@@ -83,12 +83,12 @@ def _is_taken(replies: list[Reply]) -> bool:
 
 def _stream(kind: bytes, payload: bytes, *, sanitises: bool) -> Stream:
     first = command("CONFIG", "SET", "sanitize-dump-payload", "yes") if sanitises else command("PING")
-    told = reading(kind, KEY)
+    reads = reading(kind, KEY)
     return (
         first,
         command("RESTORE", KEY, 0, payload),
-        *told,
+        *reads,
         *(command(*words) for words in _USES[:-1]),
-        *told,
+        *reads,
         command(*_USES[-1]),
     )

@@ -148,16 +148,16 @@ def test_integers_at_a_widths_edge_are_ordered_and_distinct(both: PairedServers,
 
 def scan(both: PairedServers, table: Table, count: int, between: Callable[[], None]) -> set[bytes]:
     """Every name that one iteration over the guest's table shows. Its order is the server's own, by a random seed."""
-    seen: set[bytes] = set()
+    names: set[bytes] = set()
     cursor: Any = 0
     while True:
         (reply,) = both.guest.pipeline([[*table.scan, cursor, "COUNT", count]])
         assert isinstance(reply, list), f"{table.scan}: {reply!r:.200}"
         cursor, words = reply
         assert isinstance(words, list)
-        seen.update(words[:: table.step])  # type: ignore[arg-type]
+        names.update(words[:: table.step])  # type: ignore[arg-type]
         if cursor == b"0":
-            return seen
+            return names
         between()
 
 
@@ -176,8 +176,8 @@ def test_an_iteration_shows_every_element_that_is_there_throughout(both: PairedS
         others, coming[:] = ([], coming) if leaving else (coming[:20], coming[20:])
         both.ask([*map(table.remove, some), *(table.add(name, 1) for name in others), table.size])
 
-    seen = scan(both, table, count, between)
-    missed, strange = set(staying) - seen, seen - set(names)
+    shown = scan(both, table, count, between)
+    missed, strange = set(staying) - shown, shown - set(names)
     assert not missed, f"{len(missed)} of {len(staying)} elements that stayed were missed, as {min(missed)!r}"
     assert not strange, f"{len(strange)} elements were shown that never were there, as {min(strange)!r}"
 

@@ -41,8 +41,8 @@ def fill(guest: Guest) -> None:
         client.command("PLUMB.NOTE", NOTE)
 
 
-def told(guest: Guest) -> tuple[list[object], object]:
-    """What the module tells of every value, and the note."""
+def values_and_note(guest: Guest) -> tuple[list[object], object]:
+    """The values and the note, as the module returns them."""
     with server.client(guest) as client:
         values: list[object] = [client.command("PLUMB.GET", f"value:{number}") for number in range(len(VALUES))]
         return values, client.command("PLUMB.NOTE")
@@ -61,10 +61,10 @@ def test_a_modules_values_and_its_note_are_loaded_by_the_other_machine(
 ) -> None:
     writing = start(start_guest, cell, writer)
     fill(writing)
-    assert told(writing) == _expected()
+    assert values_and_note(writing) == _expected()
     content = server.saved(writing)
     reading = start(start_guest, cell, cell.runner.target.name, files={"dump.rdb": content})
-    assert told(reading) == _expected()
+    assert values_and_note(reading) == _expected()
 
 
 def test_a_modules_value_is_restored_from_the_other_machines_dump(
@@ -79,7 +79,7 @@ def test_a_modules_value_is_restored_from_the_other_machines_dump(
             assert isinstance(payload, bytes)
             assert goal.command("RESTORE", f"value:{number}", 0, payload) == b"OK"
             # Its digits depend on how a machine writes a long double; its value does not.
-    assert told(reading)[0] == _expected()[0]
+    assert values_and_note(reading)[0] == _expected()[0]
 
 
 def test_an_independent_reader_passes_over_what_a_module_saved_and_finds_its_numbers(

@@ -156,12 +156,12 @@ def test_a_file_of_long_ago_is_loaded_whole(path: Path, cell: CellSpec, family: 
     found = rdb.read(content)
     assert_same(expected, found.entries)
     guest = start_guest(options=server.OPTIONS, files={"dump.rdb": content})
-    told = server.snapshot(guest)
+    loaded = server.snapshot(guest)
     if found.version < PORTABLE_TIMES and cell.runner.target.endianness is Endianness.BIG:
         # Every server reads the times of such a file in its own order of bytes (docs/FOUND.md), and these are swapped.
         lasting = {key for key, entry in expected.items() if entry.expires is None}
-        expected, told = ({key: each[key] for key in lasting & each.keys()} for each in (expected, told))
-    assert_same(server.without_times(expected, cell.version), told)
+        expected, loaded = ({key: each[key] for key in lasting & each.keys()} for each in (expected, loaded))
+    assert_same(server.without_times(expected, cell.version), loaded)
 
 
 @pytest.mark.parametrize("tool", ["check-rdb", "check-aof"])

@@ -35,10 +35,10 @@ def pair(start_guest: StartGuest, cell: CellSpec, peer: str, role: str, *options
 def assert_equal(primary: Guest, replica: Guest, cell: CellSpec, family: str) -> None:
     """Both have the data set, by value, and say that they have the same."""
     expected = server.without_times(dataset.expected(cell.version, family), cell.version)
-    told = [server.snapshot(guest) for guest in (primary, replica)]
-    lines = differences(expected, told[0])
+    snapshots = [server.snapshot(guest) for guest in (primary, replica)]
+    lines = differences(expected, snapshots[0])
     assert not lines, f"primary: {len(lines)} keys differ: " + "; ".join(lines[:5])
-    places.check_copies(expected, told[1], primary, replica)
+    places.check_copies(expected, snapshots[1], primary, replica)
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -56,9 +56,9 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
 
     def known_replicas() -> int:
         with server.client(sentinel) as client:
-            told = client.command("SENTINEL", "REPLICAS", "watched")
-        assert isinstance(told, list)
-        return len(told)
+            reply = client.command("SENTINEL", "REPLICAS", "watched")
+        assert isinstance(reply, list)
+        return len(reply)
 
     link.await_that(lambda: known_replicas() == 1, everybody, "the sentinel to know the replica")
     with server.client(primary) as client:
@@ -79,9 +79,9 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
     due = [b"127.0.0.1", str(replica_port).encode()]
     link.await_that(lambda: address() == due, [replica, sentinel], "the sentinel to tell the new primary")
     with server.client(sentinel) as client:
-        told = client.command("SENTINEL", "MASTER", "watched")
-    assert isinstance(told, list)
-    fields = dict(zip(told[::2], told[1::2], strict=True))
+        reply = client.command("SENTINEL", "MASTER", "watched")
+    assert isinstance(reply, list)
+    fields = dict(zip(reply[::2], reply[1::2], strict=True))
     assert fields[b"config-epoch"] == b"1"
     with server.client(replica) as client:
         assert client.command("GET", "noise") == dataset.noise(300)

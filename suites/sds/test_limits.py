@@ -61,14 +61,14 @@ def test_what_would_be_too_long_is_refused_and_changes_nothing(
     least = number if number == -1 else LARGEST * 8 if name == "SETBIT" else LARGEST
     (words,) = both.oracle.pipeline([[name, "k", least, 1]])
     assert isinstance(words, ReplyError), f"the native build takes {name} at {least}"
-    said, value = both.guest.pipeline([["SET", "k", "value"], request_, ["GET", "k"]])[1:]
-    assert isinstance(said, ReplyError), f"{request_}: answered {said!r:.100}"
-    asked = command(*(str(word).encode() for word in request_))
+    refusal, value = both.guest.pipeline([["SET", "k", "value"], request_, ["GET", "k"]])[1:]
+    assert isinstance(refusal, ReplyError), f"{request_}: answered {refusal!r:.100}"
+    sent = command(*(str(word).encode() for word in request_))
     width_bits = cell.runner.target.width_bits
-    listed = allowed_refusals.refused(asked, str(said), str(words), release, width_bits)
-    if listed is None and allowed_refusals.due(asked, release, width_bits):
-        pytest.fail(f"{request_}: listed in harness/protocol/refusals.toml, and answered {said}", pytrace=False)
-    assert listed is not None or str(said) == str(words), f"{request_}: {said}, natively {words}"
+    listed = allowed_refusals.refused(sent, str(refusal), str(words), release, width_bits)
+    if listed is None and allowed_refusals.due(sent, release, width_bits):
+        pytest.fail(f"{request_}: listed in harness/protocol/refusals.toml, and answered {refusal}", pytrace=False)
+    assert listed is not None or str(refusal) == str(words), f"{request_}: {refusal}, natively {words}"
     assert value == b"value"
 
 

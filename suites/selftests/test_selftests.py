@@ -42,11 +42,11 @@ def test_selftest(selftest: str, run_unit: Callable[[str], UnitRun], cell_run: C
 
 def blame(selftest: str, ran: UnitRun, complaints: list[str], cell_run: CellSession) -> NoReturn:
     """Fail; or skip, if the native build fails by the same checks."""
-    told = f"{selftest}: {'; '.join(complaints)}"
+    message = f"{selftest}: {'; '.join(complaints)}"
     if cell_run.cell.runner.target.name == "native":
-        pytest.fail(told, pytrace=False)
+        pytest.fail(message, pytrace=False)
     native = cell_run.run_unit_natively(selftest)
     there = selftests.complaints(native)
     if selftests.failed_alike(ran, native):
         pytest.skip(f"it fails on the native build by the same checks, too: {'; '.join(complaints)}")
-    pytest.fail(told + (f" (the native build: {'; '.join(there)})" if there else ""), pytrace=False)
+    pytest.fail(message + (f" (the native build: {'; '.join(there)})" if there else ""), pytrace=False)

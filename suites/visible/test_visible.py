@@ -32,7 +32,7 @@ def test_a_reply_has_the_same_bytes_as_on_this_machine_or_is_listed(
     if not chosen.known_to(family, cell.version):
         pytest.skip("the commands are of later releases")
     commands = chosen.commands
-    told, gone = [], []
+    unlisted, gone = [], []
     pairs = zip(commands, ask(both.guest, commands), ask(both.oracle, commands), strict=True)
     for command, guest, native in pairs:
         listed = [
@@ -42,15 +42,15 @@ def test_a_reply_has_the_same_bytes_as_on_this_machine_or_is_listed(
         ]
         same = _exact(comparable(command.name, guest)) == _exact(comparable(command.name, native))
         if not same and not any(one.fits(guest, native) for one in listed):
-            told.append((command, guest, native))
+            unlisted.append((command, guest, native))
         if same and listed and not cell.development:
             gone.append(line_of(command))
-    if told:
+    if unlisted:
         lines = [
-            f"{line_of(one):.100}: {_exact(ours):.200}, native {_exact(theirs):.200}" for one, ours, theirs in told
+            f"{line_of(one):.100}: {_exact(ours):.200}, native {_exact(theirs):.200}" for one, ours, theirs in unlisted
         ]
-        command, guest, native = told[0]
-        message = f"{len(told)} replies differ, and are not listed so: " + "; ".join(lines[:SHOWN])
+        command, guest, native = unlisted[0]
+        message = f"{len(unlisted)} replies differ, and are not listed so: " + "; ".join(lines[:SHOWN])
         raise differing(command.words, guest, native, both.target, message)
     assert not gone, f"listed in suites/visible/differences.toml, and the same now: {gone}"
 

@@ -51,88 +51,88 @@ def _bit_offsets() -> list[tuple[tuple[int, ...], Requests]]:
 
 
 def _byte_offsets() -> list[tuple[tuple[int, ...], Requests]]:
-    asked: Requests = [("SET", "k", LONG_TEXT)]
+    chosen: Requests = [("SET", "k", LONG_TEXT)]
     for n in SIGNED:
-        asked += [("GETRANGE", "k", n, -1), ("GETRANGE", "k", 0, n), ("GETRANGE", "k", n, n)]
+        chosen += [("GETRANGE", "k", n, -1), ("GETRANGE", "k", 0, n), ("GETRANGE", "k", n, n)]
     # What would be longer than a string may be is refused, not wrapped to something short.
-    asked += [("SETRANGE", "k", n, "x") for n in SIGNED if not 0 <= n < 1 << 29] + [("GET", "k")]
-    return [((2, 8), asked)]
+    chosen += [("SETRANGE", "k", n, "x") for n in SIGNED if not 0 <= n < 1 << 29] + [("GET", "k")]
+    return [((2, 8), chosen)]
 
 
 def _list_indices() -> list[tuple[tuple[int, ...], Requests]]:
-    asked: Requests = [("RPUSH", "l", *"abcdef")]
+    chosen: Requests = [("RPUSH", "l", *"abcdef")]
     for n in SIGNED:
-        asked += [("LINDEX", "l", n), ("LRANGE", "l", n, -1), ("LRANGE", "l", 0, n), ("LREM", "l", n, "none")]
+        chosen += [("LINDEX", "l", n), ("LRANGE", "l", n, -1), ("LRANGE", "l", 0, n), ("LREM", "l", n, "none")]
         # On 64 bits some releases cut the index to 32 (docs/FOUND.md): test_width.py has a test for the others.
         if -(1 << 31) <= n < -6 or 6 <= n < 1 << 31:
-            asked += [("LSET", "l", n, "x")]
-    asked += [("LTRIM", "l", 0, n) for n in SIGNED if n >= 5] + [("LRANGE", "l", 0, -1)]
+            chosen += [("LSET", "l", n, "x")]
+    chosen += [("LTRIM", "l", 0, n) for n in SIGNED if n >= 5] + [("LRANGE", "l", 0, -1)]
     popping = [
         ("RPUSH", "l", *"abcdef"),
         ("LPOS", "l", "b", "RANK", (1 << 31) + 1),
         ("LPOS", "l", "b", "MAXLEN", 1 << 32),
     ]
-    return [((2, 8), asked), ((6, 2), popping)]
+    return [((2, 8), chosen), ((6, 2), popping)]
 
 
 def _ranks() -> list[tuple[tuple[int, ...], Requests]]:
-    asked: Requests = [("ZADD", "z", *[part for n in range(6) for part in (n, f"m{n}")])]
+    chosen: Requests = [("ZADD", "z", *[part for n in range(6) for part in (n, f"m{n}")])]
     for n in SIGNED:
-        asked += [("ZRANGE", "z", n, -1), ("ZREVRANGE", "z", 0, n), ("ZRANGEBYSCORE", "z", n, "+inf")]
-        asked += [("ZRANGEBYSCORE", "z", "-inf", "+inf", "LIMIT", n, 2), ("ZCOUNT", "z", "-inf", n)]
-        asked += [("ZRANGEBYSCORE", "z", "-inf", "+inf", "LIMIT", 1, n), ("ZREMRANGEBYRANK", "z", n, -100)]
-    asked += [("RPUSH", "sorted", 3, 1, 2)]
-    asked += [("SORT", "sorted", "LIMIT", n, 2) for n in SIGNED] + [("SORT", "sorted", "LIMIT", 0, n) for n in SIGNED]
-    return [((2, 8), asked)]
+        chosen += [("ZRANGE", "z", n, -1), ("ZREVRANGE", "z", 0, n), ("ZRANGEBYSCORE", "z", n, "+inf")]
+        chosen += [("ZRANGEBYSCORE", "z", "-inf", "+inf", "LIMIT", n, 2), ("ZCOUNT", "z", "-inf", n)]
+        chosen += [("ZRANGEBYSCORE", "z", "-inf", "+inf", "LIMIT", 1, n), ("ZREMRANGEBYRANK", "z", n, -100)]
+    chosen += [("RPUSH", "sorted", 3, 1, 2)]
+    chosen += [("SORT", "sorted", "LIMIT", n, 2) for n in SIGNED] + [("SORT", "sorted", "LIMIT", 0, n) for n in SIGNED]
+    return [((2, 8), chosen)]
 
 
 def _counters() -> list[tuple[tuple[int, ...], Requests]]:
-    asked: Requests = []
+    chosen: Requests = []
     for n in SIGNED:
-        asked += [("SET", "n", n), ("INCR", "n"), ("SET", "n", n), ("DECR", "n"), ("DEL", "n"), ("INCRBY", "n", n)]
-        asked += [
+        chosen += [("SET", "n", n), ("INCR", "n"), ("SET", "n", n), ("DECR", "n"), ("DEL", "n"), ("INCRBY", "n", n)]
+        chosen += [
             ("DECRBY", "n", n),
             ("GET", "n"),
             ("HSET", "h", "f", n),
             ("HINCRBY", "h", "f", -1),
             ("HGET", "h", "f"),
         ]
-        asked += [("HSET", "h", "sum", 1 if n < 0 else -1), ("HINCRBY", "h", "sum", n), ("HGET", "h", "sum")]
-        asked += [("ZADD", "z", n, "m"), ("ZSCORE", "z", "m"), ("ZINCRBY", "z", 1, "m")]
+        chosen += [("HSET", "h", "sum", 1 if n < 0 else -1), ("HINCRBY", "h", "sum", n), ("HGET", "h", "sum")]
+        chosen += [("ZADD", "z", n, "m"), ("ZSCORE", "z", "m"), ("ZINCRBY", "z", 1, "m")]
         # It calculates in `long double`, of 64 bits on 32-bit ARM, 80 or 128 elsewhere: whole numbers to 2^52 fit all.
-        asked += [("SET", "f", n), ("INCRBYFLOAT", "f", 1)] if abs(n) <= 1 << 52 else []
-    return [((2, 8), asked)]
+        chosen += [("SET", "f", n), ("INCRBYFLOAT", "f", 1)] if abs(n) <= 1 << 52 else []
+    return [((2, 8), chosen)]
 
 
 def _small_numbers() -> list[tuple[tuple[int, ...], Requests]]:
-    asked: Requests = []
+    chosen: Requests = []
     numbers = SMALL + SIGNED
     for name, add, show in (
         ("l", ("RPUSH", "l", *numbers), ("LRANGE", "l", 0, -1)),
         ("z", ("ZADD", "z", *[part for n in numbers for part in (n, n)]), ("ZRANGE", "z", 0, -1, "WITHSCORES")),
         ("h", ("HMSET", "h", *[part for n in numbers for part in (n, n)]), ("HGET", "h", -128)),
     ):
-        asked += [("DEL", name), add, show, ("DUMP", name)]
+        chosen += [("DEL", name), add, show, ("DUMP", name)]
     for some in ([-1, 1], [-128, 127], [-129, 128], [-32768, 32767], [-32769, 5], [1 << 31, -1], [-(1 << 63), -1]):
-        asked += [("DEL", "s"), ("SADD", "s", *some), ("SORT", "s"), ("DUMP", "s"), ("OBJECT", "ENCODING", "s")]
-        asked += [("SISMEMBER", "s", n) for n in SMALL]
+        chosen += [("DEL", "s"), ("SADD", "s", *some), ("SORT", "s"), ("DUMP", "s"), ("OBJECT", "ENCODING", "s")]
+        chosen += [("SISMEMBER", "s", n) for n in SMALL]
     for byte in range(256):
         raw = bytes([byte])
-        asked += [("SET", raw, raw * 3), ("GETRANGE", raw, 1, 1), ("GETBIT", raw, 8), ("BITCOUNT", raw)]
-        asked += [("RPUSH", b"list" + raw, raw), ("DUMP", b"list" + raw), ("ZADD", "lex", 0, raw)]
-    asked += [("KEYS", b"[%c-%c]" % (byte, byte)) for byte in range(128, 256)]
-    asked += [("ZRANGE", "lex", 0, -1), ("SORT", "lex", "ALPHA", "LIMIT", 0, 10)]
-    return [((2, 8), asked)]
+        chosen += [("SET", raw, raw * 3), ("GETRANGE", raw, 1, 1), ("GETBIT", raw, 8), ("BITCOUNT", raw)]
+        chosen += [("RPUSH", b"list" + raw, raw), ("DUMP", b"list" + raw), ("ZADD", "lex", 0, raw)]
+    chosen += [("KEYS", b"[%c-%c]" % (byte, byte)) for byte in range(128, 256)]
+    chosen += [("ZRANGE", "lex", 0, -1), ("SORT", "lex", "ALPHA", "LIMIT", 0, 10)]
+    return [((2, 8), chosen)]
 
 
 def _counts() -> list[tuple[tuple[int, ...], Requests]]:
     # One key: which comes first of several is each server's own affair.
     # And none for a cursor that names the last bucket alone: which key is in it follows from a random seed.
-    asked: Requests = [("SCAN", (1 << 64) - 1), ("SADD", "s", 1, 2, 3)]
-    asked += [("SCAN", 0, "COUNT", n) for n in SIGNED if n <= 0 or n >= 1 << 62]
-    asked += [("SRANDMEMBER", "s", n) for n in SIGNED if n == 0 or n >= 1 << 62]
-    asked += [("SCAN", 1 << 63), ("SCAN", 1 << 64), ("SSCAN", "s", 1 << 32)]
-    return [((2, 8, 19), asked)]
+    chosen: Requests = [("SCAN", (1 << 64) - 1), ("SADD", "s", 1, 2, 3)]
+    chosen += [("SCAN", 0, "COUNT", n) for n in SIGNED if n <= 0 or n >= 1 << 62]
+    chosen += [("SRANDMEMBER", "s", n) for n in SIGNED if n == 0 or n >= 1 << 62]
+    chosen += [("SCAN", 1 << 63), ("SCAN", 1 << 64), ("SSCAN", "s", 1 << 32)]
+    return [((2, 8, 19), chosen)]
 
 
 def _how_many() -> list[tuple[tuple[int, ...], Requests]]:
@@ -174,26 +174,26 @@ def _how_many() -> list[tuple[tuple[int, ...], Requests]]:
 
 
 def _settings() -> list[tuple[tuple[int, ...], Requests]]:
-    asked: Requests = []
+    chosen: Requests = []
     for name in ("maxmemory", "slowlog-log-slower-than"):
         for value in ((1 << 31) - 1, 1 << 31, (1 << 32) + 5, 1 << 40):
-            asked += [("CONFIG", "SET", name, value), ("CONFIG", "GET", name)]
-    asked += [("CONFIG", "SET", "maxmemory", 0)]
-    asked += [("CONFIG", "SET", "slowlog-log-slower-than", -1)]
-    return [((2, 8), asked)]
+            chosen += [("CONFIG", "SET", name, value), ("CONFIG", "GET", name)]
+    chosen += [("CONFIG", "SET", "maxmemory", 0)]
+    chosen += [("CONFIG", "SET", "slowlog-log-slower-than", -1)]
+    return [((2, 8), chosen)]
 
 
 def _times() -> list[tuple[tuple[int, ...], Requests]]:
     refused = [n for n in SIGNED if n >= 1 << 54 or -n >= 1 << 62]
-    asked: Requests = [("SET", "k", "v")]
+    chosen: Requests = [("SET", "k", "v")]
     for n in refused:
-        asked += [("EXPIRE", "k", n), ("EXISTS", "k"), ("PERSIST", "k"), ("SET", "k", "v")]
-    asked += [("SETEX", "k", n, "v") for n in SIGNED if n <= 0 or n >= 1 << 54]
+        chosen += [("EXPIRE", "k", n), ("EXISTS", "k"), ("PERSIST", "k"), ("SET", "k", "v")]
+    chosen += [("SETEX", "k", n, "v") for n in SIGNED if n <= 0 or n >= 1 << 54]
     absolute: Requests = []
     for n in [n for n in SIGNED if n > 1 << 33 and n < 1 << 54]:
         absolute += [("SET", "k", "v", "EXAT", n), ("EXPIRETIME", "k"), ("PEXPIRETIME", "k")]
         absolute += [("SET", "k", "v", "PXAT", n << 9), ("PEXPIRETIME", "k"), ("EXPIRETIME", "k")]
-    return [((2, 8), asked), ((7,), absolute)]
+    return [((2, 8), chosen), ((7,), absolute)]
 
 
 def _scripts() -> list[tuple[tuple[int, ...], Requests]]:
@@ -208,35 +208,35 @@ def _scripts() -> list[tuple[tuple[int, ...], Requests]]:
         "return string.format('%d %.17g', tonumber(ARGV[1]), tonumber(ARGV[1]))",
     ]
     # `l` and `L` are the machine's own long by their documentation, and `%d` is converted by it: 32 bits must do there.
-    asked: Requests = [("EVAL", program, 0, n) for n in numbers for program in programs[:-1]]
-    asked += [("EVAL", programs[-1], 0, n) for n in (0, -1, (1 << 31) - 1, -(1 << 31))]
+    chosen: Requests = [("EVAL", program, 0, n) for n in numbers for program in programs[:-1]]
+    chosen += [("EVAL", programs[-1], 0, n) for n in (0, -1, (1 << 31) - 1, -(1 << 31))]
     bits = ("band", "bor", "bxor", "lshift", "rshift", "arshift", "rol", "ror")
-    asked += [
+    chosen += [
         ("EVAL", f"return {{bit.{name}(ARGV[1], ARGV[2]), bit.tohex(ARGV[1])}}", 0, n, 5)
         for name in bits
         for n in (0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, -1, 0x100000001)
     ]
-    return [((2, 8, 19), asked)]
+    return [((2, 8, 19), chosen)]
 
 
 def _streams() -> list[tuple[tuple[int, ...], Requests]]:
     unsigned = [n for n in WORDS if n < 1 << 64] + [(1 << 64) - 1]
-    asked: Requests = []
+    chosen: Requests = []
     for number, n in enumerate(sorted(unsigned)):
-        asked += [("XADD", "s", f"{n}-{n}", "f", number), ("XADD", "s", f"{n}-{n}", "f", "again")]
-    asked += [
+        chosen += [("XADD", "s", f"{n}-{n}", "f", number), ("XADD", "s", f"{n}-{n}", "f", "again")]
+    chosen += [
         ("XRANGE", "s", "-", "+"),
         ("XLEN", "s"),
         ("XADD", "s", "*", "f", "after the last"),
         ("XINFO", "STREAM", "s"),
     ]
     for n in unsigned:
-        asked += [("XRANGE", "s", n, n), ("XREVRANGE", "s", f"{n}-0", "-", "COUNT", 1)]
-        asked += [("XREAD", "COUNT", 1, "STREAMS", "s", f"{n}-0")]
-    asked += [
+        chosen += [("XRANGE", "s", n, n), ("XREVRANGE", "s", f"{n}-0", "-", "COUNT", 1)]
+        chosen += [("XREAD", "COUNT", 1, "STREAMS", "s", f"{n}-0")]
+    chosen += [
         ("XADD", "s", f"{1 << 64}-0", "f", 1),
         ("XTRIM", "s", "MAXLEN", (1 << 31) - 1),
         ("XDEL", "s", f"{1 << 32}-{1 << 32}"),
     ]
-    asked += [("XLEN", "s"), ("DUMP", "s")]
-    return [((5,), asked)]
+    chosen += [("XLEN", "s"), ("DUMP", "s")]
+    return [((5,), chosen)]

@@ -29,19 +29,19 @@ def test_answers_do_not_depend_on_the_width_of_the_machine(
     both: PairedServers, group: str, cell: CellSpec, release: Release
 ) -> None:
     """But for what harness/protocol/refusals.toml has; and what it has must be so."""
-    asked = [one for since, some in requests.groups()[group] if cell.version >= since for one in some]
-    if not asked:
+    chosen = [one for since, some in requests.groups()[group] if cell.version >= since for one in some]
+    if not chosen:
         pytest.skip("the commands are of later releases")
     width_bits = cell.runner.target.width_bits
     wrong, taken = [], []
-    for at in range(0, len(asked), BATCH):
-        some = asked[at : at + BATCH]
+    for at in range(0, len(chosen), BATCH):
+        some = chosen[at : at + BATCH]
         for request, ours, theirs in zip(some, both.guest.pipeline(some), both.oracle.pipeline(some), strict=True):
             one = command(*request)
-            told = error_of(ours), error_of(theirs)
-            if told[0] is None and allowed_refusals.due(one, release, width_bits):
+            errors = error_of(ours), error_of(theirs)
+            if errors[0] is None and allowed_refusals.due(one, release, width_bits):
                 taken.append(line_of(one))
-            if str(ours) != str(theirs) and not allowed_refusals.refused(one, *told, release, width_bits):
+            if str(ours) != str(theirs) and not allowed_refusals.refused(one, *errors, release, width_bits):
                 wrong.append((request, ours, theirs))
     if wrong:
         lines = [f"{request!s:.100}: {ours!s:.100}, on 64 bits {theirs!s:.100}" for request, ours, theirs in wrong]
@@ -64,15 +64,15 @@ def test_an_index_far_beyond_a_list_is_refused_and_changes_nothing(
         if -3 <= index < 3:
             continue
         request = ("LSET", "l", index, "x")
-        reply, told = both.guest.pipeline([request, ("LRANGE", "l", 0, -1)])
+        reply, stored = both.guest.pipeline([request, ("LRANGE", "l", 0, -1)])
         text = error_of(reply)
         right = text in {"ERR index out of range", "ERR value is not an integer or out of range"}
         if not right and not allowed_refusals.refused(
             command(*request), text, None, release, cell.runner.target.width_bits
         ):
             raise differing(request, reply, b"ERR index out of range", both.target, reader="a model")
-        if told != elements:
-            raise differing(("LRANGE", "l", 0, -1), told, elements, both.target, reader="a model")  # type: ignore[arg-type]
+        if stored != elements:
+            raise differing(("LRANGE", "l", 0, -1), stored, elements, both.target, reader="a model")  # type: ignore[arg-type]
 
 
 def test_a_set_bit_is_where_it_was_set_beyond_31_bits_of_offset(both: PairedServers) -> None:
@@ -95,10 +95,10 @@ def test_the_clock_is_the_hosts_in_seconds_and_microseconds(both: PairedServers)
 def test_time_that_is_left_is_told_whole(both: PairedServers, milliseconds: int) -> None:
     for client in (both.guest, both.oracle):
         client.command("SET", "k", "v")
-        asked = time.monotonic()
+        started = time.monotonic()
         client.command("PEXPIRE", "k", milliseconds)
         left = client.command("PTTL", "k")
-        passed = (time.monotonic() - asked) * 1000 + 1
+        passed = (time.monotonic() - started) * 1000 + 1
         assert milliseconds - passed <= left <= milliseconds  # type: ignore[operator]
         assert abs(client.command("TTL", "k") - milliseconds / 1000) <= passed / 1000 + 1  # type: ignore[operator]
 

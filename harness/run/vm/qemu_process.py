@@ -131,13 +131,13 @@ class QemuProcess:
 
     def problem(self, detail: str) -> InfrastructureError:
         """What went wrong, with what the machine said last."""
-        said = [line for path in (self.emulator_log, self.console) for line in _lines(path)[-8:]]
+        tail = [line for path in (self.emulator_log, self.console) for line in _lines(path)[-8:]]
         code = None if self._process is None else self._process.poll()
         what = "its kernel panicked" if self._panicked() else detail
         return InfrastructureError(
             f"the machine {self.kernel.spec.name} failed: {what}",
             where=str(self.folder),
-            because="\n".join([*([f"the emulator ended with status {code}"] if code is not None else []), *said]),
+            because="\n".join([*([f"the emulator ended with status {code}"] if code is not None else []), *tail]),
             remedy="read the log; plumb clean, and the kernel is built again",
             log=str(self.console),
         )

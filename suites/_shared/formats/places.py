@@ -206,22 +206,22 @@ def check_same(content: bytes, other: bytes, *, writer: str, other_writer: str) 
 
     Raises DifferenceError.
     """
-    ours, theirs = rdb.read(content), rdb.read(other)
+    own_file, other_file = rdb.read(content), rdb.read(other)
     wrong = []
-    for key, raw in ours.raw.items():
-        value = ours.entries[key].value
+    for key, raw in own_file.raw.items():
+        value = own_file.entries[key].value
         # Groups tell when an entry was delivered.
         by_the_clock = isinstance(value, Stream) and value.groups
-        if ours.types[key] in records.COMPACT_TYPES and raw != theirs.raw.get(key) and not by_the_clock:
+        if own_file.types[key] in records.COMPACT_TYPES and raw != other_file.raw.get(key) and not by_the_clock:
             wrong.append(key)
     if not wrong:
         return
     key = wrong[0]
-    place, other_place = ours.places[key], theirs.places.get(key)
+    place, other_place = own_file.places[key], other_file.places.get(key)
     right = other[other_place.start : other_place.end] if other_place else b""
-    at = _parting(Bytes(content, ours.parts), place.start, place.end, right)
+    at = _parting(Bytes(content, own_file.parts), place.start, place.end, right)
     named = f"{len(wrong)} values are not the same bytes: {', '.join(str(one) for one in wrong[:SHOWN])}"
-    _fail(named, at, records.record_of(ours.types[key], key), FILE, writer, other_writer, None)
+    _fail(named, at, records.record_of(own_file.types[key], key), FILE, writer, other_writer, None)
 
 
 def check_loaded(
@@ -231,29 +231,31 @@ def check_loaded(
     writer: str,
     cell: CellSpec,
     family: str,
-    told: dict[Key, KeyEntry] | None = None,
+    snapshot: dict[Key, KeyEntry] | None = None,
 ) -> None:
     """A server has loaded a target's file: what it tells by commands, and what it saves, must be the data set.
 
     `told` instead of all that it tells by commands. Raises DifferenceError, AssertionError, RdbError.
     """
     expected = dataset.expected(cell.version, family)
-    asked = server.snapshot(guest) if told is None else told
-    lines = differences(server.without_times(expected, cell.version), asked)
+    shown = server.snapshot(guest) if snapshot is None else snapshot
+    lines = differences(server.without_times(expected, cell.version), shown)
     saved = server.saved(guest)
     # Times, which no command of older releases tells to the millisecond, and everything else once more.
-    theirs = rdb.read(saved)
-    lines = lines or differences(expected, theirs.entries)
+    saved_file = rdb.read(saved)
+    lines = lines or differences(expected, saved_file.entries)
     if not lines:
         return
-    reader, ours = guest.runner.target.name, rdb.read(content)
-    wrong = [key for key in expected.keys() | theirs.entries.keys() if expected.get(key) != theirs.entries.get(key)]
-    key = _first(wrong or list(expected), theirs)
-    right = _bytes_of(content, ours, key, theirs.types.get(key))
-    saved_at = _record(theirs, key, right, saved)
-    inside = saved_at.offset - theirs.places[key].start if key in theirs.places else 0
-    start = ours.places[key].start if key in ours.places else 0
-    what = _part_at(ours.parts, start + inside) if right is not None else ""
+    reader, loaded_file = guest.runner.target.name, rdb.read(content)
+    wrong = [
+        key for key in expected.keys() | saved_file.entries.keys() if expected.get(key) != saved_file.entries.get(key)
+    ]
+    key = _first(wrong or list(expected), saved_file)
+    right = _bytes_of(content, loaded_file, key, saved_file.types.get(key))
+    saved_at = _record(saved_file, key, right, saved)
+    inside = saved_at.offset - saved_file.places[key].start if key in saved_file.places else 0
+    start = loaded_file.places[key].start if key in loaded_file.places else 0
+    what = _part_at(loaded_file.parts, start + inside) if right is not None else ""
     at = saved_at._replace(offset=start + inside, what=what)
     again = Reproduction(
         target=reader,
@@ -263,7 +265,7 @@ def check_loaded(
         guest=_folder(guest, cell),
         options=tuple(guest.options),
     )
-    _fail(message_of(lines), at, _name(key, ours, expected.get(key)), FILE, writer, reader, again)
+    _fail(message_of(lines), at, _name(key, loaded_file, expected.get(key)), FILE, writer, reader, again)
 
 
 def check_copies(expected: dict[Key, KeyEntry], copied: dict[Key, KeyEntry], primary: Guest, replica: Guest) -> None:

@@ -95,7 +95,7 @@ def _group(cursor: Cursor, layout: int) -> ConsumerGroup:
         if layout > 2:
             cursor.milliseconds()
         consumers[name] = tuple(_identifier(cursor) for _ in range(cursor.length()))
-    told = [one for ids in consumers.values() for one in ids]
-    if len(told) != len(pending) or set(told) != pending:
+    listed = [one for ids in consumers.values() for one in ids]
+    if len(listed) != len(pending) or set(listed) != pending:
         raise EncodingError("the group and its consumers do not tell the same pending entries")
     return ConsumerGroup(last=last, pending=consumers)

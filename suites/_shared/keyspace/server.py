@@ -75,12 +75,12 @@ def snapshot(guest: Guest) -> dict[Key, KeyEntry]:
 def _entries(connection: Client, database: int, names: list[bytes], version: tuple[int, ...]) -> dict[Key, KeyEntry]:
     """Some keys of the present database: asked together, since every answer of its own is a way there and back."""
     kinds = [_KINDS[_word(kind)] for kind in _replies(connection, [("TYPE", name) for name in names])]
-    told = _replies(connection, [(kind.command, name, *kind.rest) for kind, name in zip(kinds, names, strict=True)])
+    replies = _replies(connection, [(kind.command, name, *kind.rest) for kind, name in zip(kinds, names, strict=True)])
     times: list[Any] = [-1] * len(names)
     if version >= (7,):
         times = _replies(connection, [("PEXPIRETIME", name) for name in names])
     found = {}
-    for name, kind, reply, time_left in zip(names, kinds, told, times, strict=True):
+    for name, kind, reply, time_left in zip(names, kinds, replies, times, strict=True):
         found[Key(database, name)] = KeyEntry(kind.read(connection, name, reply), None if time_left < 0 else time_left)
     return found
 
@@ -133,9 +133,9 @@ def _await_child(guest: Guest, connection: Client, progress: tuple[str, ...], st
     """Wait until INFO says that a child has ended, and well."""
     deadline = time.monotonic() + 4 * guest.deadline_seconds
     while True:
-        told = bytes(connection.command("INFO", "persistence")).split()  # type: ignore[arg-type]
-        if all(f"{name}:0".encode() in told for name in progress):
-            assert f"{status}:ok".encode() in told, f"{what} failed"
+        fields = bytes(connection.command("INFO", "persistence")).split()  # type: ignore[arg-type]
+        if all(f"{name}:0".encode() in fields for name in progress):
+            assert f"{status}:ok".encode() in fields, f"{what} failed"
             return
         assert time.monotonic() < deadline, f"timed out waiting for {what}"
         time.sleep(_POLL_SECONDS)
@@ -162,32 +162,32 @@ def _word(reply: Any) -> str:
     return reply.decode() if isinstance(reply, bytes) else str(reply)
 
 
-def _text(_connection: Client, _name: bytes, told: Any) -> Value:
-    return Text(told)
+def _text(_connection: Client, _name: bytes, reply: Any) -> Value:
+    return Text(reply)
 
 
-def _sequence(_connection: Client, _name: bytes, told: Any) -> Value:
-    return Sequence(tuple(_list(told)))
+def _sequence(_connection: Client, _name: bytes, reply: Any) -> Value:
+    return Sequence(tuple(_list(reply)))
 
 
-def _members(_connection: Client, _name: bytes, told: Any) -> Value:
-    return Members(frozenset(_list(told)))
+def _members(_connection: Client, _name: bytes, reply: Any) -> Value:
+    return Members(frozenset(_list(reply)))
 
 
-def _scores(_connection: Client, _name: bytes, told: Any) -> Value:
-    flat = _list(told)
+def _scores(_connection: Client, _name: bytes, reply: Any) -> Value:
+    flat = _list(reply)
     return Scores({member: score(float(text)) for member, text in zip(flat[::2], flat[1::2], strict=True)})
 
 
-def _fields(connection: Client, name: bytes, told: Any) -> Value:
-    fields = _named(_list(told))
+def _fields(connection: Client, name: bytes, reply: Any) -> Value:
+    fields = _named(_list(reply))
     if b":times:" not in name:
         return Fields(fields)
     times = _list(connection.command("HPEXPIRETIME", name, "FIELDS", len(fields), *fields))
     return Fields(fields, {field: time for field, time in zip(fields, times, strict=True) if time >= 0})
 
 
-def _stream(connection: Client, name: bytes, told: Any) -> Value:
+def _stream(connection: Client, name: bytes, reply: Any) -> Value:
     about = _named(connection.command("XINFO", "STREAM", name))
     groups = {}
     for one in _list(connection.command("XINFO", "GROUPS", name)):
@@ -196,7 +196,7 @@ def _stream(connection: Client, name: bytes, told: Any) -> Value:
             identifier(group[b"last-delivered-id"]), _pending(connection, name, group)
         )
     return Stream(
-        entries=tuple((identifier(one), tuple(flat)) for one, flat in _list(told)),
+        entries=tuple((identifier(one), tuple(flat)) for one, flat in _list(reply)),
         last=identifier(about[b"last-generated-id"]),
         groups=groups,
     )

@@ -114,9 +114,9 @@ def differences(expected: dict[Key, KeyEntry], actual: dict[Key, KeyEntry]) -> l
     """What is not as expected; a line for each key, with both sides, shortened."""
     lines = []
     for key in sorted(expected.keys() | actual.keys(), key=lambda one: (one.database, one.name)):
-        ours, theirs = expected.get(key), actual.get(key)
-        if ours != theirs:
-            lines.append(f"{key.name[:40]!r} of database {key.database}: {_difference(ours, theirs)}")
+        wanted, found = expected.get(key), actual.get(key)
+        if wanted != found:
+            lines.append(f"{key.name[:40]!r} of database {key.database}: {_difference(wanted, found)}")
     return lines
 
 
