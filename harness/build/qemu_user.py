@@ -16,6 +16,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.model import ArchivePlace, Flavour, Record
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT, read_toml
+from harness.core.target_model import Policy, Target  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from harness.build.sources.archives import Fetcher
     from harness.core.cache import Cache
     from harness.core.progress import Progress
-    from harness.core.target_model import EmulatorSpec, Policy, Target, Toolchain
+    from harness.core.target_model import EmulatorSpec, Toolchain
 
 BUILD_SECONDS = 3600
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"
