@@ -37,7 +37,7 @@ def concluded(
     stored: StoredRun,
     findings: dict[str, list[str]],
     *,
-    untold: dict[str, str] | None = None,
+    unjudged: dict[str, str] | None = None,
     known: str = "",
     suite: str = "bitops",
     title: str = "test_bitop: # != #",
@@ -48,7 +48,7 @@ def concluded(
         name: [baseline.Appearance(target=target, suite=suite, title=title) for target in targets]
         for name, targets in findings.items()
     }
-    old = baseline.Baseline(base=BASE, findings=findings, untold=untold or {}, ways=ways)
+    old = baseline.Baseline(base=BASE, findings=findings, unjudged=unjudged or {}, appearances=ways)
     baseline.write(folder, old)
     listed = fakes.write(folder / "known.toml", known or "findings = []\n")
     return conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
@@ -126,7 +126,7 @@ def test_an_unknown_cell_stays_unknown_whatever_the_base_shows(stored: StoredRun
 
 
 def test_a_base_that_could_not_be_judged_excuses_nothing_and_the_reader_is_told(stored: StoredRun) -> None:
-    judgement, code = concluded(stored, {}, untold={"armv5/bitops": "its canaries did not behave"})
+    judgement, code = concluded(stored, {}, unjudged={"armv5/bitops": "its canaries did not behave"})
     assert code == ExitCode.FINDINGS
     assert "BASE could not be judged on armv5/bitops" in judgement.remarks[0]
     assert judgement.remarks[0].endswith(": its canaries did not behave")
@@ -154,15 +154,15 @@ def test_a_judgement_of_the_base_is_remembered_with_its_unknown_cells(stored: St
     judgement, _ = conclusion.conclude(stored_run.read(stored.finish()), listed, fakes.quiet())
     found = baseline.of_judgement(BASE, judgement)
     assert found.findings == {WRONG: ["armv5"]}, "of what a cell shows that says nothing, nothing is excused"
-    assert [(way.target, way.suite, way.title) for way in found.ways[WRONG]] == [
+    assert [(way.target, way.suite, way.title) for way in found.appearances[WRONG]] == [
         ("armv5", "bitops", "test_bitop: # != #")
     ]
-    assert set(found.untold) == {"sparc64/canary", "sparc64/bitops"}
+    assert set(found.unjudged) == {"sparc64/canary", "sparc64/bitops"}
     baseline.write(tmp_path, found)
     assert baseline.read(tmp_path) == found
 
 
 def test_a_damaged_file_is_told(stored: StoredRun) -> None:
     fakes.write(stored.finish() / baseline.NAME, "{")
-    with pytest.raises(UsageError, match="what the base shows is damaged"):
+    with pytest.raises(UsageError, match="the findings of the base are damaged"):
         baseline.read(stored.folder)

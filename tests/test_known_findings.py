@@ -227,6 +227,7 @@ def test_the_projects_own_list_is_valid() -> None:
         ("findigns = []\n", "'findings' is the nearest known key"),
         ('[[findings]]\nid = "a"\nserver = "b"\ntargets = []\nreason = "c"\n', "expires"),
         (f"[[findings]]\n{ENTRY}width_bits = 16\n", "16"),
+        (f"[[findings]]\n{ENTRY}seldom = true\n", "intermittent"),
         (f"[[findings]]\n{ENTRY}endianness = 'middle'\n", "middle"),
         (
             '[[findings]]\nid = "a"\nserver = "b"\ntargets = []\nreason = "c"\nexpires = "soon"\n',
@@ -242,7 +243,7 @@ def test_a_list_that_is_not_valid_is_a_usage_error_that_names_the_key(tmp_path: 
 
 def test_what_chance_shows_is_not_missed() -> None:
     (entry,) = listed().findings
-    known = KnownList(findings=[msgspec.structs.replace(entry, seldom=True)])
+    known = KnownList(findings=[msgspec.structs.replace(entry, intermittent=True)])
     assert remarks(known, [], "redis-3.2.6", ["armv5"], TODAY) == []
 
 

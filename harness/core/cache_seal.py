@@ -10,15 +10,13 @@ import hashlib
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from harness.core import json_codec
+from harness.core.digests import files_below, sha256_of
 from harness.core.model import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MANY_FILES = 200
 """Above it everything is put on the disk at once: a source's 40,000 files one by one would take minutes."""
@@ -49,7 +47,7 @@ class Seal(Record, frozen=True):
 
 def seal_of(folder: Path) -> Seal:
     """Read everything in a folder."""
-    parts = {name: _part(path, seen) for name, path, seen in _files(folder)}
+    parts = {name: _part(path, seen) for name, path, seen in files_below(folder)}
     return Seal(digest=_digest(parts), parts=parts)
 
 
@@ -72,7 +70,7 @@ def read(path: Path) -> Seal | None:
 
 def difference(folder: Path, seal: Seal) -> str:
     """Why a folder is not what its seal says; empty where it is whole. Sizes come first, for they cost nothing."""
-    found = {name: (path, seen) for name, path, seen in _files(folder)}
+    found = {name: (path, seen) for name, path, seen in files_below(folder)}
     for name, part in seal.parts.items():
         if name not in found:
             return f"{name} is missing"
@@ -88,17 +86,17 @@ def state_of(folder: Path) -> State:
     """What tells cheaply that nobody has written to a folder since; empty where there is none."""
     return {
         name: (seen.st_ino, seen.st_mode, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
-        for name, _, seen in _files(folder)
+        for name, _, seen in files_below(folder)
     }
 
 
 def put_on_disk(folder: Path) -> None:
     """Return when a folder and all in it would survive a power cut."""
-    paths = [path for _, path, seen in _files(folder) if stat.S_ISREG(seen.st_mode)]
+    paths = [path for _, path, seen in files_below(folder) if stat.S_ISREG(seen.st_mode)]
     if len(paths) > MANY_FILES:
         os.sync()
         return
-    for path in [*paths, *(inside for inside, _, _ in os.walk(folder))]:
+    for path in [*paths, *(Path(inside) for inside, _, _ in os.walk(folder))]:
         sync(path)
 
 
@@ -111,27 +109,11 @@ def sync(path: Path | str) -> None:
         os.close(descriptor)
 
 
-def _files(folder: Path, above: str = "") -> Iterator[tuple[str, str, os.stat_result]]:
-    """Files and links below a folder: path in it, path, and what the file system says of it."""
-    try:
-        found = sorted(os.scandir(folder), key=lambda one: one.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for one in found:
-        name = above + one.name
-        if one.is_dir(follow_symlinks=False):
-            yield from _files(Path(one.path), f"{name}/")
-        elif one.is_symlink() or one.is_file():
-            yield name, one.path, one.stat(follow_symlinks=False)
-
-
-def _part(path: str, seen: os.stat_result) -> SealedPart:
-    if stat.S_ISLNK(seen.st_mode):
+def _part(path: Path, status: os.stat_result) -> SealedPart:
+    if stat.S_ISLNK(status.st_mode):
         text = os.readlink(path)  # noqa: PTH115 - a Path's own drops a slash at its end
-        return SealedPart(size=seen.st_size, executable=False, link=True, sha256=_sha256(os.fsencode(text)))
-    with Path(path).open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return SealedPart(size=seen.st_size, executable=bool(seen.st_mode & 0o111), link=False, sha256=digest)
+        return SealedPart(size=status.st_size, executable=False, link=True, sha256=_sha256(os.fsencode(text)))
+    return SealedPart(size=status.st_size, executable=bool(status.st_mode & 0o111), link=False, sha256=sha256_of(path))
 
 
 def _sha256(text: bytes) -> str:

@@ -1,21 +1,39 @@
-"""Content addresses: digests of files, keys of cache entries, and the check that a key still holds."""
+"""Content addresses: the files below a folder, their digests, keys of cache entries, and the check that a key holds."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
 
 def sha256_of(path: Path) -> str:
     """Hash of a file's bytes, in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def files_below(folder: Path, above: str = "") -> Iterator[tuple[str, Path, os.stat_result]]:
+    """Files and links below a folder, in order: the path inside it, the path, and the file system's record of it.
+
+    Yields nothing for a folder that does not exist. Follows no link.
+    """
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        name = above + entry.name
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_below(Path(entry.path), f"{name}/")
+        elif entry.is_symlink() or entry.is_file():
+            yield name, Path(entry.path), entry.stat(follow_symlinks=False)
 
 
 def refuse_edited(now: str, key: str, where: str) -> None:

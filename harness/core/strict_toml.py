@@ -6,7 +6,7 @@ import difflib
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -58,6 +58,7 @@ def _field_names(kind: type[msgspec.Struct]) -> list[str]:
     names: list[str] = []
     for field in msgspec.structs.fields(kind):
         names.append(field.name)
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            names += _field_names(field.type)
+        for inner in (field.type, *get_args(field.type)):
+            if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+                names += _field_names(inner)
     return sorted(set(names))

@@ -1,7 +1,7 @@
-"""What a base revision shows as well: RUN/inherited.json, beside the evidence. Findings of it are not blamed.
+"""Findings that a base revision shows too: RUN/inherited.json, beside the evidence. The change is not blamed for them.
 
-A finding is inherited if the base shows it on the same targets, in the same suites, and says the same of it: what
-comes to another target, what another suite sees, and a server that does not start for another reason are new.
+A finding is inherited if the base shows it on the same targets, in the same suites and with the same title. A finding
+on another target or in another suite is new, and so is a server that fails to start for another reason.
 """
 
 from __future__ import annotations
@@ -33,110 +33,115 @@ class BaseRevision(Record, frozen=True):
     subject: str
     """The first line of its message."""
     why: str
-    """How it was chosen."""
+    """The reason for choosing it."""
 
     def __str__(self) -> str:
         return f"{self.commit[:12]} '{self.subject}' ({self.why})"
 
 
 class Appearance(Record, frozen=True):
-    """A way in which a finding is seen, without what differs from run to run."""
+    """One way in which a finding appears, without the parts that differ from run to run."""
 
     target: str
     suite: str
     title: str
-    """What is said of it; numbers as `#`, files without their folders."""
+    """The finding's title, with numbers as `#` and files without their folders."""
     test: str = ""
-    """The test, where the finding's identity alone says too little: many tests may end in one function's assertion."""
+    """The test of a failed assertion; else empty. Many tests may end in the assertion of one function."""
 
 
 class Baseline(Record, frozen=True):
-    """A base revision's findings and troubles, in the cells that were asked."""
+    """The findings of a base revision, and its cells that could not be judged."""
 
     base: BaseRevision
     findings: dict[str, list[str]]
     """Identity -> the targets that show it."""
-    untold: dict[str, str]
-    """TARGET/SUITE -> why nothing can be said of the base there: what is found in such a cell counts as new."""
-    ways: dict[str, list[Appearance]] = msgspec.field(default_factory=dict)
-    """Identity -> how they are seen."""
+    unjudged: dict[str, str] = msgspec.field(name="untold")
+    """TARGET/SUITE -> why the base could not be judged there. A finding of such a cell counts as new."""
+    appearances: dict[str, list[Appearance]] = msgspec.field(default_factory=dict, name="ways")
+    """Identity -> the ways in which the finding appears."""
 
 
 def of_judgement(base: BaseRevision, judgement: Judgement) -> Baseline:
-    """What a run of the base came to. What was seen in cells of which nothing can be said does not count."""
-    untold = {
+    """The baseline of a run of the base. Findings of cells without a verdict do not count."""
+    unjudged = {
         f"{cell.target}/{cell.suite}": cell.reason for cell in judgement.cells if cell.verdict == Verdict.UNKNOWN.name
     }
-    found = [_told(finding, untold) for finding in [*judgement.findings, *judgement.warnings]]
+    found = [_in_judged_cells(finding, unjudged) for finding in [*judgement.findings, *judgement.warnings]]
     return Baseline(
         base=base,
         findings={finding.id: finding.targets for finding in found if finding.targets},
-        untold=untold,
-        ways={finding.id: _ways(finding) for finding in found if finding.targets},
+        unjudged=unjudged,
+        appearances={finding.id: _appearances(finding) for finding in found if finding.targets},
     )
 
 
-def _told(finding: Finding, untold: Mapping[str, str]) -> Finding:
-    """The same without what was seen in such cells alone."""
-    witnesses = [one for one in finding.witnesses if not one.cells or not set(one.cells) <= set(untold)]
-    seen = {one.target for one in witnesses}
-    targets = [target for target in finding.targets if target in seen]
+def _in_judged_cells(finding: Finding, unjudged: Mapping[str, str]) -> Finding:
+    """The finding without the witnesses that only cells without a verdict have."""
+    witnesses = [one for one in finding.witnesses if not one.cells or not set(one.cells) <= set(unjudged)]
+    witnessed = {one.target for one in witnesses}
+    targets = [target for target in finding.targets if target in witnessed]
     return msgspec.structs.replace(finding, targets=targets, witnesses=witnesses)
 
 
-def _ways(finding: Finding) -> list[Appearance]:
-    """Each once. What an audit sees has the test that came first, which need not be the same; so has no test."""
-    told = [(witness, occasion) for witness in finding.witnesses for occasion in witness.occasions]
-    ways = (
+def _appearances(finding: Finding) -> list[Appearance]:
+    """The ways in which a finding appears, each once.
+
+    Only an assertion keeps its test: an audit names the first test that reached an instruction, which varies.
+    """
+    pairs = [(witness, occasion) for witness in finding.witnesses for occasion in witness.occasions]
+    appearances = (
         Appearance(
             target=witness.target,
             suite=witness.suite,
             title=_without_chance(occasion.title),
             test=occasion.test.partition("[")[0] if finding.kind == "assertion" else "",
         )
-        for witness, occasion in told
+        for witness, occasion in pairs
     )
-    return list(dict.fromkeys(ways))
+    return list(dict.fromkeys(appearances))
 
 
 def _without_chance(title: str) -> str:
-    """A title without what a log's line begins with, numbers, and the folders of files."""
+    """A title without a log line's prefix, with `#` for numbers and without the folders of files."""
     plain = re.sub(r"\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ ", "", title)
     return re.sub(r"0x[0-9a-f]+|\d+", "#", re.sub(r"/\S*/", "", plain))
 
 
 def write(folder: Path, inherited: Baseline) -> None:
-    """Put it into a run folder, or the cache."""
+    """Write RUN/inherited.json, or the same file of a cache entry."""
     (folder / NAME).write_bytes(json_codec.pretty(inherited))
 
 
 def read(folder: Path) -> Baseline | None:
-    """What a folder has of it; None for nothing. Raises UsageError for what is damaged."""
+    """Read a folder's inherited.json; None where there is none. Raises UsageError for a damaged one."""
     path = folder / NAME
     try:
         return json_codec.decode(path.read_bytes(), Baseline)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError as error:
-        raise UsageError("what the base shows is damaged", where=str(path), because=str(error)) from error
+        raise UsageError("the findings of the base are damaged", where=str(path), because=str(error)) from error
 
 
 def reason(inherited: Baseline, finding: Finding) -> str:
-    """Why a finding is none of the change's; empty for one that the base does not show in all of its ways."""
-    here, old = _ways(finding), inherited.ways.get(finding.id, [])
-    return f"also in BASE {inherited.base.commit[:12]}" if here and set(here) <= set(old) else ""
+    """Why the change is not to blame for a finding; empty unless the base shows all its appearances in the run."""
+    here, in_base = _appearances(finding), inherited.appearances.get(finding.id, [])
+    return f"also in BASE {inherited.base.commit[:12]}" if here and set(here) <= set(in_base) else ""
 
 
 def remarks(inherited: Baseline, findings: list[Finding]) -> list[str]:
-    """What a reader should know of the comparison: what spread to other targets, what could not be compared."""
-    said = []
+    """Sentences on the comparison: findings that spread to other targets, cells that could not be compared."""
+    sentences = []
     for finding in findings:
         old = inherited.findings.get(finding.id, [])
         new = [target for target in finding.targets if target not in old]
         if old and new:
-            said.append(f"{finding.id} is new on {', '.join(new)}; BASE shows it on {', '.join(old)}")
+            sentences.append(f"{finding.id} is new on {', '.join(new)}; BASE shows it on {', '.join(old)}")
         elif old and not reason(inherited, finding):
-            said.append(f"{finding.id} is in BASE as well, but it is not seen there in all the ways that it is here")
-    for cell, why in inherited.untold.items():
-        said.append(f"BASE could not be judged on {cell}, so that what is found there counts as new: {why}")
-    return said
+            sentences.append(
+                f"{finding.id} is in BASE as well, but it is not seen there in all the ways that it is here"
+            )
+    for cell, why in inherited.unjudged.items():
+        sentences.append(f"BASE could not be judged on {cell}, so that what is found there counts as new: {why}")
+    return sentences

@@ -1,6 +1,7 @@
-"""The known list: findings that are expected for now. Each has a reason and a last day; none is forgotten silently.
+"""The known list: findings that are expected for now. Each entry has a reason and a last day.
 
-A finding is known if each occasion on which any of its witnesses saw it fits an entry: where one does not, it is news.
+A finding is known if an entry fits each occasion on which any of its witnesses saw it. One occasion that fits no entry
+makes the finding new.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ class KnownFinding(Record, frozen=True):
     expires: datetime.date
     """The last day on which the entry counts."""
     targets: list[str] = msgspec.field(default_factory=lambda: ["*"])
-    """Target names; globs allowed. None: all."""
+    """Target names; globs allowed. Without the key: all targets."""
     width_bits: Literal[32, 64] | None = None
-    """Only those of them with words so long. None: any."""
+    """Restricts the targets to those of this word size. Without the key: any."""
     endianness: Endianness | None = None
-    """Only those of them with this order of bytes, `little` or `big`. None: either."""
+    """Restricts the targets to those of this byte order, `little` or `big`. Without the key: either."""
     suite: str = ""
-    """The only suite that may show it; a run without that suite is not told that it was not seen. Empty: any."""
+    """The only suite that may show it. A run without that suite does not report the entry as unseen. Empty: any."""
     test: str = "*"
     """The test that shows it; globs allowed, `?` for a bracket."""
     command: str = "*"
-    """What the client had asked for; globs allowed."""
+    """The client's request; globs allowed."""
     said: str = "*"
-    """All that a failed test said, for other findings the title that reports have; globs allowed."""
+    """The whole message of a failed test, or the title of any other finding; globs allowed."""
     via: list[str] = msgspec.field(default_factory=list)
-    """Functions that are all on the stack, wherever; globs allowed."""
-    seldom: bool = False
-    """Whether chance shows it, or not every tier does: no run is told that it was not seen."""
+    """Functions that must all be on the stack, in any order; globs allowed."""
+    intermittent: bool = False
+    """Whether it appears by chance, or not in every tier. No run reports such an entry as unseen."""
 
 
 class KnownList(Record, frozen=True):
@@ -62,22 +63,22 @@ class KnownList(Record, frozen=True):
 
 
 def load_known(path: Path, machines: Mapping[str, Target]) -> KnownList:
-    """Read a known-findings file; its entries' targets are those of the machines, by name, that are meant.
+    """Read a known-findings file, and resolve each entry's targets to the names of machines.
 
-    Raises UsageError when it is not valid.
+    Raises UsageError when the file is not valid.
     """
-    read = read_toml(path, KnownList)
+    listed = read_toml(path, KnownList)
     return KnownList(
         findings=[
             msgspec.structs.replace(
-                entry, targets=[name for name, machine in machines.items() if _means(entry, name, machine)]
+                entry, targets=[name for name, machine in machines.items() if _covers(entry, name, machine)]
             )
-            for entry in read.findings
+            for entry in listed.findings
         ]
     )
 
 
-def _means(entry: KnownFinding, name: str, machine: Target) -> bool:
+def _covers(entry: KnownFinding, name: str, machine: Target) -> bool:
     return (
         any(fnmatch.fnmatch(name, pattern) for pattern in entry.targets)
         and entry.width_bits in {None, machine.width_bits}
@@ -86,7 +87,7 @@ def _means(entry: KnownFinding, name: str, machine: Target) -> bool:
 
 
 def match(known: KnownList, finding: Finding, server: str, today: datetime.date) -> list[KnownFinding]:
-    """The unexpired entries that cover a finding, each some of its occasions and together all; none if they do not."""
+    """The unexpired entries that together fit all occasions of a finding; empty if one occasion fits none."""
     used: list[KnownFinding] = []
     for witness in finding.witnesses:
         for occasion in witness.occasions:
@@ -126,23 +127,23 @@ def remarks(
     suites: Sequence[str] = (),
     part: bool = False,
 ) -> list[str]:
-    """What a reader should mend in the list: expired entries, and entries for this run that matched nothing.
+    """Sentences on the list's upkeep: entries that expired, and entries for this run that matched nothing.
 
-    What `part` of the tests does not show says nothing of an entry.
+    `part`: only a part of the tests ran, so that an entry that matched nothing is not reported.
     """
-    said = []
+    sentences = []
     for entry in known.findings:
         concerned = fnmatch.fnmatchcase(server, entry.server) and not set(entry.targets).isdisjoint(targets)
         if concerned and entry.expires < today:
-            said.append(f"known finding {entry.id} ({entry.server}) expired on {entry.expires}: {entry.reason}")
+            sentences.append(f"known finding {entry.id} ({entry.server}) expired on {entry.expires}: {entry.reason}")
             continue
-        due = concerned and not part and not entry.seldom and entry.suite in {"", *suites}
-        if due and not any(_seen(entry, finding, server) for finding in found):
-            said.append(f"known finding {entry.id} ({entry.server}) was not seen in this run")
-    return said
+        due = concerned and not part and not entry.intermittent and entry.suite in {"", *suites}
+        if due and not any(_matches(entry, finding, server) for finding in found):
+            sentences.append(f"known finding {entry.id} ({entry.server}) was not seen in this run")
+    return sentences
 
 
-def _seen(entry: KnownFinding, finding: Finding, server: str) -> bool:
+def _matches(entry: KnownFinding, finding: Finding, server: str) -> bool:
     return any(
         _fits(entry, finding.id, server, witness, occasion)
         for witness in finding.witnesses

@@ -1,18 +1,19 @@
-"""The seal of a cell's evidence: length and digest of every file, taken when nothing writes any more.
+"""The seal of a cell's evidence: length and digest of every file, taken when nothing writes there any more.
 
-The cell's record in run.json has the seal's own digest, so that a run is judged by what was recorded, whole, or not at
-all: a file that was cut, lost or changed since makes its cell UNKNOWN.
+The cell's record in run.json has the digest of the seal itself. A file that was cut, lost or changed since makes its
+cell UNKNOWN.
 """
 
 from __future__ import annotations
 
 import hashlib
+import stat
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness.core import json_codec
-from harness.core.digests import sha256_of
+from harness.core.digests import files_below, sha256_of
 from harness.core.model import Record
 from harness.record import event_log, fault_log, run_folder
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 NAME = "seal.json"
 SHOWN = 3
-"""So many files are named to the reader."""
+"""How many damaged files a doubt names."""
 
 
 class SealedFile(Record, frozen=True):
@@ -33,20 +34,20 @@ class SealedFile(Record, frozen=True):
 
 
 def seal(cell: Path) -> str:
-    """Write a cell's seal.json; its digest. Nothing may write there any more."""
+    """Write a cell's seal.json, and return its digest. Nothing may write to the cell's folder afterwards."""
     files = {
         str(path.relative_to(cell)): SealedFile(bytes=path.stat().st_size, sha256=sha256_of(path))
-        for path in _evidence(cell)
+        for path in evidence_files(cell)
     }
     content = json_codec.pretty(files)
-    # Somebody may have removed all of it: then the seal says so.
+    # A folder that was removed while the cell ran is sealed as empty.
     cell.mkdir(parents=True, exist_ok=True)
     (cell / NAME).write_bytes(content)
     return hashlib.sha256(content).hexdigest()
 
 
 def doubts(cell: Path, digest: str) -> list[str]:
-    """What is not as it was sealed, for the reader; empty when every file is."""
+    """Why the evidence differs from its seal, for the reader; empty where every file is as it was sealed."""
     try:
         content = (cell / NAME).read_bytes()
     except FileNotFoundError:
@@ -58,9 +59,9 @@ def doubts(cell: Path, digest: str) -> list[str]:
     except msgspec.DecodeError as error:
         return [f"{NAME} cannot be read: {error}"]
     wrong = [f"{name} {why}" for name, one in files.items() if (why := _why_not(cell / name, one))]
-    added = {str(path.relative_to(cell)) for path in _evidence(cell)} - files.keys()
+    added = {str(path.relative_to(cell)) for path in evidence_files(cell)} - files.keys()
     wrong += [f"{name} was not there" for name in sorted(added)]
-    more = [f"and {len(wrong) - SHOWN} files more"] if len(wrong) > SHOWN else []
+    more = [f"and {len(wrong) - SHOWN} more files"] if len(wrong) > SHOWN else []
     return [f"changed since it was recorded: {'; '.join([*wrong[:SHOWN], *more])}"] if wrong else []
 
 
@@ -76,12 +77,13 @@ def _why_not(path: Path, sealed: SealedFile) -> str:
 _FILES = {event_log.NAME, run_folder.PROBLEM, fault_log.NAME, f"{fault_log.NAME}.counts", "log", "cell.json", "console"}
 
 
-def _evidence(cell: Path) -> Iterator[Path]:
-    """Files that are judged or shown, in a fixed order; not what a server stored for itself, nor an audit's, which has
-    a seal of its own.
+def evidence_files(cell: Path) -> Iterator[Path]:
+    """The files of a cell that are judged or shown, in order.
+
+    Leaves out what servers stored for themselves, and the audit, which has a seal of its own.
     """
-    for path in sorted(cell.rglob("*")):
-        inside = path.relative_to(cell).parts
-        kept = path.name in _FILES or path.name.startswith("transcript-") or run_folder.INPUTS in inside
-        if kept and inside[0] != run_folder.AUDIT and path.is_file() and not path.is_symlink():
+    for name, path, status in files_below(cell):
+        folders = name.split("/")
+        kept = path.name in _FILES or path.name.startswith("transcript-") or run_folder.INPUTS in folders
+        if kept and folders[0] != run_folder.AUDIT and stat.S_ISREG(status.st_mode):
             yield path

@@ -160,7 +160,7 @@ def _of_base(bench: Workbench, request: Request, base: BaseRevision) -> Baseline
         formats.write(of_base.run, judgement)
         found = baseline.of_judgement(base, judgement)
         # The result is not kept if the project's own suites were edited meanwhile.
-        if not found.untold and key_of(_identity(bench.catalog, request, checkout.content(base))) == key:
+        if not found.unjudged and key_of(_identity(bench.catalog, request, checkout.content(base))) == key:
             cache.folder("bases", key, lambda into: baseline.write(into, found))
     return found
 

@@ -19,7 +19,7 @@ from harness.core.cache import Cache
 from harness.core.errors import PlumblineError
 from harness.core.strict_toml import ROOT
 from harness.judge import conclusion
-from harness.record import stored_run
+from harness.record import evidence_seal, stored_run
 from harness.run.cell_spec import read_cell
 from tests import fakes
 from tests.chaos import faults
@@ -138,7 +138,9 @@ class Chaos:
         """Cut every file of a run's evidence, at as many bytes as fit; tells where a cut passed."""
         run = self._finished()
         known = fakes.write(self.folder / "known.toml", "findings = []\n")
-        files = sorted(path for path in run.rglob("*") if path.is_file() and _is_evidence(path))
+        seals = sorted(run.rglob(evidence_seal.NAME))
+        evidence = [path for seal in seals for path in evidence_seal.evidence_files(seal.parent)]
+        files = [run / "run.json", *seals, *evidence]
         for path in files:
             content = path.read_bytes()
             at = range(len(content))
@@ -246,13 +248,6 @@ def _lines(run: Path) -> int:
         return path.read_bytes().count(b"\n")
     except OSError:
         return 0
-
-
-_EVIDENCE = ("run.json", "events.jsonl", "seal.json", "faults.jsonl", "faults.jsonl.counts", "log", "cell.json")
-
-
-def _is_evidence(path: Path) -> bool:
-    return path.name in _EVIDENCE or path.name.startswith("transcript-")
 
 
 def _passes(run: Path, known: Path) -> bool:
