@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import hiredis
 import msgspec
 import pytest
@@ -22,6 +24,7 @@ from harness.workflows.measure.fixup_cost import (
     summary,
     taxed,
 )
+from tests import fakes
 
 CATALOG = Catalog()
 LDM = next(one for one in canary.table(CATALOG.targets["armv5-kernel"]).accesses if one.name == "ldm")
@@ -134,6 +137,21 @@ def test_who_does_a_misaligned_access(target: str, name: str, expected: tuple[in
     found = CATALOG.targets[target]
     access = next(one for one in canary.table(found).accesses if one.name == name)
     assert fixup_cost_run.misalignment(found, CATALOG.policies[found.kernel], access) == expected
+
+
+def test_the_load_program_is_sent_to_the_port_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    def run(_machine: object, _target: object, words: list[str]) -> str:
+        started.append(words)
+        return "17"
+
+    monkeypatch.setattr(fixup_cost_run, "_run", run)
+    runner = fakes.unemulated(CATALOG.targets["armv5-kernel"])
+    guest = SimpleNamespace(port=6381, pid=42, runner=runner)
+    machine = SimpleNamespace(write=lambda *_: None)
+    assert fixup_cost_run._send(guest, machine, b"", b"", 3) == 17  # type: ignore[arg-type]  # noqa: SLF001
+    assert started == [[fixup_cost_run.LOAD, "6381", "42", "/run/requests", "/run/replies", "3"]]
 
 
 def test_a_workload_is_whole_batches_with_a_reply_to_each_command() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 from harness.build.server_build import BuildFailedError
 from harness.build.sources.source_tree import open_tree
 from harness.core.cache import Cache
+from harness.core.strict_toml import ROOT
 from harness.judge.known_findings import DEFAULT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
@@ -119,3 +121,34 @@ def test_all_that_fails_for_this_machine_is_looked_at_and_not_its_first_error_al
     prepared = failed(bench, tree)
     prepared["armv5"] = msgspec.structs.replace(prepared["armv5"], complaints=frozenset({"y.c:9:9: error: another"}))
     assert run_setup(bench, tree).without_blame(prepared)["armv5"].blameless
+
+
+def test_a_kernel_tier_target_runs_the_builds_of_its_userland_and_any_other_its_own(bench: Workbench) -> None:
+    userlands = {name: set_up(bench, name).userland.name for name in ("armv5-kernel", "armv7-on-arm64-kernel", "armv5")}
+    assert userlands == {"armv5-kernel": "armv5", "armv7-on-arm64-kernel": "armv7", "armv5": "armv5"}
+
+
+def test_a_target_without_a_kernel_of_its_own_has_no_machine(tmp_path: Path, bench: Workbench) -> None:
+    setup = set_up(bench, "armv5")
+    assert setup.server_image(fakes.build(tmp_path), [], bench.catalog.policies["signal"]) is None
+
+
+def test_a_run_within_a_run_has_stages_of_its_own(bench: Workbench) -> None:
+    inner = bench.with_new_stages()
+    with inner.progress.stage("build", "building"):
+        pass
+    assert (list(inner.progress.stages), list(bench.progress.stages)) == (["build"], [])
+    assert (inner.catalog, inner.cache, inner.offline) == (bench.catalog, bench.cache, bench.offline)
+
+
+def test_no_other_workflow_and_no_command_sets_a_target_up_by_itself() -> None:
+    makers = r"\b(Builder|Emulators|Fetcher|Kernels|VmImage|build_module|build_program)\("
+    making = {
+        str(path.relative_to(ROOT))
+        for folder in ("harness/workflows", "harness/cli")
+        for path in (ROOT / folder).rglob("*.py")
+        if re.search(
+            r"\b(Builder|Emulators|Fetcher|Kernels|VmImage|build_module|build_program)\(", path.read_text("utf-8")
+        )
+    }
+    assert making == {"harness/workflows/target_setup.py", "harness/workflows/workbench.py"}

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from harness.record.run_folder import RunRecord
 
 
-def rejudge(store: Cache, progress: Progress, folder: Path, known: Path) -> tuple[Judgement, ExitCode]:
+def rejudge(cache: Cache, progress: Progress, folder: Path, known: Path) -> tuple[Judgement, ExitCode]:
     """Judge a run folder with a known list. Raises UsageError for a folder that is no run or leads out of itself."""
     stored_run.refuse_ways_out(folder)
     stored = stored_run.read(folder)
     if stored.record.version == FORMAT_WITHOUT_POLICIES:
         stored = msgspec.structs.replace(stored, record=_completed(stored.record, Catalog()))
     source = stored.record.source
-    tree = store.entry("sources", source) if source else None
+    tree = cache.entry("sources", source) if source else None
     return conclusion.conclude(stored, known, progress, tree=tree)
 
 
