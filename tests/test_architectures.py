@@ -70,6 +70,6 @@ def test_every_variant_has_its_targets_word_size_and_byte_order() -> None:
 
 
 def test_an_unknown_architecture_is_an_error_that_says_how_to_add_one() -> None:
-    with pytest.raises(UsageError, match="no architecture has the instruction set 'toy'") as caught:
-        registry.of_isa("toy")
+    with pytest.raises(UsageError, match="no architecture has the instruction set 'none-such'") as caught:
+        registry.of_isa("none-such")
     assert "add-an-architecture" in str(caught.value)
