@@ -147,8 +147,6 @@ def test_no_other_workflow_and_no_command_sets_a_target_up_by_itself() -> None:
         str(path.relative_to(ROOT))
         for folder in ("harness/workflows", "harness/cli")
         for path in (ROOT / folder).rglob("*.py")
-        if re.search(
-            r"\b(Builder|Emulators|Fetcher|Kernels|VmImage|build_module|build_program)\(", path.read_text("utf-8")
-        )
+        if re.search(makers, path.read_text("utf-8"))
     }
     assert making == {"harness/workflows/target_setup.py", "harness/workflows/workbench.py"}
