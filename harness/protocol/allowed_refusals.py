@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 REFUSALS = Path(__file__).with_name("refusals.toml")
 NARROW_BITS = 32
-"""Of the machines that the list is about."""
+"""Width of `long` on the machines that the list applies to."""
 _INTEGER = re.compile(rb"-?[0-9]+")
 
 
 class Release(NamedTuple):
-    """Of a server: what decides how it reads its numbers."""
+    """The family and version of a server, which decide how it reads numbers."""
 
     family: str
     version: tuple[int, ...]
 
 
 def release_of(program: Path, version: tuple[int, ...]) -> Release:
-    """Of a server's program, which is named after its family."""
+    """The release of a server's program, which is named after its family."""
     return Release(program.name.partition("-")[0], version)
 
 
@@ -40,25 +40,26 @@ class Refusal(Record, frozen=True):
 
     commands: list[str]
     at: list[str]
-    """Which of a request's words: `2` is the third, the second after the name; `LIMIT+1` the first behind LIMIT."""
+    """Positions among a request's words: `2` is the third word, the second after the name; `LIMIT+1` is the first
+    after LIMIT."""
     says: str
     """The whole error reply."""
     redis: list[str]
-    """Releases that do so: [first], [first, first that does not], or none."""
+    """Releases with this refusal: [first], [first, first without it], or none."""
     valkey: list[str]
     source: str
-    """Where the server reads the number, and into what."""
+    """Where the server reads the number, and into which type."""
     changes: bool = False
-    """Whether the data differ from then on, where the number was not refused."""
+    """Whether the data differ afterwards if the number was not refused."""
     both: bool = False
-    """Whether a 64-bit server refuses it too, in other words."""
+    """Whether a 64-bit server refuses it too, with another text."""
     least: int = -(1 << 31)
-    """The smallest number that is not refused so."""
+    """The smallest number that gets another answer."""
     most: int = (1 << 31) - 1
-    """The greatest one."""
+    """The greatest such number."""
 
     def asked(self, request: Command, release: Release) -> bool:
-        """Whether the request has such a number, and the release reads it so."""
+        """Whether the request contains such a number, and the release reads it in this way."""
         if request.name not in self.commands or not _within(release, self.redis, self.valkey):
             return False
         return any(
@@ -69,7 +70,7 @@ class Refusal(Record, frozen=True):
 
 
 NUMBER_BYTES = 40
-"""So much of a number is looked at: 64 bits have 20 digits."""
+"""Digits of a number that are examined: 64 bits have 20 digits."""
 
 
 class RefusalList(Record, frozen=True):
@@ -80,19 +81,19 @@ class RefusalList(Record, frozen=True):
 
 @cache
 def listed() -> list[Refusal]:
-    """What may be refused."""
+    """All refusals that may occur."""
     return read_toml(REFUSALS, RefusalList).refusals
 
 
 def due(request: Command, release: Release, width_bits: int) -> list[Refusal]:
-    """The refusals that a request may get there."""
+    """The refusals that the server may answer to a request."""
     return [one for one in listed() if one.asked(request, release)] if width_bits == NARROW_BITS else []
 
 
 def refused(
     request: Command, ours: str | None, theirs: str | None, release: Release, width_bits: int
 ) -> Refusal | None:
-    """Which refusal a reply is. `ours`, `theirs`: the texts of the error replies of a server and of a 64-bit one."""
+    """The refusal that a reply is. `ours` and `theirs` are the error texts of the server and of a 64-bit one."""
     return next(
         (one for one in due(request, release, width_bits) if ours == one.says and (theirs is not None or not one.both)),
         None,
@@ -105,7 +106,7 @@ def _within(release: Release, redis: list[str], valkey: list[str]) -> bool:
 
 
 def _words_at(request: Command, place: str) -> list[bytes]:
-    """The words of a place; none if the request has no such place."""
+    """The words at a position; none if the request has no such position."""
     behind, _, distance = place.rpartition("+")
     if not behind:
         return list(request.words[int(distance) : int(distance) + 1])

@@ -1,8 +1,8 @@
-r"""Command streams: what a client sends, as a value, as bytes on the wire, and as text that a person reads.
+r"""Command streams: the commands that a client sends, as a value, as bytes on the wire, and as readable text.
 
 The text has one command a line in the quoting of redis-cli (`SET "a b" "\x00"`), so that `redis-cli < FILE` runs it
-too. An indented line is sent inline, as it stands; every other one as an array of bulk strings. An empty line means
-that what follows is sent only when everything before it has been answered; without it all is one write.
+too. An indented line is sent inline, as it stands; every other line is sent as an array of bulk strings. After an empty
+line the client first waits for all replies; without one, all commands are one write.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Command(Record, frozen=True):
 
     words: tuple[bytes, ...]
     inline: bool = False
-    """Sent as a line of text: with few bytes it shifts all that follows in the server's query buffer."""
+    """Sent as a line of text, which shifts everything after it in the server's query buffer by few bytes."""
     waits: bool = False
-    """Sent only when everything before it has been answered."""
+    """Sent only after all earlier commands have been answered."""
 
     @property
     def name(self) -> str:
-        """What it is called, in capitals: `SET`."""
+        """The command's name in capitals: `SET`."""
         return self.words[0].decode("latin-1").upper()
 
     def __str__(self) -> str:
@@ -42,12 +42,12 @@ Stream = tuple[Command, ...]
 
 
 def command(*words: bytes | str | float) -> Command:
-    """A command of words, numbers among them."""
+    """A command from words and numbers."""
     return Command(words=tuple(word if isinstance(word, bytes) else str(word).encode() for word in words))
 
 
 def pieces(stream: Iterable[Command]) -> list[Stream]:
-    """The stream cut where it waits for replies: each piece is one write."""
+    """The stream in pieces, each of which is one write: a piece ends where the client waits for replies."""
     cut: list[list[Command]] = []
     for one in stream:
         if not cut or one.waits:
@@ -57,7 +57,7 @@ def pieces(stream: Iterable[Command]) -> list[Stream]:
 
 
 def wire(stream: Iterable[Command]) -> bytes:
-    """The bytes that a client sends: what `nc HOST PORT < FILE` wants."""
+    """The bytes that a client sends: the input of `nc HOST PORT`."""
     return b"".join(
         line_of(one).strip().encode("ascii") + b"\r\n" if one.inline else hiredis.pack_command(one.words)  # type: ignore[arg-type]
         for one in stream
@@ -71,7 +71,7 @@ _MEANINGS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 
 
 def line_of(one: Command) -> str:
-    """A command as a line of the text form, without its end."""
+    """A command as a line of the text form, without its line end."""
     words = [_quoted(word) for word in one.words]
     if one.inline and words[0].startswith("*"):
         # On the wire a star at the beginning of a line announces an array.
@@ -118,7 +118,7 @@ def _meaning(found: re.Match[bytes]) -> bytes:
 
 
 def text_of(stream: Iterable[Command]) -> str:
-    """The text form."""
+    """The text form of a stream."""
     return "".join(("\n" if one.waits else "") + line_of(one) + "\n" for one in stream)
 
 
@@ -153,7 +153,7 @@ _BULK = re.compile(rb"\$(\d{1,9})\r\n")
 
 
 def from_wire(content: bytes) -> Stream:
-    """The whole commands at the beginning of a client's bytes, arrays and inline; it ends at what is neither."""
+    """The complete commands at the start of a client's bytes, arrays and inline, up to the first that is neither."""
     commands: list[Command] = []
     place = 0
     while place < len(content):

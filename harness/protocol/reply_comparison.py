@@ -1,8 +1,8 @@
-"""One stream asked of two servers: do their replies agree? What has no specified order is compared without it.
+"""Compares two servers' replies to one stream. Replies without a specified order are compared without it.
 
-A target and this machine may answer differently although both are right. harness/protocol/differences.toml lists these
-differences with their reasons, and harness/protocol/refusals.toml lists the numbers that do not fit a `long` of 32
-bits. Any other difference counts.
+A target and the native build may answer differently although both are right. harness/protocol/differences.toml lists
+these differences with their reasons, and harness/protocol/refusals.toml lists the numbers that do not fit a `long` of
+32 bits. Any other difference counts.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 DIFFERENCES = Path(__file__).with_name("differences.toml")
 EMPTY = (command("FLUSHALL"), command("CONFIG", "SET", "rdbcompression", "no"))
-"""What both are sent first, unrecorded. LZF's table is not cleared, so that two right servers compress differently."""
+"""Commands that both servers receive first, unrecorded. Compression is off because LZF does not clear its table, so
+that two correct servers compress differently."""
 SHOWN = 200
-"""How many characters of a command or reply a message shows."""
+"""Length of a command or reply in a message, in characters."""
 
 
 class Tolerance(Record, frozen=True):
@@ -47,28 +48,28 @@ class AllowedDifference(Record, frozen=True):
     commands: list[str]
     """Names; `*` for every command."""
     guest: str
-    """What the guest may say instead: a regular expression for the whole reply."""
+    """Regular expression for the guest's whole reply."""
     native: str
-    """Of what the native build says: likewise."""
+    """Regular expression for the native build's whole reply."""
     ends: bool
-    """Whether what is stored differs from then on, so that nothing after it can be compared."""
+    """Whether the stored data differ afterwards, so that later replies cannot be compared."""
     reason: str
     width_bits: Literal[32, 64, "any"] = "any"
-    """Of the targets that it is about."""
+    """Width of the targets that it applies to."""
     asked: str = ""
-    """A regular expression that is to be found in one of the command's words; empty: whatever was asked."""
+    """Regular expression that one of the command's words must contain; empty: any command matches."""
     digits: int = 0
-    """Decimal digits in which both must agree nevertheless, of the largest among them and the command's last word, what
-    is added; 0: they need not be numbers."""
+    """Decimal digits in which both replies must agree nevertheless, relative to the largest of them and the
+    command's last word, the addend; 0: they need not be numbers."""
 
 
 class AllowedDifferenceTable(Record, frozen=True):
     """harness/protocol/differences.toml."""
 
     unordered: list[str]
-    """Commands whose array has no order."""
+    """Commands that reply an array without an order."""
     unordered_pairs: list[str]
-    """The same, where names and values alternate."""
+    """Commands that reply names and values in turn, without an order."""
     rounded: list[Tolerance]
     excuses: list[AllowedDifference]
 
@@ -79,7 +80,7 @@ class ReplyDifference(Record, frozen=True):
     index: int
     command: str
     name: str
-    """The command's, in capitals."""
+    """The command's name in capitals."""
     guest: str
     native: str
 
@@ -89,14 +90,14 @@ class ReplyDifference(Record, frozen=True):
 
 @cache
 def known() -> AllowedDifferenceTable:
-    """What may differ."""
+    """The differences that are allowed."""
     return read_toml(DIFFERENCES, AllowedDifferenceTable)
 
 
 def ask(client: Client, stream: Stream) -> list[Reply]:
-    """Send a stream as it says, each piece in one write, and return all replies; error replies in place.
+    """Send a stream in its pieces, each in one write, and return all replies, with error replies in place.
 
-    Raises ServerGoneError or TimeoutError; `received` of a ServerGoneError does not exist: use `ask_into`.
+    Raises ServerGoneError or TimeoutError; use `ask_into` to keep the replies that came before.
     """
     replies: list[Reply] = []
     ask_into(replies, client, stream)
@@ -104,14 +105,14 @@ def ask(client: Client, stream: Stream) -> list[Reply]:
 
 
 def ask_into(replies: list[Reply], client: Client, stream: Stream) -> None:
-    """The same, with the replies put into a list as they come: what was answered before an end is there."""
+    """Send a stream, and append each reply to a list as it arrives: replies before an error are kept."""
     for piece in pieces(stream):
         client.send(wire(piece))
         replies.extend(client.receive() for _ in piece)
 
 
 def comparable(name: str, reply: Reply) -> Reply:
-    """A reply as it is compared: an error by its text, an unordered array sorted, a rounded number rounded."""
+    """A reply in the form for comparison: an error as its text, an unordered array sorted, a number rounded."""
     listed = known()
     if isinstance(reply, Exception):
         return f"error: {reply}".encode()
@@ -138,7 +139,7 @@ def _rounded(reply: Reply, digits: int) -> Reply:
 def excused(
     request: Command, guest: Reply, native: Reply, target: Target, release: Release
 ) -> AllowedDifference | Refusal | None:
-    """Why two comparable replies may differ; None if they may not."""
+    """The entry that allows two comparable replies to differ; None if there is none."""
     refusal = refused(request, _error(guest), _error(native), release, target.width_bits)
     return refusal or next(
         (
@@ -156,11 +157,11 @@ def excused(
 
 
 ANY = ".*"
-"""An excuse for whatever is answered."""
+"""The pattern of an entry that allows every reply."""
 
 
 def uncompared(stream: Stream) -> list[str]:
-    """The names of a stream's commands to which two right servers may answer anything."""
+    """The names of a stream's commands to which two correct servers may answer anything."""
     free = {name for one in known().excuses if (one.guest, one.native) == (ANY, ANY) for name in one.commands}
     return list(dict.fromkeys(one.name for one in stream if one.name in free))
 
@@ -169,7 +170,7 @@ _ERROR = b"error: "
 
 
 def _error(reply: Reply) -> str | None:
-    """The text of a comparable reply that is an error."""
+    """The text of a comparable reply that is an error, else None."""
     if not isinstance(reply, bytes) or not reply.startswith(_ERROR):
         return None
     return reply.removeprefix(_ERROR).decode("utf-8", "replace")
@@ -180,7 +181,7 @@ def _close(guest: bytes, native: bytes, added: bytes, digits: int) -> bool:
         guest_value, native_value, operand = float(guest), float(native), float(added)
     except ValueError:
         return False
-    # Where a sum is small and its operands are not, the digits that are wrong are theirs.
+    # A small sum of large operands has wrong digits because of the operands.
     return bool(
         abs(guest_value - native_value) <= 10.0**-digits * max(abs(guest_value), abs(native_value), abs(operand))
     )
@@ -193,7 +194,7 @@ def _text(reply: Reply) -> bytes:
 def first_difference(
     stream: Sequence[Command], guest: Sequence[Reply], native: Sequence[Reply], target: Target, release: Release
 ) -> ReplyDifference | None:
-    """The first command whose replies disagree, but for what is excused. `release`: of the server that is both."""
+    """The first command whose replies differ without an entry that allows it. `release`: of both servers."""
     queued: list[Command] = []
     for index, (command_sent, ours, theirs) in enumerate(zip(stream, guest, native, strict=False)):
         inside = isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs) == len(queued)
@@ -216,7 +217,7 @@ def first_difference(
 
 
 def _parts(excuse: AllowedDifference | Refusal, native: Reply) -> bool:
-    """Whether what is stored differs from an excused reply on."""
+    """Whether the stored data differ after an allowed difference."""
     return excuse.ends if isinstance(excuse, AllowedDifference) else excuse.changes and _error(native) is None
 
 
@@ -227,6 +228,6 @@ def _difference(index: int, request: Command, guest: Reply, native: Reply) -> Re
 
 
 def shown(reply: Reply) -> str:
-    """A reply for a message."""
+    """A reply as a message shows it."""
     text = repr(reply)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…({len(text)} characters)"

@@ -1,6 +1,6 @@
-"""A small RESP client for the Python suites: hiredis packs and parses, a plain socket carries.
+"""A small RESP client for the Python suites: hiredis packs and parses, and a plain socket transports.
 
-It exists beside redis-py because tests need the bytes themselves, every release since 2.8 and no set-up commands.
+redis-py does not serve here: tests need the bytes themselves, every release since 2.8, and no set-up commands.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Reply = bytes | int | float | bool | list["Reply"] | dict["Reply", "Reply"] | Ex
 
 
 class ServerGoneError(ConnectionError):
-    """The server closed the connection in the middle of a conversation: as a rule, it died."""
+    """The server closed the connection during a conversation, usually because it died."""
 
 
 class Client:
-    """One connection. A reply that does not come within the deadline raises TimeoutError."""
+    """One connection. Waiting for a reply beyond the deadline raises TimeoutError."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        # The default sign for "no whole reply yet" is False, which is also RESP3's false.
+        # hiredis' default sign for "no complete reply yet" is False, which is also RESP3's false.
         self._reader = hiredis.Reader(notEnoughData=INCOMPLETE)
 
     @classmethod
@@ -39,26 +39,26 @@ class Client:
         return cls(connect(path, deadline_seconds=deadline_seconds))
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Close the connection."""
         self.close()
 
     def close(self) -> None:
-        """Drop the connection."""
+        """Close the connection."""
         self._socket.close()
 
     def command(self, *arguments: Argument) -> Reply:
-        """One request, one reply; raises the server's error reply as hiredis.ReplyError."""
+        """Send one request and return its reply. An error reply raises hiredis.ReplyError."""
         reply = self.pipeline([arguments])[0]
         if isinstance(reply, hiredis.ReplyError):
             raise reply
         return reply
 
     def pipeline(self, requests: Sequence[Any]) -> list[Reply]:
-        """All requests at once, then all replies; error replies are returned in place."""
+        """Send all requests at once and return all replies, with error replies in place."""
         self.send(self.pack(requests))
         return [self.receive() for _ in requests]
 
@@ -68,7 +68,7 @@ class Client:
         return b"".join(hiredis.pack_command(tuple(request)) for request in requests)
 
     def send(self, content: bytes) -> None:
-        """Raw bytes."""
+        """Send raw bytes."""
         try:
             self._socket.sendall(content)
         except (BrokenPipeError, ConnectionResetError) as error:

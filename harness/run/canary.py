@@ -1,6 +1,7 @@
-"""Canaries: every access of a target's instruction set, made on the target. They tell if its silence counts.
+"""Canaries: a program makes every access of a target's instruction set on the target, and shows that its silence
+counts.
 
-A program is generated from harness/isa/accesses/ISA.toml; what each access must do is harness.isa.rules's to say.
+The program is generated from harness/isa/accesses/ISA.toml; harness.isa.rules says what each access must do.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ class AccessTable(Record, frozen=True):
     clobbers: list[str]
     accesses: list[PlannedAccess]
     constraint: str = "r"
-    """GCC's constraint for a register that can hold an address: not any can on PowerPC, z/Architecture and m68k."""
+    """GCC's constraint for a register that can hold an address: on PowerPC, z/Architecture and m68k not every
+    register can."""
 
 
 class CanaryCase(Record, frozen=True):
-    """One access at every offset: what it must do, and whether the emulator's log must have it."""
+    """One access at every offset: its prescribed outcomes, and whether the emulator's log must record them."""
 
     access: PlannedAccess
     prescribed: list[rules.Outcome]
@@ -54,7 +56,7 @@ class CanaryCase(Record, frozen=True):
 
 
 def table(target: Target) -> AccessTable:
-    """The instruction set's accesses, without those that the target has not."""
+    """The instruction set's accesses that the target has."""
     read = _instruction_set(target.isa)
     mine = [one for one in read.accesses if any(fnmatch(rules.userland(target), glob) for glob in one.targets)]
     return msgspec.structs.replace(read, accesses=mine)
@@ -66,7 +68,7 @@ def _instruction_set(name: str) -> AccessTable:
 
 
 def cases(runner: Runner) -> list[CanaryCase]:
-    """What every access must do on a target under a policy."""
+    """The prescribed outcome of every access on a target under a policy."""
     target, policy = runner.target, runner.policy
     found = []
     for access in table(target).accesses:
@@ -83,7 +85,7 @@ def cases(runner: Runner) -> list[CanaryCase]:
 
 
 def source(accesses: AccessTable, driver: Path = DRIVER) -> str:
-    """The C program: a table of functions that make the accesses, and what drives them."""
+    """The C program: a table of functions that make the accesses, and the driver."""
     clobbers = ", ".join(f'"{name}"' for name in [*accesses.clobbers, "memory"])
     inputs = f'"{accesses.constraint}"(address), "{accesses.constraint}"(value)'
     functions, rows = [], []
@@ -115,7 +117,7 @@ def function_of(access: PlannedAccess) -> str:
 
 
 def compile_canary(store: Cache, target: Target, tools: Toolchain, driver: Path = DRIVER) -> Path:
-    """The canary program for a target, or another that makes the same accesses.
+    """The canary program for a target, or with another driver a program that makes the same accesses.
 
     Raises InfrastructureError when it does not compile.
     """
@@ -133,24 +135,24 @@ def compile_canary(store: Cache, target: Target, tools: Toolchain, driver: Path 
 
 
 class Reported(Record, frozen=True):
-    """What the emulator's log says of one instruction of the canary program."""
+    """The emulator's records of one instruction of the canary program."""
 
     direction: str
     access_class: str
     offset: int
-    """Of the first time."""
+    """Of the first record."""
     count: int
 
 
 class CanaryResult(Record, frozen=True):
-    """One run of `canary all`: outcomes at every offset by access, and what was reported, by the program's function."""
+    """One run of `canary all`: each access's outcome at every offset, and the records by function of the program."""
 
     outcomes: dict[str, list[str]]
     reports: dict[str, list[Reported]]
 
 
 class Performance(Record, frozen=True):
-    """What a run of the canary program came to, wherever it ran."""
+    """The result of the canary program, wherever it ran."""
 
     code: int
     """Exit status; negative for a signal."""
@@ -163,7 +165,7 @@ CanaryRunner = Callable[[Sequence[str]], Performance]
 
 
 def emulated(program: Path, runner: Runner, fault_log: Path | None = None) -> CanaryRunner:
-    """The program under the user-mode emulator, or natively."""
+    """Run the program under the user-mode emulator, or natively."""
 
     def perform(arguments: Sequence[str]) -> Performance:
         result = process.run(
@@ -176,7 +178,7 @@ def emulated(program: Path, runner: Runner, fault_log: Path | None = None) -> Ca
 
 
 def on_machine(program: Path, machine: Machine, slowdown: float) -> CanaryRunner:
-    """The program on a real kernel. `program` is where it lies in the guest."""
+    """Run the program on a real kernel. `program` is its path in the guest."""
 
     def perform(arguments: Sequence[str]) -> Performance:
         ran = machine.run([str(program), *arguments], deadline_seconds=RUN_SECONDS * slowdown, traced=False)
@@ -189,7 +191,7 @@ def on_machine(program: Path, machine: Machine, slowdown: float) -> CanaryRunner
 def perform_all(perform: CanaryRunner, target: Target) -> dict[str, list[str]]:
     """Run `canary all`: access -> its outcome at every offset.
 
-    Raises InfrastructureError when it did not get to the end of its table.
+    Raises InfrastructureError when it did not reach the end of its table.
     """
     result = perform(["all"])
     outcomes: dict[str, list[str]] = {}
@@ -206,9 +208,9 @@ def perform_all(perform: CanaryRunner, target: Target) -> dict[str, list[str]]:
 
 
 def performed(program: Path, runner: Runner, fault_log: Path, triple: str) -> CanaryResult:
-    """`canary all` under the user-mode emulator, with what it reported, if its policy has it report.
+    """Run `canary all` under the user-mode emulator, and read its records if the policy reports accesses.
 
-    Else nothing is recorded: to write a thousand signals down takes ten times as long as to raise them.
+    Under other policies nothing is recorded: recording a thousand signals takes ten times as long as raising them.
     """
     log = fault_log if runner.policy.report else None
     outcomes = perform_all(emulated(program, runner, log), runner.target)
@@ -232,7 +234,7 @@ def _reports(program: Path, log: Path, triple: str) -> dict[str, list[Reported]]
 
 
 def disagreements(case: CanaryCase, performed: CanaryResult, runner: Runner) -> list[str]:
-    """Where what an access did, or what was logged of it, is not what is prescribed; one phrase each."""
+    """One phrase for each difference between an access or its record and the prescription."""
     access = case.access
     pairs = zip(case.prescribed, performed.outcomes[access.name], strict=True)
     wrong = [
@@ -250,11 +252,11 @@ def disagreements(case: CanaryCase, performed: CanaryResult, runner: Runner) -> 
     elif due and matching[0].offset != case.reported.index(True):
         wrong.append(f"the first report is due at {case.reported.index(True)}, got {matching[0]}")
     elif due and "signal" not in case.prescribed and access.direction not in {one.direction for one in matching}:
-        # Of a loop of load and store the load comes first, and where it raises a signal the store never comes.
+        # A loop of load and store loads first, and where the load raises a signal the store never happens.
         wrong.append(f"a {access.direction} is to be reported, got {matching}")
     return wrong
 
 
 def dies(perform: CanaryRunner, access: PlannedAccess, offset: int, target: Target) -> bool:
-    """Whether an access on its own, with nothing in its way, ends the process by the signal of what is misaligned."""
+    """Whether an access, without a signal handler, kills the process by the signal for misaligned accesses."""
     return perform([access.name, str(offset)]).code == -rules.signal_of(target)

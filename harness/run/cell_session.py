@@ -1,6 +1,6 @@
 """The state of one cell while its tests run: its guest and oracle, and the evidence so far.
 
-It writes evidence and judges nothing. harness.run.pytest_plugin tells it when tests begin and end.
+It writes evidence and judges nothing. harness.run.pytest_plugin reports when tests begin and end.
 """
 
 from __future__ import annotations
@@ -55,17 +55,19 @@ class CellSession:
         self.unit = ""
         self.wrong_line = ""
         self.difference: DifferenceError | None = None
-        """What the present test, or example, says of bytes that differ."""
+        """The bytes that differ, as the present test or example reported them."""
         self.counters_before: run_folder.Counters | None = None
         self._whole_test = ""
         self._oracle_silent = ""
-        """Why the native build could not be started, the last time that it was asked for."""
+        """Why the native build did not start at the last attempt; empty if it did."""
         self.examples_failed = False
         self.note = ""
-        """What a test that passes has to say: how many examples it ran."""
+        """The remark of a test that passes: how many examples it ran."""
 
     def guest(self) -> Guest:
-        """A live guest: the one there is, or a fresh one. Raises StartError, at once if it could not start before."""
+        """A live guest: the present one, or a fresh one. Raises StartError, and at once after a guest that could not
+        start.
+        """
         if self._guest is not None and self._guest.alive():
             return self._guest
         self.blocked = self._failure is not None
@@ -84,12 +86,12 @@ class CellSession:
             guest.failed_to_start(error)
             self._failure, self.blocked = error, True
             raise
-        # What is reported while it starts is no test's doing.
+        # Reports during its start are not a test's doing.
         self.log_before = guest.log_bytes()
         return guest
 
     def oracle(self) -> Guest:
-        """The native build of the same source, started once and again if it died."""
+        """The native build of the same source, started on first use and again after it died."""
         if self._oracle is not None and self._oracle.alive():
             return self._oracle
         self._retire_oracle()
@@ -105,9 +107,9 @@ class CellSession:
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Guest]:
-        """A guest beside the evidence: how it ends is no observation, because what is asked of it was seen to fail."""
+        """A guest outside the evidence: it repeats requests that have failed before, and its end is not recorded."""
         self._scratched += 1
-        # A crash report takes a second under emulation, and is not read.
+        # A crash report takes a second under emulation, and is not read here.
         quick = ["--crash-log-enabled", "no"] if "crash-log-enabled" in self.cell.abilities.options else []
         folder = self.cell.folder / f"scratch-{self._scratched}"
         try:
@@ -117,14 +119,14 @@ class CellSession:
             shutil.rmtree(folder, ignore_errors=True)
 
     def perform(self) -> CanaryRunner:
-        """How the canary program is run: on the cell's machine, or under its emulator."""
+        """The way to run the canary program: on the cell's machine, or under its emulator."""
         assert self.cell.canary is not None
         if self._host is None:
             return emulated(self.cell.canary, self.cell.runner)
         return on_machine(Path(CANARY), self._host.machine(), self.cell.runner.target.slowdown)
 
     def run_unit(self, name: str) -> UnitRun:
-        """Call a unit of the server, on the cell's machine or under its emulator; its log and faults are evidence."""
+        """Run a unit of the server on the cell's machine or under its emulator; its log and faults are evidence."""
         assert self.cell.units is not None
         self.unit = name
         folder = unit_runner.folder_of(self.cell.folder, name)
@@ -134,24 +136,24 @@ class CellSession:
         return unit_runner.run_on_machine(self.cell.units, self._host.machine(), runner.target.slowdown, name, folder)
 
     def run_unit_natively(self, name: str) -> UnitRun:
-        """Call a unit on this machine, for comparison: what comes of it is no evidence against the target."""
+        """Run a unit natively for comparison: its result is not evidence against the target."""
         native = self.cell.peers["native"]
         assert native.selftests is not None
         return unit_runner.run_emulated(native.selftests, native.runner, name, self.cell.folder / f"native-unit-{name}")
 
     def collected(self, tests: int) -> None:
-        """There are so many tests to run."""
+        """Record the number of tests to run."""
         self.log.append(run_folder.CollectedEvent(tests=tests))
 
     def begin(self, name: str) -> None:
-        """A test starts."""
+        """Record that a test starts."""
         self.test = self._whole_test = name
         self.examples_failed = False
         self.note = ""
         self.begin_example()
 
     def begin_example(self) -> None:
-        """One of the present test's examples starts: what it leaves behind is told apart from the others'."""
+        """Record that an example of the present test starts: its evidence is separate from the other examples'."""
         self.test = self._whole_test
         self.blocked = False
         self.unit = self.wrong_line = ""
@@ -163,7 +165,7 @@ class CellSession:
                 self._guest.recorder.begin()
 
     def end_example(self, label: str, message: str, seconds: float, *, asked: str = "") -> None:
-        """An example has ended, badly if there is a message. Evidence is written of what failed or was reported.
+        """Record that an example has ended; it failed if there is a message. Evidence is kept of failures and reports.
 
         `asked`: the command that was answered wrongly.
         """
@@ -176,14 +178,14 @@ class CellSession:
             self.test = self._whole_test
 
     def end(self, outcome: run_folder.Outcome, message: str, seconds: float) -> None:
-        """The present test has ended. One whose examples failed is told by theirs."""
+        """Record that the present test has ended. A test whose examples failed is recorded by these."""
         if not self.examples_failed:
             self.finish(outcome, message, seconds)
         self._finished += 1
         self._failed += outcome == "failed"
 
     def finish(self, outcome: run_folder.Outcome, message: str, seconds: float, *, asked: str = "") -> None:
-        """A test has ended: write what it left behind, and how the guest is."""
+        """Record that a test has ended, with its evidence and the state of the guest."""
         self.start_guest.finish(self.test, outcome)
         if self.unit:
             record = unit_runner.event_of(
@@ -199,7 +201,7 @@ class CellSession:
             seen = {"counters_before": self.counters_before, "counters_after": self._counters()}
             self.log.append(msgspec.structs.replace(record, **seen))
             return
-        # Before the guest is asked anything: a silent oracle is no guest's fault.
+        # Decide this before sending the guest anything: a silent oracle is not the guest's fault.
         doubt = self._doubt() if outcome == "failed" else ""
         guest, faults, log_bytes = self._guest, 0, 0
         requests: list[str] = []
@@ -250,7 +252,7 @@ class CellSession:
         return kept
 
     def retire(self) -> None:
-        """Put the present guest away, and record how it ended."""
+        """Stop the present guest, and record how it ended."""
         guest, self._guest = self._guest, None
         if guest is None:
             return
@@ -261,8 +263,8 @@ class CellSession:
         self.log.append(msgspec.structs.replace(ended(guest, test), commands=commands))
 
     def give_up(self, error: InfrastructureError) -> NoReturn:
-        """End the cell, and leave word why: nothing can be said of the server."""
-        # On a full disk the exit status has to do.
+        """End the cell, and record why nothing can be said of the server."""
+        # On a full disk the exit status must suffice.
         with contextlib.suppress(OSError):
             (self.cell.folder / run_folder.PROBLEM).write_text(f"{error}\n", "utf-8")
         pytest.exit(str(error), returncode=ExitCode.INFRASTRUCTURE)
@@ -271,7 +273,7 @@ class CellSession:
         """End both servers."""
         self.test = ""
         try:
-            # What cannot be written is missed by whoever judges: without its last line the log counts for nothing.
+            # The judge notices evidence that could not be written: without its last line the log counts for nothing.
             with contextlib.suppress(InfrastructureError):
                 self.retire()
                 self._retire_oracle()
@@ -284,7 +286,7 @@ class CellSession:
                 self._host.close()
 
     def _retire_oracle(self) -> None:
-        """Put the native build away. If it ended by itself, that is told: it is a server, too."""
+        """Stop the native build. Its end is recorded if it ended by itself, because it is a server too."""
         oracle, self._oracle = self._oracle, None
         if oracle is None:
             return
@@ -294,8 +296,8 @@ class CellSession:
             self.log.append(event)
 
     def _doubt(self) -> str:
-        """Why a failed test says nothing of the server: somebody ended or stopped what it was compared with, or this
-        machine could not pass on what it was asked.
+        """Why a failed test says nothing of the server: another process ended or stopped the oracle, or this machine
+        could not pass on the requests.
         """
         for server in (self._guest, self._oracle):
             if server is not None and server.recorder is not None and server.recorder.trouble:

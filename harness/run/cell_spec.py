@@ -1,4 +1,4 @@
-"""What a cell's test process is told: everything it needs, in one file, so that a cell can be run again by hand."""
+"""The complete description of a cell in one file. Its test process reads it, and a person can run the cell again."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LARGEST_SEED = 2**32 - 1
-"""A seed is a number from 0 to this: what every generator of ours takes, Tcl's included."""
+"""The highest seed: every random generator of the project, Tcl's included, takes the numbers from 0 to this one."""
 
 
 class PeerServer(Record, frozen=True):
-    """Another target of the same run: what a cell needs to start its server too."""
+    """Another target of the same run, with all that a cell needs to start a server there."""
 
     runner: Runner
     build: Build
     module: Path | None = None
-    """The module of ours, where the suite's servers load it; None also where the server is too old."""
+    """The server module, where the run's suites load one and the server is recent enough."""
     selftests: Units | None = None
-    """The server's own, there; None where no suite of the run has them."""
+    """The server's own self-tests on that target; None where no suite of the run needs them."""
 
 
 class CellSpec(Record, frozen=True):
-    """One cell, prepared: builds made, emulator there."""
+    """One cell whose builds and emulator are ready."""
 
     suite: str
     folder: Path
     shared: Path
-    """A folder that all cells of the run have in common: what one wrote, others read."""
+    """A folder that all cells of the run share: each cell reads what the others wrote."""
     sockets: Path
     """A folder with a short name: a Unix socket's path has at most 107 bytes (unix(7)), and run folders can be deep."""
     runner: Runner
@@ -52,33 +52,35 @@ class CellSpec(Record, frozen=True):
     peers: dict[str, PeerServer] = msgspec.field(default_factory=dict)
     """Target -> the same server there: the run's targets, and `native`, which is the oracle."""
     units: Units | None = None
-    """None where the suite has none."""
+    """None where the suite runs a server."""
     module: Path | None = None
-    """As of a peer, for its own target."""
+    """The server module for the cell's own target, as `PeerServer.module`."""
     machine: VmImage | None = None
-    """Of the kernel tier: the emulated computer."""
+    """The emulated computer of a target of the kernel tier."""
     coverage: bool = False
-    """Whether the guest tells which edges of its code it takes, where its emulator can."""
+    """Whether the guest records the edges of its code that it takes, where its emulator supports this."""
     tests: list[str] = msgspec.field(default_factory=list)
-    """Parts of names, or globs: only the tests that one of them fits are run; none: all."""
+    """Parts of names, or globs: the cell runs only the matching tests, or all tests where the list is empty."""
     limit_seconds: float | None = None
-    """How long a suite that can go on for ever should; None: as long as its tier says."""
+    """Time limit for open-ended suites; None: the tier's limit."""
     limit_count: int | None = None
-    """How many examples such a suite should try; None: as many as its tier says."""
+    """Number of examples for open-ended suites; None: the tier's number."""
     corpus: Path | None = None
-    """Where such a suite keeps what it learns, and finds it again; None: nowhere."""
+    """Where an open-ended suite keeps its corpus between runs; None: nowhere."""
 
     development: bool = False
-    """Whether its server's tree lies between two releases: `version` is the one that it is taken for."""
+    """Whether the server's tree lies between two releases; `version` is then the release that it counts as."""
 
     @property
     def abilities(self) -> Abilities:
-        """What the source says that the server can do; nothing where the suite runs none."""
+        """What the server can do according to its source; nothing where the suite runs none."""
         return self.build.abilities if self.build is not None else Abilities()
 
 
 def fits(test: str, wanted: Sequence[str]) -> bool:
-    """Whether a test is wanted: one of the words stands in its name, or fits it as a glob. No words want all."""
+    """Whether a test is selected: one of the words is part of its name or matches it as a glob. No words select every
+    test.
+    """
     return not wanted or any(word in test or fnmatch.fnmatchcase(test, word) for word in wanted)
 
 

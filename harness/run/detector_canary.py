@@ -21,20 +21,21 @@ SILENT = "nothing reported"
 
 
 def expectations(detector: str) -> list[tuple[str, str]]:
-    """(what to run as `overflow-load bad`, the identity that must be reported or `SILENT`): each error and its twin."""
+    """Each case (as `overflow-load bad`) with the identity that it must report, or `SILENT`: errors and twins."""
     errors = named(detector).canary
     return [*((f"{name} bad", identity) for name, identity in errors.items()), *((f"{n} good", SILENT) for n in errors)]
 
 
 def compile_detector_canary(store: Cache, target: Target, tools: Toolchain) -> Path | None:
-    """The program, compiled as servers are; None where a target has no detector.
+    """Compile the program as servers are compiled; None where a target has no detector.
 
     Raises InfrastructureError when it does not compile.
     """
     if not target.emulator.detector:
         return None
     prelude = named(target.emulator.detector).prelude
-    # Some of valkey-9.1.2's files are compiled with hidden symbols: what the detector's library asks for must not be.
+    # Some files of valkey-9.1.2 are compiled with hidden symbols. Those that the detector's library needs must stay
+    # visible.
     hidden = "-fvisibility=hidden"
     return compiled(
         store,
@@ -50,7 +51,7 @@ def compile_detector_canary(store: Cache, target: Target, tools: Toolchain) -> P
 
 
 def outcome(program: Path, runner: Runner, case: str) -> str:
-    """What running a case gave: the identities reported, `SILENT`, or how the program ended badly."""
+    """The result of a case: the identities reported, `SILENT`, or how the program ended badly."""
     result = process.run(
         runner.command(program, case.split(" ")),
         deadline_seconds=runner.target.deadline_seconds(RUN_SECONDS),

@@ -1,7 +1,6 @@
 """Servers that one test starts for itself, on its cell's target or another of the run, and the evidence they leave.
 
-How a guest of a cell is made is told here as well: harness.run.cell_session makes those that tests share in the same
-way.
+`new_guest` makes the guests of a cell, those that tests share (harness.run.cell_session) included.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def new_guest(
     options: Sequence[str] = (),
     files: Mapping[str, bytes] | None = None,
 ) -> Guest:
-    """A guest of the cell's server, not started: on its target, or on another of its peers. `host` is its machine."""
+    """A guest of the cell's server, not yet started, on the cell's target or a peer. `host` is its machine."""
     here = cell.peers[target] if target else cell
     assert here.build is not None
     return guest_of(
@@ -52,14 +51,14 @@ def new_guest(
 
 
 class StartGuest:
-    """What the fixture `start_guest` gives: starts servers for the present test alone, and ends them with it."""
+    """The value of the fixture `start_guest`: it starts servers for the present test alone, and ends them with it."""
 
     def __init__(self, cell: CellSpec, log: EventLog, host: VirtualMachine | None, numbers: Iterator[int]) -> None:
         self._cell = cell
         self._log = log
         self._host = host
         self._numbers = numbers
-        """Every guest of the cell has one of its own."""
+        """Each guest of the cell takes the next number."""
         self._running: list[Guest] = []
 
     def __call__(
@@ -70,17 +69,17 @@ class StartGuest:
         files: Mapping[str, bytes] | None = None,
         may_refuse: bool = False,
     ) -> Guest:
-        """One more server; another target's if one is named, other than the cell's own.
+        """Start one more server, on the cell's target or on another one.
 
-        `files` lie in its folder when it starts.
+        `files` are in its folder when it starts.
 
-        Raises StartError; if it `may_refuse`, then exiting by itself, without a signal, is no finding.
+        Raises StartError. If the server `may_refuse`, its exit without a signal is not a finding.
         """
         peer = "" if target == self._cell.runner.target.name else target
         home = self._cell.folder / run_folder.PEERS / peer if peer else self._cell.folder
         folder = home / f"guest-{next(self._numbers)}"
         guest = new_guest(self._cell, self._host, folder, target=peer, options=options, files=files)
-        # It may change or remove what it was given: the evidence is a copy.
+        # The server may change or remove its files: the evidence is a copy.
         _put(guest.folder / run_folder.INPUTS, files or {})
         self._running.append(guest)
         try:
@@ -94,9 +93,9 @@ class StartGuest:
         return bool(self._running)
 
     def dismiss(self) -> None:
-        """Put the servers that the present example started away without a trace: how they ended was their right.
+        """Remove the servers that the present example started, without a trace: they were allowed to end as they did.
 
-        Those whose emulator or detector has something to tell are kept, unless they stopped themselves by a panic.
+        Servers with reports of an emulator or a detector are kept, unless they stopped themselves by a panic.
         """
         for guest in list(self._running):
             guest.__exit__()
@@ -106,7 +105,7 @@ class StartGuest:
                 self._running.remove(guest)
 
     def finish(self, test: str, outcome: run_folder.Outcome) -> None:
-        """End the servers of a test, or an example, that has ended, and record how each of them was."""
+        """End the servers of a finished test or example, and record how each of them ended."""
         for guest in self._running:
             self._log.append(self._ended(guest, test, outcome))
         self._running.clear()
@@ -133,7 +132,7 @@ class StartGuest:
 
 
 def ended(guest: Guest, test: str) -> run_folder.GuestEvent:
-    """How a guest ended that has been put away, during a test or none, as every guest's end is recorded."""
+    """The record of how a stopped guest ended, during a test or outside of one."""
     return run_folder.GuestEvent(
         name=guest.name,
         end=guest.end or "stopped",
@@ -147,7 +146,7 @@ def ended(guest: Guest, test: str) -> run_folder.GuestEvent:
 
 
 def keep_transcript(guest: Guest) -> tuple[list[str], str]:
-    """Save what a guest was sent since its recorder began: the requests without an answer, and the file's name.
+    """Save the requests to a guest since its recorder began. Returns those without an answer, and the file's name.
 
     Both are empty where nothing is recorded.
     """

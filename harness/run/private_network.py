@@ -1,9 +1,10 @@
-"""A network of one's own: loopback, on which nobody else can listen, connect or take a port.
+"""A private network for a cell: a loopback interface that no other process can listen on, connect to or take ports
+from.
 
-Servers of the replication and cluster suites, and the machines of the kernel tier, listen on TCP ports, and none of
-them asks who connects. In a network namespace (network_namespaces(7)) nobody but the cell's own processes is there.
-Root may make one; other users may in a user namespace (user_namespaces(7)). Where the machine forbids that, as many
-containers do, everything stays as it was, and harness.record.peer_user guards what is the harness' own.
+Servers that listen on TCP ports, and the machines of the kernel tier, do not authenticate their clients. In a network
+namespace (network_namespaces(7)) the cell's own processes are alone. Root may create one; other users may in a user
+namespace (user_namespaces(7)). Where the machine forbids that, as many containers do, nothing changes, and
+harness.record.peer_user guards the harness' own connections.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ TRIAL_SECONDS = 20.0
 
 
 def enter() -> bool:
-    """Give this process, and whatever it will start, a network of its own; whether the machine allows that.
+    """Move this process, and every process that it starts, to a network of its own. Returns whether the machine allows
+    that.
 
-    Call it before the process has threads: those that it has stay where they are.
+    Call it before the process has threads: existing threads stay in the old network.
     """
     if os.geteuid() == 0:
         return enter_as_root()
-    # From a user namespace there is no way back: another process finds out whether everything works in it.
+    # A user namespace cannot be left again: another process tests whether everything works in it.
     trial = process.run(
         [sys.executable, "-I", "-B", "-m", "harness.run.private_network"], deadline_seconds=TRIAL_SECONDS
     )
@@ -46,7 +48,7 @@ def enter() -> bool:
 
 
 def enter_as_root() -> bool:
-    """What root does; if it fails, nothing has changed."""
+    """Enter a network namespace as root; after a failure nothing has changed."""
     try:
         with Path("/proc/self/ns/net").open("rb") as before:
             _call("unshare", _NEW_NETWORK)
@@ -61,12 +63,12 @@ def enter_as_root() -> bool:
 
 
 def enter_as_user() -> bool:
-    """What others do; if it fails halfway, the process has no use of its network."""
+    """Enter a network namespace by a user namespace; after a failure halfway the process has no usable network."""
     user, group = os.geteuid(), os.getegid()
     try:
         _call("unshare", _NEW_USER | _NEW_NETWORK)
         Path("/proc/self/setgroups").write_bytes(b"deny")
-        # The same numbers inside as outside: whose a file is, and as whom servers run, does not change.
+        # User and group numbers are the same inside and outside: the owners of files and servers do not change.
         Path("/proc/self/uid_map").write_bytes(b"%d %d 1" % (user, user))
         Path("/proc/self/gid_map").write_bytes(b"%d %d 1" % (group, group))
         _raise_loopback()
@@ -83,7 +85,7 @@ def _raise_loopback() -> None:
 
 
 def _call(name: str, *arguments: int) -> None:
-    """A function of libc's that sets errno. Raises OSError."""
+    """Call a function of libc that sets errno. Raises OSError."""
     library = ctypes.CDLL(None, use_errno=True)
     if library[name](*arguments) != 0:
         raise OSError(ctypes.get_errno(), name)

@@ -1,4 +1,4 @@
-"""Runs one cell inside pytest: gives tests their guest and oracle, collects Tcl suites, writes evidence.
+"""Runs one cell inside pytest: provides guest and oracle to tests, collects Tcl suites, writes evidence.
 
 It judges nothing. Without --plumb-cell only tests that need no guest can run.
 """
@@ -34,7 +34,7 @@ _CELL = pytest.StashKey["CellSession"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--plumb-cell FILE: written by `plumb check` for every cell (RUN/TARGET/SUITE/cell.json)."""
+    """Add --plumb-cell FILE: `plumb check` writes the file for every cell (RUN/TARGET/SUITE/cell.json)."""
     parser.addoption("--plumb-cell", metavar="FILE", default=None, help="the cell to run: cell.json of a run folder")
 
 
@@ -42,20 +42,20 @@ def pytest_configure(config: pytest.Config) -> None:
     """Open the cell."""
     path = config.getoption("--plumb-cell")
     if path is not None:
-        # Before there are threads, and processes that would have to come along.
+        # This must come before any thread or process that would stay outside.
         private_network.enter()
         config.stash[_CELL] = CellSession(read_cell(Path(path)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Close the cell: nothing is left running."""
+    """Close the cell, with every process that it started."""
     run = config.stash.get(_CELL, None)
     if run is not None:
         run.close()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise tests by what the cell has: accesses of its instruction set, errors of its detector, units."""
+    """Parametrise tests by the cell: the accesses of its instruction set, its detector's errors, its units."""
     run = metafunc.config.stash.get(_CELL, None)
     if "canary_case" in metafunc.fixturenames:
         every = cases(run.cell.runner) if run else []
@@ -70,14 +70,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A .testsuite file is a Tcl suite."""
+    """Collect a .testsuite file as a Tcl suite."""
     if file_path.suffix == ".testsuite":
         return TclFile.from_parent(parent, path=file_path)
     return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the cell's suite only what was asked for."""
+    """Deselect the tests of the cell's suite that were not requested."""
     run = config.stash.get(_CELL, None)
     if run is None or not run.cell.tests:
         return
@@ -87,14 +87,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What is left of the cell's tests is what must have come to an end when it ends."""
+    """Record how many tests must have ended when the cell ends."""
     run = session.config.stash.get(_CELL, None)
     if run is not None:
         run.collected(len(session.items))
 
 
 def _name(item: pytest.Item) -> str:
-    """A test's name as reports have it: `bitops/test_bitops.py::test_count`."""
+    """A test's name in reports: `bitops/test_bitops.py::test_count`."""
     return item.nodeid.removeprefix("suites/")
 
 
@@ -129,7 +129,7 @@ _REPORTS = pytest.StashKey[list[pytest.TestReport]]()
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep the reports for the evidence. What this machine lacks is no test's failure, and ends the cell."""
+    """Keep the reports as evidence. A fault of this machine fails no test: it ends the cell."""
     report = yield
     run = item.config.stash.get(_CELL, None)
     error = call.excinfo.value if call.excinfo is not None else None
@@ -137,7 +137,7 @@ def pytest_runtest_makereport(
         run.give_up(machine_fault(error))
     if run is not None and isinstance(error, unit_runner.WrongLineError):
         run.wrong_line = error.line
-        # What is wrong says all; how the test came to say so is no news.
+        # The message says it all; the traceback adds nothing.
         report.longrepr = str(error)
     if run is not None and isinstance(error, DifferenceError):
         run.difference = error
@@ -163,7 +163,7 @@ def _cell_run(request: pytest.FixtureRequest) -> CellSession:
 
 @pytest.fixture
 def guest(request: pytest.FixtureRequest) -> Guest:
-    """A live server on the target; a fresh one if a test before killed it."""
+    """A live server on the target, and a fresh one if an earlier test killed it."""
     run = _cell_run(request)
     try:
         return run.guest()
@@ -173,7 +173,7 @@ def guest(request: pytest.FixtureRequest) -> Guest:
 
 @pytest.fixture
 def start_guest(request: pytest.FixtureRequest) -> StartGuest:
-    """Starts more servers for one test, with files and options of its own, on this target or another of the run."""
+    """Starts more servers for one test, with files and options, on this target or another of the run."""
     return _cell_run(request).start_guest
 
 
@@ -191,7 +191,7 @@ def oracle(request: pytest.FixtureRequest) -> Guest:
 
 @pytest.fixture
 def run_unit(request: pytest.FixtureRequest) -> Callable[[str], UnitRun]:
-    """Runs a unit. Skips what the server does not have; what did not compile the cell tells of."""
+    """Runs a unit. It skips units that the server does not have; the cell itself reports those that did not compile."""
     run = _cell_run(request)
 
     def run_one(unit: str) -> UnitRun:
@@ -207,7 +207,7 @@ def run_unit(request: pytest.FixtureRequest) -> Callable[[str], UnitRun]:
 
 @pytest.fixture
 def unit_lines(run_unit: Callable[[str], UnitRun]) -> Callable[[str], list[str]]:
-    """Runs a unit of ours and gives its lines."""
+    """Runs one of Plumbline's units and returns its lines."""
 
     def lines_of(unit: str) -> list[str]:
         ran = run_unit(unit)
@@ -231,5 +231,5 @@ def perform(request: pytest.FixtureRequest) -> CanaryRunner:
 
 @pytest.fixture(scope="session")
 def cell(request: pytest.FixtureRequest) -> CellSpec:
-    """The cell that is run."""
+    """The cell that runs."""
     return _cell_run(request).cell

@@ -1,7 +1,7 @@
-"""Self-tests: what a release brings to test itself with, built for a target; which there are, and what one says.
+"""Self-tests: the tests that a server's release contains, built for a target, listed, run and read.
 
-Redis has them inside the server, compiled in by REDIS_TEST (since 3.2); Valkey 8 in a program of its own, of the files
-of src/unit. Since Valkey 9.1 these are C++ and want GoogleTest (harness.build.googletest), which not every machine has.
+Redis compiles them into the server with REDIS_TEST (since 3.2); Valkey 8 builds a program of its own from the files in
+src/unit. Since Valkey 9.1 these are C++ and need GoogleTest (harness.build.googletest), which is an optional package.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 RECIPE = "1"
 PRINTED = ("crc64", "endianconv", "sha1test", "zipmap")
-"""Redis' self-tests that judge nothing: they print what they computed for a person to compare. Here it is compared with
-what the native build's print."""
+"""Redis' self-tests without a judgement of their own: they print results for a person to compare. Here they are
+compared with the output of the native build."""
 
 LONG = (
     "test_rax.c",
@@ -44,25 +44,26 @@ LONG = (
     "QuicklistTest.quicklistComprassionPlainNode",
     "QuicklistTest.quicklistRotate500Val5000TimesAtCompress",
 )
-"""Self-tests that the thorough tier has the time for: Valkey 8's takes natively half a minute, longer than all others
-together; Valkey 9's between 10 and 21 s under some emulator, of 76 for all 319 on ARMv5; most others a tenth of one."""
+"""Self-tests for the thorough tier only. Valkey 8's takes half a minute natively, longer than all others together;
+Valkey 9's take between 10 and 21 s under one of the emulators, of 76 s for all 319 on ARMv5; most others take a
+tenth of a second."""
 
 
 class Style(Record, frozen=True):
-    """How a family's self-tests are made and called."""
+    """How a server family's self-tests are built and called."""
 
     goal: str
-    """Of the makefile in src: the program's name, too."""
+    """The make target in src, and the program's name."""
     flags: tuple[str, ...]
-    """What they are compiled with beyond the target's flags."""
+    """Compiler flags in addition to the target's."""
     arguments: tuple[str, ...]
     names: tuple[str, ...]
     googletest: bool = False
-    """Whether they are linked with GoogleTest."""
+    """Whether the program is linked with GoogleTest."""
 
 
 def style_of(tree: SourceTree) -> Style | str:
-    """How a tree's self-tests are made, by its source; or why it has none."""
+    """How a tree's self-tests are built, according to its source; or why it has none."""
     version = ".".join(map(str, tree.version))
     source = tree.content / "src"
     listed = source / "unit" / "test_files.h"
@@ -90,7 +91,7 @@ def style_of(tree: SourceTree) -> Style | str:
 
 
 def _names_in(text: str) -> list[str]:
-    """The self-tests that a server's main file knows: a table since 6.2, comparisons of the argument before."""
+    """The self-tests that a server's main file names: in a table since 6.2, in comparisons of the argument before."""
     names: list[str] = []
     for part in re.findall(r"^#ifdef REDIS_TEST$(.*?)^#endif", text, re.MULTILINE | re.DOTALL):
         names += re.findall(r'^\s*\{"(\w+)",\s*\w+\}', part, re.MULTILINE)
@@ -107,7 +108,7 @@ def build_program(
     optimisation: str,
     chosen: Allocator = "libc",
 ) -> Units:
-    """The program that a suite runs instead of a server, linked with libc's allocator whatever is chosen.
+    """Build the program that a suite runs instead of a server. It uses libc's allocator, whatever the request says.
 
     Raises BuildFailedError, InfrastructureError.
     """
@@ -117,7 +118,8 @@ def build_program(
 
 
 def build_selftests(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Units:
-    """The tree's self-tests for a target, from the store if they are there; none are broken or all.
+    """The tree's self-tests for a target, from the cache if possible. They compile together, so that all are broken or
+    none.
 
     Raises InfrastructureError without a compiler.
     """
@@ -148,7 +150,7 @@ def build_selftests(builder: Builder, tree: SourceTree, target: Target, tools: T
 
 
 def _compile(shop: BuildDirectory, style: Style, into: Path) -> str:
-    """Put the program into a folder: why there is none, or nothing."""
+    """Put the program into a folder. Returns why there is none, or an empty text."""
     compiler = shop.wrapper("gcc", style.flags, suffix="-selftests")
     settings: Mapping[str, str] = {}
     if style.googletest:
@@ -166,13 +168,13 @@ def _compile(shop: BuildDirectory, style: Style, into: Path) -> str:
 
 
 def why_none(units: Units) -> str:
-    """Why none of a server's self-tests can be run; empty when one can, or should, and for units of ours."""
+    """Why none of a server's self-tests can run; empty when one can or should, and for Plumbline's own units."""
     nothing = units.kind == "selftests" and set(units.names) <= set(units.absent)
     return next(iter(units.absent.values()), "") if nothing else ""
 
 
 def without_native_faults(units: Units, native: Units) -> Units:
-    """What does not compile for this machine either, by the same error, is no target's fault: it is absent."""
+    """The same units, without those that fail to compile natively by the same error: that is not the target's fault."""
     excused = {
         name: why
         for name, why in units.broken.items()
@@ -193,26 +195,26 @@ _FAILED = re.compile(
 _TIMED = re.compile(r"\b[num]?sec\b|\bms\b")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PASSING = re.compile(r"^\d+(:\w)? |0x[0-9a-f]+")
-"""What differs from run to run: a check's number or a process' identity, and addresses."""
+"""Parts of a line that differ from run to run: a check's number, a process number, addresses."""
 
 
 def lines(run: UnitRun) -> list[str]:
-    """What a self-test printed, without colours; and without what its allocator told."""
+    """The lines that a self-test printed, without colours and without the allocator's own line."""
     return _COLOUR.sub("", allocator_log.without_range(run.output).decode("utf-8", "replace")).splitlines()
 
 
 def printed(run: UnitRun) -> list[str]:
-    """The lines that do not tell of time, which is the machine's."""
+    """The lines without timings, which depend on the machine."""
     return [line for line in lines(run) if not _TIMED.search(line)]
 
 
 def why_not_run(run: UnitRun) -> str:
-    """Why a self-test's program did not run it, though it was called; empty when it did."""
+    """Why a self-test's program did not run it although it was called; empty when it did."""
     return googletest.why_not_run(lines(run))
 
 
 def missing(run: UnitRun, native: UnitRun) -> str | None:
-    """The first line that the native build prints and a target does not, there and in this order; None for none.
+    """The first line that the native build prints and the target does not, in this order; None if there is none.
 
     A detector may write between the lines.
     """
@@ -221,9 +223,9 @@ def missing(run: UnitRun, native: UnitRun) -> str | None:
 
 
 def complaints(run: UnitRun) -> list[str]:
-    """What a self-test says is wrong, and how it ended where that was badly. Nothing when it passed.
+    """The failures that a self-test reports, and how it ended if it failed to end well. Empty when it passed.
 
-    What differs from run to run is left out, so that two runs can be compared.
+    Parts that differ from run to run are left out, so that two runs can be compared.
     """
     found = [*_said(run), *_asserted(run)]
     if run.expired or run.code:
@@ -232,10 +234,11 @@ def complaints(run: UnitRun) -> list[str]:
 
 
 def failed_alike(here: UnitRun, native: UnitRun) -> bool:
-    """Whether a self-test fails on a target by the very checks by which it fails natively, as often, with the same end.
+    """Whether a self-test fails on a target by exactly the checks by which it fails natively, equally often, and ends
+    alike.
 
-    Then nothing is known of the target. A hang and a death are never alike, but for that of the same assertion: what a
-    target dies of may be its own, whatever this machine dies of.
+    In that case it says nothing about the target. Two hangs are never alike, and two deaths only if the same assertion
+    caused both: a target may die of a fault of its own.
     """
     if here.expired or native.expired or here.code != native.code:
         return False
@@ -247,7 +250,7 @@ def failed_alike(here: UnitRun, native: UnitRun) -> bool:
 
 
 def _said(run: UnitRun) -> list[str]:
-    """The checks that failed, as often as they did."""
+    """The failed checks, each as often as it failed."""
     every = lines(run)
     if googletest.spoke(every):
         return googletest.failures(every)
@@ -255,6 +258,6 @@ def _said(run: UnitRun) -> list[str]:
 
 
 def _asserted(run: UnitRun) -> list[str]:
-    """The assertion that ended a self-test, and where it stands; empty for none."""
+    """The assertion that ended a self-test, with its place; empty if none did."""
     place = assertion_log.asserted(run.output)
     return [f"{place.file}:{place.line}: an assertion failed"] if place else []

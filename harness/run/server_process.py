@@ -1,6 +1,6 @@
-"""A guest: a build running under an emulator, on a Unix socket, behind a recording proxy on another.
+"""A guest: a build running under an emulator on a Unix socket, behind a recording proxy on another socket.
 
-A context manager: whatever happens, its process group is killed and its socket folder removed.
+A context manager: on every exit, the guest's process group is killed and its socket folder is removed.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ POLL_SECONDS = 0.02
 PING_SECONDS = 1.0
 LOG_LINES = 1000
 TAIL_BYTES = 1 << 20
-"""Of a log's end, where its last lines are looked for."""
+"""Size of the end of a log that is searched for its last lines."""
 PANIC = "Guru Meditation"
-"""Redis and Valkey log it before they stop themselves on purpose (serverPanic), by a signal."""
+"""Redis and Valkey log it before they deliberately stop themselves by a signal (serverPanic)."""
 
 
 class StartError(Exception):
@@ -60,15 +60,15 @@ class StartError(Exception):
         self.end = end
         self.detail = detail
         self.log = log
-        """The end of what it had to say."""
+        """The end of its log."""
 
 
 class Guest:
     """One running server. `folder` keeps its log and fault log, `sockets` (a short path) its Unix socket.
 
-    `options` are more words for the server's command line, as `--io-threads 2`, perhaps with a configuration file
-    before all others; `files` (name -> content) lie in its
-    working folder when it starts, as dump.rdb. With `coverage` it tells which edges it takes, where its emulator can.
+    `options` are added to the server's command line, as `--io-threads 2`; a configuration file may come first. `files`
+    (name -> content) are in its working folder when it starts, as dump.rdb. With `coverage` it records the edges that
+    it takes, where its emulator supports this.
     """
 
     def __init__(
@@ -96,7 +96,8 @@ class Guest:
         self._ended_stopping = False
         self._recorder: Recorder | None = None
         self.edges: EdgeCoverage | None = None
-        """While it runs, the edges of its code that were taken; None if nobody asked, or the emulator cannot tell."""
+        """While it runs, the edges of its code that it took; None without `coverage`, or where the emulator cannot
+        record them."""
         self._coverage = coverage and runner.reports_edges
         self._process: subprocess.Popen[bytes] | None = None
         self._capped: CappedLog | None = None
@@ -125,7 +126,7 @@ class Guest:
 
     @property
     def recorder(self) -> Recorder | None:
-        """What records its clients' requests; None before it is ready."""
+        """The recorder of its clients' requests; None before the server is ready."""
         return self._recorder
 
     @property
@@ -136,12 +137,12 @@ class Guest:
 
     @property
     def first_pid(self) -> int:
-        """Number of its first process, as its fault log has it; 0 while there is none."""
+        """Number of its first process, as in its fault log; 0 before it starts."""
         return self.pid if self.started() else 0
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Files that it leaves in its folder, whatever happens to it."""
+        """Files that it is certain to leave in its folder."""
         ledger = (fault_log.ledger_of(self.fault_log).name,) if self.runner.records_faults else ()
         return (self.log.name, *ledger) if self.started() else ()
 
@@ -152,35 +153,38 @@ class Guest:
 
     @property
     def socket_path(self) -> Path:
-        """The server's own Unix socket, which nothing records."""
+        """The server's own Unix socket, which is not recorded."""
         return self._socket_folder / "s"
 
     @property
     def upstream(self) -> Address:
-        """Where the server itself listens, behind the proxy."""
+        """The server's own address, behind the proxy."""
         return self.socket_path
 
     @property
     def recorded_path(self) -> Path:
-        """Where clients connect: the recording proxy's Unix socket."""
+        """The address for clients: the recording proxy's Unix socket."""
         return self._socket_folder / "r"
 
     @property
     def endpoint(self) -> tuple[str, int]:
-        """The same on loopback, for those that know TCP alone: Tcl, and servers. Of this user's only.
+        """The proxy's address on loopback, for clients that know TCP alone: Tcl, and servers. It accepts only this
+        user.
 
-        Raises InfrastructureError where it cannot be told who connects.
+        Raises InfrastructureError where the machine cannot tell who connects.
         """
         assert self._recorder is not None
         return peer_user.HOST, self._recorder.port
 
     @property
     def strangers(self) -> int:
-        """How many connections were turned away: another user's, or closed before it could be told whose."""
+        """Number of refused connections: those of other users, and those closed before their user was known."""
         return self._recorder.strangers if self._recorder is not None else 0
 
     def __enter__(self) -> Self:
-        """Start, and wait until it answers PING. Raises StartError, or InfrastructureError for a machine's fault."""
+        """Start the server and wait until it answers PING. Raises StartError, or InfrastructureError for a fault of the
+        machine.
+        """
         with disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         if not self._sockets.is_dir():
@@ -201,7 +205,7 @@ class Guest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop it if it still runs, classify its end, leave nothing behind."""
+        """Stop the server if it still runs, classify its end, and clean up."""
         if self.started():
             if self.alive():
                 self._stop()
@@ -213,12 +217,14 @@ class Guest:
         if self.edges is not None:
             self.edges.close()
             self.edges = None
-        # One that was never entered has none of its own.
+        # A guest that was never entered has no socket folder of its own.
         if self._socket_folder != self._sockets:
             shutil.rmtree(self._socket_folder, ignore_errors=True)
 
     def _stop(self) -> None:
-        """Tell it to end. How it does so is evidence as well: one that crashes on its way out has not stopped."""
+        """Tell the server to end. Its way to do so is evidence too: a server that crashes on its way out has not
+        stopped.
+        """
         self.kill(grace_seconds=STOP_SECONDS * self.runner.target.slowdown)
         code = self.poll()
         if code is None or code in _STOPPED_BY:
@@ -237,12 +243,12 @@ class Guest:
         return self._process.poll()
 
     def kill(self, *, grace_seconds: float = 0.0) -> None:
-        """End it and all that it started."""
+        """End the server and all processes that it started."""
         assert self._process is not None
         process.kill_group(self._process, grace_seconds=grace_seconds)
 
     def alive(self) -> bool:
-        """True while it runs; when it has ended, `end` and `detail` say how."""
+        """Whether it runs; after its end, `end` and `detail` say how it ended."""
         if not self.started():
             return False
         code = self.poll()
@@ -253,25 +259,27 @@ class Guest:
         return False
 
     def settle(self) -> bool:
-        """After a lost connection or a fault: wait (bounded) for the process to be gone. True if it lives on."""
+        """Wait after a lost connection or a fault, for a limited time, until the process has ended. Returns whether it
+        lives on.
+        """
         deadline = time.monotonic() + 1.0 * self.runner.target.slowdown
         while self.alive() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         return self.alive()
 
     def start_recording(self) -> None:
-        """Open the recording proxy in front of the server: from now on clients can connect."""
+        """Open the recording proxy in front of the server, so that clients can connect."""
         self._recorder = Recorder(self.upstream, self.recorded_path)
 
     def failed_to_start(self, error: StartError, *, may_refuse: bool = False) -> None:
-        """Set how it ended from its failed start. A server that `may_refuse`, and exited by itself, has stopped."""
+        """Set how it ended from its failed start. A server that `may_refuse` and exited by itself has stopped."""
         if may_refuse and self._end == "exit":
             self._end, self._detail = "stopped", f"refused: {error.detail}"
         else:
             self._end, self._detail, self._ended_stopping = error.end, error.detail, False
 
     def hung(self) -> None:
-        """Mark it as hanging, and kill it."""
+        """Mark the server as hanging, and kill it."""
         if self.alive():
             stopped = scheduling.is_stopped(self.pid)
             late = f"no reply within {self.deadline_seconds:.0f} s"
@@ -279,7 +287,7 @@ class Guest:
             self.kill()
 
     def faults(self) -> int:
-        """How many faults the emulator has recorded so far."""
+        """The number of faults that the emulator has recorded so far."""
         return fault_log.count_faults(self.fault_log)
 
     def died_of_fault(self, since: int) -> bool:
@@ -287,7 +295,7 @@ class Guest:
         return any(f.event == "fault" and f.pid == self.pid for f in fault_log.read_faults(self.fault_log)[since:])
 
     def commands(self) -> int:
-        """How many commands it says that it has carried out (INFO); 0 when it cannot be asked any more."""
+        """The number of commands that the server has carried out (INFO); 0 when it does not answer any more."""
         if not self.alive():
             return 0
         try:
@@ -305,15 +313,15 @@ class Guest:
         return "\n".join(tail_of(self.log, TAIL_BYTES).decode("utf-8", "replace").splitlines()[-lines:])
 
     def log_bytes(self) -> int:
-        """How long its log is by now."""
+        """The present length of its log."""
         return self.log.stat().st_size if self.log.is_file() else 0
 
     def reports(self, since: int) -> list[Report]:
-        """What its detector has reported from an offset in the log on; always nothing where the target has none."""
+        """The reports of its detector in the log from an offset on; empty where the target has no detector."""
         if not self.runner.target.emulator.detector or not self.log.is_file():
             return []
         with self.log.open("rb") as stream:
-            # Of what is longer the middle may be gone by now.
+            # The middle of a longer log may be gone by now.
             stream.seek(max(since, self.log_bytes() - LIMIT_BYTES))
             return reports(stream.read(), self.runner.target.emulator.detector)
 
@@ -337,7 +345,7 @@ class Guest:
             self._process = process.start(command, output=log, folder=self.folder, environment=environment)
 
     def lay_files(self) -> None:
-        """Put its files into its working folder."""
+        """Write its files into its working folder."""
         for name, content in self.files.items():
             place = self.folder / name
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -357,31 +365,31 @@ class Guest:
         self.start_recording()
 
     def arguments(self) -> list[str]:
-        """The server's command line behind its own name."""
+        """The server's command line after its own name."""
         arguments = ["--port", "0", "--unixsocket", str(self.socket_path), "--save", "", "--dir", str(self.folder)]
         has = self.build.abilities.options
         ignored = registry.of_isa(self.runner.target.isa).ignored_warnings
         if ignored and "ignore-warnings" in has:
             arguments += ["--ignore-warnings", *ignored]
         if "enable-debug-command" in has:
-            # DEBUG's digests and reloads are what suites look inside with; since 7.0 they have to be asked for.
+            # Suites look inside servers by DEBUG's digests and reloads, which must be enabled since 7.0.
             arguments += ["--enable-debug-command", "yes"]
-        # A configuration file, which a sentinel cannot do without, is the program's first word.
+        # A configuration file, which a sentinel requires, is the program's first word.
         file = [word for word in self.options[:1] if not word.startswith("-")]
         return file + arguments + self.options[len(file) :]
 
 
 _STOPPED_BY = {0, *(status for number in (signal.SIGTERM, signal.SIGKILL) for status in (-number, 128 + number))}
-"""Exit statuses of who was told to stop: by itself, by the signal as it is, or killed because it took too long."""
+"""Exit statuses of a server that was told to stop: its own, the signal's, or SIGKILL's because it took too long."""
 
 SHOWN_CHARACTERS = 300
 _STAMP = re.compile(r"^(?:\d+:\w )?(?:\[\d+\] )?\d+ \w{3} (?:\d{4} )?\d\d:\d\d:\d\d\.\d+ [.\-*#] ")
 _COMPLAINT = "*** FATAL"
-"""What a complaint about the configuration begins with; the lines that follow say which one it is."""
+"""The start of a complaint about the configuration; the lines after it name the error."""
 
 
 def last_words(log: str) -> str:
-    """What a server that did not start said at last, in one line: its whole complaint, or else its last line."""
+    """The last message of a server that did not start, in one line: its whole complaint, or else its last line."""
     lines = [_STAMP.sub("", line).strip() for line in log.splitlines()]
     lines = [line for line in lines if line]
     begins = max((number for number, line in enumerate(lines) if line.startswith(_COMPLAINT)), default=len(lines) - 1)
@@ -390,7 +398,7 @@ def last_words(log: str) -> str:
 
 
 def describe_exit(code: int) -> tuple[End, str]:
-    """How a process ended, from its exit status; negative, or above 128 for a shell's habit, is a signal."""
+    """How a process ended, from its exit status: a negative one, or one above 128 as in shells, is a signal."""
     number = -code if code < 0 else code - 128
     with contextlib.suppress(ValueError):
         if number > 0:
@@ -399,7 +407,7 @@ def describe_exit(code: int) -> tuple[End, str]:
 
 
 def answers_ping(address: Address) -> bool:
-    """Whether a server there is ready, and says so at once."""
+    """Whether a server at that address answers PING at once."""
     try:
         with connect(address, deadline_seconds=PING_SECONDS) as client:
             client.sendall(b"*1\r\n$4\r\nPING\r\n")

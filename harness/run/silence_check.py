@@ -1,7 +1,7 @@
-"""Whether silence counts here and now: canaries that the emulator must punish, and whose faults it must write down.
+"""Checks that silence means something: canaries that the emulator must punish, and whose faults it must record.
 
-A check believes a target for its canary suite. What is looked for once more, as by a replay, needs the same proof: an
-emulator that cannot write its log, on a full disk for one, sees nothing at all.
+A check believes a target because of its canary suite. A replay needs the same proof: an emulator that cannot write its
+log, for example on a full disk, sees nothing at all.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def why_blind(store: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:
-    """Why what a target does not report may have happened all the same; nothing where it would have been seen.
+    """Why a target may have misbehaved without a report; empty where it would have been seen.
 
-    `folder` gets the logs; it should be on the disk where the guest's are.
+    `folder` receives the logs; it should be on the same disk as the guest's logs.
     """
     if runner.target.emulator.detector:
         return _deaf(store, runner, tools)
@@ -37,7 +37,7 @@ def why_blind(store: Cache, runner: Runner, tools: Toolchain, folder: Path, host
 
 
 def _deaf(store: Cache, runner: Runner, tools: Toolchain) -> str:
-    """Which errors the target's detector does not report."""
+    """The first error that the target's detector does not report as it must; empty if there is none."""
     program = detector_canary.compile_detector_canary(store, runner.target, tools)
     assert program is not None
     for case, identity in detector_canary.expectations(runner.target.emulator.detector):

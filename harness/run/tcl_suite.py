@@ -1,6 +1,7 @@
-"""Tcl suites as pytest tests: one item a tcltest test, judged by its printed summary; one tclsh a file.
+"""Tcl suites as pytest tests: one item for each tcltest test, judged by its printed summary, and one tclsh for each
+file.
 
-tcltest exits 0 when tests fail, so its summary line is what counts, and a missing summary is a failure.
+tcltest exits 0 when tests fail, so that only its summary line counts, and a missing summary is a failure.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 RUNNER = Path(__file__).with_name("tcl") / "runner.tcl"
 LIST_SECONDS = 60.0
 TEST_REPLIES = 24
-"""A Tcl test has as long as this many replies may take: many are pipelines of hundreds of requests."""
+"""Time limit of a Tcl test, in replies: many tests are pipelines of hundreds of requests."""
 
 
 class Interpreter:
-    """One tclsh that has read one testsuite file and runs its tests when asked; replaced where it came to no good end.
+    """One tclsh that has read one testsuite file and runs its tests on request; replaced when it does not end well.
 
-    A tclsh for every test would take longer to start than most tests to run. The tests share nothing but the
-    constraints found out so far: each has connections, keys, variables and random numbers of its own.
+    Starting a tclsh for every test would take longer than most tests run. The tests share only the constraints found so
+    far: each has its own connections, keys, variables and random numbers.
     """
 
     def __init__(self, file: Path, *, seed: int, tier: str) -> None:
@@ -41,7 +42,9 @@ class Interpreter:
         self._dialogue: LineProcess | None = None
 
     def run(self, name: str, guest: Guest, oracle: Guest | None = None) -> Answer:
-        """Run one test against a guest; what tcltest printed. What a test needs, the oracle must have as well."""
+        """Run one test against a guest and return what tcltest printed. A feature that a test needs must be the
+        oracle's too.
+        """
         host, port = guest.endpoint
         beside = " {}:{}".format(*oracle.endpoint) if oracle is not None else ""
         if self._dialogue is None:
@@ -56,19 +59,19 @@ class Interpreter:
         return answer
 
     def close(self) -> None:
-        """End it."""
+        """End the tclsh."""
         if self._dialogue is not None:
             self._dialogue.close()
             self._dialogue = None
 
 
 class TclFile(pytest.File):
-    """One .testsuite file, and the interpreter that runs it while its tests last."""
+    """One .testsuite file, and the interpreter that runs its tests."""
 
     interpreter: Interpreter | None = None
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Ask the runner for the file's tests; nothing connects."""
+        """List the file's tests with the runner; this opens no connection."""
         if shutil.which("tclsh") is None:
             raise InfrastructureError("no tclsh", remedy="plumb doctor --install")
         result = process.run(["tclsh", str(RUNNER), "--list", str(self.path)], deadline_seconds=LIST_SECONDS)
@@ -81,7 +84,7 @@ class TclFile(pytest.File):
             yield TclItem.from_parent(self, name=name, description=description)
 
     def run(self, name: str, guest: Guest, oracle: Guest, cell: CellSpec) -> None:
-        """Run one test in the file's interpreter. Raises InfrastructureError where the oracle does not answer."""
+        """Run one test in the file's interpreter. Raises InfrastructureError when the oracle does not answer."""
         if self.interpreter is None:
             self.interpreter = Interpreter(self.path, seed=cell.seed, tier=cell.tier)
         answer = self.interpreter.run(name, guest, oracle)
@@ -90,17 +93,17 @@ class TclFile(pytest.File):
         verdict(answer.text, expired=answer.end == "expired")
 
     def teardown(self) -> None:
-        """End the interpreter; pytest calls it after the file's last test."""
+        """End the interpreter: pytest calls this after the file's last test."""
         if self.interpreter is not None:
             self.interpreter.close()
 
 
 class TclFailedError(Exception):
-    """A tcltest test failed; the text is its output."""
+    """A tcltest test failed; the message is its output."""
 
 
 class TclItem(pytest.Function):
-    """One tcltest test. A Function, so that it gets the guest as any test does."""
+    """One tcltest test. It is a Function, so that it receives fixtures."""
 
     def __init__(self, *, name: str, parent: TclFile, description: str, **more: Any) -> None:
         def run_one(guest: Any, oracle: Any, cell: Any) -> None:
@@ -110,18 +113,18 @@ class TclItem(pytest.Function):
         self.description = description
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
-        """Tcl's own words, without a Python traceback."""
+        """The output of Tcl, without a Python traceback."""
         if isinstance(excinfo.value, TclFailedError):
             return str(excinfo.value)
         return super().repr_failure(excinfo)
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
-        """Where it stands, for the reader."""
+        """The test's file and name."""
         return self.path, 0, f"{self.path.name}::{self.name}"
 
 
 def verdict(output: str, *, expired: bool) -> None:
-    """Pass silently, skip with the constraint's name, or raise TclFailedError, by tcltest's summary."""
+    """Judge a test by tcltest's summary: return, skip with the constraint's name, or raise TclFailedError."""
     if expired:
         raise TclFailedError(f"timed out\n{output}")
     summary = re.search(r"Total\s+(\d+)\s+Passed\s+(\d+)\s+Skipped\s+(\d+)\s+Failed\s+(\d+)", output)

@@ -1,4 +1,4 @@
-"""One run of a unit: how it is started, what it wrote, and the evidence it leaves."""
+"""Runs one unit of a program, and records its output and its faults as evidence."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from harness.run.vm.machine import Machine
 
 RUN_SECONDS: dict[Program, float] = {"units": 20.0, "selftests": 120.0}
-"""How long a unit may take natively: servers' own self-tests have benchmarks among them."""
+"""Time limit of a unit, natively. The servers' own self-tests include benchmarks."""
 
 
 PLACES: dict[Program, str] = {"units": "/srv/units", "selftests": "/srv/selftests"}
-"""Where the programs lie in a machine of the kernel tier."""
+"""Paths of the programs in a machine of the kernel tier."""
 
 
 def folder_of(cell: Path, unit: str) -> Path:
-    """Where a unit's log and faults are. It is named as a guest's folder is: the evidence in it is of the same kind."""
+    """The folder of a unit's log and faults, named as a guest's folder is: it holds the same kind of evidence."""
     return cell / f"guest-unit-{unit}"
 
 
@@ -40,12 +40,12 @@ class UnitRun(Record, frozen=True):
 
 
 class WrongLineError(AssertionError):
-    """A line of a unit's output is not what the model says."""
+    """A line of a unit's output that differs from the model."""
 
     def __init__(self, unit: str, line: str, complaint: str) -> None:
         super().__init__(f"{unit}, {line.partition(':')[0]}: {complaint}")
         self.line = line
-        """The whole line: the same input gives it again."""
+        """The whole line: the same input produces it again."""
 
 
 def run_emulated(units: Units, runner: Runner, unit: str, folder: Path) -> UnitRun:
@@ -63,7 +63,7 @@ def run_emulated(units: Units, runner: Runner, unit: str, folder: Path) -> UnitR
 
 
 def run_on_machine(units: Units, machine: Machine, slowdown: float, unit: str, folder: Path) -> UnitRun:
-    """Run a unit on a real kernel, where the program is at its usual place."""
+    """Run a unit on a real kernel, from the program's usual path."""
     folder.mkdir(parents=True)
     ran = machine.run(
         [PLACES[units.kind], *units.call(unit)],
@@ -76,13 +76,13 @@ def run_on_machine(units: Units, machine: Machine, slowdown: float, unit: str, f
 
 
 def lines(run: UnitRun) -> list[str]:
-    """The lines that the drivers wrote, without what servers and detectors wrote between them."""
+    """The lines that the drivers wrote, without the lines of servers and detectors between them."""
     text = run.output.decode("utf-8", "replace")
     return [line.removeprefix("> ") for line in text.split("\n")[:-1] if line.startswith("> ")]
 
 
 def complete(run: UnitRun, unit: str) -> bool:
-    """Whether a unit got to its end."""
+    """Whether a unit ran to its end."""
     return run.code == 0 and not run.expired and lines(run)[-1:] == [f"end {unit}"]
 
 
@@ -104,7 +104,7 @@ def event_of(
     seconds: float,
     wrong_line: str,
 ) -> run_folder.TestEvent:
-    """What a cell records of a test that ran a unit."""
+    """The record of a test that ran a unit."""
     folder = folder_of(cell, unit)
     log = folder / "log"
     return run_folder.TestEvent(

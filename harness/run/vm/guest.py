@@ -1,6 +1,6 @@
 """A guest of the kernel tier: a server running on a real kernel, inside an emulated machine.
 
-To tests it is a guest like any other. The machine outlives its servers: one boot serves a cell, until it is gone.
+Tests use it as any other guest. The machine outlives its servers: one boot serves a cell as long as the machine runs.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 SERVER = "/srv/server"
 CANARY = "/srv/canary"
-"""Where programs lie in the guest."""
+"""Paths of programs in the guest."""
 PORTS = (6379, 6380, 6381, 6382)
-"""Forwarded; so many servers can run in a machine at once."""
+"""Forwarded ports, and thus the number of servers that a machine can run at once."""
 KILL_SECONDS = 10.0
 
 
@@ -40,15 +40,15 @@ class VmImage(Record, frozen=True):
     kernel: Kernel
     initramfs: Initramfs
     snapshot: Path | None
-    """Its state after booting, where it can be resumed from that."""
+    """Its state after booting, from which it can resume."""
     mode: int | None
-    """What /proc/cpu/alignment is set to; None where there is none."""
+    """The value of /proc/cpu/alignment; None where that file does not exist."""
     counted: bool = False
     """Its clocks count instructions, a nanosecond each."""
 
 
 class VirtualMachine:
-    """The machine of a cell: started when it is first asked for, and again if it is gone."""
+    """The machine of a cell: started on first use, and again after it has died."""
 
     def __init__(self, prepared: VmImage, folder: Path, *, sockets: Path) -> None:
         self.prepared = prepared
@@ -59,7 +59,7 @@ class VirtualMachine:
         self._free_ports = list(PORTS)
 
     def machine(self) -> Machine:
-        """A machine that runs, with its alignment mode set. Raises InfrastructureError when it does not come up."""
+        """The running machine, with its alignment mode set. Raises InfrastructureError when it does not come up."""
         if self._machine is not None and self._machine.alive():
             return self._machine
         self.close()
@@ -79,30 +79,30 @@ class VirtualMachine:
         return made
 
     def counters(self) -> Counters | None:
-        """What its kernel has counted so far; None where none counts, and while there is no machine."""
+        """The kernel's counters so far; None where the kernel has none, and before the machine runs."""
         if self._machine is None or self.prepared.mode is None:
             return None
         return self._machine.counters()
 
     def take_port(self) -> int:
-        """A port of the machine's for one more server. Raises InfrastructureError when all are taken."""
+        """Reserve a port of the machine for one more server. Raises InfrastructureError when all are taken."""
         if not self._free_ports:
             raise InfrastructureError(f"a machine has room for {len(PORTS)} servers at once", where=str(self.folder))
         return self._free_ports.pop(0)
 
     def give_back(self, port: int) -> None:
-        """The server there has ended."""
+        """Release the port of a server that has ended."""
         self._free_ports.insert(0, port)
 
     def close(self) -> None:
-        """Switch it off."""
+        """Switch the machine off."""
         machine, self._machine = self._machine, None
         if machine is not None:
             machine.__exit__()
 
 
 class VmGuest(Guest):
-    """One server in a machine. `folder` gets its log and its faults when it has ended."""
+    """One server in a machine. After its end, `folder` holds its log and its faults."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class VmGuest(Guest):
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Nothing is sure to be left: its log is inside the machine, which may be gone."""
+        """Nothing is certain to be left: the log is inside the machine, which may have died."""
         return ()
 
     @property
@@ -149,7 +149,7 @@ class VmGuest(Guest):
     def poll(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs.
 
-        Raises InfrastructureError when the machine does not answer: then nothing is known of the server.
+        Raises InfrastructureError when the machine does not answer: the state of the server is then unknown.
         """
         assert self._machine is not None
         end = self._machine.end(self._pid)
@@ -159,7 +159,7 @@ class VmGuest(Guest):
         return end.code
 
     def kill(self, *, grace_seconds: float = 0.0) -> None:
-        """End the server; the machine goes on."""
+        """End the server; the machine keeps running."""
         assert self._machine is not None
         deadline = time.monotonic() + KILL_SECONDS + grace_seconds
         with contextlib.suppress(RefusedError, InfrastructureError):
@@ -183,7 +183,7 @@ class VmGuest(Guest):
         self._pid = machine.start(command, folder=self._work_folder, output=self._inside, fault_log=self.fault_log)
 
     def arguments(self) -> list[str]:
-        """Its command line. It listens everywhere inside the machine; only loopback leads into that."""
+        """Its command line. The server listens on every address of the machine, which only loopback leads to."""
         arguments = ["--port", str(self._port), "--bind", "0.0.0.0", "--save", ""]  # noqa: S104
         arguments += ["--dir", self._work_folder]
         if "protected-mode" in self.build.abilities.options:
@@ -191,7 +191,7 @@ class VmGuest(Guest):
         return arguments + self.options
 
     def faults(self) -> int:
-        """How many faults have been recorded so far; what the machine has sent by now is among them.
+        """The number of faults recorded so far, including those that the machine is still sending.
 
         Raises InfrastructureError when the machine does not answer.
         """
@@ -205,12 +205,12 @@ class VmGuest(Guest):
         return super().log_tail(lines)
 
     def __exit__(self, *_: object) -> None:
-        """Stop the server, keep its log."""
+        """Stop the server and keep its log."""
         if self.started():
             try:
                 self.poll()
             except InfrastructureError:
-                # The machine is gone, and nobody is there to be stopped.
+                # The machine has died, and its servers with it.
                 self._pid = 0
         super().__exit__()
         self._fetch_log()
@@ -246,9 +246,9 @@ def guest_of(
     files: Mapping[str, bytes] | None = None,
     coverage: bool = False,
 ) -> Guest:
-    """A guest where its target has it: on the machine of `host`, or under an emulator, or none, on this one.
+    """A guest of the kind that its target needs: on the machine `host`, under an emulator, or native.
 
-    With `coverage` it tells which edges of its code it takes, where its emulator can.
+    With `coverage` it records the edges of its code that it takes, where its emulator supports this.
     """
     if runner.target.emulator.has_kernel:
         assert host is not None

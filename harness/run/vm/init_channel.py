@@ -1,7 +1,7 @@
-"""The control channel to a guest's init: frames over a byte stream, requests by number, events on the side.
+"""The control channel to a guest's init: frames over a byte stream, numbered requests, and events between them.
 
-A frame is a line `ID WORD LENGTH` and LENGTH bytes (toolchains/kernels/init/channel.c). Between frames whatever is no
-header is dropped, because a serial line may open with noise.
+A frame is a line `ID WORD LENGTH` and LENGTH bytes (toolchains/kernels/init/channel.c). Bytes between frames that are
+not a header are dropped, because a serial line may open with noise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.core.sockets import Address
 
 LARGEST_PAYLOAD = 64 * 1024
-"""Of a request, and of what one `read` answers; init.h has it too."""
+"""Limit of a request, and of the answer to one `read`; init.h has it too."""
 LONGEST_HEADER = 64
 _HEADER = re.compile(rb"(\d{1,10}) ([a-z]{1,15}) (\d{1,9})$")
 
@@ -39,11 +39,11 @@ class ChannelFrame(Record, frozen=True):
 
 
 class ChannelError(Exception):
-    """The guest does not answer, or has gone."""
+    """The guest does not answer, or has died."""
 
 
 class RefusedError(Exception):
-    """The guest answered that it cannot do what it was asked to: no such file, no such process."""
+    """The guest refused a request: there is no such file or process."""
 
 
 def encode(frame: ChannelFrame) -> bytes:
@@ -52,7 +52,7 @@ def encode(frame: ChannelFrame) -> bytes:
 
 
 def fields(*values: str | int) -> bytes:
-    """Values as the fields of a payload. Raises ValueError for a text that holds a NUL."""
+    """Values as the fields of a payload. Raises ValueError for a text that contains a NUL."""
     texts = [str(value) for value in values]
     if any("\0" in text for text in texts):
         raise ValueError("a field cannot hold a NUL")
@@ -60,7 +60,7 @@ def fields(*values: str | int) -> bytes:
 
 
 class Decoder:
-    """Bytes in, frames out."""
+    """Turns bytes into frames."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -84,9 +84,9 @@ class Decoder:
 
 
 class Channel:
-    """A connected channel, to a Unix socket or an address.
+    """A connected channel to a Unix socket or an address.
 
-    A thread of its own reads, and hands events to `on_event` before later replies are seen.
+    A thread of its own reads, and passes events to `on_event` before the replies that follow them.
     """
 
     def __init__(self, place: Address, on_event: Callable[[ChannelFrame], None], *, deadline_seconds: float) -> None:
@@ -105,15 +105,15 @@ class Channel:
         self._reader.start()
 
     def close(self) -> None:
-        """Hang up; whoever waits gets a ChannelError."""
-        # The other end may have been faster.
+        """Close the channel; threads that wait for a reply get a ChannelError."""
+        # The other end may have closed first.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._reader.join()
         self._socket.close()
 
     def request(self, verb: str, payload: bytes = b"", *, deadline_seconds: float) -> bytes:
-        """What the guest answers. Raises RefusedError for an error, ChannelError when no answer comes in time."""
+        """The guest's answer. Raises RefusedError for an error, ChannelError when no answer comes in time."""
         if len(payload) > LARGEST_PAYLOAD:
             raise RefusedError(f"{verb}: a request of {len(payload)} bytes is too long")
         with self._sending:
@@ -130,7 +130,7 @@ class Channel:
         return reply.payload
 
     def wait_for(self, condition: Callable[[], object], what: str, *, deadline_seconds: float) -> None:
-        """Wait until something that frames bring about is true. Raises ChannelError when it does not come true."""
+        """Wait until a condition that frames can change holds. Raises ChannelError at the deadline."""
         deadline = time.monotonic() + deadline_seconds
         with self._news:
             while not condition():

@@ -1,8 +1,8 @@
-"""A machine of the kernel tier: an emulated computer with a real kernel, and what can be asked of it.
+"""A machine of the kernel tier: an emulated computer with a real kernel, and the requests that its init serves.
 
-A context manager: whatever happens, the emulator's process group is killed and its sockets removed. It owns no verdict;
-what it gathers lies in its folder: `console` (what the kernel writes), `emulator` (what QEMU says), `faults.jsonl` (a
-record of every fault of a traced program, as the user tier's emulator writes them, with the host's paths).
+A context manager: on every exit, the emulator's process group is killed and its sockets are removed. It judges nothing;
+its folder holds the evidence: `console` (the kernel's output), `emulator` (QEMU's output) and `faults.jsonl` (a record
+of every fault of a traced program, in the format of the user tier's emulator, with the host's paths).
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class ExitStatus(Record, frozen=True):
 
 
 class ProcessResult(Record, frozen=True):
-    """A program that was waited for."""
+    """A program that has ended, or was killed at its deadline."""
 
     pid: int
     end: ExitStatus | None
-    """None: the deadline passed, and it was killed."""
+    """None if the deadline passed and the program was killed."""
     output: bytes
 
 
 class Machine:
     """One running machine. `folder` keeps its logs, `sockets` (a short path) its sockets.
 
-    `ports` are the guest's TCP ports that are forwarded to loopback; `snapshot` a saved state to go on from, of a
+    `ports` are the guest's TCP ports that are forwarded to loopback; `snapshot` is a saved state to resume from, of a
     machine with the same kernel and root file system. `counted`: its clocks count instructions, a nanosecond each.
     """
 
@@ -95,7 +95,7 @@ class Machine:
         self._outputs = 0
 
     def __enter__(self) -> Self:
-        """Start it, and wait until init answers. Raises InfrastructureError with the console's last lines."""
+        """Start the machine and wait until init answers. Raises InfrastructureError with the console's last lines."""
         try:
             self._computer.start()
             if self._computer.snapshot is None:
@@ -108,13 +108,15 @@ class Machine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill the emulator, leave nothing behind but the folder."""
+        """Kill the emulator, and leave nothing but the folder."""
         self._computer.stop()
 
-    # What can be asked of it. All of these raise InfrastructureError when the machine does not answer.
+    # Requests. All of these raise InfrastructureError when the machine does not answer.
 
     def request(self, verb: str, payload: bytes = b"", *, deadline_seconds: float = REQUEST_SECONDS) -> bytes:
-        """One request of init's (toolchains/kernels/init/init.c lists them). Raises RefusedError where init cannot."""
+        """Send one request to init (toolchains/kernels/init/init.c lists them). Raises RefusedError where init cannot
+        serve it.
+        """
         try:
             return self._computer.channel.request(verb, payload, deadline_seconds=deadline_seconds)
         except ChannelError as error:
@@ -147,11 +149,11 @@ class Machine:
         return self.read(ALIGNMENT_FILE).decode()
 
     def counters(self) -> run_folder.Counters:
-        """The same, read (ARM only)."""
+        """The kernel's alignment counters as a record (ARM only)."""
         return kernel_faults.read_counters(self.alignment())
 
     def kernel_log(self) -> str:
-        """What the kernel has logged since the last time."""
+        """The kernel's log since the last call."""
         return self.request("log").decode("utf-8", "replace")
 
     def processes(self) -> list[str]:
@@ -168,7 +170,7 @@ class Machine:
         return content
 
     def write(self, path: str, content: bytes) -> None:
-        """Make a file, executable, or overwrite one."""
+        """Create or overwrite a file, executable."""
         how = "truncate"
         for at in range(0, max(len(content), 1), _PIECE):
             self.request("write", fields(path, how) + content[at : at + _PIECE])
@@ -184,7 +186,7 @@ class Machine:
         traced: bool = True,
         fault_log: Path | None = None,
     ) -> int:
-        """Start a program in a session of its own; its number.
+        """Start a program in a session of its own, and return its number.
 
         Only the faults of traced programs are recorded: in `fault_log`, which from then on also takes the faults of
         programs without a log of their own.
@@ -204,12 +206,12 @@ class Machine:
         self._fault_logs.pop(pid, None)
 
     def end(self, pid: int) -> ExitStatus | None:
-        """How a started program ended; None while it runs. What it did before is in `faults.jsonl` when this tells."""
+        """How a started program ended; None while it runs. By then `faults.jsonl` contains all its faults."""
         self.request("ping")
         return self._ends.get(pid)
 
     def wait(self, pid: int, *, deadline_seconds: float) -> ExitStatus | None:
-        """The same, after waiting for it until the deadline."""
+        """Wait until the deadline, and return the same."""
         try:
             self._computer.channel.wait_for(
                 lambda: pid in self._ends, f"program {pid}", deadline_seconds=deadline_seconds
@@ -219,7 +221,7 @@ class Machine:
         return self._ends[pid]
 
     def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
-        """Send a signal to a program and all in its session's first group."""
+        """Send a signal to a program and to its session's first process group."""
         self.request("signal", fields(-pid, number))
 
     def run(
@@ -258,7 +260,7 @@ class Machine:
 
 
 def with_host_paths(fault: run_folder.Fault, places: Mapping[str, Path]) -> run_folder.Fault:
-    """A record with the files that were mapped as the host knows them, for symbols."""
+    """A record whose mapped files have the host's paths, for symbols."""
     replace = msgspec.structs.replace
     maps = [replace(one, path=str(places.get(one.path, one.path))) for one in fault.maps]
     return replace(fault, maps=maps)

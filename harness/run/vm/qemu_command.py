@@ -1,4 +1,4 @@
-"""The command line of a machine's emulator, and the guest's ports on this machine. Pure: it starts nothing."""
+"""The command line of a machine's emulator, and the guest's ports on the host. Pure: it starts nothing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from harness.core.target_model import MachineSpec
 
 GUEST_ADDRESS = "10.0.2.15"
-"""The guest's, in QEMU's user-mode network; init/setup.c has it too."""
+"""The guest's address in QEMU's user-mode network; init/setup.c has it too."""
 
 
 def control_port(machine: MachineSpec) -> int | None:
-    """The guest's TCP port that is the control channel, if it is one."""
+    """The guest's TCP port that carries the control channel; None if it is a device."""
     kind, _, port = machine.control.partition("tcp:")
     return int(port) if not kind and port else None
 
@@ -34,14 +34,14 @@ def emulator_command(
 ) -> list[str]:
     """The emulator's command line: stopped before its first instruction, or waiting for a saved state.
 
-    The guest's `ports` are forwarded from ports of the kernel's choice on loopback. `counted`: an instruction is a
+    The guest's `ports` are forwarded from ports on loopback that the kernel chooses. `counted`: an instruction takes a
     nanosecond of the machine's time.
     """
     machine = kernel.spec.machine
-    # In the emulator's options a comma ends a value, unless it is doubled.
+    # In the emulator's options a comma ends a value unless it is doubled.
     sockets = str(socket_folder).replace(",", ",,")
     forwards = "".join(f",hostfwd=tcp:127.0.0.1:0-{GUEST_ADDRESS}:{port}" for port in ports)
-    # A panic resets the machine, and a reset ends the emulator: else it would sit there until the deadline.
+    # A panic resets the machine, and a reset ends the emulator; otherwise it would run until the deadline.
     append = [f"console={machine.console}", "panic=-1", f"control={machine.control}", *machine.append]
     tree = ["-dtb", str(kernel.device_tree)] if kernel.device_tree else []
     control = ["-chardev", f"socket,id=control,path={sockets}/control,server=on,wait=off"]

@@ -1,6 +1,7 @@
-"""The life of an emulated computer: its emulator started, booted or taken to a saved state, watched, and ended.
+"""The life of an emulated computer: its emulator is started, booted or resumed, watched, and ended.
 
-What its init can be asked is harness.run.vm.machine's; this owns the emulator's process, its sockets, and the console.
+harness.run.vm.machine sends the requests to its init; this module owns the emulator's process, its sockets and its
+console.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ if TYPE_CHECKING:
     from harness.run.vm.init_channel import ChannelFrame
 
 BOOT_SECONDS = 30.0
-"""Until init is ready, not counting waits for a processor: five times what the slowest machine takes."""
+"""Time limit until init is ready, without waits for a processor: five times the boot time of the slowest machine."""
 BOOT_ATTEMPTS = 2
-"""Now and then QEMU's sun4u stands still in its firmware, or where Linux first calls it, for ever."""
+"""Occasionally QEMU's sun4u hangs for ever in its firmware, or where Linux first calls the firmware."""
 SOCKET_SECONDS = 30.0
 POLL_SECONDS = 0.01
 LOOK_AGAIN_SECONDS = 0.5
 
 
 class HungBootError(ChannelError):
-    """The machine runs, and init is not ready in time."""
+    """The machine runs, but init was not ready in time."""
 
 
 class QemuProcess:
-    """One emulator. `folder` gets the files `console` and `emulator`, `sockets` (a short path) its sockets.
+    """One emulator. `folder` receives the files `console` and `emulator`, `sockets` (a short path) its sockets.
 
-    `ports` are forwarded to loopback; `on_event` is given what init sends unasked, in a thread of the channel's own.
-    `counted`: its clocks count instructions, a nanosecond each.
+    `ports` are forwarded to loopback; `on_event` receives init's events in the channel's own thread. `counted`: its
+    clocks count instructions, a nanosecond each.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class QemuProcess:
 
     @property
     def channel(self) -> Channel:
-        """To its init."""
+        """The channel to its init."""
         assert self._channel is not None
         return self._channel
 
@@ -91,7 +92,7 @@ class QemuProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, and wait until init is ready. Raises InfrastructureError with the console's last lines."""
+        """Start the emulator and wait until init is ready. Raises InfrastructureError with the console's last lines."""
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             self._start()
@@ -100,7 +101,7 @@ class QemuProcess:
             raise self.problem(str(error)) from error
 
     def stop(self) -> None:
-        """Kill the emulator, leave nothing behind but the folder."""
+        """Kill the emulator, and leave nothing but the folder."""
         if self._process is not None:
             process.kill_group(self._process)
         if self._channel is not None:
@@ -130,7 +131,7 @@ class QemuProcess:
             raise self.problem(f"its state cannot be saved: {error}") from error
 
     def problem(self, detail: str) -> InfrastructureError:
-        """What went wrong, with what the machine said last."""
+        """An error with the last output of the emulator and the console."""
         tail = [line for path in (self.emulator_log, self.console) for line in _lines(path)[-8:]]
         code = None if self._process is None else self._process.poll()
         what = "its kernel panicked" if self._panicked() else detail
@@ -164,7 +165,7 @@ class QemuProcess:
             time.sleep(POLL_SECONDS)
         self._qmp = Qmp(folder / "qmp", deadline_seconds=SOCKET_SECONDS)
         if self._control_port is None:
-            # Nothing of the guest has run yet, so that no event of it can be missed.
+            # The guest has not run yet, so that none of its events can be missed.
             self._connect(folder / "control")
 
     def _connect(self, place: Path | tuple[str, int]) -> None:
@@ -178,7 +179,7 @@ class QemuProcess:
         self._on_event(frame)
 
     def _boot_patiently(self) -> None:
-        """Boot, and once more if it hangs: what the console said until then is kept beside it."""
+        """Boot, and boot again after a hang; the console of the failed attempt is kept beside the new one."""
         for attempt in range(1, BOOT_ATTEMPTS):
             try:
                 self._boot()
@@ -197,13 +198,13 @@ class QemuProcess:
         started = time.monotonic()
         while not self._ready:
             took = time.monotonic() - started - scheduling.waited_seconds(self.pid)
-            # Not every machine can be reset, so that a panic may leave it standing.
+            # Not every machine can be reset: a panic may leave it hanging.
             if self._panicked():
                 raise ChannelError("boot: a panic")
             if took > BOOT_SECONDS:
                 raise HungBootError(f"boot: not ready within {BOOT_SECONDS:.0f} s")
             if self._control_port is not None:
-                # The emulator accepts for a guest that is not there yet, and then hangs up, or forgets.
+                # The emulator accepts connections before the guest is ready, and then closes or forgets them.
                 self._connect(self.endpoint(self._control_port))
             with contextlib.suppress(ChannelError):
                 self.channel.wait_for(lambda: self._ready, "boot", deadline_seconds=LOOK_AGAIN_SECONDS)

@@ -1,4 +1,4 @@
-"""The emulator's own control socket (QEMU's docs/interop/qmp-spec): one command at a time, its answer awaited."""
+"""The emulator's own control socket (QEMU's docs/interop/qmp-spec): one command at a time, answered before the next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POLL_SECONDS = 0.01
 
 
 class QmpError(Exception):
-    """The emulator refused a command, or has gone."""
+    """The emulator refused a command, or has died."""
 
 
 def _connect(path: Path, deadline_seconds: float) -> socket.socket:
@@ -56,13 +56,13 @@ class Qmp:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # What could not be sent any more is of no interest either.
+        # Data that cannot be sent any more do not matter.
         with contextlib.suppress(OSError):
             self._stream.close()
         self._socket.close()
 
     def execute(self, command: str, **arguments: Any) -> Any:
-        """What a command returns. Raises QmpError when it is refused, or the emulator ends."""
+        """The return value of a command. Raises QmpError when it is refused, or the emulator ends."""
         try:
             self._stream.write(json_codec.encode({"execute": command, "arguments": arguments}) + b"\n")
             self._stream.flush()
@@ -76,7 +76,7 @@ class Qmp:
             raise QmpError(f"{command}: {error}") from error
 
     def monitor(self, line: str) -> str:
-        """What a line of the human monitor prints."""
+        """The output of a line of the human monitor."""
         return str(self.execute("human-monitor-command", **{"command-line": line}))
 
     def _read(self) -> dict[str, Any]:
@@ -89,14 +89,14 @@ class Qmp:
 def save_state(qmp: Qmp, path: Path) -> None:
     """Write the machine's state to a file, and leave the machine stopped. Raises QmpError."""
     qmp.execute("stop")
-    # The default leaves half of the disk's speed unused.
+    # The default uses only half of the disk's speed.
     qmp.execute("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
     qmp.execute("migrate", uri=f"exec:cat > {shlex.quote(str(path))}")
     _await_migration(qmp)
 
 
 def load_state(qmp: Qmp, path: Path) -> None:
-    """Take a machine that waits for one, stopped, to a saved state. Raises QmpError."""
+    """Load a saved state into a machine that waits for one. Raises QmpError."""
     qmp.execute("migrate-incoming", uri=f"exec:cat {shlex.quote(str(path))}")
     _await_migration(qmp)
 

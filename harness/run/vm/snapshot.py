@@ -1,4 +1,4 @@
-"""Saved states of machines that have just booted, in the store: a run goes on from one instead of booting."""
+"""Saved states of machines that have just booted, in the cache: a run resumes from one instead of booting."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def snapshot(store: Cache, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:
-    """The saved state of a machine that has just booted; made if it is not in the cache. None where there can be none.
+    """The saved state of a machine that has just booted, made if it is not in the cache; None where there can be none.
 
-    Raises InfrastructureError when it does not boot, or its state cannot be saved.
+    Raises InfrastructureError when the machine does not boot, or its state cannot be saved.
     """
     if not kernel.spec.machine.snapshots:
         return None
