@@ -343,7 +343,7 @@ def test_a_damaged_entry_that_cannot_be_removed_says_what_to_type(
     monkeypatch.setattr(type(tmp_path), "rename", refused)
     with pytest.raises(InfrastructureError) as caught:
         Cache(tmp_path, lambda _: None).folder("builds", "key", fill)
-    assert "builds/key is damaged, and cannot be removed" in str(caught.value)
+    assert "builds/key is damaged and cannot be removed" in str(caught.value)
     assert f"try: rm -r '{entry}'" in str(caught.value)
 
 
@@ -416,5 +416,5 @@ def test_a_process_own_folder_is_its_own_and_gone_after_it(tmp_path: Path) -> No
 
 def test_files_that_were_edited_while_something_was_made_of_them_are_refused() -> None:
     refuse_edited("key", "key", "suites")
-    with pytest.raises(InfrastructureError, match="edited while something was made"):
+    with pytest.raises(InfrastructureError, match="edited while they were in use"):
         refuse_edited("another", "key", "suites")

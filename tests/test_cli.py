@@ -345,13 +345,19 @@ def test_progress_shows_brackets_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("fuzz", "--time", "soon"), "'soon' is not a time; as 90s, 10m or 2h"),
-        (("fuzz", "--time", "0m"), "'0m' is not a time"),
+        (("fuzz", "--time", "soon"), "'soon' is not a duration such as 90s, 10m or 2h"),
+        (("fuzz", "--time", "0m"), "'0m' is not a duration"),
         (("fuzz", "--count", "0"), "'--count'"),
-        (("check", "--time", "10m"), "no time to be given (--time)\n  because: in tier quick every suite has an end"),
-        (("replay", "a.stream"), "error: a stream does not say for which target (a.stream)\n  try: --target"),
+        (
+            ("check", "--time", "10m"),
+            "a time limit is not possible (--time)\n  because: every suite of tier quick ends by itself",
+        ),
+        (("replay", "a.stream"), "error: a stream names no target (a.stream)\n  try: --target"),
         (("replay", "a.stream", *TARGET), "error: not a command stream (a.stream)\n  because: "),
-        (("replay", "a.json", *TARGET), "error: a reproducer says itself for which target it is"),
+        (
+            ("replay", "a.json", *TARGET),
+            "error: a reproducer already names its target (--target)\n  try: leave --target out",
+        ),
     ],
 )
 def test_a_wrong_word_about_streams_is_exit_4(plumb: Plumb, words: tuple[str, ...], error: str) -> None:

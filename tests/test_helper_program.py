@@ -109,6 +109,6 @@ def test_what_was_edited_while_it_was_compiled_is_not_kept(bench: HelperBench, t
     path = tmp_path / "bin" / "fake-gcc"
     editing = path.read_text("utf-8").replace("for last;", f"echo edited >>{bench.source}; for last;")
     fakes.write(path, editing, mode=0o755)
-    with pytest.raises(InfrastructureError, match="edited while something was made"):
+    with pytest.raises(InfrastructureError, match="edited while they were in use"):
         bench.make()
     assert list((bench.store.root / "programs").iterdir()) == []

@@ -71,8 +71,8 @@ def check(
 ) -> ExitCode:
     """Build a server, run the suites and report findings."""
     if limit_seconds is not None and tier != "thorough":
-        why = f"in tier {tier} every suite has an end of its own"
-        raise UsageError("no time to be given", where="--time", because=why, remedy="--tier thorough")
+        why = f"every suite of tier {tier} ends by itself"
+        raise UsageError("a time limit is not possible", where="--time", because=why, remedy="--tier thorough")
     bench = Workbench.default(offline=run.offline)
     request = _request(
         bench.catalog,

@@ -1,4 +1,4 @@
-"""What the shell offers behind Tab: names of the catalog, by click's own scripts for bash, zsh and fish."""
+"""Shell completion: names of the catalog, offered by click's scripts for bash, zsh and fish."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def script(command: click.Command, shell: str) -> str:
-    """What the shell must read once: it asks `plumb` itself at every Tab, so that it never goes stale."""
+    """The script for a shell to read once. It calls `plumb` at every Tab, so it never becomes outdated."""
     kind = get_completion_class(shell)
     if kind is None:
         raise InfrastructureError(f"this click has no completion for {shell}")
@@ -27,7 +27,7 @@ def script(command: click.Command, shell: str) -> str:
 
 
 def targets(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Targets with their titles, and groups."""
+    """Complete a target, with its title, or a group."""
     catalog = _catalog()
     if catalog is None:
         return []
@@ -38,36 +38,36 @@ def targets(_context: click.Context, _parameter: click.Parameter, incomplete: st
 
 
 def servers(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Releases by name, or folders, when what is typed looks like a path."""
+    """Complete a release, or a folder if the word looks like a path."""
     if re.match(r"[./~]", incomplete):
         return [CompletionItem(incomplete, type="dir")]
     catalog = _catalog()
-    return _items(((one.name, one.note) for one in catalog.servers.values()), incomplete) if catalog else []
+    return _items(((server.name, server.note) for server in catalog.servers.values()), incomplete) if catalog else []
 
 
 def suites(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Suites."""
+    """Complete a suite."""
     catalog = _catalog()
-    return _items(((one.name, one.title) for one in catalog.suites.values()), incomplete) if catalog else []
+    return _items(((suite.name, suite.title) for suite in catalog.suites.values()), incomplete) if catalog else []
 
 
 def policies(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Policies."""
+    """Complete a policy."""
     catalog = _catalog()
-    return _items(((one.name, one.title) for one in catalog.policies.values()), incomplete) if catalog else []
+    return _items(((policy.name, policy.title) for policy in catalog.policies.values()), incomplete) if catalog else []
 
 
 def _items(about: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
-    # A shell reads one line an item.
+    # A shell reads one line per item.
     return [
-        CompletionItem(name, help=" ".join(told.split()) or None)
-        for name, told in sorted(about)
+        CompletionItem(name, help=" ".join(description.split()) or None)
+        for name, description in sorted(about)
         if name.startswith(incomplete)
     ]
 
 
 def _catalog() -> Catalog | None:
-    """None for one that cannot be read: a shell at its prompt is no place for an error of a TOML file."""
+    """The catalog; None if it cannot be read, because a completion must not print errors of TOML files."""
     try:
         catalog = Catalog()
         _ = catalog.targets, catalog.servers, catalog.suites, catalog.policies

@@ -1,6 +1,6 @@
-"""The console script: a supervisor, and under it the command line itself, imported when signals can come.
+"""The console script: a supervisor, and below it the command line, which is imported once signals are handled.
 
-Whatever it is told, and however it ends: one documented exit status, no traceback, nothing left that runs.
+However a command ends, it has one documented exit status, prints no traceback, and leaves no process behind.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import os
 import signal
 import sys
 
-# Nothing else is imported here: signals have no handler of ours before `main`.
+# Nothing else is imported here: before `main`, signals have no handler.
 
 BISECTION_STOPS = 255
-"""What `git bisect run` takes for no answer about the tree."""
+"""The exit status by which `git bisect run` stops: it says nothing about the tree."""
 _INTERRUPTED = 2
-"""ExitCode's, which is not imported yet."""
+"""ExitCode.INTERRUPTED, which is not imported yet."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Carry out the command line, or `arguments`, in this process, unsupervised."""
+    """Run the command line under a supervisor; run `arguments`, if given, in this process without one."""
     if arguments is not None:
         from harness.cli import group  # noqa: PLC0415 - see below
 
@@ -51,7 +51,7 @@ def _supervised(words: list[str]) -> int:
         supervisor.say(supervisor.INTERRUPTED)
         code = _INTERRUPTED
     except SystemExit as ended:
-        # Completion ends so.
+        # Completion raises it.
         code = ended.code if isinstance(ended.code, int) else 0
     for number in supervisor.STOPPING:
         signal.signal(number, signal.SIG_IGN)

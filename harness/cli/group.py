@@ -1,4 +1,4 @@
-"""The command group: reads a command line, calls one function, and turns what it raises into the documented code."""
+"""The command group: reads a command line, calls one function, and converts exceptions to documented exit codes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 @click.version_option(package_name="plumbline", prog_name="plumb")
 def plumb(debug: bool) -> None:
-    """Find alignment and byte-order faults in Redis and Valkey, before hardware does."""
-    del debug  # read by run(), which owns how errors are shown
+    """Find alignment and byte-order bugs in Redis and Valkey before hardware does."""
+    del debug  # read by run(), which prints errors
 
 
 def run(words: list[str], *, first: Callable[[], object] = int) -> int:
-    """Carry out a command line: the exit status. Nothing that is printed meanwhile is a command to a runner.
+    """Run a command line and return its exit status. No output of it is a command to a CI runner.
 
-    `first` is done before, and may raise what a command may.
+    `first` is called before the command, and may raise the same exceptions.
     """
 
     def call() -> Any:
@@ -45,7 +45,7 @@ def run(words: list[str], *, first: Callable[[], object] = int) -> int:
 
 
 def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
-    """Run a command; turn whatever it raises into a message and the documented exit code."""
+    """Run a command; convert its exception to a message and the documented exit code."""
     try:
         return int(call() or 0)
     except PlumblineError as error:
@@ -61,12 +61,12 @@ def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
     except (KeyboardInterrupt, click.Abort, process.StoppedError):
         click.echo(INTERRUPTED, err=True)
         return int(ExitCode.INTERRUPTED)
-    except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, the shell gets the documented code
+    except Exception as error:  # noqa: BLE001 - any other exception has a documented code, too
         if debug:
             traceback.print_exc()
         if is_machine_fault(error):
             click.echo(visible(str(machine_fault(error))), err=True)
             return int(ExitCode.INFRASTRUCTURE)
         click.echo(visible(f"error: a bug in Plumbline: {type(error).__name__}: {error}"), err=True)
-        click.echo("  try: the same with --debug first: plumb --debug …", err=True)
+        click.echo("  try: the same command with --debug: plumb --debug …", err=True)
         return int(ExitCode.HARNESS_BUG)

@@ -26,10 +26,10 @@ from harness.workflows.workbench import Workbench
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.core import model
+    from harness.core.model import Flavour
 
 
-Entry = TypeVar("Entry")
+Listed = TypeVar("Listed")
 
 
 @click.command()
@@ -81,7 +81,7 @@ def list_(what: str, as_json: bool) -> ExitCode:
     return _list(catalog.policies, as_json, lambda policy: policy.title)
 
 
-def _list(records: Mapping[str, Entry], as_json: bool, describe: Callable[[Entry], str]) -> ExitCode:
+def _list(records: Mapping[str, Listed], as_json: bool, describe: Callable[[Listed], str]) -> ExitCode:
     if as_json:
         output.print_json(list(records.values()))
         return ExitCode.PASS
@@ -145,7 +145,7 @@ def build(
     targets: tuple[str, ...],
     server: str,
     optimisation: str,
-    emulator: str,
+    emulator: Flavour,
     offline: bool,
     install: bool | None,
     as_json: bool,
@@ -161,8 +161,7 @@ def build(
     host_packages.install_missing(
         host_packages.diagnose(catalog, chosen, emulator=emulator), bench.progress, install=may_install(install)
     )
-    flavour: model.Flavour = "distro" if emulator == "distro" else "pinned"
-    setups = set_up_targets(bench, [catalog.targets[name] for name in chosen], flavour=flavour)
+    setups = set_up_targets(bench, [catalog.targets[name] for name in chosen], flavour=emulator)
     tree = bench.open_server(server)
     made = []
     for name, setup in setups.items():

@@ -66,10 +66,10 @@ def _replay(
     bench = Workbench.default(offline=offline)
     if reproducer.endswith(".stream"):
         if not target:
-            raise UsageError("a stream does not say for which target", where=reproducer, remedy="--target NAME")
+            raise UsageError("a stream names no target", where=reproducer, remedy="--target NAME")
         opened = replaying.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
     elif target:
-        raise UsageError("a reproducer says itself for which target it is", where="--target")
+        raise UsageError("a reproducer already names its target", where="--target", remedy="leave --target out")
     else:
         opened = open_reproducer(bench.cache, bench.catalog.servers, reproducer, server=server, trust=trust)
     result = replaying.replay(bench, opened, server=server)

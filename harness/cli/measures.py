@@ -57,20 +57,22 @@ def compare_tiers(targets: tuple[str, ...], offline: bool, install: bool | None,
     )
     host_packages.install_missing(needed, bench.progress, install=may_install(install))
     rows = tier_agreement.compare_tiers(bench, chosen)
-    strange = tier_agreement.unexplained(rows)
+    unexplained = tier_agreement.unexplained(rows)
     if as_json:
         output.print_json(rows)
-        return ExitCode.FINDINGS if strange else ExitCode.PASS
+        return ExitCode.FINDINGS if unexplained else ExitCode.PASS
     click.echo("\n".join(tier_agreement.summary(rows)))
     for reason in dict.fromkeys(row.reason for row in rows if row.reason):
         click.echo(f"\nexplained: {reason}")
     cases = sum(len(row.offsets) for row in rows)
     agreed = sum(len(row.offsets) for row in rows if row.agrees)
     explained = sum(len(row.offsets) for row in rows if row.reason)
-    click.echo(f"\n{agreed} of {cases} agree, {explained} differ for a known reason, {len(strange)} rows unexplained")
-    for row in strange:
+    click.echo(
+        f"\n{agreed} of {cases} agree, {explained} differ for a known reason, {len(unexplained)} rows unexplained"
+    )
+    for row in unexplained:
         click.echo(f"unexplained: {row.target} {row.policy} {row.access} at {row.offsets}: {row.user} / {row.kernel}")
-    return ExitCode.FINDINGS if strange else ExitCode.PASS
+    return ExitCode.FINDINGS if unexplained else ExitCode.PASS
 
 
 @click.command("fixup-cost")
@@ -120,7 +122,10 @@ def fixup_cost(
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option(
-    "--target", "targets", multiple=True, help="Only these of the targets that must show it; repeat for more."
+    "--target",
+    "targets",
+    multiple=True,
+    help="Run only this one of the targets that must show the bug; repeat for more.",
 )
 @options.offline
 @options.install
@@ -134,7 +139,7 @@ def mutate(
     """
     allowed = may_install(install)
     rows = [
-        # Each with a progress of its own: a run's record has the times of its own stages.
+        # Each has a progress of its own, because a run records the durations of its own stages only.
         campaign.mutate(Workbench.default(offline=offline), mutation, targets=targets, install=allowed)
         for mutation in campaign.chosen(names)
     ]

@@ -142,7 +142,7 @@ class Duration(click.ParamType[float]):
         """Seconds. Fails with examples of what is accepted."""
         found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", str(value))
         if found is None or not float(found[1]):
-            self.fail(f"'{value}' is not a time; as 90s, 10m or 2h", param, ctx)
+            self.fail(f"'{value}' is not a duration such as 90s, 10m or 2h", param, ctx)
         return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
 
 

@@ -1,4 +1,4 @@
-"""What commands print: documents on standard output, all else on standard error."""
+"""Output of commands: documents on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:
-    """The one document of a command's `--json`; in ASCII, without a loss, for a terminal that is not UTF-8."""
+    """Print the document of `--json`. If standard output is not UTF-8, it is in ASCII without a loss."""
     text = in_json(json_codec.pretty(value).decode())
-    everywhere = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
-    click.echo(text if everywhere else _in_ascii(text), nl=False)
+    is_utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    click.echo(text if is_utf8 else _in_ascii(text), nl=False)
 
 
 def _in_ascii(document: str) -> str:
-    """The same JSON document. What is not ASCII stands in strings, and can be UTF-16's units there (RFC 8259, 7)."""
+    """The same JSON document: non-ASCII occurs only in strings, which may escape UTF-16 units (RFC 8259, 7)."""
 
     def escaped(character: re.Match[str]) -> str:
         return re.sub("(....)", r"\\u\1", character[0].encode("utf-16-be").hex())
@@ -47,7 +47,7 @@ def print_document(text: str, form: ReportFormat) -> None:
 
 
 def show(judgement: Judgement, *, as_json: bool) -> None:
-    """A judgement, for a program or for a person."""
+    """Print a judgement as JSON or as text."""
     if as_json:
         print_json(judgement)
     else:
@@ -58,6 +58,6 @@ def show(judgement: Judgement, *, as_json: bool) -> None:
 
 
 def annotate(folder: Path, judgement: Judgement, system: str | None) -> None:
-    """On standard error, which CI systems read as well: standard output may be a document."""
+    """Print annotations on standard error, which CI systems read as well: standard output may be a document."""
     if system:
         write_commands(reporting.render(folder, judgement, system), err=True)

@@ -1,9 +1,9 @@
-"""The cache: where everything that is expensive is kept, content-addressed, published whole or not at all.
+"""The cache: content-addressed entries for everything that is expensive, each published whole or not at all.
 
-An entry is filled under another name and renamed into place under a lock, once it is on the disk, so that a killed run
-leaves nothing half-made and two runs at a time do not corrupt each other. Beside it lies its seal
-(harness.core.cache_seal): what has none is not believed, and what differs from it is made anew. Whoever is killed
-leaves folders that nobody has locked any more: the next command sweeps them.
+An entry is filled under another name. Once it is on the disk, it is renamed into place under a lock, so that a killed
+run leaves no partial entry and concurrent runs do not corrupt each other. Beside an entry lies its seal
+(harness.core.cache_seal): an entry without a seal is not used, and an entry that differs from its seal is made anew. A
+killed run leaves folders that no process has locked; the next command removes them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _NEW, _OLD, _SEAL = ".new", ".old", ".seal"
 _FORGOTTEN_SECONDS = 2 * 86400
-"""So old is a leftover of a release that locked it by another name, which may not be swept before."""
+"""Age at which a leftover without a lock of this name is removed: an older release may hold it by another lock."""
 
 
 class Cache:
@@ -40,34 +40,34 @@ class Cache:
     def __init__(self, root: Path, say: Callable[[str], None] | None = None) -> None:
         self.root = root
         self._say = say or Progress().say
-        """Takes remarks: what was damaged."""
+        """Takes remarks about damage."""
         self._whole: dict[Path, cache_seal.State] = {}
-        """Entries that this process has found whole, and the state that they had then."""
+        """Entries that this process has verified → their state at that time."""
         self._guard = threading.RLock()
         self._own: Path | None = None
 
     @classmethod
     def default(cls) -> Cache:
-        """The user's cache, swept of what killed runs have left."""
+        """The user's cache, after the leftovers of killed runs have been removed."""
         named = os.environ.get("PLUMBLINE_CACHE")
         store = cls(Path(named or platformdirs.user_cache_dir("plumbline", appauthor=False)))
         store.sweep()
         return store
 
     def path(self, kind: str, key: str) -> Path:
-        """Where an entry is, or would be. Who uses one asks `entry` or `folder`, which look whether it is whole."""
+        """The path of an entry, which need not exist. To use an entry, call `entry` or `folder`, which verify it."""
         return self.root / kind / key
 
     def seal_path(self, kind: str, key: str) -> Path:
-        """Where the seal of an entry is: without it the entry is not believed."""
+        """The path of an entry's seal, without which the entry is not used."""
         return self.root / kind / f"{key}{_SEAL}"
 
     def paths(self, kind: str, key: str) -> list[Path]:
-        """All that makes an entry: what is to be kept of it elsewhere."""
+        """All paths of an entry, for a copy of it elsewhere."""
         return [self.path(kind, key), self.seal_path(kind, key)]
 
     def folder(self, kind: str, key: str, fill: Callable[[Path], None]) -> Path:
-        """The entry's folder, made by `fill` (given an empty folder) if it is not there yet, or not whole.
+        """The entry's folder. If it is missing or damaged, `fill` makes it in an empty folder.
 
         If `fill` raises, nothing is published. Raises InfrastructureError on a full or read-only disk.
         """
@@ -79,7 +79,9 @@ class Cache:
             if not self._problem(kind, key):
                 return final
             if final.exists():
-                self._say(f"the cache's {kind}/{key} has no seal, as an older release made it: it is made anew")
+                self._say(
+                    f"the cache entry {kind}/{key} has no seal, because an older release made it: it is made anew"
+                )
             unfinished = final.with_name(f".{key}{_NEW}")
             with disk_errors(final):
                 shutil.rmtree(unfinished, ignore_errors=True)
@@ -93,15 +95,15 @@ class Cache:
         return final
 
     def entry(self, kind: str, key: str) -> Path | None:
-        """The entry's folder; None where there is none that could be used. A damaged one is removed, with a remark.
+        """The entry's folder; None if no usable entry exists. A damaged entry is removed with a remark.
 
-        The first time it is read whole; afterwards it is enough that nobody has written to it
+        The first use reads the whole entry. Later uses only check that it was not written to
         (harness.core.cache_seal.State).
         """
         path = self.path(kind, key)
         if not self._problem(kind, key):
             return path
-        # What an older release made has no seal. It is replaced when another has been made: it may be in use.
+        # An entry of an older release has no seal. It may be in use, so it stays until a new one replaces it.
         if not path.exists() or not self.seal_path(kind, key).exists():
             return None
         with self.lock(f"{kind}-{key}"):
@@ -109,14 +111,16 @@ class Cache:
             if not problem:
                 return path
             if path.exists():
-                self._say(f"the cache's {kind}/{key} is damaged ({problem}): it is removed, and made anew if need be")
+                self._say(
+                    f"the cache entry {kind}/{key} is damaged ({problem}): it is removed, and made anew if needed"
+                )
                 self._remove(kind, key)
         return None
 
     def damage(self, *, read_again: bool = False) -> list[str]:
-        """What is wrong by now with entries that this process has used. Sources do not count: they were compiled.
+        """Problems with entries that this process has used, except sources, which have been compiled already.
 
-        Without `read_again` it costs next to nothing: read is what somebody has written to.
+        Without `read_again`, only entries that were written to are read, which costs almost nothing.
         """
         with self._guard:
             used = [path for path in self._whole if path.parent.name != "sources"]
@@ -126,12 +130,12 @@ class Cache:
         return [f"{path.parent.name}/{path.name}: {problem}" for path, problem in found if problem]
 
     def seal_folder(self, kind: str, key: str) -> None:
-        """Seal an entry as it is: for one that something else vouches for, as an archive's pinned hash does."""
+        """Seal an entry as it is, if something else vouches for it, such as an archive's pinned hash."""
         with self.lock(f"{kind}-{key}"):
             cache_seal.write(cache_seal.seal_of(self.path(kind, key)), self.seal_path(kind, key))
 
     def _problem(self, kind: str, key: str) -> str:
-        """Why an entry cannot be used; empty when it can."""
+        """Why an entry cannot be used; empty if it can."""
         path = self.path(kind, key)
         with self._guard:
             state = cache_seal.state_of(path)
@@ -146,12 +150,12 @@ class Cache:
             if problem:
                 self._whole.pop(path, None)
             else:
-                # Whoever wrote to it since it was first looked at will be noticed the next time.
+                # A write after `state` was taken is noticed at the next use.
                 self._whole[path] = state
             return problem
 
     def _publish(self, unfinished: Path, kind: str, key: str) -> None:
-        """Put a filled folder in its place, on the disk before it can be found there."""
+        """Flush a filled folder to the disk, then put it in its place."""
         state = cache_seal.state_of(unfinished)
         made = cache_seal.seal_of(unfinished)
         cache_seal.put_on_disk(unfinished)
@@ -164,14 +168,14 @@ class Cache:
         shutil.rmtree(unfinished.with_name(f".{key}{_OLD}"), ignore_errors=True)
 
     def _remove(self, kind: str, key: str) -> None:
-        """Remove an entry. Hold its lock. Raises InfrastructureError where it cannot be removed."""
+        """Remove an entry, whose lock the caller holds. Raises InfrastructureError if that fails."""
         path = self.path(kind, key)
         try:
             old = self._set_aside(kind, key)
             self.seal_path(kind, key).unlink(missing_ok=True)
         except OSError as error:
             raise InfrastructureError(
-                f"the cache's {kind}/{key} is damaged, and cannot be removed",
+                f"the cache entry {kind}/{key} is damaged and cannot be removed",
                 where=str(path),
                 because=str(error),
                 remedy=f"rm -r '{path}', or name another cache folder: PLUMBLINE_CACHE=FOLDER",
@@ -179,7 +183,7 @@ class Cache:
         shutil.rmtree(old, ignore_errors=True)
 
     def _set_aside(self, kind: str, key: str) -> Path:
-        """Rename an entry, if there is one, so that it goes in one moment."""
+        """Rename an entry, if it exists, so that it disappears atomically."""
         old = self.path(kind, f".{key}{_OLD}")
         shutil.rmtree(old, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
@@ -188,7 +192,7 @@ class Cache:
 
     @contextlib.contextmanager
     def work(self, name: str) -> Iterator[Path]:
-        """An empty folder to build in, locked, gone afterwards. Its path depends on the name alone."""
+        """An empty, locked folder to build in, removed afterwards. Its path depends only on the name."""
         folder = self.path("work", name)
         with self.lock(f"work-{name}"):
             shutil.rmtree(folder, ignore_errors=True)
@@ -200,7 +204,7 @@ class Cache:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def private(self, name: str) -> Path:
-        """A place for a folder of this process' own, not there yet; it is gone after the process, however that ends."""
+        """A path for a new folder of this process, removed after the process, however that ends."""
         with self._guard:
             if self._own is None:
                 self._own = self._make_own()
@@ -210,7 +214,7 @@ class Cache:
         with disk_errors(self.root):
             (self.root / "work").mkdir(parents=True, exist_ok=True)
             (self.root / "locks").mkdir(exist_ok=True)
-            # Locked before it is there: a folder that nobody has locked is swept.
+            # The lock comes first: a folder without a lock is swept.
             name = f"own-{os.getpid()}-{time.time_ns()}"
             lock = self._lock_of(f"work-{name}")
             lock.acquire()
@@ -220,7 +224,7 @@ class Cache:
         return folder
 
     def sweep(self) -> None:
-        """Remove what killed runs have left half-made. What a living process holds is locked, and stays."""
+        """Remove the partial folders of killed runs. Folders of living processes are locked, and stay."""
         for left, lock in self._leftovers():
             if not Path(self._lock_of(lock).lock_file).exists():
                 with contextlib.suppress(OSError):
@@ -233,13 +237,13 @@ class Cache:
                 try:
                     shutil.rmtree(left, ignore_errors=True)
                     if left.name.startswith("own-"):
-                        # Nobody will ever lock it again.
+                        # No process will use this lock again.
                         Path(held.lock_file).unlink(missing_ok=True)
                 finally:
                     held.release()
 
     def _leftovers(self) -> list[tuple[Path, str]]:
-        """Folders that are there while something is being made, and the lock of whoever makes it."""
+        """Folders that exist only while an entry is made, each with the name of its lock."""
         try:
             kinds = [kind for kind in self.root.iterdir() if kind.is_dir()]
         except OSError:
@@ -255,7 +259,7 @@ class Cache:
         return found
 
     def log(self, name: str) -> Path:
-        """A build's log, not there yet: it outlives the work folder."""
+        """A path for a build's log, which outlives the work folder. An old log is removed."""
         path = self.root / "logs" / f"{name}.log"
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -264,7 +268,7 @@ class Cache:
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Exclude other threads and processes that take the same name."""
+        """Exclude other threads and processes that lock the same name."""
         locks = self.root / "locks"
         with disk_errors(locks):
             locks.mkdir(parents=True, exist_ok=True)
@@ -276,7 +280,7 @@ class Cache:
 
 
 def _give_up(folder: Path, lock: FileLock) -> None:
-    """Remove a process' own folder at its end, and its lock."""
+    """Remove a process' own folder and its lock at the end of the process."""
     shutil.rmtree(folder, ignore_errors=True)
     Path(lock.lock_file).unlink(missing_ok=True)
     lock.release()
@@ -284,7 +288,7 @@ def _give_up(folder: Path, lock: FileLock) -> None:
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what a full or read-only disk raises into an error that says so."""
+    """Convert the exceptions of a full or read-only disk to an error that says so."""
     try:
         yield
     except OSError as error:

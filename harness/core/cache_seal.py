@@ -1,7 +1,7 @@
-"""What an entry of the cache holds, file by file: written beside it when it is made, compared when it is used.
+"""Seals: what a cache entry holds, file by file, written when the entry is made and compared when it is used.
 
-A seal tells damage: a file cut short, emptied, gone, added, or with one bit flipped. It is no signature: whoever may
-write to the cache may seal what they like.
+A seal reveals damage: a file that is truncated, empty, missing, added, or has one flipped bit. It is not a signature,
+because any program that may write to the cache may also write seals.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from harness.core.digests import files_below, sha256_of
 from harness.core.model import Record
 
 MANY_FILES = 200
-"""Above it everything is put on the disk at once: a source's 40,000 files one by one would take minutes."""
+"""More files than this are flushed by one sync(2): 40,000 single calls for a source tree would take minutes."""
 
 State: TypeAlias = "dict[str, tuple[int, ...]]"
-"""File → inode, mode, size, times of change in nanoseconds. The kernel sets the last of them, and nobody sets it back
-(inode(7), ctime): as long as a state is the same, nobody has written to the file."""
+"""File → inode, mode, size, times of change in nanoseconds. Only the kernel sets the last one (inode(7), ctime), so an
+equal state means that no program has written to the file."""
 
 
 class SealedPart(Record, frozen=True):
-    """A file, or a link, of an entry."""
+    """A file or a link of an entry."""
 
     size: int
-    """In bytes; of a link, of its text."""
+    """In bytes; for a link, the size of its text."""
     executable: bool
     link: bool
     sha256: str
 
 
 class Seal(Record, frozen=True):
-    """All that an entry holds. Folders without a file do not count, nor do sockets and pipes."""
+    """The content of an entry, without empty folders, sockets and pipes."""
 
     digest: str
-    """SHA-256 of `parts` as JSON: the seal itself may be damaged."""
+    """SHA-256 of `parts` as JSON, because the seal itself may be damaged."""
     parts: dict[str, SealedPart]
-    """By their paths in the entry."""
+    """Path in the entry → part."""
 
 
 def seal_of(folder: Path) -> Seal:
-    """Read everything in a folder."""
-    parts = {name: _part(path, seen) for name, path, seen in files_below(folder)}
+    """Read a folder and make its seal."""
+    parts = {name: _part(path, status) for name, path, status in files_below(folder)}
     return Seal(digest=_digest(parts), parts=parts)
 
 
 def write(seal: Seal, path: Path) -> None:
-    """Put a seal into a file, and the file onto the disk."""
+    """Write a seal to a file, and flush the file to the disk."""
     with path.open("wb") as stream:
         stream.write(json_codec.encode(seal) + b"\n")
         stream.flush()
@@ -60,7 +60,7 @@ def write(seal: Seal, path: Path) -> None:
 
 
 def read(path: Path) -> Seal | None:
-    """The seal in a file; None where there is none, or one that is damaged."""
+    """The seal in a file; None if there is none or it is damaged."""
     try:
         seal = json_codec.decode(path.read_bytes(), Seal)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -69,8 +69,8 @@ def read(path: Path) -> Seal | None:
 
 
 def difference(folder: Path, seal: Seal) -> str:
-    """Why a folder is not what its seal says; empty where it is whole. Sizes come first, for they cost nothing."""
-    found = {name: (path, seen) for name, path, seen in files_below(folder)}
+    """How a folder differs from its seal; empty if it is intact. Sizes are compared first because they cost nothing."""
+    found = {name: (path, status) for name, path, status in files_below(folder)}
     for name, part in seal.parts.items():
         if name not in found:
             return f"{name} is missing"
@@ -83,16 +83,16 @@ def difference(folder: Path, seal: Seal) -> str:
 
 
 def state_of(folder: Path) -> State:
-    """What tells cheaply that nobody has written to a folder since; empty where there is none."""
+    """A state that shows cheaply whether a folder was written to since; empty if there is no folder."""
     return {
-        name: (seen.st_ino, seen.st_mode, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
-        for name, _, seen in files_below(folder)
+        name: (status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        for name, _, status in files_below(folder)
     }
 
 
 def put_on_disk(folder: Path) -> None:
-    """Return when a folder and all in it would survive a power cut."""
-    paths = [path for _, path, seen in files_below(folder) if stat.S_ISREG(seen.st_mode)]
+    """Return when a folder and its content would survive a power cut."""
+    paths = [path for _, path, status in files_below(folder) if stat.S_ISREG(status.st_mode)]
     if len(paths) > MANY_FILES:
         os.sync()
         return
@@ -111,7 +111,7 @@ def sync(path: Path | str) -> None:
 
 def _part(path: Path, status: os.stat_result) -> SealedPart:
     if stat.S_ISLNK(status.st_mode):
-        text = os.readlink(path)  # noqa: PTH115 - a Path's own drops a slash at its end
+        text = os.readlink(path)  # noqa: PTH115 - Path.readlink drops a trailing slash
         return SealedPart(size=status.st_size, executable=False, link=True, sha256=_sha256(os.fsencode(text)))
     return SealedPart(size=status.st_size, executable=bool(status.st_mode & 0o111), link=False, sha256=sha256_of(path))
 

@@ -1,9 +1,9 @@
-"""Streams that no CI system's runner obeys, whatever is written to them.
+"""Streams in which no CI runner finds a command, whatever is written to them.
 
-GitHub's runner reads what a step prints, line by line, and obeys what looks like a workflow command: `::NAME` at a
-line's beginning, behind blanks, and `##[NAME]` anywhere in a line (actions/runner, src/Runner.Common/ActionCommand.cs).
-A server's log, a compiler's words and a test's message are other people's text. It is so everywhere and not in GitHub's
-jobs alone: one text, wherever it is printed, and logs are shown again in jobs.
+GitHub's runner reads the output of a step line by line, and obeys what looks like a workflow command: `::NAME` at the
+beginning of a line, after blanks, and `##[NAME]` anywhere in it (actions/runner,
+src/Runner.Common/ActionCommand.cs). A server's log, a compiler's output and a test's message are untrusted text. The
+escapes are applied everywhere, not only in GitHub jobs: the output stays the same, and jobs may print logs again.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 
 
 class EscapedStream:
-    r"""A text stream in front of another: a backslash breaks what would be a command, `##\[error]` and `:\:error`.
+    r"""A text stream in front of another. A backslash breaks every command: `##\[error]`, `:\:error`.
 
-    It keeps in mind how the present line began, for a command may come in several pieces. It has no `buffer`: click
-    would write past it.
+    It remembers how the current line began, because a command may arrive in several pieces. It has no `buffer`, by
+    which click would bypass it.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self.unguarded = stream
-        """For commands of our own: see `write_commands`."""
+        """For Plumbline's own commands: see `write_commands`."""
         self._opening = ""
-        """`` while the line has shown nothing, `:` if that is all it has shown, `-` for anything more."""
+        """Visible text of the line so far: empty, `:` for a single colon, `-` for anything else."""
         self._hashes = 0
 
     def write(self, text: str | bytes) -> int:
-        """Write what cannot be obeyed. Returns how many characters of `text` were taken: all."""
+        """Write text with its commands broken. Returns the length of `text`: all of it is taken."""
         if isinstance(text, bytes):
             if not text:
-                # click asks in this way whether a stream is one for bytes.
+                # This is how click tests whether a stream takes bytes.
                 raise TypeError("a stream for text")
-            text = text.decode("utf-8", "replace")  # what click completes words with
-        self.unguarded.write("".join(map(self._taken, text)))
+            text = text.decode("utf-8", "replace")  # click's completions are bytes
+        self.unguarded.write("".join(map(self._escaped, text)))
         return len(text)
 
-    def _taken(self, character: str) -> str:
-        obeyed = (character == "[" and self._hashes >= 2) or (character == ":" and self._opening == ":")
+    def _escaped(self, character: str) -> str:
+        command = (character == "[" and self._hashes >= 2) or (character == ":" and self._opening == ":")
         self._hashes = self._hashes + 1 if character == "#" else 0
         if character in _LINE_ENDS:
             self._opening = ""
@@ -50,14 +50,14 @@ class EscapedStream:
             self._opening = "-"
         elif not character.isspace() and character.isprintable():
             self._opening = ":" if character == ":" else "-"
-        return f"\\{character}" if obeyed else character
+        return f"\\{character}" if command else character
 
     def flush(self) -> None:
-        """Have it written."""
+        """Flush the stream behind it."""
         self.unguarded.flush()
 
     def isatty(self) -> bool:
-        """Whether a person sees it."""
+        """Whether the stream behind it is a terminal."""
         return self.unguarded.isatty()
 
     def fileno(self) -> int:
@@ -65,29 +65,29 @@ class EscapedStream:
         return self.unguarded.fileno()
 
     def writable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     @property
     def encoding(self) -> str:
-        """Of the stream behind it."""
+        """The same as that of the stream behind it."""
         return self.unguarded.encoding
 
     @property
     def errors(self) -> str | None:
-        """Of the stream behind it."""
+        """The same as that of the stream behind it."""
         return self.unguarded.errors
 
 
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-"""Whatever any reader takes for one."""
+"""Every character that some reader takes for the end of a line."""
 
 
 @contextlib.contextmanager
 def harmless_streams() -> Iterator[None]:
-    """Have everything that is printed meanwhile go through it."""
+    """Send all output through escaped streams meanwhile."""
     before = sys.stdout, sys.stderr
-    # One that was closed before we were started is None.
+    # A stream that was closed at the start of the process is None.
     sys.stdout, sys.stderr = (cast("TextIO", stream and EscapedStream(stream)) for stream in before)
     try:
         yield
@@ -96,7 +96,7 @@ def harmless_streams() -> Iterator[None]:
 
 
 def write_commands(text: str, *, err: bool) -> None:
-    """Print lines of our own that a program is meant to obey: annotations, a shell's script."""
+    """Print lines that a program is meant to obey: annotations, or a script for a shell."""
     stream = sys.stderr if err else sys.stdout
     stream.flush()
     unguarded = stream.unguarded if isinstance(stream, EscapedStream) else stream
@@ -105,10 +105,10 @@ def write_commands(text: str, *, err: bool) -> None:
 
 
 def in_json(text: str) -> str:
-    """A JSON document that says the same, and has no command: a number sign stands in strings alone."""
+    """The same JSON document without a command. In JSON, a number sign occurs only in strings."""
     return text.replace("##[", r"#\u0023[")
 
 
 def in_markup(text: str) -> str:
-    """The same for XML and HTML."""
+    """The same XML or HTML document without a command."""
     return re.sub(r"(?m)^(\s*):(?=:)", r"\1&#58;", text.replace("##[", "#&#35;["))

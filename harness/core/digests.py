@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sha256_of(path: Path) -> str:
-    """Hash of a file's bytes, in hexadecimal."""
+    """SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -37,18 +37,18 @@ def files_below(folder: Path, above: str = "") -> Iterator[tuple[str, Path, os.s
 
 
 def refuse_edited(now: str, key: str, where: str) -> None:
-    """Raise InfrastructureError where what an entry was made of has another key by now: it may be of a mixture."""
+    """Raise InfrastructureError if the sources of an entry have a new key: the entry may be a mixture of both."""
     if now != key:
         raise InfrastructureError(
-            "files were edited while something was made of them",
+            "files were edited while they were in use",
             where=where,
-            because="what was made may be of a mixture, and is not kept",
+            because="the result may be a mixture, and is not kept",
             remedy="run again",
         )
 
 
 def key_of(parts: Iterable[str]) -> str:
-    """A short content address of an ordered list of texts: 16 hexadecimal digits of their SHA-256."""
+    """A short content address of an ordered list of texts: 16 hexadecimal digits of a SHA-256."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{len(part)}:{part}".encode())

@@ -1,14 +1,14 @@
-"""Errors by whose fault they are; each family owns an exit code.
+"""Errors, classified by cause. Each class has an exit code.
 
 PlumblineError                       exit
 ├── UsageError                       4   the command line or a TOML file is wrong
 ├── NothingSelectedError             5   the selection is empty
-├── InconclusiveError                6   the evidence is damaged or missing: nothing can be said
+├── InconclusiveError                6   the evidence is damaged or missing: no verdict is possible
 └── InfrastructureError              7   this machine lacks something: a tool, the network, disk space
 
-What the operating system refuses for want of something counts as the last (`is_machine_fault`). Any other exception is
-a bug of Plumbline's own (exit 3). A fault of the server under test is never an error: it is evidence, judged into a
-finding (exit 1) or an UNKNOWN (exit 6).
+An operating system error for lack of a resource counts as the last class (`is_machine_fault`). Any other exception is a
+bug of Plumbline (exit 3). A fault of the server under test is never an error: it is evidence, and judging turns it into
+a finding (exit 1) or an UNKNOWN (exit 6).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What `plumb` tells the shell."""
+    """The exit status of `plumb`."""
 
     PASS = 0
     FINDINGS = 1
@@ -32,7 +32,7 @@ class ExitCode(IntEnum):
 
 
 class PlumblineError(Exception):
-    """What went wrong, where, because of what, and what to type next."""
+    """What went wrong, where, why, and what to try next."""
 
     exit_code = ExitCode.HARNESS_BUG
 
@@ -45,7 +45,7 @@ class PlumblineError(Exception):
         self.log = log
 
     def __str__(self) -> str:
-        """`error: WHAT (WHERE)`, then the lines that are known of `because`, `try` and `log`."""
+        """`error: WHAT (WHERE)`, then a line each for `because`, `try` and `log`, if given."""
         lines = [f"error: {self.what}" + (f" ({self.where})" if self.where else "")]
         for label, text in (("because", self.because), ("try", self.remedy), ("log", self.log)):
             if text:
@@ -54,35 +54,35 @@ class PlumblineError(Exception):
 
 
 class UsageError(PlumblineError):
-    """The user asked for something that does not exist or cannot be."""
+    """The command line or a TOML file names something that does not exist or is impossible."""
 
     exit_code = ExitCode.USAGE
 
 
 class NothingSelectedError(PlumblineError):
-    """The request was well-formed and selects nothing."""
+    """The request is well-formed, but selects nothing."""
 
     exit_code = ExitCode.NOTHING_SELECTED
 
 
 class InconclusiveError(PlumblineError):
-    """What was recorded is damaged or missing, so that no verdict follows from it."""
+    """The evidence is damaged or missing, so it supports no verdict."""
 
     exit_code = ExitCode.INCONCLUSIVE
 
 
 class InfrastructureError(PlumblineError):
-    """The machine cannot do it as it is."""
+    """The machine lacks something that the work needs."""
 
     exit_code = ExitCode.INFRASTRUCTURE
 
 
 MACHINE_ERRNOS = frozenset(
     {
-        errno.EACCES,  # a folder that this user may not write
-        errno.EADDRNOTAVAIL,  # all ports of loopback are taken
+        errno.EACCES,  # this user may not write the folder
+        errno.EADDRNOTAVAIL,  # all loopback ports are in use
         errno.EDQUOT,
-        errno.EFBIG,  # a limit on the size of files
+        errno.EFBIG,  # a limit on file sizes
         errno.EIO,
         errno.EMFILE,
         errno.ENFILE,
@@ -93,10 +93,10 @@ MACHINE_ERRNOS = frozenset(
         errno.EROFS,
     }
 )
-"""What the operating system says when this machine is to blame, whatever was asked of it (errno(3)).
+"""Error numbers (errno(3)) for which this machine is to blame, whatever the request was.
 
-EAGAIN is not among them, because a socket that is merely slow says the same; nor is what a server does that ends:
-ECONNREFUSED, ECONNRESET, EPIPE, ETIMEDOUT, and ENOENT for its Unix socket.
+EAGAIN is not among them, because a slow socket reports it too. Neither are the errors that a server causes when it
+ends: ECONNREFUSED, ECONNRESET, EPIPE, ETIMEDOUT, and ENOENT for its Unix socket.
 """
 
 _REMEDIES = {
@@ -114,17 +114,17 @@ _REMEDIES = {
 
 
 def is_machine_fault(error: BaseException) -> bool:
-    """Whether an exception says that this machine lacks something, so that nothing may be concluded of a server."""
+    """Whether an exception means that this machine lacks something, so that it says nothing about a server."""
     if isinstance(error, OSError):
         return error.errno in MACHINE_ERRNOS
-    # CPython has no class of its own for a refused thread.
+    # CPython has no exception class for a thread that cannot start.
     return isinstance(error, (MemoryError, InfrastructureError)) or (
         isinstance(error, RuntimeError) and "can't start new thread" in str(error)
     )
 
 
 def machine_fault(error: BaseException) -> InfrastructureError:
-    """The same as an error that says what is lacking, and where. `error` is one of which `is_machine_fault` holds."""
+    """Convert an exception for which `is_machine_fault` is true to an error that says what is lacking, and where."""
     if isinstance(error, InfrastructureError):
         return error
     if isinstance(error, OSError) and error.errno is not None:

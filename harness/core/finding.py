@@ -1,4 +1,4 @@
-"""The nouns of what is found: an access, a stack, a difference of bytes, a finding with its witnesses, a verdict."""
+"""The data of findings: an access, a stack, a difference of bytes, a finding with its witnesses, a verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Verdict(IntEnum):
 
     @staticmethod
     def merge(verdicts: list[Verdict]) -> Verdict:
-        """The worst of several; of none it is UNKNOWN, because silence is never a PASS."""
+        """The worst of several verdicts; without any it is UNKNOWN, because silence is never a PASS."""
         return max(verdicts, default=Verdict.UNKNOWN)
 
 
@@ -36,9 +36,9 @@ class Access(Record, frozen=True):
 
     direction: Literal["load", "store", ""]
     size_bytes: int
-    """0 where it is not known."""
+    """0 if unknown."""
     modulo: int
-    """Address modulo the size (modulo 16 where the size is unknown)."""
+    """Address modulo the size (modulo 16 if the size is unknown)."""
     access_class: AccessClass | Literal[""] = ""
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Access(Record, frozen=True):
 
 
 class Frame(Record, frozen=True):
-    """One level of a stack: innermost first; inlined functions are frames of their own."""
+    """One level of a stack, innermost first. Inlined functions are frames of their own."""
 
     function: str
     file: str
@@ -61,53 +61,53 @@ class Frame(Record, frozen=True):
 
 
 class Difference(Record, frozen=True):
-    """Bytes of a file or a reply that are not what they must be, and what the format has there."""
+    """Wrong bytes of a file or a reply, and the part of the format that they belong to."""
 
     where: str
     """The file, or the reply: `dump.rdb`, `reply to DUMP k`."""
     record: str
-    """What stands there: `double in sorted set 'z' of database 0`."""
+    """The part of the format: `double in sorted set 'z' of database 0`."""
     writer: str
-    """The target that wrote them."""
+    """The target that wrote the bytes."""
     reader: str
-    """Who says otherwise: a target, or `an independent reader`."""
+    """The reader that disagrees: a target, or `an independent reader`."""
     offset: int = -1
-    """Where they part, in bytes from the beginning; -1 where only the record is known."""
+    """Offset of the first wrong byte; -1 if only the record is known."""
     expected: str = ""
-    """The bytes that are due from there on, as hexadecimal digits; some."""
+    """The first expected bytes from there on, as hexadecimal digits."""
     actual: str = ""
-    """The bytes that are there."""
+    """The actual bytes."""
     function: str = ""
-    """The server's function that writes such a part, by its source; empty where several do."""
+    """The server's function that writes such a record, according to its source; empty if several do."""
 
 
 class Reproduction(Record, frozen=True):
-    """How a difference is shown again: a server of its own is asked, and what comes must have the same wrong bytes."""
+    """How to reproduce a difference: a new server receives requests, and its reply must have the same wrong bytes."""
 
     target: Name
     requests: tuple[str, ...]
-    """As a stream has them, a line each (harness.protocol.command_stream)."""
+    """One line each, as in a stream (harness.protocol.command_stream)."""
     wrong: str
-    """Hexadecimal digits of bytes that are wrong."""
+    """The wrong bytes, as hexadecimal digits."""
     file: FileNameOrNone = ""
-    """Where they must be afterwards: a file of its working folder; empty: the last reply."""
+    """The file in the working folder that must contain them afterwards; empty: the last reply."""
     guest: NameOrNone = ""
-    """The folder of the guest, in the cell's, that was given files; empty where there were none."""
+    """The folder, in the cell's, of the guest that received files; empty if there were none."""
     options: tuple[str, ...] = ()
 
 
 class Occasion(Record, frozen=True):
-    """One way in which a witness saw it. An entry of the known list has to fit every one of them."""
+    """One way in which a witness saw a finding. An entry of the known list must match all of them."""
 
     test: str
     command: str
-    """What the client had asked for."""
+    """The client's request."""
     title: str
-    """What was said of it there: a finding has the title of one occasion."""
+    """The title there; a finding has the title of one occasion."""
     said: str
-    """All that a failed test said; else empty."""
+    """The whole message of a failed test; else empty."""
     functions: tuple[str, ...]
-    """On the stack, innermost first; empty where nothing tells."""
+    """The functions on the stack, innermost first; empty if unknown."""
 
 
 class Witness(Record, frozen=True):
@@ -124,19 +124,19 @@ class Witness(Record, frozen=True):
     """Path in the run folder."""
     backtrace: list[Frame]
     count: int = 1
-    """How often it was seen; in an audit how often the instruction did it."""
+    """The number of observations; in an audit, how often the instruction made the access."""
     fate: Fate = ""
-    """What becomes of such an access under the target's own kernel."""
+    """What the target's own kernel does with such an access."""
     detector: str = "signal"
-    """What saw it: see harness.judge.sightings.Sighting."""
+    """What detected it: see harness.judge.sightings.Sighting."""
     kernel: str = ""
-    """As a real kernel reported it: signal, si_code, si_addr, PC, its lines in the log; empty on the user tier."""
+    """The report of a real kernel: signal, si_code, si_addr, PC, its log lines; empty on the user tier."""
     difference: Difference | None = None
-    """Where bytes differ: which ones."""
+    """The bytes that differ, if bytes differ."""
     cells: list[str] = msgspec.field(default_factory=list)
-    """All that saw it there, `TARGET/SUITE`: a target's servers are peers in others' cells, too."""
+    """All cells that saw it, `TARGET/SUITE`: a target's servers are also peers in the cells of other targets."""
     occasions: list[Occasion] = msgspec.field(default_factory=list)
-    """All ways in which it was seen there, each once."""
+    """All distinct ways in which it was seen."""
 
 
 class Finding(Record, frozen=True):
@@ -151,15 +151,15 @@ class Finding(Record, frozen=True):
     instruction: str
     access: str
     origin: str
-    """Of the innermost frame, as Frame.origin has it."""
+    """The origin of the innermost frame, as in Frame.origin."""
     targets: list[str]
     command: str
-    """What the client had asked for when it happened."""
+    """The client's request at that time."""
     replay: str
-    """The shell command that shows it again."""
+    """The shell command that reproduces it."""
     known: str
-    """Reason from the known list, or empty."""
+    """The reason in the known list, or empty."""
     witnesses: list[Witness]
     occurrences: int
     difference: Difference | None = None
-    """Which bytes differ, where that is what is wrong; its witnesses have each their own."""
+    """The bytes that differ, if that is the finding. Each witness has its own."""

@@ -1,4 +1,4 @@
-"""JSON of nouns, in one place: msgspec's, plus paths as text.
+"""JSON of records: msgspec's, with paths as text.
 
 Nothing else decodes into a struct (tests/test_json_codec.py). msgspec inspects a struct when it first decodes into it,
 and a second thread that decodes into the same struct meanwhile crashes the process (0.22.0;
@@ -31,29 +31,29 @@ def _to_path(kind: type, value: Any) -> Any:
 
 
 def encode(value: Any) -> bytes:
-    """One line of JSON, without its end."""
+    """One line of JSON without a newline."""
     return msgspec.json.encode(value, enc_hook=_from_path)
 
 
 def pretty(value: Any) -> bytes:
-    """JSON for reading, with a line's end."""
+    """Indented JSON with a final newline."""
     return msgspec.json.format(encode(value)) + b"\n"
 
 
 def decode(text: bytes, kind: type[_Decoded]) -> _Decoded:
-    """JSON as a noun; raises msgspec.ValidationError when it is not one."""
+    """Decode JSON as a record. Raises msgspec.ValidationError if it does not fit."""
     decoded: _Decoded = _decoder(kind).decode(text)
     return decoded
 
 
 def convert(value: Any, kind: type[_Decoded]) -> _Decoded:
-    """Plain dictionaries and lists as a noun; raises msgspec.ValidationError when they are not one."""
+    """Convert plain dictionaries and lists to a record. Raises msgspec.ValidationError if they do not fit."""
     _decoder(kind)
     return msgspec.convert(value, kind, dec_hook=_to_path)
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder of a type. Once it is made, all that msgspec keeps of the type's structs is whole."""
+    """The decoder of a type. Once it exists, msgspec has inspected all structs of the type."""
     with _ONE_AT_A_TIME:
         return _make_decoder(kind)
 

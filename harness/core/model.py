@@ -1,4 +1,4 @@
-"""The nouns of what there is: machines, servers, suites, builds. No behaviour beyond what identity needs."""
+"""The data of servers, suites and builds, and `Record`, from which all data derives. It has no behaviour."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 import msgspec
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*\Z")]
-"""What becomes part of a path: a target, suite, guest or file. A record that a stranger wrote leads nowhere else."""
+"""A part of a path: a target, suite, guest or file. A record from a stranger cannot lead out of its folder."""
 
 NameOrNone = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9_][A-Za-z0-9._+-]*)?\Z")]
 """The same, or empty."""
 
 FileName = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9_][A-Za-z0-9._+-]*/)*[A-Za-z0-9_][A-Za-z0-9._+-]*\Z")]
-"""A file's path below a folder that is told elsewhere: `dump.rdb`, `appendonlydir/appendonly.aof.1.base.rdb`."""
+"""A file's path below a folder named elsewhere: `dump.rdb`, `appendonlydir/appendonly.aof.1.base.rdb`."""
 
 FileNameOrNone = Annotated[
     str, msgspec.Meta(pattern=r"^(([A-Za-z0-9_][A-Za-z0-9._+-]*/)*[A-Za-z0-9_][A-Za-z0-9._+-]*)?\Z")
@@ -23,19 +23,19 @@ FileNameOrNone = Annotated[
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A frozen, keyword-only value; decoding one from a file refuses unknown keys."""
+    """A frozen, keyword-only value. Decoding refuses unknown keys."""
 
 
 Allocator = Literal["libc", "jemalloc", "guard", "guard-natural"]
-"""What gives a server its memory (harness.build.allocator)."""
+"""The memory allocator of a server (harness.build.allocator)."""
 
 
 CompilerWarnings = Literal["note", "fail", "off"]
-"""What becomes of what a compiler warns of on a target alone: noted, findings that fail, not asked for (off)."""
+"""How compiler warnings that occur on a target only are handled: noted, failing findings, or not requested (off)."""
 
 
 class ArchivePlace(Record, frozen=True):
-    """Where a source archive can be had."""
+    """A place to download a source archive from."""
 
     registry: Literal["debian", "pypi"]
     package: str
@@ -47,7 +47,7 @@ class ArchivePlace(Record, frozen=True):
 
 
 class Server(Record, frozen=True):
-    """A source tree of the server under test: a release pinned by hash."""
+    """A release of the server under test, pinned by hash."""
 
     name: str
     family: Literal["redis", "valkey"]
@@ -56,42 +56,40 @@ class Server(Record, frozen=True):
     note: str
     places: list[ArchivePlace]
     folder: str = ""
-    """Folder of the tree inside the archive, below its single top folder; empty for the top folder itself."""
+    """The tree's folder in the archive, below the single top folder; empty for the top folder itself."""
 
 
 class Abilities(Record, frozen=True):
-    """What a server can do, as its source tells it (harness.build.sources.tree_features): of a release's number nothing
-    is concluded.
-    """
+    """What a server can do according to its source (harness.build.sources.tree_features), not to its version number."""
 
     commands: tuple[str, ...] = ()
-    """In lower case; a container's as `CONTAINER|COMMAND`, which sources tell since Redis 7.0."""
+    """In lower case. Subcommands are `CONTAINER|COMMAND`, which sources list since Redis 7.0."""
     options: tuple[str, ...] = ()
-    """What may stand in its configuration, and on its command line behind `--`; other words of its source, too."""
+    """What its configuration and, after `--`, its command line may contain, and other words of its source."""
 
 
 class SourceTree(Record, frozen=True):
-    """An unpacked, readable tree of a server."""
+    """An unpacked source tree of a server."""
 
     name: str
     family: Literal["redis", "valkey"]
     version: tuple[int, ...]
-    """Its release; of a development tree, the one that it is taken for."""
+    """The release; for a development tree, the release that it is treated as."""
     path: Path
     digest: str
-    """SHA-256 of what the compiler can see: of the archive for a release, of the files for a path."""
+    """SHA-256 of what the compiler can see: the archive of a release, the files of a path."""
     abilities: Abilities = Abilities()
     development: str = ""
-    """Of a tree between two releases: what it calls itself, and by what it was taken for its `version`."""
+    """For a tree between two releases: its own version string, and why it is treated as `version`."""
     files: str = ""
-    """The digest of the files (harness.build.sources.tree_files): what is compiled must have it. Empty where nothing is
+    """The digest of the files (harness.build.sources.tree_files), which compiled files must have. Empty if nothing is
     compiled."""
     copy: Path | None = None
-    """A copy of the tree as it was when it was opened; None for a release, which nobody edits."""
+    """A copy of the tree from when it was opened; None for a release, which does not change."""
 
     @property
     def content(self) -> Path:
-        """What is built: the copy where there is one. `path` is where the user has it."""
+        """The folder to build: the copy, if there is one. `path` is the user's own folder."""
         return self.copy or self.path
 
 
@@ -100,9 +98,9 @@ COMPILED_IN = "tree"
 
 SuiteTier = Literal["quick", "full", "thorough"]
 Tier = Literal["quick", "full", "thorough", "kernel"]
-"""How much a run does: what suites say, and what real kernels are asked."""
+"""How much a run does: the tiers of suites, and the tier on real kernels."""
 Flavour = Literal["pinned", "distro"]
-"""Which emulator runs it: the pinned QEMU with our changes, or the distribution's."""
+"""Which emulator runs it: the pinned QEMU with Plumbline's patches, or the distribution's."""
 
 Program = Literal["units", "selftests"]
 """The program that a suite runs instead of a server: the server's functions called by Plumbline's drivers
@@ -129,9 +127,9 @@ class Suite(Record, frozen=True):
     module: str = ""
     """The C source, in the suite's folder, of a module that its servers load (harness.build.server_module)."""
     tier: SuiteTier = "quick"
-    """The least tier that runs it unasked."""
+    """The lowest tier that includes it by default."""
     guided: bool = False
-    """Whether its thorough tier is led by the edges of the guest's code that it reaches."""
+    """Whether coverage of the guest's code guides its thorough tier."""
     source_globs: tuple[str, ...] = ()
     """Globs of the server's source files that the suites with such a glob test as well as the whole quick tier does:
     `plumb premerge` runs only these suites for a change of such a file alone."""
@@ -140,11 +138,11 @@ class Suite(Record, frozen=True):
     io_bound: bool = False
     """Whether its tests mostly wait for servers: its cells run in addition to the cells that `--jobs` counts."""
     since: tuple[int, ...] = ()
-    """The first release that has what it tests; cells of an earlier one are skipped. Empty: every one has it."""
+    """The first release that has what it tests; cells of earlier releases are skipped. Empty: all releases have it."""
 
 
 class Cell(Record, frozen=True):
-    """Target x Server x Suite: the unit of planning, CI and reporting."""
+    """Target x server x suite: the unit of planning, CI and reporting."""
 
     target: str
     server: str
@@ -152,12 +150,12 @@ class Cell(Record, frozen=True):
 
     @property
     def identity(self) -> str:
-        """`TARGET/SERVER/SUITE`, what globs select by."""
+        """`TARGET/SERVER/SUITE`, which globs match."""
         return f"{self.target}/{self.server}/{self.suite}"
 
 
 class Build(Record, frozen=True):
-    """Compiled binaries of a server for a target, in the cache."""
+    """The binaries of a server for a target, in the cache."""
 
     key: str
     target: str
@@ -166,9 +164,9 @@ class Build(Record, frozen=True):
     folder: Path
     server_binary: Path
     command_line: list[str]
-    """The make command, for the record."""
+    """The make command, which the run records."""
     allocator: Allocator = "libc"
     preload: Path | None = None
-    """A shared object that the server is started with."""
+    """A shared object that the server preloads."""
     abilities: Abilities = Abilities()
-    """What the source says that the server can do."""
+    """What the server can do according to its source."""

@@ -1,6 +1,6 @@
-"""Standard output and standard error, as they may be: closed, full, without a reader, or unable to show a letter.
+"""Standard output and standard error in every state: closed, full, without a reader, or in a limited encoding.
 
-What cannot be written does not interrupt the work. It is remembered, and told when the command ends.
+A failed write does not interrupt the work. It is remembered, and reported when the command ends.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _DEFAULT_ENCODING = "utf-8"
 
 
 def open_closed_descriptors() -> set[int]:
-    """Open /dev/null in place of standard streams that are closed: else the next file would take its place.
+    """Open /dev/null in place of closed standard streams, whose numbers the next file would take otherwise.
 
-    Returns which were closed.
+    Returns the descriptors that were closed.
     """
     closed = set()
     for number in range(3):
@@ -31,13 +31,13 @@ def open_closed_descriptors() -> set[int]:
             os.fstat(number)
         except OSError:
             closed.add(number)
-            # It takes the lowest number that is free, which is this one.
+            # open(2) takes the lowest free number, which is this one.
             os.open(os.devnull, os.O_RDWR)
     return closed
 
 
 class _Raw(io.FileIO):
-    """A standard stream's descriptor, whose failures are kept in place of raised."""
+    """A standard stream's descriptor that keeps a failure instead of raising it."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "wb", closefd=False)
@@ -62,30 +62,30 @@ class Streams:
         sys.stderr = _text(self._errors, sys.stderr, line_buffering=True)
 
     def finish(self, code: int) -> int:
-        """Write what is left. Returns the exit status: `code`, unless a document was lost that somebody waits for."""
+        """Flush both streams. Returns the exit status: `code`, unless output was lost that a reader waits for."""
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         failure = self._output.failure
         if failure is None or failure.errno is None:
             return code
-        told = os.strerror(failure.errno)
+        reason = os.strerror(failure.errno)
         if failure.errno == errno.EPIPE:
-            # As in `plumb list targets | head -1`: who reads has what he wants.
-            sys.stderr.write(f"standard output was closed by its reader ({told}); the exit status is {code}\n")
+            # As in `plumb list targets | head -1`: the reader has what it needs.
+            sys.stderr.write(f"standard output was closed by its reader ({reason}); the exit status is {code}\n")
             return code
-        sys.stderr.write(f"error: standard output cannot be written: {told}\n  because: the exit status was {code}\n")
+        sys.stderr.write(f"error: standard output cannot be written: {reason}\n  because: the exit status was {code}\n")
         return int(ExitCode.INFRASTRUCTURE)
 
 
 def refuse_closed(closed: set[int]) -> None:
-    """Raise InfrastructureError where there is no standard output: better now than when the work is done."""
+    """Raise InfrastructureError if standard output is closed, before any work is done."""
     if 1 in closed:
-        raise InfrastructureError("standard output is closed", remedy="> /dev/null, if nobody wants it")
+        raise InfrastructureError("standard output is closed", remedy="> /dev/null, if the output is not needed")
 
 
 def _text(raw: _Raw, before: io.TextIOBase | object, *, line_buffering: bool) -> io.TextIOWrapper:
-    """A text stream that writes what the encoding lacks as an escape."""
+    """A text stream that escapes characters which the encoding lacks."""
     encoding = getattr(before, "encoding", None) or _DEFAULT_ENCODING
     return io.TextIOWrapper(
         io.BufferedWriter(raw), encoding=encoding, errors="backslashreplace", line_buffering=line_buffering

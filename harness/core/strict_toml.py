@@ -1,4 +1,4 @@
-"""Reads TOML into nouns, strictly: an unknown key, type or name is a usage error that names the nearest known one."""
+"""Reads TOML into records, strictly: an unknown key, type or name is a usage error that names the nearest known one."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from harness.core import json_codec
 from harness.core.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
-"""The checkout: targets, toolchains and suites lie beside the package."""
+"""The checkout, which holds targets, toolchains and suites beside the package."""
 
 _Loaded = TypeVar("_Loaded", bound=msgspec.Struct)
 
 
 def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
-    """Decode one file as one noun; `given` are the fields that the file's place tells.
+    """Decode a file as a record. `given` holds the fields that follow from the file's path.
 
-    Raises UsageError naming the file, the key and the nearest known key.
+    Raises UsageError with the file, the key and the nearest known key.
     """
     try:
         raw: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
@@ -32,7 +32,7 @@ def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
         raise UsageError("not valid TOML", where=str(path), because=str(error)) from error
     clash = sorted(set(raw) & set(given))
     if clash:
-        raise UsageError(f"key '{clash[0]}' is told by the file's name", where=str(path), remedy="remove the key")
+        raise UsageError(f"key '{clash[0]}' follows from the file's name", where=str(path), remedy="remove the key")
     try:
         return json_codec.convert({**raw, **given}, kind)
     except msgspec.ValidationError as error:
@@ -45,7 +45,7 @@ def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
 
 
 def nearest_key(message: str, kind: type[msgspec.Struct]) -> str:
-    """What to try instead of the key that msgspec's message complains of; empty where it complains of no key."""
+    """The remedy for an unknown key in msgspec's message; empty if the message is about something else."""
     unknown = re.search(r"unknown field `([^`]+)`", message)
     if unknown is None:
         return ""

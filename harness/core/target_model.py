@@ -18,13 +18,13 @@ class Endianness(StrEnum):
 
 
 class EmulatorSpec(Record, frozen=True):
-    """What runs a target's programs."""
+    """The emulator or machine that runs a target's programs."""
 
     kind: Literal["user", "native", "system"]
     qemu: str = ""
     """QEMU's name of the user-mode emulator that runs the same programs: `arm` for qemu-arm."""
     machine: str = ""
-    """Of a system: which of toolchains/kernels/*.toml, the emulated computer and its kernel."""
+    """For a system: the file toolchains/kernels/NAME.toml with the emulated computer and its kernel."""
     cpu: str = ""
     """QEMU's name of the CPU model; empty for the emulator's default."""
     detector: str = ""
@@ -69,7 +69,7 @@ AccessClass = Literal[
     "linked",
     "other",
 ]
-"""What sort of instruction an access is, as far as CPUs and kernels treat alignment alike: the emulator's own names.
+"""The class of an access: instructions that CPUs and kernels treat alike, by the emulator's names.
 
 dword: LDRD, STRD, 64-bit integer registers. multi: LDM, STM. pair: A64 LDP, STP. vfp: VLDR, VSTR, VLDM. float, double:
 SPARC's and MIPS' floating point. linked: LL, SC.
@@ -80,26 +80,26 @@ Direction = Literal["load", "store"]
 
 
 class Policy(Record, frozen=True):
-    """What a misaligned access does: which ones are forbidden, and what becomes of a forbidden one."""
+    """The handling of misaligned accesses: which are forbidden, and what happens on a forbidden one."""
 
     name: str
     title: str
     source: str
     """Where it is documented."""
     targets: list[str]
-    """Globs of the targets that it makes sense for."""
+    """Globs of the targets to which it applies."""
     demand: Literal["arch", "natural", "none"] = "arch"
-    """What is forbidden: what the architecture forbids, whatever is not naturally aligned, or nothing."""
+    """Forbidden accesses: those that the architecture forbids, all that are not naturally aligned, or none."""
     fixup: tuple[AccessClass, ...] = ()
-    """Classes that are repaired: the access is done. Those in neither list raise SIGBUS."""
+    """Classes whose accesses are repaired and succeed. Classes in neither list raise SIGBUS."""
     ignore: tuple[AccessClass, ...] = ()
-    """Classes left to hardware with its check off: before ARMv6 a loaded word is rotated, else low bits are lost."""
+    """Classes left to hardware without its check: before ARMv6 a loaded word is rotated, else low bits are lost."""
     assumed_bytes: Literal[1, 2, 4, 8, 16] = 16
     """Compilers are taken to split wider plain accesses into units of so many bytes (Solaris' -xmemalign)."""
     report: bool = False
-    """Every forbidden access is logged, whatever becomes of it."""
+    """Whether every forbidden access is logged, including those that succeed."""
     mode: int | None = None
-    """What /proc/cpu/alignment is set to for it, on a real 32-bit ARM kernel; None: no mode of that file is this."""
+    """The mode in /proc/cpu/alignment on a real 32-bit ARM kernel; None: no mode of that file matches."""
     effective_policy: dict[str, str] = msgspec.field(default_factory=dict)
     """Target -> the policy that its kernel silently applies instead of this one."""
 
@@ -113,13 +113,13 @@ class PlannedAccess(Record, frozen=True):
     size_bytes: int
     """How many bytes it moves."""
     unit_bytes: int
-    """The unit whose alignment counts: 4 for LDM."""
+    """The unit whose alignment counts: 4 bytes for LDM."""
     code: list[str]
-    """Assembly, in C's extended form: from the address in %0 to the buffer at %1, or back for a store."""
+    """Extended inline assembly: from the address in %0 to the buffer at %1, or back for a store."""
     targets: tuple[str, ...] = ("*",)
     """Globs of the targets that have the instruction."""
     hint_bytes: int = 0
-    """The alignment that the instruction itself asks for (NEON's `:64`); 0 where the target's demand decides."""
+    """The alignment that the instruction itself requires (NEON's `:64`); 0 if the target's demand decides."""
 
 
 SHORT_TASK_MARGIN = 3
@@ -133,25 +133,25 @@ class Target(Record, frozen=True):
     title: str
     toolchain: str
     machine: str
-    """What `uname -m` says there; the servers' makefiles choose by it."""
+    """The output of `uname -m`, which the servers' makefiles use."""
     compiler_flags: list[str]
     width_bits: Literal[32, 64]
     endianness: Endianness
     page_size_bytes: int
     alignment: str
-    """The rule in a sentence, for the reader of a report."""
+    """The rule in one sentence, for reports."""
     isa: str
     """Which file of harness/isa/accesses/ holds its instructions."""
     demand: dict[AccessClass, int]
-    """Class -> alignment in bytes that CPU and kernel insist on, at most the access's own unit; absent: none."""
+    """Class -> alignment in bytes that CPU and kernel require, at most the access's own unit; absent: none."""
     kernel: str
-    """The most forgiving policy that its own Linux has: what survives under it, a kernel can repair."""
+    """The most lenient policy of its own Linux: accesses that survive under it can be repaired by a kernel."""
     groups: list[str]
     slowdown: float
     """How many times slower than the host; deadlines grow with it."""
     emulator: EmulatorSpec
     userland: str = ""
-    """Of a system: the target whose builds it runs; empty for a target's own."""
+    """For a system: the target whose builds it runs; empty: its own."""
 
     def deadline_seconds(self, base_seconds: float) -> float:
         """The deadline of a short task that takes well under `base_seconds` on the host.
@@ -175,28 +175,28 @@ class Toolchain(Record, frozen=True):
 
 
 class MachineSpec(Record, frozen=True):
-    """The emulated computer that a kernel is for, in the words of its emulator's command line."""
+    """The emulated computer of a kernel, in terms of the emulator's command line."""
 
     emulator: str
     """`qemu-system-arm`."""
     packages: list[str]
-    """Debian packages that provide it, firmware included."""
+    """Debian packages that provide it, including firmware."""
     machine: str
     cpu: str
     memory_mib: int
     options: list[str]
-    """Devices: what makes the netdev `network` a card, and the chardev `control` a line."""
+    """Devices: a network card for the netdev `network`, and a serial line for the chardev `control`."""
     console: str
-    """What the kernel calls the line that it writes to."""
+    """The kernel's name of its console."""
     control: str
-    """The control channel's device in the guest; a pattern (glob(7)) where its number is not known beforehand.
-    Or `tcp:PORT`: the guest listens there."""
+    """The control channel's device in the guest, or a pattern (glob(7)) if its number varies. Or `tcp:PORT`, on which
+    the guest listens."""
     append: list[str]
-    """More words for the kernel's command line."""
+    """Further words of the kernel's command line."""
     snapshots: bool
-    """Whether its state can be saved and loaded again."""
+    """Whether its state can be saved and restored."""
     settings: dict[str, str] = msgspec.field(default_factory=dict)
-    """File below /proc/sys -> what is written to it after boot."""
+    """File below /proc/sys -> content that is written to it after boot."""
 
 
 class KernelSpec(Record, frozen=True):
@@ -205,15 +205,15 @@ class KernelSpec(Record, frozen=True):
     name: str
     title: str
     toolchain: str
-    """What compiles the kernel and the guest's init."""
+    """The toolchain that compiles the kernel and the guest's init."""
     architecture: str
-    """Linux' ARCH."""
+    """ARCH of Linux' makefile."""
     fragments: list[str]
-    """Files of options, on top of allnoconfig, in toolchains/kernels."""
+    """Configuration files in toolchains/kernels, applied to allnoconfig."""
     make: list[str]
-    """Targets of its makefile."""
+    """Targets of Linux' makefile to build."""
     image: str
-    """What the emulator loads, in the build folder."""
+    """The image that the emulator loads, in the build folder."""
     device_tree: str
-    """The machine's description, in the build folder; empty where the emulator makes it."""
+    """The device tree, in the build folder; empty if the emulator makes it."""
     machine: MachineSpec

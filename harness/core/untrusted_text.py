@@ -1,26 +1,26 @@
-"""What a server wrote, made harmless to look at: no reader's terminal, browser or CI obeys it. Text stays text.
+"""Escapes untrusted text, so that no terminal, browser or CI runner interprets it.
 
-A finding quotes replies and logs, that is bytes which a broken or hostile server chose. Every writer of the report
-passes them through here before it escapes them for its own format, and so does whatever else is said of a server.
+A finding quotes replies and logs: bytes that a broken or hostile server chose. Every report format passes them through
+this module before it applies its own escapes, and so do all messages that quote a server.
 """
 
 from __future__ import annotations
 
 
 def visible(text: str) -> str:
-    r"""The same text, newlines and tabs included, with every character that shows nothing by itself as its escape.
+    r"""Escape every invisible character except newlines and tabs.
 
-    That is what Unicode calls not printable: controls, which terminals obey (`\x1b`), separators that begin a line, and
-    marks that reorder or hide text (UAX 9), with which it can be made to look like what it is not (CVE-2021-42574); and
-    letters and marks that are drawn as nothing.
+    These are the characters that Unicode calls not printable: controls, which terminals obey (`\x1b`), line separators,
+    and marks that reorder or hide text (UAX 9), which can make it look like something else (CVE-2021-42574). Letters
+    and marks that are drawn as nothing are escaped as well.
     """
     if text.isprintable() and _INVISIBLE.isdisjoint(text):
         return text
-    return "".join(_shown(one) if one not in "\n\t" else one for one in text)
+    return "".join(_shown(character) if character not in "\n\t" else character for character in text)
 
 
 def one_line(text: str) -> str:
-    """The same, with newlines and tabs as escapes too: it cannot begin a line of its own."""
+    """Escape newlines and tabs as well, so that the text cannot begin a new line."""
     return "".join(map(_shown, text))
 
 
