@@ -14,7 +14,7 @@ from harness.core.processes import process
 from harness.core.progress import Progress
 from harness.core.target_model import EmulatorSpec, Endianness, Target, Toolchain
 from harness.plan.catalog import Catalog
-from harness.record import run_folder
+from harness.record import fault_log
 from harness.record.recording_proxy import Chunk
 
 if TYPE_CHECKING:
@@ -162,14 +162,14 @@ def fault(
     pc: int = 0x1000,
     instruction: str = LDR,
     registers: list[str] | None = None,
-    maps: list[run_folder.MapRecord] | None = None,
+    maps: list[fault_log.MapRecord] | None = None,
     event: Literal["fault", "access"] = "fault",
     access_class: AccessClass | Literal[""] = "word",
     access_bytes: int = 4,
     kernel_log: tuple[str, ...] = (),
-) -> run_folder.Fault:
+) -> fault_log.Fault:
     """One record of the emulator's fault log; without `tid` it is the main thread's."""
-    return run_folder.Fault(
+    return fault_log.Fault(
         event=event,
         pid=pid,
         tid=tid or pid,

@@ -12,7 +12,7 @@ from harness.judge.findings import judge
 from harness.judge.reproducer import Reproducer, read_reproducer
 from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
-from harness.record import event_log, evidence_seal, run_folder, stored_run
+from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
 from harness.record.recording_proxy import save
 from tests import fakes
 from tests.fakes import chunk, fault, target, write
@@ -131,7 +131,7 @@ class StoredRun:
         test: str,
         end: Literal["stopped", "signal", "exit"] = "stopped",
         detail: str = "",
-        record: run_folder.Fault | None = None,
+        record: fault_log.Fault | None = None,
         options: tuple[str, ...] = (),
     ) -> None:
         """A server that one test of a cell started, on the cell's own target or another, with at most one fault."""
@@ -181,13 +181,13 @@ class StoredRun:
         write(self.binary(target), "no real binary\n")
         return address
 
-    def fault(self, target: str, suite: str, guest: str, record: run_folder.Fault, *, binary_of: str = "") -> None:
+    def fault(self, target: str, suite: str, guest: str, record: fault_log.Fault, *, binary_of: str = "") -> None:
         """One line of a guest's fault log, inside the target's binary."""
         from harness.core import json_codec
 
-        maps = [run_folder.MapRecord(start=0, end=0x100000, offset=0, path=str(self.binary(binary_of or target)))]
+        maps = [fault_log.MapRecord(start=0, end=0x100000, offset=0, path=str(self.binary(binary_of or target)))]
         complete = json_codec.decode(
-            json_codec.encode({**json_codec.decode(json_codec.encode(record), dict), "maps": maps}), run_folder.Fault
+            json_codec.encode({**json_codec.decode(json_codec.encode(record), dict), "maps": maps}), fault_log.Fault
         )
         log = self.cell(target, suite) / guest / "faults.jsonl"
         log.parent.mkdir(parents=True, exist_ok=True)

@@ -259,7 +259,7 @@ def test_findings_are_ordered_worst_first(run: StoredRun) -> None:
 
 def test_a_path_with_an_octal_escape_in_a_fault_log_is_read(tmp_path: Path) -> None:
     log = tmp_path / "faults.jsonl"
-    record = json_codec.encode(fault(maps=[run_folder.MapRecord(start=0, end=1, offset=0, path="/a@b")]))
+    record = json_codec.encode(fault(maps=[fault_log.MapRecord(start=0, end=1, offset=0, path="/a@b")]))
     log.write_bytes(record.replace(b"@", b"\\040") + b"\n")
     assert "/a\\040b" == fault_log.read_faults(log)[0].maps[0].path  # noqa: SIM300
 

@@ -13,7 +13,7 @@ from harness.build.initramfs import assemble, cpio
 from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError, UsageError
 from harness.plan.catalog import Catalog
-from harness.record import run_folder
+from harness.record import fault_log
 from harness.run.vm import machine, qemu_command
 from tests import fakes
 
@@ -105,10 +105,10 @@ def test_forwarded_ports_are_read_from_the_monitor() -> None:
 
 def test_a_record_names_the_hosts_files(tmp_path: Path) -> None:
     maps = [
-        run_folder.MapRecord(start=0, end=1, offset=0, path="/srv/server"),
-        run_folder.MapRecord(start=2, end=3, offset=0, path="/x"),
+        fault_log.MapRecord(start=0, end=1, offset=0, path="/srv/server"),
+        fault_log.MapRecord(start=2, end=3, offset=0, path="/x"),
     ]
-    fault = run_folder.Fault(
+    fault = fault_log.Fault(
         event="fault",
         pid=1,
         tid=1,

@@ -11,7 +11,7 @@ import pytest
 from harness.analysis import source_excerpt, symbols
 from harness.core import json_codec
 from harness.judge.findings import judge
-from harness.record import run_folder, stored_run
+from harness.record import fault_log, run_folder, stored_run
 from tests import fakes
 from tests.stored import StoredRun
 
@@ -90,7 +90,7 @@ def elf(path: Path, code: bytes, *, address: int) -> Path:
 def listing(run: StoredRun, code: bytes, offset: int, **fault: object) -> source_excerpt.Listing:
     """What is kept of an instruction that faulted, at so many bytes into some code."""
     binary = elf(run.binary("armv5"), code, address=0x10000)
-    maps = [run_folder.MapRecord(start=0x10000, end=0x11000, offset=0x1000, path=str(binary))]
+    maps = [fault_log.MapRecord(start=0x10000, end=0x11000, offset=0x1000, path=str(binary))]
     record = fakes.fault(pc=0x10000 + offset, maps=maps, **fault)  # type: ignore[arg-type]
     log = run.cell("armv5", "bitops") / "guest-1" / "faults.jsonl"
     log.unlink()

@@ -8,7 +8,7 @@ import pytest
 
 from harness.analysis.symbols import Symbols, origin_in_tree, place_in_object, place_in_tree
 from harness.core.model import COMPILED_IN
-from harness.record import fault_log, run_folder
+from harness.record import fault_log
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return fakes.write(tmp_path / "redis-server", "no real binary\n")
 
 
-def mapped(path: Path) -> list[run_folder.MapRecord]:
-    return [run_folder.MapRecord(start=0, end=0x10000, offset=0, path=str(path))]
+def mapped(path: Path) -> list[fault_log.MapRecord]:
+    return [fault_log.MapRecord(start=0, end=0x10000, offset=0, path=str(path))]
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,7 @@ def test_the_function_of_a_real_record_is_found_in_the_symbol_table_alone(machin
     (record,) = fault_log.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
     binary = str(fakes.DATA / "stacks" / machine)
     maps = [
-        run_folder.MapRecord(
-            start=m.start, end=m.end, offset=m.offset, path=m.path.replace("@DATA@/" + machine, binary)
-        )
+        fault_log.MapRecord(start=m.start, end=m.end, offset=m.offset, path=m.path.replace("@DATA@/" + machine, binary))
         for m in record.maps
     ]
     (frame,) = Symbols("no-such-triple", binary).frames(maps, record.pc)

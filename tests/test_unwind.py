@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.analysis.unwind import DEEPEST, Stack, call_chain, locate
-from harness.record import fault_log, run_folder
+from harness.record import fault_log
 from tests import fakes
 
 # What the emulator's run of tests/data/stacks/program.c left: callers of main in libc, then _start of the program.
 CALLERS = {"arm": [0x408553F3], "sparc32plus": [0x70887A98, 0x70887BB4, 0x78000564]}
 
 
-def stored(machine: str) -> run_folder.Fault:
+def stored(machine: str) -> fault_log.Fault:
     (record,) = fault_log.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
     data = str(fakes.DATA / "stacks")
     maps = [msgspec.structs.replace(m, path=m.path.replace("@DATA@", data)) for m in record.maps]
@@ -115,8 +115,8 @@ def test_a_word_is_read_in_the_guests_order_and_never_outside_the_slice(
 
 
 def test_an_address_is_located_in_the_mapping_that_holds_it_and_only_there() -> None:
-    low = run_folder.MapRecord(start=0x1000, end=0x2000, offset=0, path="/absent/low")
-    high = run_folder.MapRecord(start=0x2000, end=0x3000, offset=0x800, path="/absent/high")
+    low = fault_log.MapRecord(start=0x1000, end=0x2000, offset=0, path="/absent/low")
+    high = fault_log.MapRecord(start=0x2000, end=0x3000, offset=0x800, path="/absent/high")
     assert (low, 0xFFF) == locate([low, high], 0x1FFF)
     assert (high, 0x800) == locate([low, high], 0x2000)
     assert locate([low, high], 0x3000) is None

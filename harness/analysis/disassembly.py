@@ -21,7 +21,7 @@ from harness.isa import registry
 
 if TYPE_CHECKING:
     from harness.isa.architecture import InstructionSet
-    from harness.record.run_folder import Fault
+    from harness.record.fault_log import Fault
 
 
 def disassemble(fault: Fault, machine: str) -> str:

@@ -20,7 +20,8 @@ from harness.record import stored_run
 if TYPE_CHECKING:
     from harness.core.finding import Finding, Witness
     from harness.isa.architecture import InstructionSet
-    from harness.record.run_folder import Fault, RunRecord
+    from harness.record.fault_log import Fault
+    from harness.record.run_folder import RunRecord
 
 FILE = "excerpts.json"
 SOURCE_LINES = 5

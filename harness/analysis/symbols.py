@@ -22,7 +22,7 @@ from harness.core.processes import process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.record.run_folder import Fault, MapRecord
+    from harness.record.fault_log import Fault, MapRecord
 
 
 class Symbols:

@@ -20,7 +20,7 @@ from harness.isa.architecture import RegisterWindows
 
 if TYPE_CHECKING:
     from harness.isa.architecture import CallFrames
-    from harness.record.run_folder import Fault, MapRecord
+    from harness.record.fault_log import Fault, MapRecord
 
 DEEPEST = 64
 

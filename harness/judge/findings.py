@@ -11,7 +11,7 @@ from harness.core.errors import InconclusiveError
 from harness.core.finding import Finding, Occasion, Witness
 from harness.core.model import CANARY_SUITE, Allocator, Record
 from harness.isa import rules
-from harness.judge.causality import cell_evidence, never_run
+from harness.judge.cell_outcome import cell_evidence, never_run
 from harness.judge.reproducer import best_of, write_reproducer
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.record import event_log, kernel_faults

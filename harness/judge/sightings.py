@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from harness.core.finding import Difference, Fate, Frame, Reproduction
     from harness.core.model import Program
     from harness.core.target_model import AccessClass
-    from harness.record.run_folder import CellRecord, Fault, GuestEvent, RunRecord, TestEvent
+    from harness.record.fault_log import Fault
+    from harness.record.run_folder import CellRecord, GuestEvent, RunRecord, TestEvent
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +102,7 @@ def from_fault(
     instruction = disassembly.disassemble(fault, machine)
     name = signal.Signals(fault.signal).name if fault.signal else "access"
     access = disassembly.access_of(fault, machine) if fault_log.is_misaligned(fault) else None
-    beyond = name == "SIGSEGV" and allocator_log.holds(_log(guest / "log"), fault.address)
+    beyond = name == "SIGSEGV" and allocator_log.holds(guest_log(guest), fault.address)
     through = ""
     if beyond:
         frames, through = own_frames(frames)
@@ -154,8 +155,10 @@ def _title(kind: str, name: str, function: str, direction: str, through: str) ->
     return f"misaligned {direction} in {function}" if kind == "alignment" else f"{name} in {function}"
 
 
-def _log(path: Path) -> bytes:
-    return path.read_bytes() if path.is_file() else b""
+def guest_log(guest: Path) -> bytes:
+    """What a guest wrote to its standard output and error; empty where it has no log."""
+    log = guest / "log"
+    return log.read_bytes() if log.is_file() else b""
 
 
 def from_report(
@@ -203,7 +206,7 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
         started_with=_started_with(guest, test),
     )
     sighting = msgspec.structs.replace(sighting, detail=event.detail, starting=starting)
-    told = asserted(_log(guest / "log")) if event.end == "signal" else None
+    told = asserted(guest_log(guest)) if event.end == "signal" else None
     if told is None:
         return sighting
     place = symbols.Symbols(run.triples[record.target], run.binaries[record.target]).placed(told)

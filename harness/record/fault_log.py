@@ -1,7 +1,7 @@
-"""The emulator's log of a guest's faults, read: what happened, how often, how processes ended, and what was lost.
+"""The emulator's log of a guest's faults: its records, their counts, the ends of processes, and damage to the log.
 
-The writer is toolchains/qemu/overlay/linux-user/plumbline.c; on a real kernel harness.run.vm.machine, from what init
-sends. Whoever judges asks for `damage` as well: a line that is cut or missing may have been the one that mattered.
+toolchains/qemu/overlay/linux-user/plumbline.c writes it; on a real kernel harness.run.vm.machine does, from what init
+sends. A judgement must respect `damage`: a line that was cut or lost may have been the one that mattered.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.model import Record
-from harness.record.run_folder import BUS_ADRALN, Fault
+from harness.core.target_model import AccessClass  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +23,52 @@ NAME = "faults.jsonl"
 _LEDGER_BYTES = 16
 _CUT_SHORT = b"-fault-log: a record was cut short"
 _CRASHED = re.compile(rb"^QEMU internal SIG\w+", re.MULTILINE)
+
+
+class MapRecord(Record, frozen=True):
+    """A file-backed mapping of the guest."""
+
+    start: int
+    end: int
+    offset: int
+    path: str
+
+
+class Fault(Record, frozen=True):
+    """One line of the emulator's fault log: toolchains/qemu/overlay/linux-user/plumbline.c writes it.
+
+    On a real kernel toolchains/kernels/init/trace.c does, from what the kernel reports to a tracer.
+    """
+
+    event: Literal["fault", "access"]
+    """A signal about to be delivered, or (policy audit) a misaligned access that was let through: its first time."""
+    pid: int
+    tid: int
+    signal: int
+    """The host's number; 0 for an access."""
+    code: int
+    address: int
+    access: Literal["load", "store", ""]
+    handled: bool
+    """The program had installed a handler."""
+    pc: int
+    instruction: str
+    registers: list[str]
+    """In the order of QEMU's gdb stub, each in the guest's byte order; empty where there is none of that number."""
+    stack_address: int
+    stack: str
+    maps: list[MapRecord]
+    access_class: AccessClass | Literal[""] = ""
+    access_bytes: int = 0
+    """The unit whose alignment counts; 0 unless the signal came of a misaligned access."""
+    session: int = 0
+    """In a machine of the kernel tier: the program that the harness started, whose child or thread this may be."""
+    kernel_log: tuple[str, ...] = ()
+    """What a real kernel wrote of it in its log: nothing unless its alignment mode warns."""
+
+
+BUS_ADRALN = 1
+"""si_code of SIGBUS for a misaligned address (Linux, asm-generic/siginfo.h)."""
 
 
 class Count(Record, frozen=True):

@@ -7,12 +7,14 @@ import signal
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
-from harness.record.run_folder import BUS_ADRALN, Counters, TestEvent
+from harness.record.fault_log import BUS_ADRALN
+from harness.record.run_folder import Counters, TestEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.record.run_folder import Event, Fault
+    from harness.record.fault_log import Fault
+    from harness.record.run_folder import Event
 
 _CODES = {
     (signal.SIGILL, 1): "ILL_ILLOPC",

@@ -13,7 +13,6 @@ RUN/TARGET/SUITE/guest-unit-NAME/     log, faults.jsonl of a unit's run
 from __future__ import annotations
 
 import hashlib
-import signal
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import Literal
 
@@ -23,7 +22,7 @@ from harness.core import json_codec
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.model import Allocator, CompilerWarnings, Name, NameOrNone, Program, Record
-from harness.core.target_model import AccessClass, Policy, Target  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.target_model import Policy, Target  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 """absent: there is nothing of what the suite should run, in the server or among what was asked for; no fault."""
@@ -204,61 +203,6 @@ class EndEvent(Record, frozen=True, tag="end"):
 
 
 Event = TestEvent | GuestEvent
-
-
-class MapRecord(Record, frozen=True):
-    """A file-backed mapping of the guest."""
-
-    start: int
-    end: int
-    offset: int
-    path: str
-
-
-class Fault(Record, frozen=True):
-    """One line of the emulator's fault log: toolchains/qemu/overlay/linux-user/plumbline.c writes it.
-
-    On a real kernel toolchains/kernels/init/trace.c does, from what the kernel tells whoever traces a program.
-    """
-
-    event: Literal["fault", "access"]
-    """A signal about to be delivered, or (policy audit) a misaligned access that was let through: its first time."""
-    pid: int
-    tid: int
-    signal: int
-    """The host's number; 0 for an access."""
-    code: int
-    address: int
-    access: Literal["load", "store", ""]
-    handled: bool
-    """The program had installed a handler."""
-    pc: int
-    instruction: str
-    registers: list[str]
-    """In the order of QEMU's gdb stub, each in the guest's byte order; empty where there is none of that number."""
-    stack_address: int
-    stack: str
-    maps: list[MapRecord]
-    access_class: AccessClass | Literal[""] = ""
-    access_bytes: int = 0
-    """The unit whose alignment counts; 0 unless the signal came of a misaligned access."""
-    session: int = 0
-    """In a machine of the kernel tier: the program that the harness started, whose child or thread this may be."""
-    kernel_log: tuple[str, ...] = ()
-    """What a real kernel wrote of it in its log: nothing unless its alignment mode warns."""
-
-
-BUS_ADRALN = 1
-"""si_code of SIGBUS for a misaligned address (Linux, asm-generic/siginfo.h)."""
-
-
-def is_misaligned(fault: Fault) -> bool:
-    """Whether a record tells of a misaligned access: one that was reported, or one that raised its signal.
-
-    On z/Architecture that is SIGILL, and only the emulator's word for the access tells it from other reasons.
-    """
-    by_signal = fault.signal == signal.SIGBUS and fault.code == BUS_ADRALN
-    return fault.event == "access" or by_signal or (fault.signal == signal.SIGILL and bool(fault.access_class))
 
 
 PEERS = "peers"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from harness.core.finding import Frame
     from harness.core.model import Build
-    from harness.record.run_folder import Fault
+    from harness.record.fault_log import Fault
 
 pytestmark = pytest.mark.end_to_end
 

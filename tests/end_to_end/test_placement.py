@@ -23,7 +23,7 @@ from harness.record import fault_log
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
-    from harness.record.run_folder import Fault
+    from harness.record.fault_log import Fault
 
 pytestmark = pytest.mark.end_to_end
 

@@ -16,7 +16,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.model import Record
 from harness.core.processes import process
-from harness.record import kernel_faults, run_folder
+from harness.record import fault_log, kernel_faults, run_folder
 from harness.run.vm.init_channel import LARGEST_PAYLOAD, ChannelError, fields
 from harness.run.vm.qemu_process import QemuProcess
 
@@ -254,12 +254,12 @@ class Machine:
             pid, how, number = frame.payload.decode().split()
             self._ends[int(pid)] = json_codec.convert({"how": how, "number": int(number)}, ExitStatus)
         elif frame.word == "fault":
-            fault = json_codec.decode(frame.payload, run_folder.Fault)
+            fault = json_codec.decode(frame.payload, fault_log.Fault)
             with self._fault_logs.get(fault.session, self._fault_log).open("ab") as stream:
                 stream.write(json_codec.encode(with_host_paths(fault, self.initramfs.places)) + b"\n")
 
 
-def with_host_paths(fault: run_folder.Fault, places: Mapping[str, Path]) -> run_folder.Fault:
+def with_host_paths(fault: fault_log.Fault, places: Mapping[str, Path]) -> fault_log.Fault:
     """A record whose mapped files have the host's paths, for symbols."""
     replace = msgspec.structs.replace
     maps = [replace(one, path=str(places.get(one.path, one.path))) for one in fault.maps]

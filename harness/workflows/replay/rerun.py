@@ -15,7 +15,7 @@ from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import from_text, from_wire, wire
 from harness.protocol.resp import Client
-from harness.record import fault_log, recording_proxy, run_folder
+from harness.record import fault_log, recording_proxy
 from harness.record.run_folder import NO_PONG
 from harness.run import selftests, unit_runner
 from harness.run.server_process import POLL_SECONDS, StartError, answers_ping
@@ -41,7 +41,7 @@ class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     observation: Observation
     """Without faults, reports and assertions, whose functions have no names yet."""
-    faults: list[run_folder.Fault]
+    faults: list[fault_log.Fault]
     reports: list[Report]
     assertion: Frame | None
 

@@ -1,0 +1,114 @@
+"""Evidence of one cell → its sightings and its outcome: test counts, and why the evidence may be incomplete.
+
+harness.judge.causality decides which sightings are consequences of others.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core.model import CANARY_SUITE
+from harness.judge.causality import Evidence
+from harness.judge.sightings import Sighting, from_failed_build
+from harness.judge.verdict import CellOutcome
+from harness.record import event_log, evidence_seal, run_folder
+
+if TYPE_CHECKING:
+    from harness.record.run_folder import CellRecord, RunRecord, TestEvent
+
+
+def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sighting], CellOutcome]:
+    """Everything that a cell shows to be wrong, and its outcome. Includes the audit that followed the cell, if any."""
+    cell = folder / record.target / record.suite
+    if record.problem_kind in {"build", "absent"} or not record.seal:
+        sightings = [from_failed_build(record, folder / "run.json")] if record.problem_kind == "build" else []
+        return _of_cell(sightings, folder, record), _unrun(record)
+    recorded = event_log.read(cell / event_log.NAME)
+    tests = [event for event in recorded.events if isinstance(event, run_folder.TestEvent)]
+    outcome = CellOutcome(
+        target=record.target,
+        suite=record.suite,
+        seconds=record.seconds,
+        passed=sum(test.outcome == "passed" for test in tests),
+        failed=sum(test.outcome == "failed" for test in tests),
+        skipped=sum(test.outcome == "skipped" for test in tests),
+        doubts=[*_doubts_of(record, recorded), *evidence_seal.doubts(cell, record.seal)],
+        unexplained=[],
+        silence=_silence(tests),
+    )
+    if record.suite == CANARY_SUITE:
+        # A failed canary is no finding: it means that the run could find nothing.
+        wrong = [test.message for test in tests if test.outcome == "failed"]
+        return [], msgspec.structs.replace(outcome, unexplained=wrong)
+    evidence = Evidence(cell, run, record, recorded.events)
+    sightings = evidence.sightings()
+    doubts = [*outcome.doubts, *evidence.doubts]
+    if record.audit:
+        audited, of_audit = _audit(cell / run_folder.AUDIT, run, record)
+        sightings += audited
+        doubts += of_audit
+    outcome = msgspec.structs.replace(outcome, doubts=list(dict.fromkeys(doubts)), unexplained=evidence.unexplained)
+    return _of_cell(sightings, folder, record), outcome
+
+
+def _audit(cell: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sighting], list[str]]:
+    """The sightings of a cell's audit, and why they may be incomplete."""
+    recorded = event_log.read(cell / event_log.NAME)
+    evidence = Evidence(cell, run, record, recorded.events)
+    sightings = evidence.sightings()
+    own = recorded.doubts if record.audit == "done" else [record.audit]
+    doubts = dict.fromkeys([*own, *evidence_seal.doubts(cell, record.audit_seal), *evidence.doubts])
+    return sightings, [f"its audit: {one}" for one in doubts]
+
+
+def never_run(target: str, suite: str) -> CellOutcome:
+    """The outcome of a planned cell that the run has no record of."""
+    record = run_folder.CellRecord(target=target, suite=suite, seconds=0.0, problem="it was planned, and has no record")
+    return _unrun(record)
+
+
+def _of_cell(sightings: list[Sighting], folder: Path, record: CellRecord) -> list[Sighting]:
+    cell = f"{record.target}/{record.suite}"
+    return [
+        msgspec.structs.replace(one, evidence=str(Path(one.evidence).relative_to(folder)), cell=cell)
+        for one in sightings
+    ]
+
+
+def _unrun(record: CellRecord) -> CellOutcome:
+    """The outcome of a cell without a test process: its build failed, or there was nothing to run."""
+    absent = record.problem if record.problem_kind == "absent" else ""
+    return CellOutcome(
+        target=record.target,
+        suite=record.suite,
+        seconds=record.seconds,
+        passed=0,
+        failed=0,
+        skipped=0,
+        absent=absent,
+        doubts=[] if absent else [record.problem or "its evidence was never sealed"],
+        unexplained=[],
+    )
+
+
+def _doubts_of(record: CellRecord, recorded: event_log.Recorded) -> list[str]:
+    """Why a cell's process did not reach its end: its own reason, or what its event log lacks."""
+    if record.problem:
+        return [record.problem]
+    claims_failure = record.status not in {0, None}
+    if not recorded.doubts and claims_failure != bool(recorded.failed):
+        return [f"its test process ended with status {record.status}, and recorded {recorded.failed} failed tests"]
+    return recorded.doubts
+
+
+def _silence(tests: list[TestEvent]) -> str:
+    """Why nothing passed: no test recorded a result, all tests failed, or the reasons for which they were skipped."""
+    skipped = [test for test in tests if test.outcome == "skipped"]
+    failed = [test for test in tests if test.outcome == "failed"]
+    if failed:
+        return f"nothing passed: {len(failed)} tests failed"
+    reasons = dict.fromkeys(test.message.removeprefix("Skipped: ") for test in skipped)
+    return f"every test was skipped: {'; '.join(reasons)}" if skipped else "no test recorded a result"
