@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from harness.core.strict_toml import ROOT
 from tools import prose
@@ -77,3 +78,16 @@ def test_the_documents_satisfy_it() -> None:
         f"{path}:{one.line}: {one.words}" for path in read for one in prose.problems((ROOT / path).read_text("utf-8"))
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("name", ["action.yml", ".github/workflows/check.yml"])
+def test_so_do_the_descriptions_of_the_action_and_the_workflow(name: str) -> None:
+    def descriptions(value: object) -> list[str]:
+        if isinstance(value, dict):
+            here = [str(value["description"])] if "description" in value else []
+            return here + [one for inner in value.values() for one in descriptions(inner)]
+        return []
+
+    texts = descriptions(yaml.safe_load((ROOT / name).read_text("utf-8")))
+    assert len(texts) > 10
+    assert [one for text in texts for one in prose.problems(text)] == []
