@@ -105,7 +105,7 @@ def test_an_unknown_effective_policy_is_an_error(copied: Path) -> None:
 
 def test_a_policy_stands_in_one_place(copied: Path) -> None:
     damage(copied / "harness" / "plan" / "policies" / "linux-arm.toml", 'name = "linux-arm-2"', 'name = "signal"')
-    with pytest.raises(UsageError, match="'signal' stands in two places"):
+    with pytest.raises(UsageError, match="'signal' is defined twice"):
         Catalog(copied).policies  # noqa: B018
 
 

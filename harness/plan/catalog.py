@@ -1,6 +1,6 @@
 """Reads the catalog: targets, toolchains, servers, suites. Strict: an unknown key, type or name is a usage error.
 
-It refuses inheritance and defaults from elsewhere: what a TOML file says is all there is.
+There is no inheritance, and no default comes from another file: a TOML file is complete.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ DEFAULT_TARGETS = ("required",)
 
 
 class PolicyFamily(Record, frozen=True):
-    """harness/plan/policies/FAMILY.toml: policies that are documented in one place."""
+    """harness/plan/policies/FAMILY.toml: policies whose documentation is the same."""
 
     source: str
     policies: list[dict[str, Any]]
 
 
 class Catalog:
-    """Everything that can be selected, by name. Read on first use."""
+    """Everything that can be selected, by name. Each table is read on first use."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
@@ -90,7 +90,7 @@ class Catalog:
             for raw in family.policies:
                 policy = _policy(raw, path, family.source)
                 if policy.name in found:
-                    raise UsageError(f"policy '{policy.name}' stands in two places", where=str(path))
+                    raise UsageError(f"policy '{policy.name}' is defined twice", where=str(path))
                 found[policy.name] = policy
         for policy in found.values():
             for name in policy.effective_policy.values():

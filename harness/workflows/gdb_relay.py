@@ -1,8 +1,8 @@
-"""What gdb is told of a guest, and the way between it and the emulator's stub.
+"""Writes gdb's commands for a guest, and relays the connection between gdb and the emulator's stub.
 
 The stub of user-mode QEMU listens to gdb only while the guest is stopped (10.0: gdbstub/user.c), so that Ctrl-C would
-do nothing. It sends one byte, 0x03, outside of any packet (GDB manual, "Interrupts"); the relay in between sees it, and
-has the guest sent SIGINT, which the stub reports as it does any signal.
+have no effect. gdb sends it as one byte, 0x03, outside of any packet (GDB manual, "Interrupts"). The relay recognises
+the byte and has SIGINT sent to the guest, which the stub reports like any other signal.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 FIRST_STOP = "main"
 RELAY = "gdb"
-"""Where, in the folder that holds the guest's, gdb connects to."""
+"""The socket that gdb connects to, in the folder above the guest's."""
 INTERRUPT = 0x03
 _BYTES = 65536
 
 
 class Interrupts:
-    """Finds what gdb sends to interrupt among the bytes of a connection."""
+    """Finds gdb's interrupts among the bytes of a connection."""
 
     def __init__(self) -> None:
         self._in_packet = False
@@ -48,7 +48,7 @@ class Interrupts:
                 self._checksum_bytes -= 1
             elif self._in_packet:
                 if byte == ord("#"):
-                    # In a packet it stands for nothing else: binary data escape it.
+                    # Inside a packet, # always ends the data: binary data escape it.
                     self._in_packet, self._checksum_bytes = False, 2
             elif byte == INTERRUPT:
                 continue
@@ -59,7 +59,7 @@ class Interrupts:
 
 
 class Relay:
-    """Between gdb, which connects to `path`, and the stub that listens at `stub`; until it is closed."""
+    """Connects gdb, which connects to `path`, with the stub that listens at `stub`, until it is closed."""
 
     def __init__(self, path: Path, stub: Path, interrupt: Callable[[], None]) -> None:
         self._stub = stub
@@ -71,11 +71,11 @@ class Relay:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
-        """End it, and both connections."""
-        for one in [self._listener, *self._open]:
+        """Stop listening and close both connections."""
+        for each in [self._listener, *self._open]:
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
@@ -100,13 +100,13 @@ class Relay:
 
 
 def remote_script(guest: Guest, tree: SourceTree, sysroot: Path, *, running: bool) -> str:
-    """The commands for gdb of a guest under the emulator, stopped in main, or let run."""
+    """Commands for gdb on a guest under the emulator, which stops in main unless it is `running`."""
     connect = f"target remote {guest.folder.parent / RELAY}"
     return _script([*_about(guest, tree), f"set sysroot {sysroot}", connect, *_first_stop(running=running), "continue"])
 
 
 def native_script(guest: Guest, tree: SourceTree, *, running: bool) -> str:
-    """The same for a server that gdb itself starts; what it says goes to the guest's log."""
+    """Commands for gdb on a server that gdb itself starts, with its output in the guest's log."""
     preload = guest.build.preload
     preparing = [f"set exec-wrapper env LD_PRELOAD={preload}"] if preload else []
     preparing += [f"set args {shlex.join(guest.arguments())} > {guest.log} 2>&1", f"set cwd {guest.folder}"]
@@ -123,13 +123,13 @@ def _script(commands: Sequence[str]) -> str:
 
 def _about(guest: Guest, tree: SourceTree) -> list[str]:
     binary = guest.build.server_binary
-    # Without the questions of what to do with a program that is still there: it goes with the shell.
+    # gdb asks no question about a program that still runs: it ends with the shell.
     moved = [f"set substitute-path {folder} {tree.path}" for folder in compiled_in_folders(binary)]
     return ["set confirm off", f"file {binary}", *moved, f"directory {tree.path / 'src'}"]
 
 
 def compiled_in_folders(binary: Path) -> list[str]:
-    """Where the tree lay when a binary's parts were compiled, by its debug information; none where it has none."""
+    """The folders in which a binary's parts were compiled, from its debug information; empty where it has none."""
     found: dict[str, None] = {}
     with binary.open("rb") as stream, contextlib.suppress(ELFError):
         elf = ELFFile(stream)

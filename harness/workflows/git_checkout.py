@@ -1,6 +1,6 @@
-"""A server's tree as a git checkout: since which revision it is looked at, what changed since, that revision's tree.
+"""Reads a server's git checkout: the base revision, the files that changed since, and the base's own tree.
 
-It never writes to the checkout, its index included. What a commit is worth is not its business.
+It never writes to the checkout or its index, and judges no commit.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from harness.judge.baseline import BaseRevision
 
 GIT_SECONDS = 120.0
 UPSTREAMS = ("origin/HEAD", "origin/unstable", "origin/main", "origin/master")
-"""Where the default branch of the place that it was cloned from is looked for, in this order."""
+"""Candidates for the default branch of the remote, in order of preference."""
 
 
 class Checkout:
-    """A folder in a work tree of git: the top one, or one below it, for a server that is a part of something larger."""
+    """A folder in a git work tree: its top, or a folder below it if the server is part of a larger repository."""
 
     def __init__(self, path: Path) -> None:
         """Raises UsageError for a folder that is not in a checkout, InfrastructureError without git."""
@@ -32,13 +32,13 @@ class Checkout:
                 remedy="plumb check --server PATH takes any source tree, and compares with nothing",
             )
         self.below = self._ask("rev-parse", "--show-prefix")
-        """The folder's place in the work tree; empty for the top, else with a slash at its end."""
+        """The folder's path in the work tree, with a slash at its end; empty for the top."""
 
     def base(self, since: str = "") -> BaseRevision:
-        """Where the checkout left `since`, or, if none is named, the default branch of what it was cloned from.
+        """The merge base of HEAD and `since`, or of HEAD and the remote's default branch if `since` is empty.
 
-        Raises UsageError where there is no such revision, nothing that both have in common, or no default branch: HEAD
-        would hide whatever is committed.
+        Raises UsageError for an unknown revision, for histories without a common commit, and where no default branch
+        is known. HEAD is no substitute: it would hide committed changes.
         """
         if since:
             if self._commit(since) is None:
@@ -59,20 +59,20 @@ class Checkout:
         )
 
     def changed(self, base: BaseRevision) -> list[str]:
-        """Files below the folder that are not as in a revision: committed since, uncommitted, untracked, removed.
+        """Files below the folder that differ from a revision: committed since, uncommitted, untracked or removed.
 
-        Paths are relative to the folder. What git ignores is no change.
+        Paths are relative to the folder. Files that git ignores do not count.
         """
         differing = self._ask("diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", "--relative", base.commit)
         untracked = self._ask("ls-files", "--others", "--exclude-standard", "-z")
         return sorted({name for name in [*differing.split("\0"), *untracked.split("\0")] if name})
 
     def content(self, base: BaseRevision) -> str:
-        """What identifies the content of the folder in a revision, whatever commit it is of."""
+        """The identity of the folder's content in a revision, the same for every commit that has this content."""
         return self._ask("rev-parse", f"{base.commit}:{self.below.rstrip('/')}")
 
     def write(self, base: BaseRevision, into: Path) -> Path:
-        """Write a revision's whole tree into a folder, by an index of its own; where the checkout's folder is in it."""
+        """Write a revision's whole tree into a folder, with a separate index. Returns the server's folder in it."""
         into.mkdir(parents=True)
         index = into.with_name(f"{into.name}.index")
         self._ask("read-tree", base.commit, index=index)
@@ -80,7 +80,7 @@ class Checkout:
         index.unlink()
         seconds = int(self._ask("show", "--no-patch", "--format=%ct", base.commit))
         tree = into / self.below
-        # Equal times: make rebuilds nothing that was committed together with what it is made of.
+        # All files get the same time, so that make does not rebuild generated files that were committed.
         for path in tree.rglob("*"):
             os.utime(path, (seconds, seconds), follow_symlinks=False)
         return tree
@@ -114,7 +114,7 @@ class Checkout:
         return result.text.removesuffix("\n")
 
     def _git(self, *words: str, index: Path | None = None, folder: Path | None = None) -> process.Result:
-        # Else warnings about line ends, and signatures, would stand among what was asked.
+        # Otherwise warnings about line ends, and signatures, would be part of the output.
         quiet = ["-c", "core.safecrlf=false", "-c", "log.showSignature=false"]
         command: list[str | Path] = ["git", "-C", folder or self.path, *quiet, *words]
         return process.run(command, deadline_seconds=GIT_SECONDS, environment=_environment(index))

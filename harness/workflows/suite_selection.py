@@ -1,7 +1,7 @@
-"""Which suites a change asks for: by the files that it touches, from what suites say that they cover. Pure.
+"""Selects suites for a change, by the files that it touches and the files that each suite declares to cover. Pure.
 
-What no quick suite covers, a header or a file that everything uses, asks for the whole quick tier as well: the safe
-default. What no suite looks at is said to be unchecked.
+A file that no quick suite covers, such as a header, selects the whole quick tier as well, which is the safe default. A
+file that no suite can check is reported as unchecked.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ UNSEEN = Path(__file__).with_name("unseen.toml")
 
 
 class IgnoredPath(Record, frozen=True):
-    """Files that no suite looks at."""
+    """Files that no suite checks."""
 
     files: list[str]
-    """Globs of paths in the server's tree; a star goes across folders."""
+    """Globs of paths in the server's tree, where a star also matches slashes."""
     why: str
     allocator: Allocator | None = None
-    """Unless this gives the server its memory."""
+    """The allocator with which they are checked nevertheless."""
 
 
 class IgnoredPathTable(Record, frozen=True):
     """harness/workflows/unseen.toml."""
 
     unseen: list[IgnoredPath]
-    """No part of any program."""
+    """Files that are part of no program."""
     unchecked: list[IgnoredPath]
-    """Part of a program, or of the server as others build it."""
+    """Files that are part of a program, or of the server in another configuration."""
 
 
 class SuiteSelection(Record, frozen=True):
-    """What some changes ask for; nothing, if no suite is left."""
+    """Changes and the suites that they select, of which there may be none."""
 
     changes: list[Change]
     suites: list[str]
@@ -54,10 +54,10 @@ def read_unseen() -> IgnoredPathTable:
 def choose(
     files: Iterable[str], suites: Mapping[str, Suite], table: IgnoredPathTable, allocator: Allocator = "libc"
 ) -> SuiteSelection:
-    """Suites for each file, and all of them together, quick ones first."""
+    """Each file with its suites, and all these suites together, the quick ones first."""
     changes = [_change(file, suites, table, allocator) for file in files]
     wanted = {name for change in changes for name in change.suites}
-    # The quick ones end first: what they find is known early.
+    # Quick suites end first, so that their findings are known early.
     by_tier = sorted(suites, key=lambda name: suites[name].tier != "quick")
     return SuiteSelection(changes=changes, suites=[name for name in by_tier if name in wanted])
 

@@ -1,6 +1,6 @@
-"""Planted bugs: edits of ours to a release's source, and what must be found when one is in it.
+"""Mutations: known bugs as edits to a release's source, and the findings that each must produce.
 
-It reads the data and edits a copy of a tree; it never writes to the tree it reads, and builds and runs nothing.
+The module reads the data and edits a copy of a tree. It never writes to the original, and builds and runs nothing.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class Edit(Record, frozen=True):
     file: str
     """Path in the tree."""
     anchor: str
-    """The text that is replaced: no more of it than is needed to find it."""
+    """The text that is replaced, no longer than necessary to identify it."""
     replacement: str
     after: str = ""
-    """The anchor is the first one behind this text, which the file has once; empty: the file has the anchor once."""
+    """A unique text, behind which the first anchor counts; empty where the anchor itself is unique in the file."""
 
 
 class Expected(Record, frozen=True):
-    """What must be found on each of some targets, by one at least of some suites."""
+    """A finding that must occur on each of these targets, in at least one of these suites."""
 
     targets: list[str]
     suites: list[str]
     finding: str
     """A glob of identities (Finding.id)."""
     function: str = ""
-    """What the finding must name; empty where a wrong answer has no place in the code."""
+    """The function that the finding must name; empty where a wrong answer has no place in the code."""
     record: str = ""
-    """A glob of what the finding must say of the bytes that differ: Difference.record."""
+    """A glob of Difference.record, the part of the format in which bytes must differ."""
 
 
 class Mutation(Record, frozen=True):
@@ -55,21 +55,21 @@ class Mutation(Record, frozen=True):
     edits: list[Edit]
     expected: list[Expected]
     allocator: Allocator = "libc"
-    """What must give the server its memory, or nothing is seen."""
+    """The allocator without which the bug has no effect."""
 
     @property
     def targets(self) -> list[str]:
         """Every target that must show it."""
-        return list(dict.fromkeys(target for one in self.expected for target in one.targets))
+        return list(dict.fromkeys(target for expected in self.expected for target in expected.targets))
 
     @property
     def suites(self) -> list[str]:
         """Every suite that may show it."""
-        return list(dict.fromkeys(suite for one in self.expected for suite in one.suites))
+        return list(dict.fromkeys(suite for expected in self.expected for suite in expected.suites))
 
 
 def mutations(folder: Path = FOLDER) -> dict[str, Mutation]:
-    """Every mutation by its name. Raises UsageError for a file that is not one."""
+    """Name -> mutation. Raises UsageError for an invalid file."""
     return {path.stem: read_toml(path, Mutation, name=path.stem) for path in sorted(folder.glob("*.toml"))}
 
 
@@ -92,7 +92,7 @@ def plant(mutation: Mutation, tree: Path, into: Path) -> None:
         file.write_bytes(text[:at] + edit.replacement.encode() + text[at + len(anchor) :])
 
 
-_REMEDY = "the edit is for another release: name the one it is for, or mend the anchor"
+_REMEDY = "the edit is for another release: name that release, or correct the anchor"
 
 
 def _only(text: bytes, anchor: str, where: str) -> int:
@@ -104,7 +104,7 @@ def _only(text: bytes, anchor: str, where: str) -> int:
 
 
 def caught(mutation: Mutation, findings: list[Finding]) -> dict[str, list[Finding]]:
-    """Target that must show it -> the findings there that are as expected; empty where it was missed."""
+    """Target that must show the bug -> its expected findings; empty where the suites missed it."""
     found: dict[str, list[Finding]] = {target: [] for target in mutation.targets}
     for expected in mutation.expected:
         for target in expected.targets:
@@ -113,8 +113,9 @@ def caught(mutation: Mutation, findings: list[Finding]) -> dict[str, list[Findin
 
 
 def _is_expected(finding: Finding, expected: Expected, target: str) -> bool:
-    here = any(seen.target == target and seen.suite in expected.suites for seen in finding.witnesses)
+    here = any(witness.target == target and witness.suite in expected.suites for witness in finding.witnesses)
     named = not expected.function or finding.function == expected.function
-    told = {seen.difference.record for seen in finding.witnesses if seen.target == target and seen.difference}
-    placed = not expected.record or any(fnmatch.fnmatchcase(one, expected.record) for one in told)
+    differences = [witness.difference for witness in finding.witnesses if witness.target == target]
+    records = {difference.record for difference in differences if difference}
+    placed = not expected.record or any(fnmatch.fnmatchcase(record, expected.record) for record in records)
     return here and named and placed and fnmatch.fnmatchcase(finding.id, expected.finding)

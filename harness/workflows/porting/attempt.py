@@ -1,8 +1,8 @@
-"""A build as the tree's own makefile does it on the target, with more warnings than it asks for.
+"""Builds a server as its own makefile would on the target, with additional warnings.
 
-harness.build.server_build knows what trees lack and adds it (libatomic behind the objects, -fcommon for old releases).
-A porter has to be told of that, so here nothing is added but the flags that make the target's ABI. In the same place
-every source file that was compiled is preprocessed again, for harness.workflows.porting.conditionals.
+harness.build.server_build adds what old trees lack (libatomic behind the objects, -fcommon for old releases). A porter
+must know about these gaps, so here only the flags of the target's ABI are added. Every source file that was compiled is
+then preprocessed once more, for harness.workflows.porting.conditionals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.record.compiler_warnings import Diagnostic
 
 WARNINGS = ["cast-align=strict", "address-of-packed-member"]
-"""Asked for besides the makefile's own; -Wcast-align alone is silent for machines that take any address."""
+"""Added to the makefile's own. Plain -Wcast-align is silent for machines that accept any address."""
 C_WARNINGS = ["int-to-pointer-cast", "pointer-to-int-cast"]
 PREPROCESS_SECONDS = 600
 CONFIGURE_SECONDS = 900
@@ -38,34 +38,34 @@ _OUTPUTS_WITH_NAME = {"-o", "-MF", "-MT", "-MQ"}
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """The result of the build."""
 
     succeeded: bool
     errors: list[Diagnostic]
     warnings: list[Diagnostic]
     linking: Linking
     last_words: str
-    """What make said at its end."""
+    """The last lines of make's output."""
     configured: Step
     passed: dict[str, set[int]]
-    """File in the tree -> lines that the preprocessor let through, in any compilation."""
+    """File in the tree -> lines that any compilation's preprocessor kept."""
     log: Path
 
 
 def attempt(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Attempt:
-    """Make the server for a target without our help. A failure is a result; raises InfrastructureError."""
+    """Make the server for a target without the project's help. A failure is a result. Raises InfrastructureError."""
     what = f"{tree.name} for {target.name} as its makefile has it, with warnings,"
     with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
         compilers = _without_help(shop)
-        # Each target's output in one piece, headed by its folder: jobs run side by side, and names are relative.
+        # Jobs run side by side and print relative names, so make prints each output in one piece below its folder.
         command = shop.make_command([shop.binary.name])
         result = shop.run([*command, "--keep-going", "--output-sync=target", "--print-directory"])
-        said = compiler_output.read(result.text, shop.tree)
+        diagnostics = compiler_output.read(result.text, shop.tree)
         calls = compiler_output.compilations(result.text, tuple(map(str, compilers)))
         return Attempt(
             succeeded=result.code == 0 and shop.binary.is_file(),
-            errors=[one for one in said if one.severity == "error"],
-            warnings=[one for one in said if one.severity == "warning"],
+            errors=[diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"],
+            warnings=[diagnostic for diagnostic in diagnostics if diagnostic.severity == "warning"],
             linking=compiler_output.linking(result.text),
             last_words="\n".join(result.text.strip().splitlines()[-3:]),
             configured=_configure(shop),
@@ -75,19 +75,19 @@ def attempt(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain
 
 
 def _without_help(shop: BuildDirectory) -> list[Path]:
-    """Write the wrappers anew, without our additions; returns them."""
-    asked = [f"-W{name}" for name in WARNINGS] + [f"-Wno-error={name.partition('=')[0]}" for name in WARNINGS]
+    """Write the compilers' wrappers again, without the project's additions. Returns their paths."""
+    warnings = [f"-W{name}" for name in WARNINGS] + [f"-Wno-error={name.partition('=')[0]}" for name in WARNINGS]
     only_c = [f"-W{name}" for name in C_WARNINGS]
     paths = []
     for name, more in (("gcc", only_c), ("g++", [])):
         paths.append(shop.work / name)
-        flags = [*shop.target.compiler_flags, f"-{shop.optimisation}", *asked, *more]
+        flags = [*shop.target.compiler_flags, f"-{shop.optimisation}", *warnings, *more]
         toolchain.write_wrapper(paths[-1], toolchain.tool(shop.tools, name), flags, [])
     return paths
 
 
 def _configure(shop: BuildDirectory) -> Step:
-    """Have jemalloc's configure script try the target: all else in a tree is decided by makefiles."""
+    """Run jemalloc's configure script for the target: makefiles decide everything else in a tree."""
     try:
         settings = allocator.configure_jemalloc(shop.server, shop.target, shop.tools, shop.work)
     except UsageError:
@@ -102,13 +102,13 @@ def _configure(shop: BuildDirectory) -> Step:
     if result.code == 0:
         pages = f"pages of {shop.target.page_size_bytes} bytes, told to it"
         return Step(name="configure", result="ok", detail=f"deps/jemalloc, which alone has a configure script: {pages}")
-    said = [line for line in result.text.splitlines() if "error" in line] or result.text.strip().splitlines()
-    why = said[-1] if said else "it said nothing"
+    lines = [line for line in result.text.splitlines() if "error" in line] or result.text.strip().splitlines()
+    why = lines[-1] if lines else "it printed nothing"
     return Step(name="configure", result="failed", detail=f"deps/jemalloc does not: {why}")
 
 
 def _preprocess(calls: list[Compilation], tree: Path) -> dict[str, set[int]]:
-    """What the preprocessor lets through, of all files of the tree together."""
+    """The lines that the preprocessor keeps, of all files of the tree together."""
 
     def one(call: Compilation) -> dict[str, set[int]]:
         ended = process.run(preprocessing(call.words), deadline_seconds=PREPROCESS_SECONDS, folder=Path(call.folder))
@@ -133,7 +133,7 @@ def preprocessing(words: list[str]) -> list[str]:
 
 
 def steps(tried: Attempt, build: Build | BuildFailedError) -> list[Step]:
-    """Configure, compile and link, as the tree is, and what made ours work."""
+    """Configure, compile and link: the tree's own result, and whether the project's additions helped."""
     compiled = Step(name="compile", result="ok", detail=_warned(tried.warnings))
     linked = Step(name="link", result="ok", detail="with the libraries that the makefile names")
     if tried.errors:
@@ -151,17 +151,19 @@ def steps(tried: Attempt, build: Build | BuildFailedError) -> list[Step]:
 
 
 def link_problem(linking: Linking) -> str:
-    """What the linker missed, and what helps; empty when it did not complain."""
+    """The linker's problems and what helps; empty where it reported none."""
     atomics = [name for name in linking.undefined if name.startswith("__atomic_")]
     others = [name for name in linking.undefined if not name.startswith("__atomic_")]
-    told = []
+    problems = []
     if atomics:
-        told.append(f"without -latomic behind the objects it lacks {', '.join(atomics)}")
+        problems.append(f"without -latomic behind the objects it lacks {', '.join(atomics)}")
     if linking.twice:
-        told.append(f"without -fcommon it has {len(linking.twice)} globals twice, as {', '.join(linking.twice[:3])}")
+        problems.append(
+            f"without -fcommon it has {len(linking.twice)} globals twice, as {', '.join(linking.twice[:3])}"
+        )
     if others:
-        told.append(f"it lacks {', '.join(others[:8])}")
-    return "; ".join(told)
+        problems.append(f"it lacks {', '.join(others[:8])}")
+    return "; ".join(problems)
 
 
 def _warned(warnings: list[Diagnostic]) -> str:

@@ -1,7 +1,7 @@
-"""Code that is compiled on some machines only, and whether it was on this one. Pure.
+"""Finds code that only some machines compile, and tells whether this one did. Pure.
 
-What is compiled is not worked out from conditions: the preprocessor is asked (`-E -dD -dI`), and a line that it let
-through is in its output. Definitions and inclusions count as code, because with these options they are there too.
+The preprocessor's output decides (`-E -dD -dI`), not an evaluation of the conditions: a line that was compiled is in
+that output. With these options definitions and inclusions are in it too, and therefore count as code.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _TOPICS: list[tuple[Topic, str]] = [
     ("byte order", r"\w*(BYTE_ORDER|LITTLE_ENDIAN|BIG_?ENDIAN)_*"),
     ("machine", rf"_*({registry.MACROS}|LP64|ILP32|SIZEOF_POINTER|SIZEOF_LONG)_*"),
 ]
-"""Whole identifiers; of several topics the first counts."""
+"""Topic -> pattern of a whole identifier. The first topic that matches counts."""
 
 _DIRECTIVE = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)$")
 _REFUSAL = re.compile(r"\s*#\s*(error|warning)\b")
-"""That a part which only refuses was not compiled is as it should be."""
+"""A part that consists of such directives alone should not be compiled."""
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"')
 
 

@@ -1,4 +1,4 @@
-"""What a tree's makefiles take for granted of the machine that they run on. Pure."""
+"""Finds the assumptions that a tree's makefiles make about the machine that they run on. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _of_file(file: str, text: str) -> Iterator[Assumption]:
         if re.search(r"-Werror\b", code):
             yield Assumption(kind="warnings are errors", file=file, line=number, text=code)
         if not _TESTED.search(code) or re.match(r"uname_\w\s*:?=", code):
-            # Where it is asked is not yet where anything depends on it.
+            # Storing the name is not yet a decision that depends on it.
             continue
         kind = "Solaris" if "SunOS" in code else "machine" if re.search(r"uname_M|uname -m", code) else "system"
         yield Assumption(kind=kind, file=file, line=number, text=code)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What port.html and port.md have in common: the words, and the lists that targets share, brought together."""
+"""The parts that port.html and port.md share: headings and sentences, and lists that several targets have in common."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ RANK_TITLES: dict[Rank, str] = {
 }
 SENTENCES = {
     "PASS": "Nothing stands in the way of this port.",
-    "FAIL": "Mend what comes first, and run it again.",
-    "UNKNOWN": "Nothing stands in the way that was seen, but not everything could be tried.",
+    "FAIL": "Fix the first item, and run the report again.",
+    "UNKNOWN": "Nothing known stands in the way, but not everything could be tried.",
 }
 RESULTS = {"ok": "✓ yes", "mended": "~ with help", "failed": "✗ no", "none": "– nothing to do"}
 SOLARIS = "Solaris"
@@ -40,7 +40,7 @@ TELLING = {
     "shift-count-overflow",
     "type-limits",
 }
-"""Warnings that come of the machine: its alignment, its width. They are listed before those that any machine has."""
+"""Warnings that depend on the machine's alignment or width. They are listed before warnings that any machine gives."""
 
 
 class HintGroup(Record, frozen=True):
@@ -53,11 +53,11 @@ class HintGroup(Record, frozen=True):
     seen: list[int]
     """Of those, where the audit saw a misaligned access."""
     text: str
-    """What the compiler says of the first."""
+    """The compiler's text for the first line."""
 
 
 class RegionRow(Record, frozen=True):
-    """A part of the source, and on which targets it was left out."""
+    """A part of the source, and the targets that did not compile it."""
 
     region: Region
     targets: list[str]
@@ -122,5 +122,5 @@ def rows_of_solaris(report: PortReport) -> dict[str, list[Xmemalign]]:
 
 def lines_text(lines: list[int], most: int = 12) -> str:
     """`12, 40, 41 and 7 more`."""
-    told = ", ".join(map(str, lines[:most]))
-    return told + (f" and {len(lines) - most} more" if len(lines) > most else "")
+    shown = ", ".join(map(str, lines[:most]))
+    return shown + (f" and {len(lines) - most} more" if len(lines) > most else "")

@@ -1,7 +1,8 @@
-"""Solaris' -xmemalign: from the accesses of one audit, what each of its policies would have made of them. Pure.
+"""Derives the effect of each of Solaris' -xmemalign policies from the accesses of one audit. Pure.
 
-One run serves for all: the audit under `strict` reports whatever is not naturally aligned, which is all that any policy
-can be about, and harness.isa.rules says what becomes of an access, as the canaries prove of every policy by itself.
+One run is enough for all of them. The audit under `strict` reports every access that is not naturally aligned, and no
+policy concerns any other. harness.isa.rules prescribes the outcome of an access, which the canaries prove for every
+policy.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 
 FAMILY = "solaris-"
 DEFAULTS = {32: f"{FAMILY}8i", 64: f"{FAMILY}8s"}
-"""Width of a program -> what Sun's C compiler takes when nothing is said (harness/plan/policies/solaris.toml)."""
+"""Width of a program -> the default of Sun's C compiler (harness/plan/policies/solaris.toml)."""
 
 
 def outcomes(policies: Mapping[str, Policy], target: Target, places: Mapping[str, Sequence[Access]]) -> list[Xmemalign]:
-    """A row for each policy that the target has; of a source line's accesses (`places`) the worst counts."""
+    """One row for each policy that the target has. The worst of a source line's accesses (`places`) counts."""
     rows = []
     for name, policy in policies.items():
         if not name.startswith(FAMILY) or not rules.applies(policy, target):
@@ -42,7 +43,7 @@ def outcomes(policies: Mapping[str, Policy], target: Target, places: Mapping[str
                 apart=worst.count("done"),
                 repaired=worst.count("repaired"),
                 signal=worst.count("signal"),
-                unsure=sum(seen != other for seen, other in zip(worst, possible, strict=True)),
+                unsure=sum(recorded != other for recorded, other in zip(worst, possible, strict=True)),
             )
         )
     return rows
@@ -56,7 +57,7 @@ def _worst(target: Target, policy: Policy, accesses: Sequence[Access]) -> str:
 
 
 def _anywhere(accesses: Sequence[Access]) -> list[Access]:
-    """The same instructions at every misaligned address: the emulator notes where each one was at first."""
+    """The same instructions at every misaligned address: the emulator records only the first address of each."""
     return [
         msgspec.structs.replace(access, modulo=modulo)
         for access in accesses
@@ -67,5 +68,5 @@ def _anywhere(accesses: Sequence[Access]) -> list[Access]:
 def _outcome(target: Target, policy: Policy, access: Access) -> str:
     if not rules.forbidden(target, policy, access):
         return "done"
-    told: Outcome = rules.prescribed(target, policy, access)
-    return "repaired" if told == "done" else "signal"
+    outcome: Outcome = rules.prescribed(target, policy, access)
+    return "repaired" if outcome == "done" else "signal"

@@ -1,8 +1,8 @@
-"""Whether what a replay saw is the finding again: reproduced, gone, or nobody can tell. Pure.
+"""Decides whether a replay showed the finding again: reproduced, gone, or unknown. Pure.
 
-Reproduced is what comes again in the same way: a fault of the same kind in the same function, the same end, the same
-line. Gone is what was looked for and did not come: the server started, took all requests, and lives on. All else, as a
-server that does not start in another way, says nothing of the finding, and is unknown; never one of the two.
+A finding is reproduced if it comes again in the same way: a fault of the same kind in the same function, the same end,
+the same line. It is gone if the replay looked for it and it did not come: the server started, took every request, and
+lives on. Anything else, such as a server that fails to start in another way, says nothing about the finding: unknown.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 Outcome = Literal["reproduced", "gone", "unknown"]
 
 WRONG_RESULT = "wrong-result"
-"""The kind of finding that is shown again by what was answered, or written."""
+"""The kind of a finding that replies, or written files, show."""
 NAMELESS = "??"
-"""A function that no debug information names."""
+"""The name of a function without debug information."""
 RECORDED = {"signal", "audit", *registry.DETECTORS}
-"""What sees a finding by a record that the emulator, the kernel or a detector writes: its silence must be believed."""
+"""Detectors whose findings are records of the emulator, the kernel or a sanitizer. Their silence must be reliable."""
 
 
 STREAM = "stream"
@@ -31,14 +31,14 @@ STREAM = "stream"
 
 
 class ObservedFault(Record, frozen=True):
-    """A record of a fault, as far as it tells what is the same."""
+    """The parts of a fault record that decide whether two faults are the same."""
 
     misaligned: bool
     signal: str
     """`sigbus`; empty for an access that was let through."""
     direction: str
     functions: frozenset[str]
-    """The innermost, and the innermost of the server's own."""
+    """The innermost function, and the innermost of the server's own."""
 
 
 class ObservedUnit(Record, frozen=True):
@@ -47,156 +47,154 @@ class ObservedUnit(Record, frozen=True):
     complete: bool
     lines: tuple[str, ...]
     complaints: tuple[str, ...]
-    """What a self-test said is wrong; of a unit of ours, how it ended."""
+    """The failures that a self-test reported; for one of the project's unit drivers, how it ended."""
 
 
 class Observation(Record, frozen=True):
     """What happened in a replay."""
 
     end: str
-    """How it ended, for the reader."""
+    """A description of how it ended."""
     started: bool = True
     detail: str = ""
-    """How it ended by itself, as a GuestEvent has it; empty while it lives on."""
+    """How the server ended by itself, as in a GuestEvent; empty while it lives on."""
     hung: bool = False
-    """It runs, and answers nobody."""
+    """Whether it runs and answers no client."""
     undelivered: str = ""
     """Why not all requests were sent and answered."""
     cut: str = ""
-    """Why its records cannot be believed, which is no fault of the server's."""
+    """Why its records are not trustworthy, for a reason other than the server."""
     faults: tuple[ObservedFault, ...] = ()
     reports: frozenset[tuple[str, str, str]] = frozenset()
-    """Of a detector: its name, the kind, the function."""
+    """Detector, kind and function of each report."""
     asserted: frozenset[str] = frozenset()
-    """Functions that asserted what does not hold; files, where no function is known."""
+    """Functions whose assertion failed; the file where the function is unknown."""
     unit: ObservedUnit | None = None
     came: bool | None = None
-    """Whether the wrong bytes came again; None where none were looked for."""
+    """Whether the wrong bytes came again; None where the replay did not look for any."""
     refuses_files: bool = False
-    """It does not start with the files that it is given, and does without."""
+    """Whether it fails to start with the reproducer's files and starts without them."""
     difference: str = ""
-    """The first reply that is not the native build's."""
+    """The first reply that differs from the native build's."""
     differing: str = ""
-    """Its command's name, in capitals."""
+    """The name of that reply's command, in capitals."""
     uncompared: str = ""
     """Why replies were not compared with the native build's."""
     free: tuple[str, ...] = ()
-    """Commands among the requests that two right servers may answer differently."""
+    """Commands among the requests that two correct servers may answer differently."""
 
 
 class Recurrence(Record, frozen=True):
-    """The answer."""
+    """The outcome of a comparison."""
 
     outcome: Outcome
     reason: str = ""
-    """Why nobody can tell."""
+    """Why the outcome is unknown."""
     machine: bool = False
-    """That is this machine's fault, and none of the tree's."""
+    """Whether that is this machine's fault, not the tree's."""
 
 
-def recurrence(reproducer: Reproducer, seen: Observation) -> Recurrence:
-    """Compare. That silence was watched over (harness.workflows.replay.replay lets canaries prove it) is the caller's
-    to see to.
-    """
-    same, why = _compared(reproducer, seen)
+def recurrence(reproducer: Reproducer, observed: Observation) -> Recurrence:
+    """Compare. The caller must verify that silence means something; harness.workflows.replay.replay uses canaries."""
+    same, why = _compared(reproducer, observed)
     if same:
         return Recurrence(outcome="reproduced")
-    if seen.cut:
-        return Recurrence(outcome="unknown", reason=seen.cut, machine=True)
-    why = why or _not_looked(reproducer, seen)
+    if observed.cut:
+        return Recurrence(outcome="unknown", reason=observed.cut, machine=True)
+    why = why or _not_looked(reproducer, observed)
     return Recurrence(outcome="unknown", reason=why) if why else Recurrence(outcome="gone")
 
 
 _Compared = tuple[bool, str]
-"""Whether it is the same; why that cannot be compared."""
+"""Whether it is the same, and why it cannot be compared."""
 
 
-def _compared(reproducer: Reproducer, seen: Observation) -> _Compared:
+def _compared(reproducer: Reproducer, observed: Observation) -> _Compared:
     if reproducer.detector == STREAM:
-        ended = seen.started and not seen.cut and bool(seen.detail or seen.hung)
-        return ended or bool(seen.faults or seen.difference), ""
+        ended = observed.started and not observed.cut and bool(observed.detail or observed.hung)
+        return ended or bool(observed.faults or observed.difference), ""
     if reproducer.detector in registry.DETECTORS:
-        return (reproducer.detector, reproducer.kind, reproducer.function) in seen.reports, ""
+        return (reproducer.detector, reproducer.kind, reproducer.function) in observed.reports, ""
     if reproducer.kind == "assertion":
-        return reproducer.function in seen.asserted or reproducer.file in seen.asserted, ""
+        return reproducer.function in observed.asserted or reproducer.file in observed.asserted, ""
     if reproducer.detector in RECORDED:
-        return _same_fault(reproducer, seen)
+        return _same_fault(reproducer, observed)
     compared = _same_complaint if reproducer.unit else _same_end if reproducer.detector == "process" else _same_answer
-    return compared(reproducer, seen)
+    return compared(reproducer, observed)
 
 
-def _same_answer(reproducer: Reproducer, seen: Observation) -> _Compared:
-    if seen.difference and (asked := _asked(reproducer)) and seen.differing != asked:
-        return False, f"another request is answered differently: {seen.difference}"
-    return bool(seen.came or seen.difference), ""
+def _same_answer(reproducer: Reproducer, observed: Observation) -> _Compared:
+    if observed.difference and (command := _wrong_command(reproducer)) and observed.differing != command:
+        return False, f"another request is answered differently: {observed.difference}"
+    return bool(observed.came or observed.difference), ""
 
 
-def _asked(reproducer: Reproducer) -> str:
-    """The name of the one command that was answered wrongly; empty where it may be any."""
+def _wrong_command(reproducer: Reproducer) -> str:
+    """The name of the command with the wrong reply; empty where it may be any of several."""
     return "" if "(one of " in reproducer.command else reproducer.command.partition(" ")[0].upper()
 
 
-def _same_fault(reproducer: Reproducer, seen: Observation) -> _Compared:
+def _same_fault(reproducer: Reproducer, observed: Observation) -> _Compared:
     kind = reproducer.kind.removeprefix("crash-handler-")
     kind = "sigsegv" if kind == "out-of-bounds" else kind
     direction = reproducer.finding.rpartition("-")[2]
-    alike = [one for one in seen.faults if (one.misaligned if kind == "alignment" else one.signal == kind)]
+    alike = [fault for fault in observed.faults if (fault.misaligned if kind == "alignment" else fault.signal == kind)]
     if direction in {"load", "store"}:
-        alike = [one for one in alike if one.direction in {direction, ""}]
+        alike = [fault for fault in alike if fault.direction in {direction, ""}]
     if alike and reproducer.function == NAMELESS:
         return False, f"there is such a fault ({kind}), and no name tells whether it is in the same place"
-    return any(reproducer.function in one.functions for one in alike), ""
+    return any(reproducer.function in fault.functions for fault in alike), ""
 
 
-def _same_complaint(reproducer: Reproducer, seen: Observation) -> _Compared:
-    unit = seen.unit
+def _same_complaint(reproducer: Reproducer, observed: Observation) -> _Compared:
+    unit = observed.unit
     if unit is None or (unit.complete and not reproducer.wrong_line):
         return False, ""
     if reproducer.wrong_line:
         return reproducer.wrong_line in unit.lines, ""
-    if any(one in reproducer.detail for one in unit.complaints):
+    if any(complaint in reproducer.detail for complaint in unit.complaints):
         return True, ""
     return False, f"it went wrong in another way: {'; '.join(unit.complaints)}"
 
 
-def _same_end(reproducer: Reproducer, seen: Observation) -> _Compared:
-    """An end is the same at the same time: of a start is shown again by a start that fails, and of a test by none."""
+def _same_end(reproducer: Reproducer, observed: Observation) -> _Compared:
+    """Whether the server ended in the same way, and in the same phase: a failed start, or an end after it."""
     if reproducer.kind == "hang":
-        return seen.hung and reproducer.starting != seen.started, ""
-    if not seen.detail or reproducer.starting == seen.started:
+        return observed.hung and reproducer.starting != observed.started, ""
+    if not observed.detail or reproducer.starting == observed.started:
         return False, ""
     if not reproducer.detail:
         return False, "the reproducer does not say how it had ended"
-    (ours, told), (then, said) = _told(seen.detail), _told(reproducer.detail)
-    return ours == then and (not reproducer.starting or told == said), ""
+    (how, message), (recorded_how, recorded_message) = _parts(observed.detail), _parts(reproducer.detail)
+    return how == recorded_how and (not reproducer.starting or message == recorded_message), ""
 
 
-def _told(detail: str) -> tuple[str, str]:
-    """`exit status 1; 7:M 1 Jan 10:00:00.000 # it cannot` is two parts: how, and what it said, without numbers."""
-    how, _, said = detail.partition("; ")
-    said = re.sub(r"^\d+:\w \d+ \w+( \d+)? [\d:.]+ [*#.-] ", "", said.strip())
-    return how, re.sub(r"\d+", "N", said)
+def _parts(detail: str) -> tuple[str, str]:
+    """How it ended, and its last message without numbers, of `exit status 1; 7:M 1 Jan 10:00:00.000 # it cannot`."""
+    how, _, message = detail.partition("; ")
+    message = re.sub(r"^\d+:\w \d+ \w+( \d+)? [\d:.]+ [*#.-] ", "", message.strip())
+    return how, re.sub(r"\d+", "N", message)
 
 
-def _not_looked(reproducer: Reproducer, seen: Observation) -> str:
-    """Why what did not come again need not be gone; empty where it is."""
-    if seen.unit is not None:
-        return "" if seen.unit.complete else f"it went wrong in another way: {'; '.join(seen.unit.complaints)}"
-    if not seen.started:
-        gone = reproducer.again is not None and seen.refuses_files
-        return "" if gone else f"the server does not start: {seen.detail or 'it hangs'}"
-    bad = f"it ended in another way: {seen.detail}" if seen.detail else ""
-    bad = bad or ("it answers nobody any more" if seen.hung else seen.undelivered)
+def _not_looked(reproducer: Reproducer, observed: Observation) -> str:
+    """Why a finding that did not come again may still be there; empty where it is gone."""
+    if observed.unit is not None:
+        return "" if observed.unit.complete else f"it went wrong in another way: {'; '.join(observed.unit.complaints)}"
+    if not observed.started:
+        gone = reproducer.again is not None and observed.refuses_files
+        return "" if gone else f"the server does not start: {observed.detail or 'it hangs'}"
+    bad = f"it ended in another way: {observed.detail}" if observed.detail else ""
+    bad = bad or ("it answers no client any more" if observed.hung else observed.undelivered)
     if not bad and reproducer.kind == WRONG_RESULT and reproducer.again is None:
-        return _not_compared(reproducer, seen)
+        return _not_compared(reproducer, observed)
     return bad
 
 
-def _not_compared(reproducer: Reproducer, seen: Observation) -> str:
-    if seen.uncompared:
-        return seen.uncompared
-    asked = _asked(reproducer)
-    # Of a stream what is compared is told, and is all that was asked.
-    if seen.free and reproducer.detector != STREAM and (not asked or asked in seen.free):
-        return f"not compared, for two right servers answer differently: {', '.join(seen.free)}"
+def _not_compared(reproducer: Reproducer, observed: Observation) -> str:
+    if observed.uncompared:
+        return observed.uncompared
+    command = _wrong_command(reproducer)
+    # A stream has no finding yet: its text already says which replies were not compared.
+    if observed.free and reproducer.detector != STREAM and (not command or command in observed.free):
+        return f"not compared, because two correct servers may answer differently: {', '.join(observed.free)}"
     return ""
