@@ -1,4 +1,5 @@
-"""What a fixup costs and a server pays: the figures, and what follows from them. Pure;
+"""Computes the cost of a fixup and the share that a server pays, from measured figures. Pure.
+
 harness.workflows.measure.fixup_cost_run measures them.
 """
 
@@ -24,39 +25,39 @@ Repairer = Literal["kernel", "processor"]
 
 
 class AccessCost(Record, frozen=True):
-    """Instructions that it takes to move the bytes of one access, once, between an address and a variable."""
+    """Instructions that move the bytes of one access once between an address and a variable."""
 
     target: str
     access: str
     access_class: AccessClass
     offset: int
-    """Bytes past a 16-byte boundary, of what is misaligned."""
+    """The misaligned address, in bytes past a 16-byte boundary."""
     repairer: Repairer
-    """Who does the misaligned access."""
+    """What performs the misaligned access."""
     aligned: int
     """The access at the boundary, and the plain instruction that moves its other side."""
     copied: int
     """The same bytes at `offset` by memcpy, as the target's compiler and libc do it."""
     misaligned: int
-    """The access at `offset`; what the kernel executes is in it."""
+    """The access at `offset`, with the instructions that the kernel executes."""
     made: int
-    """How many misaligned accesses the figure comes from."""
+    """Number of misaligned accesses that the figure is computed from."""
     fixups: int | None
-    """How many the kernel says that it repaired meanwhile; None where it does not count."""
+    """Number of fixups that the kernel counted meanwhile; None where it does not count."""
 
     @property
     def fixup(self) -> int:
-        """What the repair adds to an access."""
+        """Instructions that the repair adds to an access."""
         return self.misaligned - self.aligned
 
     @property
     def times_aligned(self) -> int:
-        """How many aligned accesses it stands for: each of these is one instruction."""
+        """The cost as a number of aligned accesses, each of which is one instruction."""
         return self.fixup + 1
 
 
 class ServerFixupCost(Record, frozen=True):
-    """What a server pays in 1,000 commands of a workload."""
+    """The cost of fixups for a server, in 1,000 commands of a workload."""
 
     target: str
     server: str
@@ -67,24 +68,24 @@ class ServerFixupCost(Record, frozen=True):
     instructions: int
     """Of the server's threads, the kernel's work for them included."""
     fixups: dict[str, int] | None
-    """Accesses that the kernel repaired, by class; None where nobody counted them."""
+    """Accesses that the kernel repaired, by class; None where no kernel counted them."""
     counted_on: str
-    """The target whose kernel counted: another one that runs the same binary, where this one's does not."""
+    """The target whose kernel counted; another one with the same binary where this target's kernel does not count."""
     tax: int | None = None
     """Instructions of these fixups: the number of each class times the mean cost of a fixup of the class."""
 
     @property
     def share(self) -> float:
-        """The part of the server's instructions that are fixups; 0 where nobody counted."""
+        """The share of the server's instructions that are fixups; 0 where no kernel counted."""
         return (self.tax or 0) / self.instructions
 
 
 class FixupCost(Record, frozen=True):
-    """What `plumb fixup-cost --json` prints."""
+    """The document of `plumb fixup-cost --json`."""
 
     accesses: list[AccessCost]
     fatal: dict[str, list[str]]
-    """Target -> accesses that nobody repairs: misaligned they raise SIGBUS, whatever the kernel is told."""
+    """Target -> accesses that raise SIGBUS when misaligned, in every mode of the kernel."""
     servers: list[ServerFixupCost]
 
 
@@ -99,18 +100,18 @@ def access_cost(
     rounds: int,
     fixups: Mapping[str, int] | None,
 ) -> AccessCost:
-    """What accesses.c printed, as instructions of one access.
+    """The output of accesses.c as instructions of one access.
 
     Raises InfrastructureError when the kernel counted another number of fixups than accesses were made.
     """
     nothing, *others = nanoseconds
-    aligned, copied, misaligned = [round((one - nothing) / count) for one in others]
+    aligned, copied, misaligned = [round((other - nothing) / count) for other in others]
     made = count * (rounds + 1)
     due = {access.access_class: made} if repairer == "kernel" else {}
     if fixups is not None and fixups != due:
         raise InfrastructureError(
             f"{target}'s kernel repaired {dict(fixups) or 'nothing'} of {made} times {access.name}",
-            because=f"{due or 'nothing'} is what {access.name} at {offset} is to be",
+            because=f"expected for {access.name} at {offset}: {due or 'nothing'}",
             remedy=f"plumb compare-tiers --target {target}",
         )
     return AccessCost(
@@ -128,14 +129,14 @@ def access_cost(
 
 
 def repaired(before: Counters, after: Counters) -> dict[str, int]:
-    """Class -> accesses that the kernel repaired in between, where there were any; `skipped` are those it did not."""
+    """Class -> accesses that the kernel repaired in between, without zeros; `skipped` are those it did not repair."""
     names = [name for name in Counters.__struct_fields__ if name != "user"]
     moved = {name: getattr(after, name) - getattr(before, name) for name in names}
     return {name: number for name, number in moved.items() if number}
 
 
 def taxed(row: ServerFixupCost, rows: Sequence[ServerFixupCost], costs: Sequence[AccessCost]) -> ServerFixupCost:
-    """The row with its tax; where its own kernel counts nothing, by the count of the same binary on another one."""
+    """The row with its tax, from the count of the same binary on another target where its own kernel does not count."""
     if row.fixups is None:
         for lender in rows:
             if lender.fixups is not None and (lender.build, lender.workload) == (row.build, row.workload):

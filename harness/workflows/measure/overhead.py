@@ -19,7 +19,7 @@ UNCHECKED, ENFORCED, AUDITED = "unchecked", "signal", "audit"
 
 
 COVERED = "coverage"
-"""Not a policy: `signal`, and the guest tells which edges of its code it takes."""
+"""Not a policy: `signal` with coverage, where the guest reports the edges of its code that it takes."""
 
 
 GOALS = {ENFORCED: 0.95, AUDITED: 0.80, COVERED: 0.70}
@@ -27,7 +27,7 @@ GOALS = {ENFORCED: 0.95, AUDITED: 0.80, COVERED: 0.70}
 
 
 MEMORY_GOAL_MIB = 32.0
-"""The most that an audit may take beyond what the unchecked emulator takes."""
+"""The most memory that a policy may take beyond the unchecked emulator's."""
 
 
 class Ratio(Record, frozen=True):
@@ -44,12 +44,12 @@ class Ratio(Record, frozen=True):
     """Median over the rounds of per_second / unchecked_per_second: 1.0 is free."""
     lower_quartile: float
     upper_quartile: float
-    """Of the same ratios: how much noise there was."""
+    """Quartiles of the same ratios, which show the noise."""
     goal: float
 
 
 class Memory(Record, frozen=True):
-    """What an emulator process takes after the throughput workloads: its proportional share (PSS) of resident pages."""
+    """The memory of an emulator process after the throughput workloads: its proportional set size (PSS)."""
 
     target: str
     policy: str
@@ -59,12 +59,12 @@ class Memory(Record, frozen=True):
 
 
 class ReportPrice(Record, frozen=True):
-    """What reported accesses cost, on a server that makes many: an audit against the unchecked emulator."""
+    """The cost of reported accesses on a server that makes many: an audit against the unchecked emulator."""
 
     target: str
     server: str
     accesses_per_request: float
-    """0 where the target forbids nothing of what this server does."""
+    """0 where the target forbids none of the server's accesses."""
     ratio: float
     """Median over the rounds of the audit's throughput over the unchecked one."""
     lower_quartile: float
@@ -75,14 +75,14 @@ class ReportPrice(Record, frozen=True):
 
 
 class Costs(Record, frozen=True):
-    """What `plumb bench --json` prints."""
+    """The document of `plumb bench --json`."""
 
     server: str
     rounds: int
     processors: int
     load_before: float
     load_after: float
-    """The machine's load average over one minute; what exceeds this benchmark's own load of about 1.5 is noise."""
+    """The host's load average over one minute; any load beyond the benchmark's own, about 1.5, is noise."""
     throughput: list[Ratio]
     memory: list[Memory]
     reports: list[ReportPrice]
@@ -91,7 +91,7 @@ class Costs(Record, frozen=True):
 def ratio_of(
     target: str, workload: str, pipeline: int, policy: str, rates: Sequence[float], unchecked: Sequence[float]
 ) -> Ratio:
-    """The ratio of two sides' rates, round by round. Both are requests a second, one for each round."""
+    """The ratio of two rates, round by round. Both are requests per second, one for each round."""
     lower, middle, upper = _quartiles([a / b for a, b in zip(rates, unchecked, strict=True)])
     return Ratio(
         target=target,
@@ -116,7 +116,7 @@ def price_of(
     accesses_per_request: float,
     over_mebibytes: float,
 ) -> ReportPrice:
-    """What one reported access costs: the median over the rounds of the difference in time, by request, divided."""
+    """The cost of one reported access: the median over the rounds of a request's extra time, by its accesses."""
     lower, middle, upper = _quartiles([a / b for a, b in zip(rates, unchecked, strict=True)])
     more_seconds = statistics.median(1 / a - 1 / b for a, b in zip(rates, unchecked, strict=True))
     return ReportPrice(
@@ -132,7 +132,7 @@ def price_of(
 
 
 def text_of(costs: Costs) -> str:
-    """Tables for a person: every figure beside its goal, and by how much it is met or missed."""
+    """Tables for a person, with every figure beside its goal and the margin by which it is met or missed."""
     conditions = f"{costs.rounds} rounds, {costs.processors} processors"
     head = f"{'target':<12} {'workload':<8} {'by':>2}  {'policy':<6} {'per second':>10} {'unchecked':>10}  ratio  "
     lines = [
