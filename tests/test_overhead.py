@@ -93,4 +93,5 @@ def test_the_text_tells_how_near_every_goal_is() -> None:
 def test_the_documentation_has_the_goals() -> None:
     text = (ROOT / "docs" / "reference.md").read_text("utf-8")
     goals = f"enforcement ≥ {GOALS[ENFORCED]:.2f}, audit ≥ {GOALS[AUDITED]:.2f}, coverage ≥ {GOALS[COVERED]:.2f}"
-    assert f"{goals}, ≤ {MEMORY_GOAL_MIB:.0f} MiB" in text
+    line = next(line for line in text.splitlines() if goals in line)
+    assert f"≤ {MEMORY_GOAL_MIB:.0f} MiB" in line
