@@ -36,7 +36,7 @@ def both(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[PairedServers]
 
 @pytest.fixture
 def ports() -> Iterator[Ports]:
-    """Where servers of this test may listen."""
+    """Ports for servers of this test."""
     with Ports() as held:
         yield held
 
@@ -56,7 +56,7 @@ def release(cell: CellSpec) -> Release:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`writer`: the peers whose files the cell reads. `companion`: those that its servers talk with."""
+    """`writer`: the peers whose files the cell reads. `companion`: the peers that its servers talk to."""
     for name, chosen in (("writer", kinds.writers), ("companion", kinds.companions)):
         if name in metafunc.fixturenames:
             path = metafunc.config.getoption("--plumb-cell")

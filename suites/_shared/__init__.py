@@ -1,1 +1,1 @@
-"""What several suites use: a suite imports this package and itself, never another suite."""
+"""Code that several suites use: a suite imports this package and itself, never another suite."""

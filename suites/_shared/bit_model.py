@@ -1,4 +1,4 @@
-"""What the bit commands must answer, computed on Python integers and bytes: an implementation with no word in it.
+"""A model of the bit commands on Python integers and bytes: an implementation without machine words.
 
 Bit 0 is the most significant bit of byte 0 (https://redis.io/docs/latest/commands/setbit/ and the pages beside it).
 """
@@ -41,7 +41,7 @@ def bitcount(text: bytes, start: int = 0, end: int = -1) -> int:
 def bitpos(text: bytes, bit: int, start: int = 0, end: int | None = None) -> int:
     """Position of the first bit of that value in bytes start..end; -1 if none.
 
-    Looking for 0 without an end, the string counts as followed by zeros; but an empty one that exists has no bits.
+    A search for 0 without an end treats the string as if zeros followed; but an empty string that exists has no bits.
     """
     first, last = byte_range(len(text), start, -1 if end is None else end)
     wanted = text[first : last + 1]

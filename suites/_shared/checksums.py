@@ -9,7 +9,7 @@ _32 = (1 << 32) - 1
 
 
 def lower(data: bytes) -> bytes:
-    """ASCII's upper case letters as lower case; all else as it is, whatever the locale."""
+    """ASCII's upper case letters as lower case; other bytes as they are, whatever the locale."""
     return bytes(byte + 32 if 65 <= byte <= 90 else byte for byte in data)
 
 
@@ -49,7 +49,7 @@ def _rotated(word: int, bits: int) -> int:
 
 
 def murmurhash2(data: bytes, seed: int, *, byteorder: str = "little") -> int:
-    """MurmurHash2 (Appleby, 2008), which reads words in the machine's own order; its tail it reads byte by byte."""
+    """MurmurHash2 (Appleby, 2008), which reads words in the machine's own order, and its tail byte by byte."""
     m = 0x5BD1E995
     h = (seed ^ len(data)) & _32
     whole = len(data) // 4 * 4
@@ -121,7 +121,7 @@ def sealed(content: bytes) -> bytes:
 
 
 def fnv1a(data: bytes) -> int:
-    """FNV-1a of 32 bits (Fowler, Noll, Vo): what drivers show of long results."""
+    """FNV-1a of 32 bits (Fowler, Noll, Vo): the drivers' digest of long results."""
     h = 2166136261
     for byte in data:
         h = (h ^ byte) * 16777619 & _32

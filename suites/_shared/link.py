@@ -1,4 +1,4 @@
-"""A primary and a replica: joined, waited for, parted."""
+"""Replication links between a primary and a replica: made, awaited, broken."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 20.0
-"""How long machines may take to agree, before a target's slowdown: links are looked after once a second or two."""
+"""Time limit for machines to agree, before a target's slowdown: servers check their links every second or two."""
 
 
 def join(replica: Guest, primary: Guest) -> None:
     """Have the replica follow the primary, and wait until it is up to date."""
     host, port = primary.endpoint
     with server.client(replica) as client:
-        # The word that every release knows.
+        # Every release knows this command.
         client.command("SLAVEOF", host, port)
     await_in_step(replica, primary)
 
@@ -35,7 +35,7 @@ def info(guest: Guest, section: str) -> dict[str, str]:
 
 
 def await_in_step(replica: Guest, primary: Guest) -> None:
-    """Wait until the replica has all that the primary has sent by now. Raises TimeoutError."""
+    """Wait until the replica has everything that the primary has sent by now. Raises TimeoutError."""
 
     def in_step() -> bool:
         replication = info(replica, "replication")
@@ -48,7 +48,9 @@ def await_in_step(replica: Guest, primary: Guest) -> None:
 
 
 def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str) -> None:
-    """Poll until it holds. Raises TimeoutError, which says what was waited for; ServerGoneError when a guest ends."""
+    """Poll until a condition holds. Raises TimeoutError, which names the condition, and ServerGoneError when a guest
+    ends.
+    """
     deadline = time.monotonic() + max(one.runner.target.deadline_seconds(PATIENCE_SECONDS) for one in guests)
     while not condition():
         for guest in guests:
@@ -60,6 +62,6 @@ def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str
 
 
 def cut(replica: Guest) -> None:
-    """Break the replica's link, as a network does; it comes back by itself."""
+    """Break the replica's link as a network does; the replica connects again by itself."""
     with server.client(replica) as client:
         client.command("CLIENT", "KILL", "TYPE", "master")

@@ -1,4 +1,4 @@
-"""Guest and oracle asked the same, and the lengths at which headers, encodings and words change."""
+"""Sends the same requests to guest and oracle; has the lengths at which headers, encodings and words change."""
 
 from __future__ import annotations
 
@@ -58,25 +58,26 @@ LENGTHS_BY_HEADER = {
     "5-byte-header": [256, 257, 65535],
     "9-byte-header": [65536, 65537],
 }
-"""The same lengths; the header is that of Redis 3.2 and later."""
+"""The same lengths by SDS header, as in Redis 3.2 and later."""
 OFFSETS = 16
-"""No access of these servers asks for more alignment than 16 bytes."""
+"""No access of these servers requires an alignment of more than 16 bytes."""
 OWN_BUFFER_BYTES = 32 * 1024
-"""From here on a bulk string gets a buffer of its own, and what preceded it does not move it (protocol suite, bulk)."""
+"""From this length on a bulk string has a buffer of its own, and requests before it do not move it (protocol suite,
+bulk)."""
 EFFORT: dict[Tier, int] = {"quick": 1, "kernel": 1, "full": 4, "thorough": 16}
 
 
 class PairedServers:
-    """The guest and the oracle, asked the same; they must agree before anything else is asked."""
+    """The guest and the oracle: both receive the same requests, and must agree before a model is compared."""
 
     def __init__(self, guest: Client, oracle: Client, *, target: str, seed: int, tier: Tier) -> None:
         self.guest = guest
         self.oracle = oracle
         self.target = target
-        """The guest's."""
+        """The guest's target."""
         self.random = random.Random(seed)
         self.effort = EFFORT[tier]
-        """How many times as much as in the quick tier is to be done."""
+        """Factor of the amount of work, compared with the quick tier."""
 
     def ask(self, requests: Sequence[Any]) -> list[Reply]:
         """The guest's replies to a pipeline, after comparing them with the native build's."""
@@ -88,7 +89,7 @@ class PairedServers:
         return actual
 
     def expect(self, requests: Sequence[Any], expected: Sequence[Any], what: str) -> None:
-        """Ask, and compare the last replies with the model's answers: as many as there are."""
+        """Send requests, and compare the last replies with the model's answers, as many as there are."""
         actual = self.ask(requests)[len(requests) - len(expected) :]
         for request, ours, models in zip(requests[len(requests) - len(expected) :], actual, expected, strict=True):
             if ours != models:
@@ -97,7 +98,7 @@ class PairedServers:
                 raise differing(request, ours, models, self.target, message, reader="a model")
 
     def expect_at_every_offset(self, request: Sequence[Any], expected: Reply, what: str) -> None:
-        """The same request at every offset in the query buffer, each of which must get the model's one answer."""
+        """Send a request at every offset in the query buffer; each reply must be the model's only answer."""
         requests = at_every_offset(request)
         for offset, actual in enumerate(self.ask(requests)[1::2]):
             if actual != expected:
@@ -110,11 +111,11 @@ class PairedServers:
         return self.ask([["COMMAND", "INFO", command]])[0] not in ([None], [[]])
 
     def some_bytes(self, length: int) -> bytes:
-        """Seeded bytes, all values."""
+        """Seeded bytes of all values."""
         return self.random.randbytes(length)
 
     def sparse(self, length: int, filler: int) -> bytes:
-        """A run of one byte with a single other bit somewhere: what BITPOS has to find past whole words."""
+        """A run of one byte with a single differing bit: BITPOS must find it beyond whole words."""
         text = bytearray([filler]) * length
         if length:
             text[self.random.randrange(length)] ^= 1 << self.random.randrange(8)
@@ -124,7 +125,9 @@ class PairedServers:
 def differing(
     request: Sequence[Any], actual: Reply, expected: Reply, target: str, message: str = "", *, reader: str = "native"
 ) -> DifferenceError:
-    """What to raise where a reply is not what its reader, the native build or a model, says: which byte of it."""
+    """The error to raise where a reply differs from its reader's, the native build's or a model's; it has the first
+    wrong byte.
+    """
     words = [word if isinstance(word, bytes) else str(word).encode() for word in request]
     at, there, due = -1, "", ""
     if isinstance(actual, bytes) and isinstance(expected, bytes):
@@ -144,17 +147,17 @@ def differing(
 
 
 def at_every_offset(request: Sequence[Any]) -> list[Sequence[Any]]:
-    """The request 16 times over, as `moved_on` has them: at every offset modulo 16 in the query buffer.
+    """The request 16 times, placed by `moved_on` at every offset modulo 16 in the query buffer.
 
-    One so large that it gets a buffer of its own is there once, behind one ECHO.
+    A request so large that it has a buffer of its own is there once, after one ECHO.
     """
     return moved_on([request] * (OFFSETS if len(Client.pack([request])) <= OWN_BUFFER_BYTES else 1))
 
 
 def moved_on(requests: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Each request behind an ECHO of such a length that the n-th one begins at n modulo 16 of the whole.
+    """Each request after an ECHO of such a length that the n-th request begins at n modulo 16 of the whole.
 
-    Sent as one pipeline they are one write, and what of them a server reads at once is one buffer.
+    Sent as one pipeline they are one write, and the part that a server reads at once is one buffer.
     """
     moved: list[Sequence[Any]] = []
     position = 0
@@ -167,7 +170,7 @@ def moved_on(requests: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
 
 
 _PADDING = "x" * 10
-"""Up to 15 bytes more do not change how many digits its length has."""
+"""An ECHO's text may grow by 15 bytes without another digit in its length."""
 
 
 def _comparable(reply: Reply) -> Reply:

@@ -1,4 +1,4 @@
-"""Ports of loopback for servers that others have to reach by their own address."""
+"""Loopback ports for servers that other servers reach by address."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from contextlib import ExitStack
 from typing import Self
 
 BUS_DISTANCE = 10000
-"""A cluster's bus listens at the port of the clients plus this, in every release."""
+"""Distance of a cluster's bus port from the port for clients, in every release."""
 
 
 class Ports:
-    """Ports that no other test of ours is given while this is open, in whatever cell or run it is."""
+    """Ports that no other test takes while this is open, in any cell or run."""
 
     def __init__(self) -> None:
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Others may have them."""
+        """Release the ports."""
         self._held.close()
 
     def free(self) -> int:
-        """A port that is free together with its bus port; taken by another program since, the server does not start."""
+        """A port that is free, as is its bus port. If another program takes it first, the server does not start."""
         while True:
             # Both below 32768, where Linux begins to choose ports for clients (ip(7), ip_local_port_range).
             port = random.SystemRandom().randrange(10000, 32768 - BUS_DISTANCE)
             with ExitStack() as claimed:
                 try:
                     for number in (port, port + BUS_DISTANCE):
-                        # Between this look and the server's start a cell beside this one may look as well: the same
-                        # number of UDP, which no server takes, is the sign that it is somebody's.
+                        # Another cell may look between this check and the server's start: holding the same UDP port,
+                        # which no server uses, marks the port as taken.
                         sign = claimed.enter_context(socket.socket(type=socket.SOCK_DGRAM))
                         sign.bind(("127.0.0.1", number))
                         with socket.socket() as probe:

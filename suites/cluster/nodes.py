@@ -1,6 +1,6 @@
 """Nodes of a cluster: started on loopback ports of their own, introduced to each other, given slots.
 
-Slots are computed here as the cluster specification says (CRC16 of the key's tag, modulo 16384), not asked for.
+This module computes slots by the cluster specification (CRC16 of the key's tag, modulo 16384), without a server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Node:
         self.identifier = str(_text(self.ask("CLUSTER", "MYID")))
 
     def ask(self, *words: Any) -> Any:
-        """One command; an error reply raises."""
+        """Send one command; an error reply raises."""
         with server.client(self.guest) as client:
             return client.command(*words)
 
@@ -45,7 +45,7 @@ class Node:
         return self.look()[1]
 
     def look(self) -> tuple[dict[str, str], dict[str, list[str]]]:
-        """Both, of one moment."""
+        """State and view of the same moment."""
         with server.client(self.guest) as client:
             state, view = (client.command("CLUSTER", what) for what in ("INFO", "NODES"))
         reply = dict(line.split(":", 1) for line in _text(state).splitlines())
@@ -57,30 +57,30 @@ def _text(reply: Any) -> str:
 
 
 def start(start_guest: StartGuest, ports: Ports, *, target: str = "", files: Mapping[str, bytes] | None = None) -> Node:
-    """A node that knows nobody but whom its files tell. It listens on loopback only."""
+    """Start a node that knows only the nodes in its files. It listens on loopback only."""
     port = ports.free()
     options = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
-    # No other replica will come for the same stream, for which one would wait.
+    # Do not wait for another replica to join the same transfer: none will come.
     options += ["--cluster-node-timeout", "15000", "--repl-diskless-sync-delay", "0"]
     return Node(start_guest(target=target, options=options, files=files), port)
 
 
 def slot_of(key: bytes) -> int:
-    """The slot of a key: of what stands between the first braces, if anything does."""
+    """The slot of a key, by the text between its first braces if there is any."""
     start = key.find(b"{")
     end = key.find(b"}", start + 1)
     return crc16(key[start + 1 : end] if -1 < start < end - 1 else key) % SLOTS
 
 
 def key_in(first: int, last: int, prefix: str = "key") -> bytes:
-    """A key whose slot is in a range."""
+    """A key whose slot lies in a range."""
     return next(
         key for number in range(100000) if first <= slot_of(key := b"%s:%d" % (prefix.encode(), number)) <= last
     )
 
 
 def join(nodes: Sequence[Node]) -> None:
-    """Introduce them to each other, share the slots among them, and wait until all agree."""
+    """Introduce nodes to each other, share the slots among them, and wait until all agree."""
     share = SLOTS // len(nodes)
     for number, node in enumerate(nodes):
         last = SLOTS if number == len(nodes) - 1 else (number + 1) * share
@@ -112,7 +112,7 @@ def await_agreement(nodes: Sequence[Node]) -> None:
 
 
 def move_key_by_key(slot: int, keys: Iterable[bytes], source: Node, goal: Node) -> None:
-    """Hand a slot over as every release can: its keys by MIGRATE, then its owner by CLUSTER SETSLOT."""
+    """Move a slot as every release can: its keys by MIGRATE, then its owner by CLUSTER SETSLOT."""
     goal.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.identifier)
     source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", goal.identifier)
     for name in keys:
@@ -122,7 +122,7 @@ def move_key_by_key(slot: int, keys: Iterable[bytes], source: Node, goal: Node) 
 
 
 def move_at_once(slot: int, source: Node, goal: Node) -> None:
-    """Hand a slot over by an atomic migration (Valkey 9). Raises TimeoutError."""
+    """Move a slot by an atomic migration (Valkey 9). Raises TimeoutError."""
     assert source.ask("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", goal.identifier) == b"OK"
 
     def state() -> str:
@@ -139,7 +139,7 @@ def _healthy(words: list[str]) -> bool:
 
 
 def _slots_as_seen(view: Mapping[str, list[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Who has which slots, as a node sees it; what is migrating is only known to those concerned."""
+    """The owners of the slots, as a node sees them; only the nodes concerned know of a migration."""
     found = []
     for identifier, words in sorted(view.items()):
         found.append((identifier, tuple(word for word in words[8:] if not word.startswith("["))))
@@ -147,9 +147,9 @@ def _slots_as_seen(view: Mapping[str, list[str]]) -> tuple[tuple[str, tuple[str,
 
 
 def misread(field: str, sent: int, received: int, writer: Node, reader: Node) -> DifferenceError:
-    """What to raise where a number of the bus message's header (clusterMsg, cluster.h) is another one at its reader's.
+    """The error to raise where a number of the bus message's header (clusterMsg, cluster.h) changed on its way.
 
-    Such a number has 8 bytes, and the bus has the most significant first.
+    Such a number has 8 bytes, the most significant first.
     """
     difference = Difference(
         where="a message on the cluster's bus",

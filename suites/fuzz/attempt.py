@@ -1,4 +1,4 @@
-"""One try: a stream asked of guest, native build and model, from empty servers to all that is stored then."""
+"""One attempt: a stream sent to guest, native build and model, from empty servers up to the stored data."""
 
 from __future__ import annotations
 
@@ -26,32 +26,34 @@ if TYPE_CHECKING:
 
 NATIVE_SECONDS = 20.0
 LARGEST_PAYLOAD_BYTES = 5000
-"""Of what is carried into a new key by RESTORE."""
+"""Limit of the payloads that RESTORE carries into a new key."""
 REFUSED = "refused to start"
 DIED = "died"
 KEYS = re.compile("[1-9][0-9]* keys ")
-"""How `taken` begins where there is a key."""
+"""The start of the result of `taken` when there is a key."""
 _ENCODINGS = (b"hash-", b"list-", b"set-", b"zset-", b"stream-", b"hll-", b"sanitize-")
 
 
 class Failure(Record, frozen=True):
-    """How a stream failed."""
+    """A failure of a stream."""
 
     index: int
-    """Which command, or the first that was not answered."""
+    """The failing command, or the first without an answer."""
     label: str
-    """The command's name, and what was wrong with it unless it was the reply: a part of the finding's name."""
+    """The command's name, and the kind of failure unless it was the reply: a part of the finding's name."""
     asked: str
     """The command that was answered wrongly; empty if it was not answered."""
     message: str
     sameness: str
-    """Equal for two failures that are taken to be one."""
+    """Equal for two failures that count as the same."""
     stream: Stream
-    """What was sent, the commands of the checkpoint included."""
+    """The commands that were sent, those of the checkpoint included."""
 
 
 def empty(server: Guest, defaults: dict[str, Stream]) -> None:
-    """No keys and default settings, on a connection that nobody records. `defaults`: folder -> what restores them."""
+    """Remove all keys and settings on a connection that is not recorded. `defaults`: folder -> the commands that
+    restore them.
+    """
     with contextlib.closing(connect(server.upstream, deadline_seconds=server.deadline_seconds)) as connection:
         client = Client(connection)
         place = str(server.folder)
@@ -61,7 +63,7 @@ def empty(server: Guest, defaults: dict[str, Stream]) -> None:
 
 
 def _settings(client: Client) -> Stream:
-    """The commands that set every threshold back to what it is now."""
+    """The commands that restore every threshold to its present value."""
     parts = ("-max-", "compress-depth", "sanitize-dump")
     found = reply_comparison.ask(client, tuple(command("CONFIG", "GET", f"*{part}*") for part in parts))
     words = [word for reply in found if isinstance(reply, list) for word in reply]
@@ -73,9 +75,9 @@ def _settings(client: Client) -> Stream:
 
 
 def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) -> tuple[Failure | None, list[Reply]]:
-    """Ask both servers, compare, and ask the model; then, at a checkpoint, all that both have stored.
+    """Send the stream to both servers and compare; then compare the model and, at a checkpoint, all stored data.
 
-    How it failed, and the guest's replies as far as there are any.
+    Returns the failure, and the guest's replies as far as they came.
     """
     ours: list[Reply] = []
     theirs: list[Reply] = []
@@ -84,7 +86,7 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
         Client.at_socket(oracle.socket_path, deadline_seconds=NATIVE_SECONDS) as native,
         Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client,
     ):
-        # The native build first: if it dies of the stream, the guest should too, where it can be seen.
+        # The native build comes first: if it dies of the stream, the guest should too, where it is recorded.
         died = _ask(theirs, native, stream)
         if error := _ask(ours, client, stream):
             return gone(guest, known_faults, stream, len(ours), error), ours
@@ -151,7 +153,7 @@ def _compared(stream: Stream, ours: list[Reply], theirs: list[Reply], guest: Gue
 
 
 def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: OSError) -> Failure:
-    """The guest died or hangs: told apart by where its first fault is, else by how it ended."""
+    """The failure of a guest that died or hangs, identified by the place of its first fault, or by its end."""
     if isinstance(error, TimeoutError) and not guest.died_of_fault(known_faults):
         guest.hung()
     guest.settle()
@@ -169,7 +171,7 @@ def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: 
 
 
 def _stored(oracle: Guest) -> Stream:
-    """Commands that tell all that the native build has stored, and carry some of it into new keys by RESTORE."""
+    """Commands that read all stored data of the native build, and carry some of it into new keys by RESTORE."""
     with Client.at_socket(oracle.socket_path, deadline_seconds=NATIVE_SECONDS) as client:
         keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
         types = client.pipeline([["TYPE", key] for key in keys])
@@ -178,7 +180,7 @@ def _stored(oracle: Guest) -> Stream:
     commands: list[Command] = []
     for key, kind, encoding, payload in zip(keys, types, encodings, dumps, strict=True):
         commands += [command("OBJECT", "ENCODING", key), *reading(kind, key)]
-        # A hash table is written in its own order, and a skip list was until Redis 4; a stream's groups have clocks.
+        # A hash table has an order of its own, as a skip list had until Redis 4; a stream's groups have clocks.
         if encoding in {b"hashtable", b"skiplist"} or kind == b"stream" or not isinstance(payload, bytes):
             continue
         commands.append(command("DUMP", key))
@@ -189,7 +191,7 @@ def _stored(oracle: Guest) -> Stream:
 
 
 def reading(kind: Reply, key: bytes) -> Stream:
-    """The command that tells all of a key of a type that TYPE named."""
+    """The command that reads a whole key of the type that TYPE named."""
     commands: dict[Hashable, Command] = {
         b"string": command("GET", key),
         b"list": command("LRANGE", key, 0, -1),
@@ -202,7 +204,7 @@ def reading(kind: Reply, key: bytes) -> Stream:
 
 
 def shout(guest: Guest, content: bytes) -> Failure | None:
-    """Send bytes that need not be protocol, hang up, and see whether the guest still serves others."""
+    """Send bytes that need not be valid protocol, disconnect, and check whether the guest still serves others."""
     known_faults = guest.faults()
     try:
         _send_and_hang_up(guest, content)
@@ -216,7 +218,7 @@ def shout(guest: Guest, content: bytes) -> Failure | None:
 def _send_and_hang_up(guest: Guest, content: bytes) -> None:
     with (
         contextlib.closing(connect(guest.recorded_path, deadline_seconds=guest.deadline_seconds)) as connection,
-        # It closes at an error of protocol, before everything is sent perhaps.
+        # After a protocol error the server closes the connection, perhaps before everything is sent.
         contextlib.suppress(ConnectionError),
     ):
         connection.sendall(content)
@@ -226,11 +228,11 @@ def _send_and_hang_up(guest: Guest, content: bytes) -> None:
 
 
 def taken(start: Callable[[], Guest]) -> str:
-    """What a server makes of the files that it starts with: all that it has stored then, or REFUSED, or how it DIED."""
+    """What a server makes of its start files: its stored data, or REFUSED, or how it DIED."""
     try:
         return _contents(start())
     except StartError as error:
-        # It panics, in so many words, at a key that is there twice: that is a refusal.
+        # It panics with this text at a duplicate key: that is a refusal.
         refused = error.detail.startswith("exit status 1;") or PANIC in error.log
         return REFUSED if refused else f"{DIED}: {error}"
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The examples of one test, as many as time and number allow; every new failure is made small and left as evidence."""
+"""Runs one test's examples, as many as its limits allow; shrinks every new failure and leaves it as evidence."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 STREAMS = {"quick": 180, "kernel": 20, "full": 1500, "thorough": 1_000_000}
 SECONDS = {"quick": 120.0, "kernel": 300.0, "full": 420.0, "thorough": 600.0}
-"""Most streams of a test, and its time at most, by tier."""
+"""The limits of a test, in streams and in time, by tier."""
 SHRINK_SECONDS, SHRINK_TRIES = 45.0, 200
 SHRUNK = {"quick": 3, "kernel": 0, "full": 6, "thorough": 20}
-"""How many different failures are made small; none in a machine, which has one port and slow starts."""
+"""Number of different failures that are shrunk; none on a machine, which has one port and slow starts."""
 FAILURES = {"quick": 10, "kernel": 3, "full": 40, "thorough": 300}
-"""After so many failing streams a test ends: the same crash over and over says nothing new, and costs a start each."""
+"""A test ends after so many failing streams: the same crash again shows nothing new, and costs a start each time."""
 
 EXTRA = 60
-"""Examples beyond a test's number and time, while the native build takes too little of what is damaged."""
+"""Examples beyond a test's limits, while the native build takes too little of the damaged input."""
 
 
 class Shrinking(Record, frozen=True):
-    """How a failure was made small: a line of streams/shrinking.jsonl."""
+    """How a failure was shrunk: a line of streams/shrinking.jsonl."""
 
     label: str
     commands_before: int
@@ -56,9 +56,9 @@ class Shrinking(Record, frozen=True):
 class FuzzSession:
     """The examples of one test.
 
-    `share` is the part of the cell's time that is its own, `cost` how many streams one of its examples is worth.
-    One that `learns` keeps streams in the cell's corpus. `damages`: the kinds of damaged input of which the native
-    build must take some.
+    `share` is its part of the cell's time, `cost` the number of streams that one of its examples is worth. A session
+    that `learns` keeps streams in the cell's corpus. `damages`: the kinds of damaged input of which the native build
+    must take some.
     """
 
     def __init__(
@@ -83,15 +83,15 @@ class FuzzSession:
         self._most = max(2, round(most / cost))
         self.streams = self.commands = self.failures = 0
         self.found: dict[str, str] = {}
-        """What tells failures apart -> the first's message."""
+        """Identity of a failure -> the message of its first occurrence."""
         self.acceptance = Acceptance(damages)
         self.corpus = Corpus(self.cell.corpus if learns else None)
         self.guide = Guide(self.random, self.corpus.streams, themes=self.cell.coverage)
 
     def more(self) -> bool:
-        """Whether another example fits into time and number; how far it has come is written down.
+        """Whether another example fits into the limits; the progress is recorded.
 
-        While the native build has taken too little of what is damaged, a few more do.
+        While the native build has taken too little of the damaged input, a few more examples fit.
         """
         self._report()
         if self.failures >= FAILURES[self.cell.tier]:
@@ -101,7 +101,7 @@ class FuzzSession:
         return bool(self.acceptance.lacking) and self.streams < self._most + EXTRA
 
     def example(self, stream: Stream) -> list[Reply]:
-        """Run one stream; when it fails in a new way, make it small, and leave evidence of both. The replies to it."""
+        """Run one stream and return its replies. A failure of a new kind is shrunk, and both streams leave evidence."""
         self.run.begin_example()
         started = time.monotonic()
         guest = self.run.guest()
@@ -111,7 +111,7 @@ class FuzzSession:
         self.commands += len(stream)
         new = 0
         if failure is None:
-            # Without edges, what was answered has to tell whether the guest did something new.
+            # Without edges, the replies must show whether the guest did something new.
             new = self.corpus.offer(stream, guest.edges.new() if guest.edges else shapes(stream, replies))
         self.guide.learn(new)
         if not self._count(failure.sameness if failure else "", failure.message if failure else "") or failure is None:
@@ -125,7 +125,7 @@ class FuzzSession:
         return replies
 
     def noise(self, content: bytes) -> None:
-        """Bytes that need not be protocol: the guest must live on."""
+        """Send bytes that need not be valid protocol: the guest must survive."""
         self.run.begin_example()
         started = time.monotonic()
         guest = self.run.guest()
@@ -136,9 +136,9 @@ class FuzzSession:
         self.run.end_example("noise", failure.message if failure else "", time.monotonic() - started)
 
     def start_up(self, files: dict[str, bytes], options: list[str], *, sound: bool = False) -> bool:
-        """Start a guest with files: it may refuse, or take them as the native build does, but not die of a signal.
+        """Start a guest with files. It may refuse them, or take them as the native build does, but not die of a signal.
 
-        What is `sound` it must take. Whether the native build has taken a key at least.
+        It must take files that are `sound`. Returns whether the native build has taken at least one key.
         """
         self.run.begin_example()
         started = time.monotonic()
@@ -151,7 +151,7 @@ class FuzzSession:
         has_keys = KEYS.match(theirs) is not None
         if sound and not message and not has_keys:
             message = f"{name}: both do not take it, and nothing in it is damaged: {theirs:.200}"
-        # A sound one is asked for besides the examples, which are to be damaged.
+        # A sound file comes in addition to the examples, which are damaged.
         if message or not sound:
             self._count(message, message)
         if not message:
@@ -160,7 +160,7 @@ class FuzzSession:
         return has_keys
 
     def conclude(self) -> None:
-        """Fail the test if an example failed; else say how much was done."""
+        """Fail the test if an example failed; otherwise report how much was done."""
         seconds = time.monotonic() - self._started
         self.run.note = f"{self.streams} examples, {self.commands} commands in {seconds:.1f} s"
         if self.acceptance.tried:
@@ -178,11 +178,11 @@ class FuzzSession:
             )
 
     def reset_oracle(self) -> None:
-        """The native build empty, with its default settings."""
+        """The native build, emptied, with its default settings."""
         empty(self.run.oracle(), self._defaults)
 
     def _count(self, sameness: str, message: str) -> bool:
-        """One more example, failed if there is a message; whether it failed in a new way."""
+        """Record one more example, failed if there is a message. Returns whether it failed in a new way."""
         self.streams += 1
         self.failures += bool(message)
         new = bool(message) and sameness not in self.found
@@ -191,7 +191,7 @@ class FuzzSession:
         return new
 
     def _shrunk(self, failure: Failure) -> Failure:
-        """The same failure with few commands. Not evidence: that is what the small one leaves when it runs again."""
+        """The same failure with few commands. This leaves no evidence; running the small stream again does."""
         latest = failure
         began = time.monotonic()
         with contextlib.ExitStack() as scratches:
@@ -217,7 +217,7 @@ class FuzzSession:
             slow = tuple(msgspec.structs.replace(one, waits=True) for one in failure.stream)
             stream, index = failure.stream, len(failure.stream) - 1
             if fails(slow):
-                # One command at a time: the first that was not answered is the one.
+                # Send one command at a time: the first without an answer is the culprit.
                 stream, index = slow, latest.index
             shrinker = Shrinker(fails, seconds=SHRINK_SECONDS, tries=SHRINK_TRIES)
             shrinker.shrink(stream, index)
@@ -230,7 +230,7 @@ class FuzzSession:
                 seconds=round(time.monotonic() - began, 2),
             )
         )
-        # In one write nothing is answered; but the last of the few commands that are left is the one.
+        # In one write nothing is answered, but the last of the few remaining commands is the culprit.
         deadly = latest.stream[-1].name
         return latest if latest.asked else msgspec.structs.replace(latest, label=f"{deadly}-end")
 
@@ -251,7 +251,7 @@ class FuzzSession:
             self.run.end_example(failure.label, failure.message, seconds, asked=failure.asked)
 
     def _record_again(self, small: Failure) -> None:
-        """The small stream on a guest of the evidence: its transcript is the finding's reproducer."""
+        """Run the small stream on a guest of the evidence: its transcript is the finding's reproducer."""
         with contextlib.suppress(StartError):
             guest = self.run.guest()
             self.run.begin_example()
@@ -262,7 +262,7 @@ class FuzzSession:
             self._record(msgspec.structs.replace(again, label=small.label) if again else None, started)
 
     def _save(self, label: str, content: Stream | bytes) -> None:
-        """Beside the evidence, as the bytes that a client sends; commands as text too, and for later runs."""
+        """Write the stream beside the evidence, as a client's bytes and as text, for later runs."""
         folder = self._streams()
         name = f"{len(list(folder.glob('*.resp'))) + 1}-{label}"
         if isinstance(content, bytes):

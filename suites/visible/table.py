@@ -1,4 +1,4 @@
-"""What the suite asks, and which replies may differ where: data in requests.toml and differences.toml."""
+"""The suite's requests, and the replies that may differ: data in requests.toml and differences.toml."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ PAGE = ROOT / "docs" / "DIFFERENCES.md"
 
 
 class RequestGroup(Record, frozen=True):
-    """Requests that are sent one after the other, to empty servers."""
+    """Requests that are sent in order to empty servers."""
 
     name: str
     since: list[int]
-    """The release that first knows all of them: Redis', and Valkey's if `since_valkey` is empty."""
+    """The first Redis release that knows all of them, and the first Valkey release if `since_valkey` is empty."""
     requests: str
-    """A command a line."""
+    """One command a line."""
     since_valkey: list[int] = msgspec.field(default_factory=list)
 
     def known_to(self, family: str, version: tuple[int, ...]) -> bool:
-        """Whether a release has all that is asked."""
+        """Whether a release has all the commands."""
         since = self.since_valkey if family == "valkey" and self.since_valkey else self.since
         return list(version) >= since
 
@@ -45,7 +45,7 @@ class RequestGroup(Record, frozen=True):
 
 
 class Unasked(Record, frozen=True):
-    """Commands that no group asks."""
+    """Commands that no group contains."""
 
     reason: str
     commands: list[str]
@@ -62,24 +62,24 @@ class Listed(Record, frozen=True):
     """A reply that differs from the native build's."""
 
     request: str
-    """A glob for the line."""
+    """A glob for the command's line."""
     targets: list[str]
-    """Globs of targets and groups where it does."""
+    """Globs of the targets and groups where it differs."""
     native: str
-    """What this machine (x86-64) answers, as `shown` has it."""
+    """The reply of this machine (x86-64), in the form of `shown`."""
     there: list[str]
-    """What they answer: one of these."""
+    """The possible replies there."""
     reason: str
     fault: bool = False
-    """Whether it is a bug of the server (docs/FOUND.md), and no machine's right."""
+    """Whether the difference is a bug of the server (docs/FOUND.md)."""
     since: tuple[int, ...] = ()
     until: tuple[int, ...] = ()
-    """The release that first has it no more; empty: all have it."""
+    """The first release without the difference; empty: all have it."""
 
     def covers(self, command: Command, target: Target, version: tuple[int, ...], *, development: bool = False) -> bool:
-        """Whether the reply to a command must differ there; of a development tree, whether it may.
+        """Whether the reply to a command must differ on a target; for a development tree, whether it may.
 
-        That has what one release changed and another has not changed yet: neither `since` nor `until` is told of it.
+        Such a tree has the changes of one release but not yet those of the next, so `since` and `until` do not decide.
         """
         names = [target.name, *target.groups]
         here = any(fnmatch.fnmatchcase(name, glob) for name in names for glob in self.targets)
@@ -87,12 +87,12 @@ class Listed(Record, frozen=True):
         return here and living and fnmatch.fnmatchcase(line_of(command), self.request)
 
     def fits(self, guest: Reply, native: Reply) -> bool:
-        """Whether the two replies are those that are listed. Everything else that differs is not."""
+        """Whether the two replies are exactly the listed ones."""
         return shown(native) == self.native and shown(guest) in self.there
 
 
 def shown(reply: Reply) -> str:
-    """A reply as the list has it: text as such, other bytes as hexadecimal digits, an array with commas."""
+    """A reply in the list's form: text as it is, other bytes as hexadecimal digits, an array with commas."""
     if isinstance(reply, list):
         return ", ".join(map(shown, reply))
     if not isinstance(reply, bytes):
@@ -109,13 +109,13 @@ class RequestTable(Record, frozen=True):
 
 @cache
 def asked() -> Asked:
-    """What is asked."""
+    """The requests."""
     return read_toml(FOLDER / "requests.toml", Asked)
 
 
 @cache
 def table() -> RequestTable:
-    """What may differ."""
+    """The differences that are allowed."""
     return read_toml(FOLDER / "differences.toml", RequestTable)
 
 

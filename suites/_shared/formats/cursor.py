@@ -1,6 +1,6 @@
-"""Bytes of an RDB file, read piece by piece: lengths, texts, times, doubles; and what each piece was, with its offsets.
+"""Reads an RDB file piece by piece, as lengths, texts, times and doubles, and records each piece with its offsets.
 
-It knows how the format writes a number or a text, and nothing of types and records.
+It knows how the format writes numbers and texts, but no types or records.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from suites._shared.formats.encodings import lzf
 
 
 class RdbError(ValueError):
-    """The bytes are not what the format says; the text tells where."""
+    """The bytes violate the format; the message says where."""
 
     at: int = -1
     """Offset of the part that is wrong, or that was read last."""
     record: str = ""
-    """What that part is."""
+    """The name of that part."""
     found: object = None
-    """What was read of the file until then: rdb.Rdb."""
+    """The content read until then: rdb.Rdb."""
 
 
 class CutPart(NamedTuple):
-    """A piece of a file that the format gives a meaning of its own."""
+    """A piece of a file that has a meaning of its own in the format."""
 
     start: int
     end: int
@@ -32,18 +32,18 @@ class CutPart(NamedTuple):
 
 
 class Cursor:
-    """Bytes, and where reading is."""
+    """Bytes, and a reading position."""
 
     def __init__(self, content: bytes, at: int = 0) -> None:
         self.content = content
         self.at = at
         self.parts: list[CutPart] = []
-        """What was read so far, piece by piece."""
+        """The pieces read so far."""
         self.record = ""
         """The record that is being read."""
 
     def take(self, count: int) -> bytes:
-        """The next bytes. Raises RdbError when there are not so many."""
+        """The next bytes. Raises RdbError when fewer are left."""
         piece = self.content[self.at : self.at + count]
         if len(piece) < count:
             raise RdbError(f"at {self.at}: {count} bytes are due, {len(piece)} are left of {len(self.content)}")
@@ -55,14 +55,14 @@ class Cursor:
         return self.take(1)[0]
 
     def named(self, count: int, what: str) -> bytes:
-        """The next bytes, which are one piece."""
+        """The next bytes as one piece."""
         start = self.at
         piece = self.take(count)
         self.parts.append(CutPart(start, self.at, what))
         return piece
 
     def length(self) -> int:
-        """A length or a number written like one."""
+        """A length, or a number written as a length."""
         start = self.at
         value, encoded = self._length()
         if encoded:
@@ -86,7 +86,7 @@ class Cursor:
         raise RdbError(f"at {self.at - 1}: no length begins with {first:#x}")
 
     def text(self, what: str = "string") -> bytes:
-        """A string: plain, an integer in 1, 2 or 4 bytes, or compressed. `what`: its content's meaning."""
+        """A string: plain, an integer in 1, 2 or 4 bytes, or compressed. `what` names its content."""
         start = self.at
         value, encoded = self._length()
         if encoded and value < 3:

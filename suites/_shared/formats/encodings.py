@@ -1,6 +1,6 @@
 """Decoders of the servers' compact encodings, from their published layouts: every number in them is little-endian.
 
-They raise EncodingError for whatever is not as the layout says, lengths of neighbours and totals included.
+They raise EncodingError for every violation of the layout, neighbours' lengths and totals included.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import struct
 
 
 class EncodingError(ValueError):
-    """The bytes are not what the layout says."""
+    """The bytes violate the layout."""
 
 
 def demand(ok: bool, message: str) -> None:
-    """Raise EncodingError unless it holds."""
+    """Raise EncodingError unless the condition holds."""
     if not ok:
         raise EncodingError(message)
 
 
 def intset(values: list[int]) -> bytes:
-    """An intset: width of all, count, and the values in order (intset.h). There is one way only to write it."""
+    """An intset: width of all, count, and the values in order (intset.h). It has only one valid form."""
     ordered = sorted(set(values))
     width = max((_width(value) for value in ordered), default=2)
     return struct.pack("<II", width, len(ordered)) + b"".join(v.to_bytes(width, "little", signed=True) for v in ordered)
@@ -111,7 +111,7 @@ def _ziplist_content(blob: bytes, at: int) -> tuple[bytes, int]:
             return b"%d" % _signed(blob, at + 1, size), at + 1 + size
         demand(0xF1 <= head <= 0xFD, f"no encoding has the byte {head:#x}")
         return b"%d" % (head - 0xF1), at + 1
-    # Lengths are the one number that is big-endian.
+    # Lengths are the only big-endian numbers.
     if head >> 6 == 0:
         length, at = head & 63, at + 1
     elif head >> 6 == 1:

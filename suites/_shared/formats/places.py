@@ -1,4 +1,4 @@
-"""From a wrong value to its bytes: where in which file, which part of which record, who wrote it, how it is seen."""
+"""Finds the bytes of a wrong value: the file, the record, its part and its writer, and how to reproduce it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READER = "an independent reader"
 FILE = "dump.rdb"
 SHOWN = 5
 _AROUND_BYTES = 24
-"""So many bytes on either side of a wrong one must come again when it is shown again."""
+"""Number of neighbouring bytes on either side of a wrong one that a reproduction must show again."""
 WRITERS = {
     records.EXPIRY: "rdbSaveMillisecondTime",
     "time": "rdbSaveMillisecondTime",
@@ -35,29 +35,29 @@ WRITERS = {
     "intset": "_intsetSet",
     IDENTIFIER: "streamEncodeID",
 }
-"""Part -> the one function of rdb.c, intset.c or t_stream.c that gives it its bytes, in every release that has it.
+"""Part -> the only function of rdb.c, intset.c or t_stream.c that writes its bytes, in every release that has it.
 
-A listpack is written by many; a checksum by who ends the file or the payload.
+Several functions write a listpack; the end of a file or payload writes the checksum.
 """
 
 
 class Bytes(NamedTuple):
-    """A file or payload, with what was read of it."""
+    """A file or payload, and the pieces read from it."""
 
     content: bytes
     parts: list[CutPart]
 
 
 class Parting(NamedTuple):
-    """Where a record parts from what it must be."""
+    """The place where a record differs from the right one."""
 
     offset: int
     what: str
-    """The part of the format; empty where only the record is known."""
+    """The part of the format; empty if only the record is known."""
     expected: str
     actual: str
     window: bytes
-    """The wrong bytes with some neighbours."""
+    """The wrong bytes, with some neighbours."""
 
 
 def _part_at(parts: list[CutPart], offset: int) -> str:
@@ -65,7 +65,7 @@ def _part_at(parts: list[CutPart], offset: int) -> str:
 
 
 def _parting(wrong: Bytes, start: int, end: int, right: bytes) -> Parting:
-    """Of two records that begin alike; `start` and `end`: where the wrong one lies."""
+    """The place where two records part; `start` and `end` delimit the wrong one."""
     at = start + max(parted(right, wrong.content[start:end]), 0)
     window = wrong.content[max(start, at - _AROUND_BYTES) : min(end, at + _AROUND_BYTES)]
     due = excerpt(right, at - start)
@@ -73,7 +73,7 @@ def _parting(wrong: Bytes, start: int, end: int, right: bytes) -> Parting:
 
 
 def _record(found: Rdb, key: Key, right: bytes | None, content: bytes) -> Parting:
-    """Of a key in a file, beside the same key's bytes from elsewhere, if they can be compared."""
+    """The place in a key's record, compared with the same key's bytes from elsewhere, if they are comparable."""
     place = found.places.get(key)
     if place is None:
         return Parting(-1, "", "", "", b"")
@@ -83,7 +83,7 @@ def _record(found: Rdb, key: Key, right: bytes | None, content: bytes) -> Partin
 
 
 def _bytes_of(content: bytes, found: Rdb, key: Key, kind: int | None) -> bytes | None:
-    """A key's record, if it is of that type (None: of any), whose items lie in an order of their own."""
+    """A key's record, if it has that type (None: any type) and its items have an order of their own."""
     ordered = key in found.types and found.types[key] in records.ORDERED_TYPES
     if not ordered or kind not in {None, found.types[key]}:
         return None
@@ -92,7 +92,7 @@ def _bytes_of(content: bytes, found: Rdb, key: Key, kind: int | None) -> bytes |
 
 
 def _first(wrong: list[Key], found: Rdb) -> Key:
-    """The key to tell: one whose bytes can be compared, if any."""
+    """The key to report: one whose bytes can be compared, if there is one."""
     ranked = sorted(wrong, key=lambda key: (found.types.get(key) not in records.ORDERED_TYPES, key.database, key.name))
     return ranked[0]
 
@@ -106,7 +106,7 @@ def _name(key: Key, found: Rdb, expected: KeyEntry | None) -> str:
 
 
 def _making(version: tuple[int, ...], family: str, key: Key, *, then: tuple[Any, ...]) -> tuple[str, ...]:
-    """The requests that make one key of the data set, and then what tells of it."""
+    """The requests that make one key of the data set, followed by the request that shows it."""
     made = [item.commands for item in dataset.items(version, family) if item.key == key]
     select = [("SELECT", key.database)] if key.database else []
     return tuple(line_of(command(*words)) for words in [*select, *(made[0] if made else ()), then])
@@ -133,12 +133,12 @@ def _fail(
 
 
 def message_of(lines: list[str]) -> str:
-    """The first of many."""
+    """The first of several keys."""
     return f"{len(lines)} keys differ: " + "; ".join(lines[:SHOWN])
 
 
 def check_file(content: bytes, other: bytes, *, writer: str, version: tuple[int, ...], family: str) -> Rdb:
-    """Read a target's file; it must hold the data set. `other`: another machine's file, for the bytes that are due.
+    """Read a target's file, which must hold the data set. `other`: another machine's file, with the right bytes.
 
     Raises DifferenceError.
     """
@@ -153,14 +153,14 @@ def check_file(content: bytes, other: bytes, *, writer: str, version: tuple[int,
     if broken is not None and (found is None or broken.record in {"", rdb.CHECKSUM}):
         at = Parting(broken.at, broken.record, "", excerpt(content, max(broken.at, 0)), b"")
         _fail(lines[0], at, "", FILE, writer, READER, None)
-    # What stopped it is the record that it was in, the last one.
+    # The reader stopped in the last record.
     wrong = [key for key in expected.keys() | found.entries.keys() if expected.get(key) != found.entries.get(key)]
     key = list(found.places)[-1] if broken is not None else _first(wrong, found)
     theirs = _or_nothing(other)
     right = _bytes_of(other, theirs, key, found.types.get(key)) if theirs else None
     at = _record(found, key, right, content)
     if broken is not None and right is None:
-        # Nobody's bytes to compare with: where its reader stopped.
+        # Without bytes to compare with, the place is where the reader stopped.
         there = max(broken.at, 0)
         window = content[there : there + _AROUND_BYTES]
         at = Parting(there, _part_at(found.parts, there), "", excerpt(content, there), window)
@@ -179,7 +179,7 @@ def _or_nothing(content: bytes) -> Rdb | None:
 
 
 def check_dump(payload: bytes, other: bytes, key: Key, *, writer: str, version: tuple[int, ...], family: str) -> int:
-    """Read a payload of DUMP, which must hold the key's value; returns its version. `other`: another machine's.
+    """Read a payload of DUMP, which must hold the key's value; returns its version. `other`: another machine's payload.
 
     Raises DifferenceError.
     """
@@ -202,7 +202,7 @@ def check_dump(payload: bytes, other: bytes, key: Key, *, writer: str, version: 
 
 
 def check_same(content: bytes, other: bytes, *, writer: str, other_writer: str) -> None:
-    """What two machines wrote of the same data set is the same bytes, where there is one way to write it.
+    """Require the same bytes from two machines for the same data set, where there is only one way to write it.
 
     Raises DifferenceError.
     """
@@ -210,7 +210,7 @@ def check_same(content: bytes, other: bytes, *, writer: str, other_writer: str) 
     wrong = []
     for key, raw in own_file.raw.items():
         value = own_file.entries[key].value
-        # Groups tell when an entry was delivered.
+        # Groups include the time of an entry's delivery.
         by_the_clock = isinstance(value, Stream) and value.groups
         if own_file.types[key] in records.COMPACT_TYPES and raw != other_file.raw.get(key) and not by_the_clock:
             wrong.append(key)
@@ -231,17 +231,15 @@ def check_loaded(
     writer: str,
     cell: CellSpec,
     family: str,
-    snapshot: dict[Key, KeyEntry] | None = None,
 ) -> None:
-    """A server has loaded a target's file: what it tells by commands, and what it saves, must be the data set.
+    """Require that a server has loaded a target's file: its replies and the file that it saves must be the data set.
 
-    `told` instead of all that it tells by commands. Raises DifferenceError, AssertionError, RdbError.
+    Raises DifferenceError, AssertionError, RdbError.
     """
     expected = dataset.expected(cell.version, family)
-    shown = server.snapshot(guest) if snapshot is None else snapshot
-    lines = differences(server.without_times(expected, cell.version), shown)
+    lines = differences(server.without_times(expected, cell.version), server.snapshot(guest))
     saved = server.saved(guest)
-    # Times, which no command of older releases tells to the millisecond, and everything else once more.
+    # The saved file has times, which older releases' commands do not reply to the millisecond, and all values again.
     saved_file = rdb.read(saved)
     lines = lines or differences(expected, saved_file.entries)
     if not lines:
@@ -269,7 +267,7 @@ def check_loaded(
 
 
 def check_copies(expected: dict[Key, KeyEntry], copied: dict[Key, KeyEntry], primary: Guest, replica: Guest) -> None:
-    """What a replica has must be what its primary has. Raises DifferenceError, which tells the bytes by DUMP."""
+    """Require that a replica has the data of its primary. Raises DifferenceError, with the bytes of DUMP."""
     lines = differences(expected, copied)
     if not lines:
         return

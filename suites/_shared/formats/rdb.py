@@ -1,8 +1,8 @@
-"""An independent reader of RDB files and DUMP payloads: bytes in, values out, nothing taken on trust.
+"""An independent reader of RDB files and DUMP payloads: it turns bytes into values and trusts nothing.
 
-It follows the format as the servers' rdb.h and rdb.c lay it down, versions 1 to 12 (Redis) and 80 (Valkey), and checks
-what a server reading its own file would not notice: every length, the order of bytes of every number, the checksum, and
-that nothing is left over. It raises RdbError with the offset.
+It follows the format of the servers' rdb.h and rdb.c, versions 1 to 12 (Redis) and 80 (Valkey). It checks what a server
+that reads its own file would not notice: every length, the byte order of every number, the checksum, and that nothing
+is left over. It raises RdbError with the offset.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from suites._shared.keyspace.values import Foreign, Value
 
 CHECKSUM_SINCE = 5
-"""The RDB version that first ended with a checksum."""
+"""The first RDB version with a checksum at the end."""
 _EXPIRES_SECONDS, _EXPIRES_MILLISECONDS = 253, 252
 _MODULE_AUX = 247
 _SELECT, _RESIZE, _AUX, _FREQUENCY, _IDLE, _FUNCTION, _END = 254, 251, 250, 249, 248, 245, 255
@@ -33,7 +33,7 @@ CHECKSUM = "checksum"
 
 
 class RdbPlace(NamedTuple):
-    """Where a key's record lies, from its time of expiry or its type to the end of its value."""
+    """The place of a key's record, from its time of expiry or its type to the end of its value."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ class Rdb:
     types: dict[Key, int] = field(default_factory=dict)
     """How each value is written: RDB_TYPE_*."""
     raw: dict[Key, bytes] = field(default_factory=dict)
-    """The bytes of each value, behind its type and name."""
+    """The bytes of each value, after its type and name."""
     places: dict[Key, RdbPlace] = field(default_factory=dict)
     parts: list[CutPart] = field(default_factory=list)
     """Every piece, in the order of the file."""
@@ -59,7 +59,7 @@ class Rdb:
 
 
 def version_of(content: bytes) -> int:
-    """The version that a file says it has. Raises RdbError."""
+    """The version in a file's header. Raises RdbError."""
     magic, digits = content[:5], content[5:9]
     if content[:6] == b"VALKEY":
         magic, digits = content[:6], content[6:9]
@@ -69,7 +69,7 @@ def version_of(content: bytes) -> int:
 
 
 def read(content: bytes) -> Rdb:
-    """A whole file. Raises RdbError."""
+    """Read a whole file. Raises RdbError."""
     found = Rdb(version=version_of(content))
     cursor = Cursor(content, 9)
     found.parts = cursor.parts
@@ -85,7 +85,7 @@ def read(content: bytes) -> Rdb:
 
 @contextlib.contextmanager
 def _refusing(cursor: Cursor, found: Rdb | None = None) -> Iterator[None]:
-    """Whatever a decoder stumbles over is a fault of the bytes: of the part that was read last."""
+    """A decoder's error is a fault of the bytes: of the part that was read last."""
     try:
         yield
     except (ValueError, IndexError, struct.error) as error:
@@ -104,7 +104,7 @@ def _checksum(content: bytes, stored: bytes) -> None:
 def _body(cursor: Cursor, found: Rdb) -> None:
     database, expires, begin = 0, None, -1
     while (code := cursor.byte()) != _END:
-        # What precedes a type belongs to its key.
+        # The parts before a type belong to its key.
         begin = cursor.at - 1 if begin < 0 else begin
         if code == _SELECT:
             database = cursor.length()
@@ -142,11 +142,11 @@ _BESIDE: dict[int, Callable[[Cursor, Rdb], object]] = {
     _FUNCTION: lambda cursor, found: found.functions.append(cursor.text("library of functions")),
     _MODULE_AUX: lambda cursor, found: found.modules.append(auxiliary_of_a_module(cursor)),
 }
-"""What a file has beside its keys."""
+"""The parts of a file that are not keys."""
 
 
 def read_dump(payload: bytes) -> tuple[int, Value, list[CutPart]]:
-    """What DUMP answers: the RDB version, the value, and the payload's pieces. Raises RdbError."""
+    """Read a DUMP payload: the RDB version, the value, and the payload's pieces. Raises RdbError."""
     body, version, stored = payload[:-10], payload[-10:-8], payload[-8:]
     cursor = Cursor(body)
     with _refusing(cursor):

@@ -1,6 +1,7 @@
-"""The values of RDB records, read by the number of their type; and what records are called.
+"""Reads the values of RDB records by their type number, and names records.
 
-Types are numbered as in the servers' rdb.h: versions 1 to 12 (Redis) and 80 (Valkey). Streams have a file of their own.
+Types are numbered as in the servers' rdb.h: versions 1 to 12 (Redis) and 80 (Valkey). Streams have a module of their
+own.
 """
 
 from __future__ import annotations
@@ -128,20 +129,22 @@ def single(value: float) -> float:
 
 
 _GREATEST_SINGLE = 3.4028235677973366e38
-"""From here on a double is rounded to an infinity of single precision: 2^128 less half a unit of its last place."""
+"""Doubles from this one on round to an infinity of single precision: 2^128 less half a unit of its last place."""
 
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def _module_name(number: int) -> tuple[str, int]:
-    """A type's number: nine letters of six bits each, the first one uppermost, then ten bits of encoding version."""
+    """The name of a type number: nine letters of six bits each, the first one uppermost, then ten bits of encoding
+    version.
+    """
     name = "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
     return name, number & 1023
 
 
 def _module_items(cursor: Cursor) -> tuple[int | float | bytes, ...]:
-    """Each item behind a number that says what it is, up to the number 0 (rdb.h, RDB_MODULE_OPCODE_*)."""
+    """Each item after its opcode, up to the opcode 0 (rdb.h, RDB_MODULE_OPCODE_*)."""
     items: list[int | float | bytes] = []
     while code := cursor.length():
         if code in {1, 2}:
@@ -163,7 +166,7 @@ def _foreign(cursor: Cursor) -> Foreign:
 
 
 def auxiliary_of_a_module(cursor: Cursor) -> Foreign:
-    """Its type's number, when it is to be read, its items."""
+    """Its type number, the time at which to read it, its items."""
     name, encoding = _module_name(cursor.length())
     if cursor.length() != 2:
         raise RdbError(f"at {cursor.at}: a whole number is due, which says when auxiliary data is to be read")
@@ -199,11 +202,11 @@ _READERS: dict[int, Callable[[Cursor], Value]] = {
 
 
 COMPACT_TYPES = frozenset({0, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 25})
-"""Types that are written in one way only: the same commands give the same bytes on every machine."""
+"""Types with only one form: the same commands produce the same bytes on every machine."""
 
 
 ORDERED_TYPES = COMPACT_TYPES | {1, 3, 5}
-"""Types whose items come in an order of their own: not as a hash table has them, which is another one every time."""
+"""Types whose items have an order of their own; the order of a hash table differs from run to run."""
 
 
 _TYPE_NAMES = {
@@ -218,13 +221,13 @@ _TYPE_NAMES = {
 
 
 def in_record(what: str, record: str) -> str:
-    """A part of a record, named."""
+    """The name of a part of a record."""
     if not record or not what:
         return what or record
     return f"{what} {'of' if what == EXPIRY else 'in'} {record}"
 
 
 def record_of(kind: int, key: Key) -> str:
-    """A record, named: `sorted set 'z' of database 0`."""
+    """The name of a record: `sorted set 'z' of database 0`."""
     what = next((name for name, kinds in _TYPE_NAMES.items() if kind in kinds), f"type {kind}")
     return f"{what} {key.name[:60].decode('latin-1')!r} of database {key.database}"

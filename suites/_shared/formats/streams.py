@@ -1,7 +1,7 @@
 """Streams in RDB files: listpacks of entries by their first identifier, then the stream's state and its groups.
 
-Written after stream.h, t_stream.c and rdb.c. It refuses what contradicts itself: counts, deleted entries, and pending
-entries that a group and its consumers tell differently.
+Written after stream.h, t_stream.c and rdb.c. It refuses contradictions: counts, deleted entries, and pending entries
+that a group lists but not its consumers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def read(cursor: Cursor, layout: int) -> Stream:
     for _ in range(cursor.length()):
         first = cursor.text(IDENTIFIER)
         demand(len(first) == 16, f"a node's key has {len(first)} bytes")
-        # Radix trees order by bytes: identifiers are big-endian, everywhere.
+        # Radix trees order by bytes: identifiers are big-endian on every machine.
         master = int.from_bytes(first[:8], "big"), int.from_bytes(first[8:], "big")
         entries += _node(master, listpack(cursor.text("listpack")))
     count = cursor.length()
@@ -35,7 +35,7 @@ def read(cursor: Cursor, layout: int) -> Stream:
     if layout > 1:
         first_entry = cursor.length(), cursor.length()
         demand(not entries or first_entry == entries[0][0], f"the first entry is not {first_entry}")
-        # The greatest identifier deleted, and how many entries there ever were.
+        # The greatest deleted identifier, and the number of entries ever added.
         cursor.length(), cursor.length(), cursor.length()
     groups = {}
     for _ in range(cursor.length()):
@@ -81,12 +81,12 @@ def _identifier(cursor: Cursor) -> Identifier:
 def _group(cursor: Cursor, layout: int) -> ConsumerGroup:
     last = cursor.length(), cursor.length()
     if layout > 1:
-        # How many entries it has read.
+        # The number of entries that the group has read.
         cursor.length()
     pending = set()
     for _ in range(cursor.length()):
         pending.add(_identifier(cursor))
-        # When it was delivered, and how often.
+        # Time of delivery, and number of deliveries.
         cursor.milliseconds(), cursor.length()
     consumers = {}
     for _ in range(cursor.length()):
