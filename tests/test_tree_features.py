@@ -11,6 +11,7 @@ from harness.build.sources.source_tree import open_tree
 from harness.build.sources.tree_features import abilities_of, age_of, landmarks
 from harness.core.errors import UsageError
 from harness.core.model import Abilities
+from harness.plan.catalog import Catalog
 from harness.run.server_process import Guest, StartError, last_words
 from tests import fakes
 
@@ -197,7 +198,7 @@ def test_a_guest_is_started_with_options_that_its_source_knows_whatever_its_numb
 ) -> None:
     options = ("enable-debug-command", "ignore-warnings") if knows else ("port",)
     build = msgspec.structs.replace(fakes.build(tmp_path), abilities=Abilities(options=options))
-    runner = fakes.unemulated(fakes.target("aarch64", machine="aarch64"))
+    runner = fakes.unemulated(Catalog().targets["aarch64"])
     words = Guest(build, runner, tmp_path / "guest-1", sockets=tmp_path, version=version).arguments()
     assert ("--enable-debug-command" in words) is knows
     assert ("--ignore-warnings" in words) is knows
