@@ -1,6 +1,6 @@
-"""What an assertion or a panic says before it ends a server by SIGABRT, for which an emulator has no record.
+"""Reads the message of an assertion or a panic, which ends a server by SIGABRT without a fault record.
 
-Two ways to say it: the C library's assert() (glibc, assert/assert.c), and the servers' own (src/debug.c).
+There are two sources of messages: the C library's assert() (glibc, assert/assert.c) and the servers' own (src/debug.c).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 from harness.core.finding import Frame
 
-_SAID = re.compile(
+_MESSAGE = re.compile(
     rb"^\S+: (?P<file>\S+):(?P<line>\d+): (?P<function>\w+): Assertion `.*' failed\.$"
     rb"|==> (?P<own_file>[^\s:]+):(?P<own_line>\d+) '.*' is not true$"
     rb"|Guru Meditation: .* #(?P<panic_file>[^\s:]+):(?P<panic_line>\d+)$",
@@ -17,34 +17,34 @@ _SAID = re.compile(
 )
 
 UNKNOWN = "??"
-"""The function, where only its file and line were told."""
+"""The function, where the message names only file and line."""
 
 
 def asserted(log: bytes) -> Frame | None:
-    """Where the last assertion that failed stands, as a server's log has it; None where none did.
+    """The place of the last assertion that failed, from a server's log; None where none failed.
 
-    The file is named as the compiler was told it, which is as a rule without its folder: the origin is not known.
-    Only the C library names the function (harness.analysis.symbols finds it by the line).
+    The file has the name that the compiler was given, usually without its folder, so the origin is unknown. Only the C
+    library names the function; harness.analysis.symbols finds it by the line.
     """
-    said = list(_SAID.finditer(log))
-    if not said:
+    messages = list(_MESSAGE.finditer(log))
+    if not messages:
         return None
-    told = {
+    parts = {
         name.rpartition("_")[2]: text.decode("utf-8", "replace")
-        for name, text in said[-1].groupdict(b"").items()
+        for name, text in messages[-1].groupdict(b"").items()
         if text
     }
     return Frame(
-        function=told.get("function", UNKNOWN), file=told["file"], line=int(told["line"]), origin="unknown", pc=0
+        function=parts.get("function", UNKNOWN), file=parts["file"], line=int(parts["line"]), origin="unknown", pc=0
     )
 
 
 def asserting_frames(frames: list[Frame], *, dies_there: bool) -> list[Frame]:
-    """The stack from the function on that asserted what does not hold; none where no assertion did it.
+    """The stack from the asserting function outwards; empty where no assertion failed.
 
     `dies_there`: a stack counts only if it ends in the assertion itself, which old releases end by a store to an
-    address that cannot be; what ends below it, in the report, is a fault of its own. A self-test's assertion however
-    dies in the server's log, which is not set up yet: that is not the place to look at.
+    impossible address; a stack that ends deeper, in the report, is a separate fault. A self-test's assertion, in
+    contrast, dies in the server's logging, which is not set up yet.
     """
     innermost = frames[:1] if dies_there else frames
     if not any(frame.function in _ASSERTIONS for frame in innermost):

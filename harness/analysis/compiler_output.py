@@ -1,7 +1,7 @@
-"""What a compiler and a linker said in a make's output, with places in the tree; and which compilers it called. Pure.
+"""Reads compiler and linker messages, and the compilers' command lines, from the output of make. Pure.
 
-For places the output must name folders as make goes (`--print-directory`), block by block (`--output-sync=target`);
-what failed first is found in any output.
+Places need output that names folders (`--print-directory`) in unmixed blocks (`--output-sync=target`). `first_error`
+works on any output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DIAGNOSTIC = re.compile(r"^([^\s:][^:]*):(\d+):(?:\d+:)? (?:fatal )?(error|warn
 _INSIDE = re.compile(
     r"^[^\s:][^:]*: (?:In (?:\w+ )*function '(?:[^'(]*[ *&])?([\w:~]+)(?:\([^']*)?'|At (?:top level|global scope)):$"
 )
-"""What GCC says before the first complaint about a function; it counts until the next such line."""
+"""GCC's line before the first message about a function; it holds until the next such line."""
 _FLAG = re.compile(r" \[-W(?:error=)?([a-z0-9+=-]+?)=?\]$")
 _UNDEFINED = re.compile(r"undefined reference to [`'](\w+)'")
 _TWICE = re.compile(r"multiple definition of [`'](\w+)'")
@@ -33,18 +33,18 @@ _CONSEQUENCE = re.compile(
     r"^\S*make(\[\d+\])?: (\*\*\* (\[|Waiting for unfinished|Deleting )|Leaving directory|Entering directory|Target )"
     r"|collect2: error: ld returned"
 )
-"""What make, and the compiler that called the linker, say after the error itself."""
+"""Lines that follow an error: from make, and from the compiler that called the linker."""
 _COMPLAINT = re.compile(
     r"(^|[\s:])(fatal )?[Ee]rror: |internal compiler error"
     r"|undefined reference to |multiple definition of |cannot find -l|relocation truncated to fit|\*\*\* "
     r"|^(\S*[/-])?(ar|ranlib|ld(\.\w+)?|as|nm|objcopy|strip): (?!.*(warning: |: in function ))"
 )
-"""What compilers, assemblers, linkers, archivers, configure scripts and make itself say of what they cannot do."""
+"""Error messages of compilers, assemblers, linkers, archivers, configure scripts and make."""
 _SHELL = re.compile(
     r"not found$|: No such file or directory|: Permission denied|: cannot |[Ss]yntax error|\b\w+Error: "
     r"|Segmentation fault|Bus error|Killed$|Aborted"
 )
-"""What a recipe's shell and scripts say. Much of it stands in good builds as well, so it counts before a failure."""
+"""Error messages of a recipe's shell and scripts. Good builds have them, too, so they only count before a failure."""
 EXCERPT_LINES = 3
 
 
@@ -56,7 +56,7 @@ class Compilation(Record, frozen=True):
 
 
 class Linking(Record, frozen=True):
-    """What a linker missed, or had twice: symbols, each once."""
+    """Symbols that a linker missed or found twice, each listed once."""
 
     undefined: list[str]
     twice: list[str]
@@ -76,7 +76,7 @@ def _by_folder(output: str) -> Iterator[tuple[str, str]]:
 
 
 def read(output: str, tree: Path) -> list[Diagnostic]:
-    """Errors and warnings, each once: a header's comes again with every file that includes it."""
+    """Errors and warnings, each once: those of a header repeat with every file that includes it."""
     found: dict[Diagnostic, None] = {}
     function = ""
     for folder, line in _by_folder(output):
@@ -87,7 +87,7 @@ def read(output: str, tree: Path) -> list[Diagnostic]:
             continue
         file, number, severity, text = match.groups()
         flag = _FLAG.search(text)
-        one = Diagnostic(
+        diagnostic = Diagnostic(
             severity="error" if severity == "error" else "warning",
             file=place(file, folder, tree),
             line=int(number),
@@ -95,7 +95,7 @@ def read(output: str, tree: Path) -> list[Diagnostic]:
             warning=flag[1] if flag else "",
             function=function,
         )
-        found[one] = None
+        found[diagnostic] = None
     return list(found)
 
 
@@ -116,7 +116,7 @@ def compilations(output: str, compilers: tuple[str, ...]) -> list[Compilation]:
     """The compilers' command lines that make objects. `compilers` are their first words."""
     found = []
     for folder, line in _by_folder(output):
-        if not line.startswith(tuple(f"{one} " for one in compilers)):
+        if not line.startswith(tuple(f"{compiler} " for compiler in compilers)):
             continue
         words = shlex.split(line.partition(";")[0])
         if "-c" in words:
@@ -125,17 +125,17 @@ def compilations(output: str, compilers: tuple[str, ...]) -> list[Compilation]:
 
 
 def first_error(output: str) -> str:
-    """What failed first, with the two lines after it: a compiler's, a linker's, a shell's words before any of make's.
+    """The first error with the two lines after it: a compiler's, a linker's or a shell's, in preference to make's.
 
-    The last lines where nothing is recognised.
+    The last lines of the output where no error is recognised.
     """
     lines = _COLOUR.sub("", output).splitlines()
     first = next((number for number, line in enumerate(lines) if _complains(line)), None)
     if first is None:
         first = _before_failure(lines)
     if first is None:
-        said = [line for line in lines if line.strip() and not _CONSEQUENCE.search(line)] or lines
-        return "\n".join(said[-5:])
+        own_words = [line for line in lines if line.strip() and not _CONSEQUENCE.search(line)] or lines
+        return "\n".join(own_words[-5:])
     excerpt = [lines[first]]
     for line in lines[first + 1 : first + EXCERPT_LINES]:
         if _CONSEQUENCE.search(line):
@@ -145,11 +145,11 @@ def first_error(output: str) -> str:
 
 
 def complaints(output: str) -> frozenset[str]:
-    """All that failed, in a form that two machines' builds have in common: without folders and names of tools."""
+    """Every error, without folders and names of tools, so that the errors of two machines' builds compare equal."""
     lines = _COLOUR.sub("", output).splitlines()
-    said = {_plain(line) for line in lines if _complains(line)}
+    errors = {_plain(line) for line in lines if _complains(line)}
     shell = _before_failure(lines)
-    return frozenset(said or ({_plain(lines[shell])} if shell is not None else set()))
+    return frozenset(errors or ({_plain(lines[shell])} if shell is not None else set()))
 
 
 def _complains(line: str) -> bool:
@@ -157,7 +157,7 @@ def _complains(line: str) -> bool:
 
 
 def _before_failure(lines: list[str]) -> int | None:
-    """The number of the line by which a recipe's shell explains the first failure that make tells of."""
+    """The number of the line in which a recipe's shell explains the first failure that make reports."""
     failed = next((number for number, line in enumerate(lines) if _CONSEQUENCE.search(line) and "***" in line), None)
     before = range(len(lines) if failed is None else failed)
     return next((number for number in reversed(before) if _SHELL.search(lines[number])), None)

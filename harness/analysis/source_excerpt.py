@@ -1,7 +1,7 @@
-"""What a reader wants beside a finding: the source's lines and the instructions around the place.
+"""Keeps the source lines and the instructions around a finding's place.
 
-Taken when a run is judged, and kept in the run folder: looking at a report needs neither the tree, nor the binaries,
-nor any tool, and shows the source as it was when it was compiled.
+Judging a run takes the excerpts and stores them in the run folder. A report therefore needs neither the tree, nor the
+binaries, nor any tool, and shows the source as it was compiled.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 FILE = "excerpts.json"
 SOURCE_LINES = 5
-"""So many lines before and after."""
+"""How many lines are kept before and after the place."""
 INSTRUCTIONS = 6
 CODE_PER_TARGET = 1
-"""Of so many instructions of a finding on one target the surroundings are kept."""
+"""How many instructions of a finding have their surroundings kept, on each target."""
 LONGEST_LINE = 400
 
 
@@ -48,7 +48,7 @@ class Listing(Record, frozen=True):
     binary: str
     """The file's name."""
     address: int
-    """Of the instruction that it is about."""
+    """The address of the instruction at the finding's place."""
     instructions: list[Instruction]
 
 
@@ -63,14 +63,14 @@ class Excerpts(Record, frozen=True):
 
 
 def place_key(witness: Witness) -> str:
-    """What an instruction of a run is called: where the evidence is, and the guest's address in it."""
+    """The key of an instruction within a run: the evidence file and the guest address."""
     return f"{witness.evidence}@{witness.backtrace[0].pc:#x}" if witness.backtrace else ""
 
 
 def collect(folder: Path, run: RunRecord, findings: list[Finding], tree: Path | None) -> None:
-    """Write RUN/excerpts.json. What was taken before stays as it is: a tree may have changed since, a run may not.
+    """Write RUN/excerpts.json. Existing excerpts stay: a tree may have changed since, a run may not.
 
-    Without a tree no source is added, and without a binary no listing; nothing is raised for either.
+    Without a tree it adds no source, and without a binary no listing; neither raises an error.
     """
     kept = read(folder)
     sources = {file: dict(lines) for file, lines in kept.sources.items()}
@@ -89,7 +89,7 @@ def collect(folder: Path, run: RunRecord, findings: list[Finding], tree: Path | 
 
 
 def read(folder: Path) -> Excerpts:
-    """A run's excerpts; none where it has none, or damaged ones: they are no evidence, only a help."""
+    """A run's excerpts; empty where they are missing or damaged, because they are no evidence."""
     try:
         return json_codec.decode((folder / FILE).read_bytes(), Excerpts)
     except (OSError, msgspec.DecodeError):
@@ -97,7 +97,7 @@ def read(folder: Path) -> Excerpts:
 
 
 def chosen(finding: Finding) -> list[Witness]:
-    """The witnesses whose instructions are shown: on each target the first few, and each instruction once."""
+    """The witnesses whose instructions are shown: the first few on each target, each instruction once."""
     taken: dict[str, dict[tuple[str, str], Witness]] = {}
     for witness in finding.witnesses:
         here = taken.setdefault(witness.target, {})
@@ -115,7 +115,7 @@ def _source_around(tree: Path, witness: Witness) -> dict[int, str]:
 
 @cache
 def _lines(tree: Path, file: str) -> list[str]:
-    """A file of the tree; none when the path, which a compiler wrote, leads out of it."""
+    """The lines of a file of the tree; none when the path, which a compiler wrote, leads out of it."""
     path = (tree / file).resolve()
     if not path.is_relative_to(tree) or not path.is_file():
         return []
@@ -123,7 +123,7 @@ def _lines(tree: Path, file: str) -> list[str]:
 
 
 def _listing(folder: Path, run: RunRecord, witness: Witness) -> Listing | None:
-    """From the fault's record and the binary that it names."""
+    """The instructions around a witness's own, from the fault record and the binary that it names."""
     fault = _faults(folder / witness.evidence).get(witness.backtrace[0].pc) if witness.backtrace else None
     place = unwind.locate(fault.maps, fault.pc) if fault else None
     if fault is None or place is None:

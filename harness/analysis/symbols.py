@@ -1,6 +1,6 @@
-"""Names for addresses: function, file, line and origin, by the target's addr2line.
+"""Turns addresses into function, file, line and origin, by the target's addr2line.
 
-It refuses to guess: what the debug information does not tell is `??`, line 0, origin unknown.
+It refuses to guess: what the debug information lacks is `??`, line 0, origin unknown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Symbols:
         self.server_binary = server_binary
 
     def frames(self, maps: list[MapRecord], pc: int) -> list[Frame]:
-        """The frame at an address and those it was inlined into, innermost first; exactly one when nothing is known."""
+        """The frame at an address and those that it was inlined into, innermost first; one frame `??` if unknown."""
         place = unwind.locate(maps, pc)
         if place is None:
             return [Frame(function="??", file="??", line=0, origin="unknown", pc=pc)]
@@ -57,20 +57,20 @@ class Symbols:
             )
         return frames
 
-    def placed(self, told: Frame) -> Frame:
-        """A place of the server that was told by file and line, with its function and whose code it is.
+    def placed(self, named: Frame) -> Frame:
+        """A frame of the server that is known by file and line, completed with its function and its origin.
 
-        A file is often named without its folder; what is in the server's own code is meant, if that leaves one.
-        Unchanged where the debug information does not know the file, or several functions can be meant.
+        A file is often named without its folder: of several candidates, one in the server's own code wins. The frame
+        stays as it is if the debug information does not know the file, or if several functions remain.
         """
         frames = [
-            Frame(function=function, file=path, line=told.line, origin=origin, pc=0)
-            for function, file in sorted(_functions_around(self.server_binary, told.file, told.line))
+            Frame(function=function, file=path, line=named.line, origin=origin, pc=0)
+            for function, file in sorted(_functions_around(self.server_binary, named.file, named.line))
             for path, origin in [place_in_tree(file)]
-            if told.function in {"??", function}
+            if named.function in {"??", function}
         ]
         found = [frame for frame in frames if frame.origin == "server"] or frames
-        return found[0] if len(found) == 1 else told
+        return found[0] if len(found) == 1 else named
 
     def backtrace(self, fault: Fault, machine: str) -> list[Frame]:
         """The whole stack of a fault, innermost first."""
@@ -82,7 +82,7 @@ class Symbols:
 
 _IN_TREE = re.compile(rf"/{COMPILED_IN}/((?:src|deps|modules)/.*)$")
 _COPIED_INTO_SRC = {"lzf.h": "lzf", "lzfP.h": "lzf", "lzf_c.c": "lzf", "lzf_d.c": "lzf"}
-"""Other people's code that both families keep among their own files, for want of a folder of its own: file -> name."""
+"""Third-party code that both families keep among their own files: file -> name."""
 
 # The shared objects that glibc, musl and GCC install: the file's name before `.so` (ld.so(8), libc(7)); older
 # releases of glibc put their version there, as in libc-2.31.so.
@@ -93,11 +93,11 @@ _RUNTIME = re.compile(
 
 
 _IN_DRIVERS = re.compile(r"(?:^|/)(suites/[^/]+/drivers/.*)$")
-"""Ours: what calls a server's functions (harness.build.unit_drivers)."""
+"""Plumbline's own code, which calls a server's functions (harness.build.unit_drivers)."""
 
 
 def place_in_object(file: str, object_path: str) -> tuple[str, str]:
-    """The same for an object that is not the server: a module of the tree, the C runtime, or another library."""
+    """`place_in_tree` for an object that is not the server: a module of the tree, the C runtime, or another library."""
     if _IN_TREE.search(_collapse(file)) or _IN_DRIVERS.search(_collapse(file)):
         return place_in_tree(file)
     name = Path(object_path).name
@@ -126,13 +126,13 @@ def origin_in_tree(path: str) -> str:
 
 
 def tree_in(path: str) -> str:
-    """The top of the server's tree, in a path that a compiler wrote; empty where it is in none."""
+    """The top of the server's tree in a path that a compiler wrote; empty for a path outside every tree."""
     match = re.match(rf"(.*/{COMPILED_IN})/(src|deps|modules)(/|$)", _collapse(path))
     return match[1] if match else ""
 
 
 def _collapse(path: str) -> str:
-    """`a/../b` is `b`; the compiler wrote the path, and the file need not exist any more."""
+    """`a/../b` becomes `b`. The compiler wrote the path, and the file may not exist any more."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == ".." and parts and parts[-1]:
@@ -160,14 +160,14 @@ def _addr2line(triple: str, path: str, address: int) -> list[tuple[str, str, int
 
 @cache
 def _functions_around(path: str, file: str, line: int) -> set[tuple[str, str]]:
-    """Functions that are the last to begin before a line of a source file so named, with the file's whole path."""
+    """The function around a line, for each source file of that name: (function, whole path of the file)."""
     try:
         with Path(path).open("rb") as stream:
             elf = ELFFile(stream)
             if not elf.has_dwarf_info():
                 return set()
             dwarf = elf.get_dwarf_info()
-            functions = [one for unit in dwarf.iter_CUs() for one in _functions_of(dwarf, unit, file)]
+            functions = [function for unit in dwarf.iter_CUs() for function in _functions_of(dwarf, unit, file)]
     except (OSError, ELFError):
         return set()
     before = [(whole, begin, name) for whole, begin, name in functions if begin <= line]
@@ -176,7 +176,7 @@ def _functions_around(path: str, file: str, line: int) -> set[tuple[str, str]]:
 
 
 def _functions_of(dwarf: Any, unit: Any, file: str) -> Iterator[tuple[str, int, str]]:
-    """The functions that a compilation unit has from a file so named: whole path, first line, name (DWARF 5, 3.3)."""
+    """A compilation unit's functions from files of that name: whole path, first line, name (DWARF 5, 3.3)."""
     program = dwarf.line_program_for_CU(unit)
     if program is None:
         return
@@ -184,7 +184,7 @@ def _functions_of(dwarf: Any, unit: Any, file: str) -> Iterator[tuple[str, int, 
     first = 0 if program["version"] >= 5 else 1
     top = unit.get_top_DIE()
     own = _text(top, "DW_AT_comp_dir")
-    folders = [own] * first + [one.decode() for one in program["include_directory"]]
+    folders = [own] * first + [folder.decode() for folder in program["include_directory"]]
     wanted = {}
     for number, entry in enumerate(program["file_entry"], first):
         whole = _collapse(str(Path(own) / folders[entry.dir_index] / entry.name.decode()))

@@ -1,4 +1,4 @@
-"""What gives a server its memory: libc's malloc, the tree's own jemalloc, or our adversary (toolchains/allocator).
+"""The allocator of a server: libc's malloc, the tree's own jemalloc, or the guard allocator (toolchains/allocator).
 
 The adversary is preloaded, so that the very binary is tested that runs on libc otherwise. This module compiles it, says
 what a build with jemalloc is told, and recognises an access beyond a block by its address.
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 SOURCE = ROOT / "toolchains" / "allocator" / "guard.c"
 FLAGS: dict[Allocator, list[str]] = {"guard": [], "guard-natural": ["-DNATURAL"]}
-"""The adversaries, and what makes each of the one source."""
+"""The guard allocators, and the flags that make each from one source."""
 
 
 def check_supported(allocator: Allocator, target: Target) -> None:
-    """Raise UsageError where an allocator cannot be had on a target."""
+    """Raise UsageError for an allocator that a target cannot have."""
     why = ""
     if allocator != "libc" and target.emulator.detector:
         why = f"{target.emulator.detector} watches over the memory of its own allocator"
@@ -43,7 +43,7 @@ def check_supported(allocator: Allocator, target: Target) -> None:
 
 
 def preloaded(store: Cache, target: Target, tools: Toolchain, allocator: Allocator) -> Path | None:
-    """The adversary compiled for a target; None for the allocators that are linked.
+    """The guard allocator compiled for a target; None for allocators that are linked.
 
     Raises InfrastructureError when it does not compile.
     """
@@ -65,14 +65,14 @@ def preloaded(store: Cache, target: Target, tools: Toolchain, allocator: Allocat
 
 
 def jemalloc_settings(target: Target, tools: Toolchain) -> dict[str, str]:
-    """What the configure script of a tree's jemalloc is told of a target: part of what such a build is known by."""
+    """What a tree's jemalloc is configured with for a target: part of such a build's identity."""
     page_bits = str(target.page_size_bytes.bit_length() - 1)
     return {
         "cross_compiling": "yes",
         "host_alias": tools.triple or f"{platform.machine()}-linux-gnu",
         "AR": toolchain.tool(tools, "ar"),
         "RANLIB": toolchain.tool(tools, "ranlib"),
-        # A run of a compiled program would tell the page's size, and there is none. Older releases use the second name.
+        # The script would run a program to learn the page size, and it cannot. Older releases use the second name.
         "je_cv_lg_page": page_bits,
         "je_cv_static_page_shift": page_bits,
     }

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 FOLDER = Path("/usr/src/googletest")
 PACKAGE = "googletest"
 STANDARD = "-std=c++17"
-"""What Valkey's makefile compiles its tests with; every GoogleTest since 1.8 compiles as that."""
+"""The standard that Valkey's makefile compiles its tests with; every GoogleTest since 1.8 supports it."""
 
 TEST_FLAGS = ("-w", "-g1", "-Og")
-"""What the server's C++ is compiled with beyond the target's flags. Their makefile has -Og, too; and it makes errors of
-warnings that another compiler than theirs may have more of."""
+"""Flags for the server's C++ beyond the target's own. Valkey's makefile also has -Og. It turns warnings into errors, of
+which other compilers may have more."""
 
 
 def absence(tools: Toolchain) -> str:
@@ -43,7 +43,7 @@ def absence(tools: Toolchain) -> str:
 
 
 def identity() -> str:
-    """What tells one version of the sources from another; only where they are there."""
+    """The identity of the installed sources; call it only where they are installed."""
     return digest_of(FOLDER)
 
 
@@ -51,7 +51,7 @@ def compile_with(shop: BuildDirectory) -> tuple[process.Result, Mapping[str, str
     """Compile it in a workshop: what the compiler said, and what the server's makefile is to be told of it."""
     include = [f"-I{FOLDER / name / 'include'}" for name in ("googletest", "googlemock")]
     inside = [f"-I{FOLDER / name}" for name in ("googletest", "googlemock")]
-    # Its own warnings and lines are nobody's matter here; without lines, ccache knows it again in another folder.
+    # GoogleTest's own warnings and lines do not matter; without lines, ccache recognises it in another folder.
     compiler = shop.wrapper("g++", ["-w", "-g0"], suffix="-googletest")
     sources = [FOLDER / "googletest" / "src" / "gtest-all.cc", FOLDER / "googlemock" / "src" / "gmock-all.cc"]
     objects = [source.with_suffix(".o").name for source in sources]
@@ -85,12 +85,12 @@ not, and with each of its parameters."""
 
 
 def spoke(lines: list[str]) -> bool:
-    """Whether these lines are of a program of GoogleTest."""
+    """Whether a GoogleTest program printed these lines."""
     return any(line.startswith("[==========] ") for line in lines)
 
 
 def failures(lines: list[str]) -> list[str]:
-    """What did not hold, each in a line: the place, and what was expected there."""
+    """The failed expectations, one a line: the place, and the expected value."""
     found: list[str] = []
     inside = False
     for line in lines:
@@ -111,5 +111,5 @@ def why_not_run(lines: list[str]) -> str:
     at = next((at for at, line in enumerate(lines) if line.startswith("[  SKIPPED ] ")), None)
     if at is None:
         return ""
-    said = [line.strip() for line in lines[:at] if line.strip()]
-    return f"it skips itself: {said[-1]}" if said and not said[-1].startswith("[") else "it skips itself"
+    before = [line.strip() for line in lines[:at] if line.strip()]
+    return f"it skips itself: {before[-1]}" if before and not before[-1].startswith("[") else "it skips itself"

@@ -1,4 +1,4 @@
-"""Programs and shared objects of our own: one command compiles each for a target, and the store keeps what it gave.
+"""Compiles Plumbline's own programs and shared objects for a target, each by one command, and caches them.
 
 Servers are harness.build.server_build's; what is linked with a server's objects is harness.build.unit_drivers'.
 """

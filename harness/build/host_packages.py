@@ -1,4 +1,4 @@
-"""What this machine has and lacks for a selection of targets, and the command that mends it."""
+"""Lists the packages that this machine lacks for a selection of targets, and the command that installs them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def needed_packages(
 def diagnose(
     catalog: Catalog, targets: Sequence[str], *, emulator: str, for_tests: bool = False, debugger: bool = False
 ) -> Diagnosis:
-    """Compare with what is installed. Without dpkg nothing can be told, and the tools speak for themselves."""
+    """Compare with the installed packages. Without dpkg nothing is compared: a missing tool fails when it is used."""
     if shutil.which("dpkg-query") is None:
         return Diagnosis(packages=[], command="")
     needed = needed_packages(catalog, targets, emulator=emulator, for_tests=for_tests, debugger=debugger)
@@ -88,7 +88,7 @@ def diagnose(
 
 
 def with_useful(diagnosis: Diagnosis) -> Diagnosis:
-    """The same, with what is useful as missing as the rest."""
+    """The same, with useful packages counted as missing, too."""
     packages = sorted([*diagnosis.packages, *diagnosis.useful])
     return Diagnosis(packages=packages, command=_command(packages))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 KERNELS_FOLDER = ROOT / "toolchains" / "kernels"
 SOURCE_FILE = KERNELS_FOLDER / "linux" / "linux.toml"
 BUILD_SECONDS = 3600
-# Who built it, where and when, stands in the kernel's first line: the same for everybody.
+# The kernel's first line says who built it, where and when: fixed values keep builds identical.
 _REPRODUCIBLE = {
     "KBUILD_BUILD_USER": "plumbline",
     "KBUILD_BUILD_HOST": "plumbline",
@@ -150,13 +150,13 @@ def kernel_key(spec: KernelSpec, tools: Toolchain, linux: LinuxSource) -> str:
 def _fragment(name: str) -> Path:
     path = KERNELS_FOLDER / name
     if not path.is_file():
-        known = ", ".join(sorted(one.name for one in KERNELS_FOLDER.glob("*.config")))
+        known = ", ".join(sorted(fragment.name for fragment in KERNELS_FOLDER.glob("*.config")))
         raise UsageError(f"no configuration fragment '{name}'", where=str(KERNELS_FOLDER), remedy=f"known: {known}")
     return path
 
 
 def options(text: str) -> dict[str, str]:
-    """Option -> value of a kernel configuration; what is said not to be set is `n`."""
+    """Option -> value of a kernel configuration; an option that is marked as not set is `n`."""
     found = dict(re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.MULTILINE))
     found |= dict.fromkeys(re.findall(r"^# (CONFIG_\w+) is not set$", text, re.MULTILINE), "n")
     return found

@@ -1,4 +1,4 @@
-"""Emulators: builds the pinned QEMU, and says (purely) which command line runs a program under which policy."""
+"""Builds the pinned QEMU, and gives the command line that runs a program under a policy."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reports_edges(self) -> bool:
-        """Whether its programs can tell which edges they take: under the pinned emulator they can."""
+        """Whether its programs can record the edges that they take, as they can under the pinned emulator."""
         return self.records_faults
 
 
@@ -108,7 +108,7 @@ class Emulators:
         return [name for name in names if self.store.entry("emulators", f"{key}-{name}") is None]
 
     def _build(self, qemu: Qemu, key: str, names: list[str]) -> None:
-        """Build several in one build folder, because what they have in common is most of the work."""
+        """Build several in one build folder, because most of the work is common to them."""
         log = self.store.log(f"qemu-{key}")
         source = self.fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
         with (

@@ -41,19 +41,19 @@ _MACHINE_FAULTS = [
     ("No space left on device", "the disk is full", "plumb clean"),
     ("Killed signal terminated program", "a compiler was killed, as a rule for want of memory", "fewer --jobs"),
 ]
-"""What compilers print when the machine is to blame, and not the tree."""
+"""Compiler messages for which the machine is to blame, not the tree."""
 
 
 class BuildFailedError(PlumblineError):
-    """The server's tree does not compile for the target. The check judges it; on its own it is a finding."""
+    """The server's tree does not compile for the target: a finding of the check."""
 
     exit_code = ExitCode.FINDINGS
 
     def __init__(self, what: str, *, where: str = "", because: str = "", log: str = "", output: str = "") -> None:
-        """`output`: the whole of what the makefile said."""
+        """`output`: everything that make printed."""
         super().__init__(what, where=where, because=because, log=log)
         self.complaints = complaints(output)
-        """What failed, in the form in which two machines' builds can be compared."""
+        """The errors, in a form in which two machines' builds can be compared."""
 
 
 class BuildDirectory:
@@ -91,7 +91,7 @@ class BuildDirectory:
             raise InfrastructureError(
                 f"the source of {self.server.name} is not what it was when it was opened",
                 where=str(self.server.content),
-                because="somebody has written to it; what would be built of it is not what its name in the cache says",
+                because="it was edited meanwhile, so a build would not match its name in the cache",
                 remedy="run again",
             )
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ class BuildDirectory:
         return result
 
     def environment(self) -> dict[str, str]:
-        """What compilers and makefiles see."""
+        """The environment of compilers and makefiles."""
         return {
             **process.PLAIN_ENVIRONMENT,
             "PATH": f"{self.work / 'tools'}:{process.PLAIN_ENVIRONMENT['PATH']}",
@@ -177,13 +177,13 @@ class Builder:
         *,
         then: Callable[[BuildDirectory, process.Result], None] | None = None,
     ) -> Build:
-        """The server's binaries for a target, and what is preloaded with them.
+        """The server's binaries for a target, and the shared object that is preloaded with them.
 
         `then` may make more of the objects, where the server has just been compiled; told what the makefile said.
         Raises BuildFailedError, UsageError for an allocator that cannot be, or InfrastructureError without a compiler.
         """
         allocator.check_supported(chosen, target)
-        # What is preloaded leaves the binary as it is.
+        # Preloading does not change the binary.
         linked: Linked = "jemalloc" if chosen == "jemalloc" else "libc"
         key = build_name(tree, target, tools, optimisation, linked)
         what = f"{tree.name} for {target.name}"
@@ -214,7 +214,7 @@ class Builder:
         )
 
     def complaints(self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> frozenset[str]:
-        """All that fails of a tree that does not compile for a target: a build ends with its first error, this not."""
+        """Every error of a tree that does not compile for a target, where a build ends with the first."""
         what = f"{tree.name} for {target.name} again, for all its errors,"
         with self.workshop(tree, target, tools, optimisation, what=what) as shop:
             return complaints(shop.make([shop.binary.name], go_on=True).text)
@@ -264,7 +264,7 @@ def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: 
 
 
 def compile_flags(tree: SourceTree, target: Target, optimisation: str) -> list[str]:
-    """What every file of a tree is compiled with for a target."""
+    """The flags that every file of a tree is compiled with for a target."""
     return toolchain.compiler_flags(target, optimisation, _dialect(tree))
 
 

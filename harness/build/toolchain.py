@@ -1,4 +1,4 @@
-"""Compilers as they are on this machine: what is missing, which version it is, the wrapper that calls it."""
+"""The compilers of this machine: missing packages, versions, and the wrappers that call them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ COMPILERS = {"cc": "gcc", "gcc": "gcc", "c++": "g++", "g++": "g++"}
 
 
 def write_plain_tools(folder: Path, toolchain: Toolchain, compilers: Path) -> None:
-    """Put a target's tools where makefiles look for plain names: a folder that is to come first on PATH.
+    """Fill a folder, to come first on PATH, with a target's tools under their plain names.
 
     A makefile may have more than a name in its variable (Lua's `AR= ar rcu`), which a word on make's command line
     would override, or call a tool that no variable names. `compilers` has the wrappers `gcc` and `g++`.

@@ -1,4 +1,4 @@
-"""Units: functions of a server, called by drivers of ours that are linked with the server's own objects.
+"""Units: functions of a server, called by Plumbline's drivers, which are linked with the server's own objects.
 
 The server's makefile compiles the drivers, so that flags, headers and allocator are the server's; nothing stands in for
 them. What a release does not have is left out, and that differs from what does not compile.
@@ -33,7 +33,7 @@ RECIPE = "1"
 
 
 class Unit(Record, frozen=True):
-    """The functions that one run of the program calls: an entry of units.toml."""
+    """The functions that one run of the program calls; an entry of units.toml."""
 
     name: str
     driver: str
@@ -52,7 +52,7 @@ class UnitTable(Record, frozen=True):
 
 
 class Units(Record, frozen=True):
-    """The program for one server and target, and what is not in it."""
+    """The program for one server and target, and the units that it lacks."""
 
     program: Path | None
     """None when nothing could be linked."""
@@ -157,7 +157,7 @@ def _compile(shop: BuildDirectory, made: str, wanted: Sequence[Unit], into: Path
 
 
 def _drivers(shop: BuildDirectory, wanted: Sequence[Unit]) -> tuple[list[Path], dict[str, str]]:
-    """Objects of the drivers that are wanted, and why units are without one."""
+    """The objects of the wanted drivers, and the reason for each unit without one."""
     broken = {
         unit.name: f"src/{unit.file} is not there; {drivers().with_name('units.toml')} says that this release has it"
         for unit in wanted
@@ -229,5 +229,5 @@ def link_words(made: str, name: str) -> list[str]:
 
 
 def in_a_line(result: process.Result) -> str:
-    """What a compiler or linker said was wrong, as far as a line has room."""
+    """The first error of a compiler or linker, shortened to one line."""
     return first_error(result.text).partition("\n")[0].strip()

@@ -59,7 +59,7 @@ def _said(shop: BuildDirectory) -> CompilerReport:
     if not calls:
         return CompilerReport(warnings=[], problem="the makefile does not tell how it compiles")
 
-    def one(call: Compilation) -> tuple[list[Diagnostic], bool]:
+    def diagnostics(call: Compilation) -> tuple[list[Diagnostic], bool]:
         result = process.run(
             [compilers[call.words[0]], *call.words[1:]],
             deadline_seconds=FILE_SECONDS,
@@ -71,8 +71,8 @@ def _said(shop: BuildDirectory) -> CompilerReport:
         ), result.code == 0
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        seen = list(pool.map(one, calls))
-    warnings = dict.fromkeys(said for words, _ in seen for said in words if said.severity == "warning")
-    failed = sum(not compiled for _, compiled in seen)
+        outputs = list(pool.map(diagnostics, calls))
+    warnings = dict.fromkeys(each for found, _ in outputs for each in found if each.severity == "warning")
+    failed = sum(not compiled for _, compiled in outputs)
     problem = f"{failed} of {len(calls)} files do not compile by themselves" if failed else ""
     return CompilerReport(warnings=list(warnings), problem=problem)

@@ -1,7 +1,8 @@
 """What a misaligned access must do: the rules of CPUs and kernels, as values. Pure.
 
-Targets say what their hardware demands, policies what becomes of what is forbidden; here the two meet. The canary suite
-proves the emulator against this, the kernel tier proves a real kernel against it, and reports read fates from it.
+A target says which alignment its hardware demands; a policy says what a forbidden access does. This module combines the
+two. The canary suite proves the emulator against it, the kernel tier proves a real kernel, and reports take fates from
+it.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ low bits."""
 
 CLASSES: tuple[AccessClass, ...] = typing.get_args(AccessClass)
 UNSPLIT: frozenset[AccessClass] = frozenset({"exclusive", "acquire", "swap", "cas", "linked"})
-"""Classes that no compiler makes smaller accesses of."""
+"""Classes that no compiler splits into smaller accesses."""
 AUDIT = "audit"
 
 
 def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Policy:
-    """The policy that a target's kernel uses when it is asked for the named one, or for the audit of one.
+    """The policy that a target's kernel applies when a user selects the named policy, or an audit of it.
 
-    Raises UsageError for an unknown name, and for a policy that the target has not.
+    Raises UsageError for an unknown name, and for a policy that the target does not have.
     """
     if is_audit(name):
         base = policy_for(policies, base_name(name), target)
@@ -53,7 +54,7 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
         raise UsageError(f"unknown policy '{name}'", where="--policy", remedy="plumb list policies")
     policy = policies[name]
     if not applies(policy, target):
-        usable = sorted(one.name for one in policies.values() if applies(one, target))
+        usable = sorted(known.name for known in policies.values() if applies(known, target))
         raise UsageError(
             f"policy {name} is not one of {target.name}'s",
             because=f"it is for {', '.join(policy.targets)}",
@@ -61,16 +62,16 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
         )
     if target.emulator.has_kernel and not has_switch(target):
         return policies[target.kernel]
-    # Nothing imitates this machine: its hardware and kernel do what they do.
+    # Nothing emulates this machine, so no policy changes what its hardware and kernel do.
     return policies["signal" if target.emulator.runs_here else policy.effective_policy.get(userland(target), name)]
 
 
 def applies(policy: Policy, target: Target) -> bool:
-    """Whether a policy makes sense for a target: for a system, whether its kernel has it."""
+    """Whether a policy makes sense for a target; for a target with a kernel, whether that kernel has the policy."""
     fits = any(fnmatch.fnmatch(userland(target), glob) for glob in policy.targets)
     if not target.emulator.has_kernel:
         return fits
-    # Where there is no switch there is one policy, the kernel's own.
+    # A kernel without a switch has one policy, its own.
     return fits and (policy.mode is not None if has_switch(target) else policy.name in {"signal", target.kernel})
 
 
@@ -99,7 +100,7 @@ def userland(target: Target) -> str:
 
 
 def audit_name(policy: str) -> str:
-    """What the audit of a policy is called."""
+    """The name of a policy's audit."""
     return AUDIT if policy == "signal" else f"{AUDIT}-{policy}"
 
 
@@ -109,12 +110,12 @@ def is_audit(policy: str) -> bool:
 
 
 def base_name(policy: str) -> str:
-    """The policy that one is the audit of; of another its own name."""
+    """The policy that an audit is of; the name itself if it is no audit's."""
     return policy.removeprefix(AUDIT).removeprefix("-") or "signal" if is_audit(policy) else policy
 
 
 def audited(policy: Policy) -> Policy:
-    """The policy under which all that this one forbids is reported, and done."""
+    """A policy that reports and performs every access that the given one forbids."""
     name = audit_name(policy.name)
     return msgspec.structs.replace(policy, name=name, fixup=CLASSES, ignore=(), report=True, effective_policy={})
 

@@ -65,8 +65,8 @@ def abilities_of(path: Path) -> Abilities:
 
 
 def _commands(path: Path) -> set[str]:
-    """Names of the commands: of a file each since 7.0, of the table in the server's main file before."""
-    described = [one for file in (path / "src" / "commands").glob("*.json") for one in _described(file)]
+    """Names of the commands: since 7.0 from one file each, before from the table in the server's main file."""
+    described = [command for file in (path / "src" / "commands").glob("*.json") for command in _described(file)]
     if described:
         return {name for name, _ in described}
     mains = [path / "src" / name for name in ("server.c", "redis.c")]
@@ -74,53 +74,56 @@ def _commands(path: Path) -> set[str]:
 
 
 def _described(file: Path) -> list[tuple[str, str]]:
-    """The commands that a file describes, and since which release there are: none where an edit left it broken."""
+    """The commands that a file describes, each with its first release; none where an edit broke the file."""
     try:
-        told = json_codec.decode(file.read_bytes(), dict[str, dict[str, Any]])
+        commands = json_codec.decode(file.read_bytes(), dict[str, dict[str, Any]])
     except msgspec.DecodeError:
         return []
     return [
-        ("|".join(word.lower() for word in (str(one.get("container", "")), name) if word), str(one.get("since", "")))
-        for name, one in told.items()
+        (
+            "|".join(word.lower() for word in (str(command.get("container", "")), name) if word),
+            str(command.get("since", "")),
+        )
+        for name, command in commands.items()
     ]
 
 
 def is_development(version: tuple[int, ...]) -> bool:
-    """Whether a version is none of a release."""
+    """Whether a version belongs to no release."""
     return any(part >= NEVER_RELEASED for part in version)
 
 
 def age_of(path: Path, family: Literal["redis", "valkey"], has: Abilities) -> tuple[tuple[int, ...], str]:
-    """The release that a development tree is taken for, and by what.
+    """The release that a development tree is taken for, and the reason.
 
-    It is the newest whose landmarks are all there, as are those of the releases before it: whoever asks for what this
-    release has finds it. A later note of a release, or command that says since when it exists, counts as far as no
-    landmark is known to be missing. An empty version: the tree is older than all landmarks.
+    It is the newest release whose landmarks, and those of all earlier releases, are in the tree: everything that this
+    release has is there. A newer release note, or a command that names a newer release as its first, counts as long as
+    no landmark is known to be missing. An empty version means that the tree is older than all landmarks.
     """
     known: list[Landmark] = landmarks().valkey if family == "valkey" else landmarks().redis
-    missing = [(one, lacking) for one in known if (lacking := _lacking(one, has))] if has.commands else []
+    missing = [(mark, lacking) for mark in known if (lacking := _lacking(mark, has))] if has.commands else []
     first = known.index(missing[0][0]) if missing else len(known)
     by_source = _numbers(known[first - 1].release) if first and has.commands else ()
-    told = [(by_source, "what its source has"), (_newest_command(path), "its newest command")]
-    told.append((_newest_note(path, family), "its newest release note"))
+    candidates = [(by_source, "what its source has"), (_newest_command(path), "its newest command")]
+    candidates.append((_newest_note(path, family), "its newest release note"))
     if missing:
         bound = _numbers(missing[0][0].release)
-        told = [(version, by) for version, by in told if version < bound]
-    version, by = max(told, key=lambda one: one[0])
+        candidates = [(version, by) for version, by in candidates if version < bound]
+    version, by = max(candidates, key=lambda candidate: candidate[0])
     if missing:
         return version, f"{by}; it has no {missing[0][1]}, which came with {missing[0][0].release}"
     return (version, by) if version else (_numbers(known[-1].release), "nothing in its source, which tells no command")
 
 
-def _lacking(one: Landmark, has: Abilities) -> str:
-    """The first of a release's landmarks that is not there."""
-    absent = [name.upper().replace("|", " ") for name in one.commands if name not in has.commands]
-    absent += [f"option {name}" for name in one.options if name not in has.options]
+def _lacking(mark: Landmark, has: Abilities) -> str:
+    """The first of a release's landmarks that a tree lacks; empty when it has them all."""
+    absent = [name.upper().replace("|", " ") for name in mark.commands if name not in has.commands]
+    absent += [f"option {name}" for name in mark.options if name not in has.options]
     return absent[0] if absent else ""
 
 
 def _newest_note(path: Path, family: str) -> tuple[int, ...]:
-    """The newest release that 00-RELEASENOTES tells of; `unstable` has a placeholder there, and nothing is found."""
+    """The newest release in 00-RELEASENOTES; none in `unstable`, which has a placeholder there."""
     notes = path / "00-RELEASENOTES"
     text = notes.read_text("utf-8", "replace") if notes.is_file() else ""
     found = re.findall(_HEADING.format(family=family.capitalize()), text, re.MULTILINE)
@@ -128,10 +131,10 @@ def _newest_note(path: Path, family: str) -> tuple[int, ...]:
 
 
 def _newest_command(path: Path) -> tuple[int, ...]:
-    """The newest release of those since which commands say that they exist."""
+    """The newest release that a command names as its first."""
     described = [since for file in (path / "src" / "commands").glob("*.json") for _, since in _described(file)]
     found = (_numbers(since) for since in described if re.fullmatch(r"\d+(\.\d+)*", since))
-    return max((one for one in found if not is_development(one)), default=())
+    return max((version for version in found if not is_development(version)), default=())
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -61,21 +61,21 @@ def entries_of(tree: Path) -> Iterator[TreeEntry]:
 def _walk(folder: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator[TreeEntry]:
     """What lies in a folder. `roots`: the top, and the folders behind links on the way here, each with its place."""
     try:
-        found = sorted(os.scandir(folder), key=lambda one: one.name)
+        found = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except (PermissionError, FileNotFoundError):
-        # Whoever cannot read a folder compiles nothing of it; and one may have been removed this moment.
+        # A folder that cannot be read cannot be compiled either, and it may have been removed just now.
         return
-    for one in found:
-        path, here = folder / one.name, place / one.name
-        if one.is_symlink():
+    for entry in found:
+        path, here = folder / entry.name, place / entry.name
+        if entry.is_symlink():
             # A linked folder and a linked file are left out by the names that would leave them out themselves.
-            if one.name not in _FOLDERS and not _PRODUCTS.search(one.name):
+            if entry.name not in _FOLDERS and not _PRODUCTS.search(entry.name):
                 yield from _behind(path, here, roots)
-        elif one.is_dir():
-            if one.name not in _FOLDERS:
+        elif entry.is_dir():
+            if entry.name not in _FOLDERS:
                 yield from _walk(path, here, roots)
-        elif one.is_file() and not _PRODUCTS.search(one.name) and not _is_program(path):
-            # What else there is: a socket or pipe that a test run left.
+        elif entry.is_file() and not _PRODUCTS.search(entry.name) and not _is_program(path):
+            # Everything else is a socket or a pipe that a test run left.
             yield TreeEntry(here, path, "")
 
 
