@@ -1,5 +1,5 @@
-"""Instruction sets: what each demands of an address, and what else differs from one architecture to the next.
+"""Instruction sets: what a misaligned access must do, and everything else in which architectures differ.
 
 It imports `core`; no other package names an architecture.
-Begin with `rules`, which says what a misaligned access must do.
+Begin with `rules` for accesses, and with `architecture`, the form that each architecture's module fills in.
 """
