@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.core.finding import Finding, Frame, Witness
+from harness.core.finding import Finding, Frame, Verdict, Witness
 from harness.judge.findings import Judgement
 from harness.judge.verdict import CellVerdict
 from tests.stored import StoredRun
@@ -23,7 +23,14 @@ FRAMES = [
 def cell(target: str, suite: str, verdict: str, reason: str = "") -> CellVerdict:
     failed = int(verdict in {"FAIL", "XFAIL"})
     return CellVerdict(
-        target=target, suite=suite, verdict=verdict, seconds=1.5, reason=reason, passed=3, failed=failed, skipped=2
+        target=target,
+        suite=suite,
+        verdict=Verdict(verdict),
+        seconds=1.5,
+        reason=reason,
+        passed=3,
+        failed=failed,
+        skipped=2,
     )
 
 
@@ -60,7 +67,7 @@ def judgement(
     )
     return Judgement(
         schema=1,
-        verdict="FAIL",
+        verdict=Verdict.FAIL,
         server="redis-3.2.6",
         seed=7,
         run="/run",

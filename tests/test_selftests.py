@@ -380,13 +380,13 @@ def test_a_cell_of_a_release_without_self_tests_is_skipped_with_the_reason(run: 
     run.test("armv5", "bitops", "test_bitop")
     run.problem("armv5", "selftests", "it has none", "absent")
     judgement, verdict, reason = judged(run)
-    assert (judgement.verdict, verdict, reason) == (Verdict.PASS.name, Verdict.SKIP.name, "it has none")
+    assert (judgement.verdict, verdict, reason) == (Verdict.PASS, Verdict.SKIP, "it has none")
 
 
 def test_a_run_in_which_every_suite_was_skipped_is_no_pass(run: StoredRun) -> None:
     run.problem("armv5", "bitops", "nothing here", "absent")
     run.problem("armv5", "selftests", "it has none", "absent")
-    assert judged(run)[0].verdict == Verdict.UNKNOWN.name
+    assert judged(run)[0].verdict == Verdict.UNKNOWN
 
 
 def test_an_assertion_of_a_self_test_is_placed_where_it_asserts_and_not_where_it_dies(

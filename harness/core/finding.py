@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import StrEnum
 from typing import Literal
 
 import msgspec
@@ -11,19 +11,24 @@ from harness.core.model import FileNameOrNone, Name, NameOrNone, Record
 from harness.core.target_model import AccessClass  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 
-class Verdict(IntEnum):
-    """Ordered so that merging takes the maximum."""
+class Verdict(StrEnum):
+    """From the least severe to the most: merging takes the most severe."""
 
-    SKIP = 0
-    XFAIL = 1
-    PASS = 2
-    UNKNOWN = 3
-    FAIL = 4
+    SKIP = "SKIP"
+    XFAIL = "XFAIL"
+    PASS = "PASS"  # noqa: S105 - a verdict
+    UNKNOWN = "UNKNOWN"
+    FAIL = "FAIL"
+
+    @property
+    def severity(self) -> int:
+        """Its rank, to compare by; comparing verdicts themselves would compare their letters."""
+        return list(Verdict).index(self)
 
     @staticmethod
     def merge(verdicts: list[Verdict]) -> Verdict:
         """The worst of several verdicts; without any it is UNKNOWN, because silence is never a PASS."""
-        return max(verdicts, default=Verdict.UNKNOWN)
+        return max(verdicts, key=lambda one: one.severity, default=Verdict.UNKNOWN)
 
 
 Fate = Literal["", "hardware", "fixup", "rotated", "kill"]

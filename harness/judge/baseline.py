@@ -65,7 +65,7 @@ class Baseline(Record, frozen=True):
 def of_judgement(base: BaseRevision, judgement: Judgement) -> Baseline:
     """The baseline of a run of the base. Findings of cells without a verdict do not count."""
     unjudged = {
-        f"{cell.target}/{cell.suite}": cell.reason for cell in judgement.cells if cell.verdict == Verdict.UNKNOWN.name
+        f"{cell.target}/{cell.suite}": cell.reason for cell in judgement.cells if cell.verdict == Verdict.UNKNOWN
     }
     found = [_in_judged_cells(finding, unjudged) for finding in [*judgement.findings, *judgement.warnings]]
     return Baseline(

@@ -54,7 +54,7 @@ def conclude(
     verdict = Verdict.merge([overall(judged), *warning_findings.verdicts(failing), *(Verdict.UNKNOWN for _ in left)])
     judgement = Judgement(
         schema=1,
-        verdict=verdict.name,
+        verdict=verdict,
         server=run.server,
         seed=run.seed,
         run=str(folder),
@@ -108,7 +108,7 @@ def _turned_away(folder: Path) -> list[str]:
 
 def exit_code(judgement: Judgement) -> ExitCode:
     """What a judgement tells the shell."""
-    codes = {Verdict.FAIL.name: ExitCode.FINDINGS, Verdict.UNKNOWN.name: ExitCode.INCONCLUSIVE}
+    codes = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}
     return codes.get(judgement.verdict, ExitCode.PASS)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from harness.analysis.detectors import registry
 from harness.core.errors import InconclusiveError
-from harness.core.finding import Finding, Occasion, Witness
+from harness.core.finding import Finding, Occasion, Verdict, Witness
 from harness.core.model import CANARY_SUITE, Allocator, Record
 from harness.isa import rules
 from harness.judge.cell_outcome import cell_evidence, never_run
@@ -30,7 +30,7 @@ class Judgement(Record, frozen=True):
     """The run folder's findings.json, and what `check --json` prints."""
 
     schema: int
-    verdict: str
+    verdict: Verdict
     server: str
     seed: int
     run: str

@@ -52,7 +52,7 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
         unchecked=unchecked,
         verdict=Verdict.merge(
             [overall(cells), *warning_findings.verdicts(findings), *(Verdict.UNKNOWN for _ in unchecked)]
-        ).name,
+        ),
         run=", ".join(one.run for one in judgements),
         cells=cells,
         findings=findings,
@@ -80,7 +80,7 @@ def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell]) -> list[Cel
     found: dict[tuple[str, str], CellVerdict] = {}
     for cell in (_as_found(cell, one) for one in judgements for cell in one.cells):
         place = (cell.target, cell.suite)
-        if place not in found or Verdict[cell.verdict] > Verdict[found[place].verdict]:
+        if place not in found or cell.verdict.severity > found[place].verdict.severity:
             found[place] = cell
     for wanted in planned:
         place = (wanted.target, wanted.suite)
@@ -96,24 +96,24 @@ def _as_found(cell: CellVerdict, judgement: Judgement) -> CellVerdict:
     least, why = Verdict.SKIP, ""
     if any(not finding.known for finding in here):
         least, why = Verdict.FAIL, "it has findings that nobody knows"
-    elif cell.verdict in {Verdict.PASS.name, Verdict.XFAIL.name} and not cell.passed:
+    elif cell.verdict in {Verdict.PASS, Verdict.XFAIL} and not cell.passed:
         least, why = Verdict.UNKNOWN, "nothing passed in it"
-    elif cell.verdict == Verdict.PASS.name and (cell.failed or here):
+    elif cell.verdict == Verdict.PASS and (cell.failed or here):
         least, why = Verdict.FAIL, f"it has {cell.failed} failed tests and {len(here)} findings"
     if cell.suite == CANARY_SUITE:
-        least = min(least, Verdict.UNKNOWN)
+        least = min(least, Verdict.UNKNOWN, key=lambda one: one.severity)
     # Where canaries did not behave, findings are shown and not believed.
-    if cell.verdict == Verdict.UNKNOWN.name or least <= Verdict[cell.verdict]:
+    if cell.verdict == Verdict.UNKNOWN or least.severity <= cell.verdict.severity:
         return cell
     reason = f"its file says {cell.verdict}, but {why}"
-    return msgspec.structs.replace(cell, verdict=least.name, reason=reason)
+    return msgspec.structs.replace(cell, verdict=least, reason=reason)
 
 
 def _absent(cell: Cell) -> CellVerdict:
     return CellVerdict(
         target=cell.target,
         suite=cell.suite,
-        verdict=Verdict.UNKNOWN.name,
+        verdict=Verdict.UNKNOWN,
         seconds=0.0,
         reason="it was planned, and no run has it",
         passed=0,

@@ -88,7 +88,7 @@ def remarks(changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str
     skipped: dict[str, str] = {}
     for cell in cells:
         # One target that ran it is enough.
-        if cell.verdict != Verdict.SKIP.name or skipped.get(cell.suite) == "":
+        if cell.verdict != Verdict.SKIP or skipped.get(cell.suite) == "":
             skipped[cell.suite] = ""
         else:
             skipped.setdefault(cell.suite, cell.reason or "skipped")

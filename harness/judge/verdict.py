@@ -44,7 +44,7 @@ class CellVerdict(Record, frozen=True):
 
     target: str
     suite: str
-    verdict: str
+    verdict: Verdict
     seconds: float
     reason: str
     passed: int
@@ -67,7 +67,7 @@ def cell_verdicts(outcomes: Sequence[CellOutcome], findings: Sequence[Finding]) 
             CellVerdict(
                 target=one.target,
                 suite=one.suite,
-                verdict=verdict.name,
+                verdict=verdict,
                 seconds=one.seconds,
                 reason=reason,
                 passed=one.passed,
@@ -86,9 +86,9 @@ def of_cell(findings: Sequence[Finding], target: str, suite: str) -> list[Findin
 
 def overall(cells: Sequence[CellVerdict]) -> Verdict:
     """The worst; where suites were asked for and all of them skip, nothing was said, whatever the canaries did."""
-    verdict = Verdict.merge([Verdict[cell.verdict] for cell in cells])
+    verdict = Verdict.merge([cell.verdict for cell in cells])
     suites = {cell.verdict for cell in cells if cell.suite != CANARY_SUITE}
-    return Verdict.UNKNOWN if suites == {Verdict.SKIP.name} else verdict
+    return Verdict.UNKNOWN if suites == {Verdict.SKIP} else verdict
 
 
 def _canary(one: CellOutcome) -> tuple[Verdict, str]:

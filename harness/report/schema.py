@@ -27,6 +27,10 @@ def schema() -> dict[str, Any]:
         del shape["additionalProperties"]
         for name, told in field_docstrings(kind).items():
             shape["properties"][name]["description"] = told
+    # Version 1 publishes verdicts as plain text, and stays as it is.
+    for kind in (Judgement, CellVerdict):
+        definitions[kind.__name__]["properties"]["verdict"] = {"type": "string"}
+    del definitions["Verdict"]
     definitions["Judgement"]["properties"]["schema"] = {"const": VERSION, "description": "This document's version."}
     return {
         "$schema": _DRAFT,

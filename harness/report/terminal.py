@@ -42,7 +42,7 @@ def show(console: Console, judgement: Judgement) -> None:
         table.add_row(_told(target), *[row.get(suite, "") for suite in suites])
     console.print(table)
     for cell in judgement.cells:
-        if cell.verdict in {Verdict.UNKNOWN.name, Verdict.SKIP.name}:
+        if cell.verdict in {Verdict.UNKNOWN, Verdict.SKIP}:
             colour = _COLOURS[cell.verdict]
             console.print(f"[{colour}]{cell.verdict}[/{colour}] {_told(f'{cell.target}/{cell.suite}: {cell.reason}')}")
     for target, counters in judgement.kernel_counters.items():

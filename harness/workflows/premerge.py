@@ -127,7 +127,7 @@ def run(bench: Workbench, request: Request, premerge: Premerge) -> tuple[Judgeme
     """Check the tree and, if that has findings, the base, whose findings are not new. Raises as Check.run does."""
     with unchecked_changes.noted(request.run, premerge.changes):
         judgement, code = check.Check(bench, request).run()
-    suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL.name}
+    suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL}
     if not suspected and not warning_findings.verdicts(judgement.findings):
         return judgement, code
     # The canary suite alone is enough where only compilers warned: no other suite of the base has to run.

@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 from harness.core.byte_diff import described
 from harness.core.ci_streams import in_markup
+from harness.core.finding import Verdict
 from harness.core.untrusted_text import visible
 from harness.judge.verdict import CellVerdict
 from harness.report.finding import in_cell
@@ -47,14 +48,14 @@ def _besides(judgement: Judgement) -> list[CellVerdict]:
     found = []
     for target in dict.fromkeys(target for finding in warnings for target in finding.targets):
         new = [one for one in warnings if target in one.targets and not one.known]
-        verdict = "FAIL" if new else "XFAIL"
+        verdict = Verdict.FAIL if new else Verdict.XFAIL
         found.append(_beside(target, "warnings", verdict, f"{len(new)} findings in what its compiler warns of"))
     if judgement.unchecked:
-        found.append(_beside("changes", "unchecked", "UNKNOWN", "; ".join(judgement.unchecked)))
+        found.append(_beside("changes", "unchecked", Verdict.UNKNOWN, "; ".join(judgement.unchecked)))
     return found
 
 
-def _beside(target: str, suite: str, verdict: str, reason: str) -> CellVerdict:
+def _beside(target: str, suite: str, verdict: Verdict, reason: str) -> CellVerdict:
     return CellVerdict(
         target=target, suite=suite, verdict=verdict, seconds=0.0, reason=reason, passed=0, failed=0, skipped=0
     )
