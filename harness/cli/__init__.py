@@ -1,5 +1,5 @@
 """The command line: reads words, calls one workflow, prints one document, and returns a documented exit code.
 
 It may import everything; nothing imports it.
-Begin with `console_script` and `group`; every other module holds a few commands.
+Begin with `console_script` and `group`; `commands` lists the commands, and four modules hold them.
 """

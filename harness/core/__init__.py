@@ -1,5 +1,5 @@
-"""What everything else stands on: the nouns, errors, JSON and TOML, the cache, processes, text that is safe to print.
+"""The base of all packages: data, errors, JSON and TOML, the cache, processes, and text that is safe to print.
 
 It imports no other package of the harness.
-Begin with `model` (targets, servers, builds) and `finding` (accesses, stacks, findings, verdicts).
+Begin with `model` (servers, suites, builds), `target_model` (targets) and `finding` (findings, verdicts).
 """

@@ -1,5 +1,5 @@
-"""Processes and what they leave behind: only this package starts one, and nothing that it started outlives a command.
+"""Processes: only this package starts them, and no process that it started outlives a command.
 
-It imports `harness.core.errors` and nothing else of the harness.
-Begin with `process`, through which everything is run.
+It imports only `harness.core.errors` from the harness.
+Begin with `process`, which runs every program.
 """
