@@ -1,6 +1,6 @@
-"""Several runs' judgements as one: what the jobs of a CI system found, a target each, together.
+"""Joins the judgements of several runs, such as those of a CI system's jobs with a target each.
 
-What no run has is not a pass: whoever joins tells what was planned. Evidence and reproducers stay in the runs' folders.
+A planned cell that no run has is UNKNOWN. Evidence and reproducers stay in the folders of the runs.
 """
 
 from __future__ import annotations

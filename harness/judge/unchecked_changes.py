@@ -1,6 +1,6 @@
-"""Which of a checkout's changes nothing looked at: RUN/changes.json, beside the evidence, and the cells' verdicts.
+"""The changes of a checkout that no suite checked: RUN/changes.json, beside the evidence, and the cells' verdicts.
 
-A change that no suite looked at is no PASS, whatever the suites say that looked at something else.
+A run with an unchecked change never passes, whatever the suites report about the other changes.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ NAME = "changes.json"
 
 
 class Change(Record, frozen=True):
-    """A changed file, and what it asks for."""
+    """A changed file, and the suites that it requires."""
 
     file: str
     suites: list[str]
     why: str
     covering: list[str] = msgspec.field(default_factory=list)
-    """Those of them that say that they cover it, one of which must run; of what none covers, all of them must."""
+    """The suites that claim to cover the file: one of them must run. Where none does, all of `suites` must."""
     unchecked: bool = False
-    """Whether it matters, and no suite looks at it."""
+    """Whether the file matters and no suite checks it."""
 
 
 @contextlib.contextmanager
 def noted(folder: Path, changes: Sequence[Change]) -> Iterator[None]:
-    """Put what a run is made for into its folder, before the run; and take it away where nothing came of it."""
+    """Write changes.json into the folder of a run to come, and remove it if the run leaves nothing else there."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
     path.write_bytes(json_codec.pretty(list(changes)))
@@ -52,7 +52,7 @@ def noted(folder: Path, changes: Sequence[Change]) -> Iterator[None]:
 
 
 def read(folder: Path) -> list[Change]:
-    """What a run was made for; nothing for one that no change asked for. Raises UsageError for what is damaged."""
+    """The changes that a run was made for; none without changes.json. Raises UsageError for a damaged file."""
     path = folder / NAME
     try:
         return json_codec.decode(path.read_bytes(), list[Change])
@@ -63,7 +63,7 @@ def read(folder: Path) -> list[Change]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """File of a run that is evidence and of no cell -> its SHA-256: what the run was made for, what compilers said."""
+    """Evidence that belongs to no cell -> its SHA-256: changes.json and the compilers' warnings."""
     files = [folder / NAME, *sorted((folder / compiler_warnings.FOLDER).glob("*.json"))]
     return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files if path.is_file()}
 
@@ -80,7 +80,7 @@ def broken(folder: Path, recorded: Mapping[str, str]) -> list[str]:
 
 def foreseen(changes: Sequence[Change], suites: Sequence[str]) -> list[str]:
     """A sentence for each change that nothing will look at, if these suites run: why not."""
-    return _told(changes, dict.fromkeys(suites, ""))
+    return _sentences(changes, dict.fromkeys(suites, ""))
 
 
 def remarks(changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str]:
@@ -92,10 +92,10 @@ def remarks(changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str
             skipped[cell.suite] = ""
         else:
             skipped.setdefault(cell.suite, cell.reason or "skipped")
-    return _told(changes, skipped)
+    return _sentences(changes, skipped)
 
 
-def _told(changes: Sequence[Change], skipped: Mapping[str, str]) -> list[str]:
+def _sentences(changes: Sequence[Change], skipped: Mapping[str, str]) -> list[str]:
     return [f"NOT CHECKED: {change.file} {why}" for change in changes if (why := _why_not(change, skipped))]
 
 

@@ -1,7 +1,7 @@
-"""From what a cell showed to its verdict. Pure: no file is read here.
+"""The outcome of a cell → its verdict. Pure: reads no file.
 
-Silence is never PASS, and a known finding excuses nothing but itself: a cell passes, or fails as expected, only if it
-ran to its planned end, its evidence is whole, and something in it passed.
+Silence is never PASS, and a known finding excuses only itself. A cell passes, or fails as expected, only if it ran to
+its planned end, its evidence is whole, and something in it passed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from harness.core.finding import Finding
 
 SHOWN = 3
-"""So many of what is wrong are named to the reader."""
+"""How many failed canaries a reason names."""
 
 
 class CellOutcome(Record, frozen=True):
-    """What a cell showed, before it is known which of its findings were expected."""
+    """What a cell showed, before its findings are compared with the known list."""
 
     target: str
     suite: str
@@ -30,9 +30,9 @@ class CellOutcome(Record, frozen=True):
     failed: int
     skipped: int
     doubts: list[str]
-    """Why this may not be all, or says nothing of the server: it was cut, killed, or is damaged."""
+    """Why the evidence may be incomplete, or say nothing about the server: cut, damaged, a guest killed."""
     unexplained: list[str]
-    """Tests that failed for no reason that is in the evidence."""
+    """Tests whose failure the evidence does not explain."""
     absent: str = ""
     """Why there was nothing to run; empty if there was."""
     silence: str = ""
@@ -53,9 +53,9 @@ class CellVerdict(Record, frozen=True):
 
 
 def cell_verdicts(outcomes: Sequence[CellOutcome], findings: Sequence[Finding]) -> list[CellVerdict]:
-    """A verdict for every cell, with the findings that have been compared with the known list.
+    """A verdict for every cell. `findings`: those that have been compared with the known list.
 
-    Where a target's canaries did not behave, nothing is believed of its other cells.
+    Where a target's canaries failed, its other cells are UNKNOWN.
     """
     believed = {one.target for one in outcomes if one.suite == CANARY_SUITE and _canary(one)[0] is Verdict.PASS}
     verdicts = []
@@ -85,7 +85,7 @@ def of_cell(findings: Sequence[Finding], target: str, suite: str) -> list[Findin
 
 
 def overall(cells: Sequence[CellVerdict]) -> Verdict:
-    """The worst; where suites were asked for and all of them skip, nothing was said, whatever the canaries did."""
+    """The most severe verdict; UNKNOWN where every suite but the canary was skipped."""
     verdict = Verdict.merge([cell.verdict for cell in cells])
     suites = {cell.verdict for cell in cells if cell.suite != CANARY_SUITE}
     return Verdict.UNKNOWN if suites == {Verdict.SKIP} else verdict

@@ -1,7 +1,7 @@
-"""Findings of what a target's compiler warns of, and the oracle's does not.
+"""Findings from warnings that a target's compiler gives and the oracle's does not.
 
-The kinds are those that tell of alignment and width. The oracle's machine takes any address and has longer words: its
-compiler is silent where a target's is not, and what both say is no target's.
+Only warnings on alignment and width count. The oracle's machine accepts any address and has longer words, so that its
+compiler is silent where a target's warns. A warning that both give says nothing about the target.
 """
 
 from __future__ import annotations
@@ -45,14 +45,16 @@ def of_targets_alone(run: RunRecord, said: Mapping[str, CompilerReport]) -> list
 
 def remarks(said: Mapping[str, CompilerReport], findings: Sequence[Finding]) -> list[str]:
     """How many there are of each kind on each target, and what is not known."""
-    told = []
-    seen = [(witness.target, finding.title.partition(" ")[0]) for finding in findings for witness in finding.witnesses]
+    sentences = []
+    shown = [(witness.target, finding.title.partition(" ")[0]) for finding in findings for witness in finding.witnesses]
     for target in said:
-        counts = Counter(kind for name, kind in seen if name == target)
+        counts = Counter(kind for name, kind in shown if name == target)
         if counts:
             kinds = ", ".join(f"{number} of {kind}" for kind, number in counts.most_common())
-            told.append(f"{target}: its compiler warns where the oracle's does not: {kinds} (findings.json: warnings)")
-    return told + problems(said)
+            sentences.append(
+                f"{target}: its compiler warns where the oracle's does not: {kinds} (findings.json: warnings)"
+            )
+    return sentences + problems(said)
 
 
 def looked_at(target: Target) -> bool:

@@ -1,7 +1,7 @@
 """A cell's events.jsonl: written line by line while its tests run, and read again, with what is missing of it.
 
-It begins with how many tests there are, and ends with how many came to their ends and a digest of all before. What was
-cut, lost or changed is told by these two lines: whoever judges asks for `doubts`.
+The first line has the number of tests; the last one has the number that ended, and a digest of the lines before it.
+These two lines reveal what was cut, lost or changed: a judgement must respect `doubts`.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def read(path: Path) -> Recorded:
             doubts.append(f"{last.tests} of {collected} tests came to an end")
     else:
         doubts.append("its test process left no word of its end")
-    told: list[Event] = [one for one in decoded if isinstance(one, TestEvent | GuestEvent)]
-    return Recorded(events=told, failed=last.failed if isinstance(last, EndEvent) else 0, doubts=doubts)
+    events: list[Event] = [one for one in decoded if isinstance(one, TestEvent | GuestEvent)]
+    return Recorded(events=events, failed=last.failed if isinstance(last, EndEvent) else 0, doubts=doubts)
 
 
 def read_events(path: Path) -> list[Event]:
