@@ -51,7 +51,8 @@ def set_up(group: tuple[str, ...]) -> dict[str, TargetSetup]:
 
 def runner(target: str, policy: str = "signal") -> Runner:
     """The pinned emulator for a target; built if it is not in the cache."""
-    return set_up(tuple(OTHERS if target in OTHERS else REQUIRED))[target].runner(policy)
+    together = next((group for group in (OTHERS, REQUIRED) if target in group), [target])
+    return set_up(tuple(together))[target].runner(policy)
 
 
 def build(tree: SourceTree, target: str) -> Build:

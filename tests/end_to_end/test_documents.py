@@ -33,7 +33,8 @@ def test_the_tutorial(tmp_path: Path) -> None:
     """In a folder with our commands and an empty runs/, as a fresh clone has."""
     for name in ("ci", ".venv"):
         (tmp_path / name).symlink_to(ROOT / name)
-    (tmp_path / "requirements.txt").symlink_to(ROOT / "requirements.txt")
+    for name in ("requirements.txt", "pyproject.toml"):
+        (tmp_path / name).symlink_to(ROOT / name)
     follow(ROOT / "docs" / "tutorial.md", tmp_path)
 
 

@@ -20,6 +20,7 @@ from harness.core.cache import Cache
 from harness.core.digests import key_of
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
+from harness.isa.rules import recorded_policies
 from harness.judge.findings import judge
 from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
@@ -313,6 +314,7 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
             binaries={target: str(planted_build(target).server_binary)},
             triples={target: Catalog().toolchain_of(machine).triple},
             machines={target: machine},
+            policies=recorded_policies(Catalog().policies, "signal", [machine]),
             stages={},
             cells=[
                 CellRecord(
