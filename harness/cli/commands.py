@@ -26,10 +26,10 @@ class Entry(NamedTuple):
 SECTIONS: dict[str, tuple[Entry, ...]] = {
     "Check a server": (
         Entry("check", "checks.check", "Build a server, run the suites and report findings"),
-        Entry("premerge", "checks.premerge", "Check your change and report only new findings"),
+        Entry("premerge", "own_trees.premerge", "Check your change and report only new findings"),
         Entry("fuzz", "checks.fuzz", "Send random command streams, guided by coverage"),
         Entry("audit", "checks.audit", "List every misaligned access that the suites reach"),
-        Entry("port", "checks.port", "Report what a source tree needs to run on a target"),
+        Entry("port", "own_trees.port", "Report what a source tree needs to run on a target"),
     ),
     "Look at findings": (
         Entry("replay", "judgements.replay", "Reproduce a finding, or send a command stream"),

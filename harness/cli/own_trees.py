@@ -1,0 +1,139 @@
+"""Commands about a developer's own source tree: plumb premerge, port."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli import options, output
+from harness.cli.run_command import RUNS, carry_out, planned_request, selected_request, unless_empty
+from harness.core.digests import key_of
+from harness.core.errors import ExitCode
+from harness.judge import conclusion
+from harness.plan.catalog import Catalog
+from harness.report.formats import registry as reporting
+from harness.workflows import premerge as premerging
+from harness.workflows.porting import survey as porting
+from harness.workflows.workbench import Workbench
+
+if TYPE_CHECKING:
+    from harness.cli.options import RunOptions
+    from harness.core.model import CompilerWarnings, Tier
+
+
+@click.command()
+@options.target
+@options.premerge_suite
+@options.policy
+@click.option(
+    "--server",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    show_default=True,
+    help="A server's git checkout. Uncommitted changes count as well.",
+)
+@click.option(
+    "--since",
+    metavar="REVISION",
+    default="",
+    help="Compare with the merge base of HEAD and this revision.  [default: the default branch of origin]",
+)
+@click.option("--explain", is_flag=True, help="List the suites of each changed file with the reason; run nothing.")
+@options.warnings
+@options.annotated
+@options.run_options
+def premerge(
+    run: RunOptions,
+    *,
+    targets: tuple[str, ...],
+    suites: tuple[str, ...],
+    policy: str,
+    server: Path,
+    since: str,
+    explain: bool,
+    warnings: CompilerWarnings,
+    annotations: str | None,
+) -> ExitCode:
+    """Check your change and report only new findings.
+
+    The changed files select the suites. Findings that the base revision shows as well do not fail the check.
+    """
+    premerging.refuse_inside(run.folder, server)
+    planned, plan = premerging.explain(
+        Catalog(), server, since=since, targets=targets, suites=suites, allocator=run.allocator
+    )
+    if explain or not planned.suites:
+        if run.as_json:
+            output.print_json(planned)
+        else:
+            click.echo(premerging.text_of(planned) if explain else premerging.summary(planned))
+        return ExitCode.PASS if explain or not planned.unchecked else ExitCode.INCONCLUSIVE
+    bench = Workbench.default(offline=run.offline)
+    bench.progress.say(f"BASE is {planned.base}")
+    bench.progress.say(premerging.summary(planned))
+    # A run folder in the checkout would be a change of it.
+    parent = bench.cache.path("premerge", f"{Path(planned.server).name}-{key_of([planned.server])}")
+    request = planned_request(
+        bench.catalog,
+        run,
+        plan,
+        server=planned.server,
+        tier="quick",
+        policy=policy,
+        warnings=warnings,
+        seed=planned.seed,
+        parent=parent,
+    )
+    work = functools.partial(premerging.run, premerge=planned)
+    return carry_out(bench, request, run, annotations=annotations, work=work, parent=parent)
+
+
+@click.command()
+@options.target
+@options.server
+@options.suite
+@options.tier
+@options.fail_fast
+@options.run_options
+def port(
+    run: RunOptions,
+    *,
+    targets: tuple[str, ...],
+    server: str,
+    suites: tuple[str, ...],
+    tier: Tier,
+    fail_fast: bool,
+) -> ExitCode:
+    """Report what a source tree needs to run on a target.
+
+    The report covers the build, the start, misaligned accesses and wrong bytes, and says what to fix first.
+    """
+    bench = Workbench.default(offline=run.offline)
+    porting.portable_targets(bench.catalog, targets)
+    request = selected_request(
+        bench.catalog,
+        run,
+        targets=targets,
+        server=server,
+        suites=suites,
+        tier=tier,
+        policy=porting.AUDITED_POLICY,
+        fail_fast=fail_fast,
+        # The report has a section of its own for them.
+        warnings="off",
+    )
+    with unless_empty(request.run):
+        report, judgement = porting.make_report(bench, request)
+    reporting.write(request.run, judgement)
+    written = porting.write(request.run, report, judgement)
+    if run.as_json:
+        output.print_json(report)
+    else:
+        click.echo(written[1].read_text("utf-8"), nl=False)
+        click.echo(f"\n{written[2]}", err=True)
+    if run.folder is None:
+        conclusion.forget_runs(RUNS, keep=run.keep)
+    return {"FAIL": ExitCode.FINDINGS, "UNKNOWN": ExitCode.INCONCLUSIVE}.get(report.verdict, ExitCode.PASS)

@@ -1,0 +1,147 @@
+"""From the options of a command to a run: its request, the run itself, its report, and old runs removed."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.build.sources import server_tree
+from harness.cli import options, output
+from harness.judge import conclusion
+from harness.plan.plan import make_plan
+from harness.plan.request import Request
+from harness.report.formats import registry as reporting
+from harness.run.cell_spec import LARGEST_SEED
+from harness.workflows import check as checking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from harness.cli.options import RunOptions
+    from harness.core.errors import ExitCode
+    from harness.core.model import CompilerWarnings, Tier
+    from harness.judge.findings import Judgement
+    from harness.plan.catalog import Catalog
+    from harness.plan.plan import Plan
+    from harness.workflows.workbench import Workbench
+
+    Judged = tuple[Judgement, ExitCode]
+    Work = Callable[[Workbench, Request], Judged]
+
+
+RUNS = Path("runs")
+
+
+def selected_request(
+    catalog: Catalog,
+    run: RunOptions,
+    *,
+    targets: Sequence[str],
+    server: str,
+    suites: Sequence[str],
+    tier: Tier,
+    policy: str,
+    warnings: CompilerWarnings,
+    tests: Sequence[str] = (),
+    limit_seconds: float | None = None,
+    limit_count: int | None = None,
+    learns: bool = False,
+    fail_fast: bool = False,
+) -> Request:
+    """The request of a run whose targets and suites the user selects."""
+    return planned_request(
+        catalog,
+        run,
+        make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier),
+        server=server,
+        tier=tier,
+        policy=policy,
+        warnings=warnings,
+        tests=tests,
+        limit_seconds=limit_seconds,
+        limit_count=limit_count,
+        learns=learns,
+        fail_fast=fail_fast,
+    )
+
+
+def planned_request(
+    catalog: Catalog,
+    run: RunOptions,
+    plan: Plan,
+    *,
+    server: str,
+    tier: Tier,
+    policy: str,
+    warnings: CompilerWarnings,
+    tests: Sequence[str] = (),
+    limit_seconds: float | None = None,
+    limit_count: int | None = None,
+    learns: bool = False,
+    fail_fast: bool = False,
+    seed: int | None = None,
+    parent: Path = RUNS,
+) -> Request:
+    """A run's request, checked before any work is done, with an empty run folder and a seed.
+
+    `seed` is used where the command line gives none; without either it is drawn.
+    """
+    server_tree.known_server(catalog, server)
+    folder = conclusion.empty_run_folder(run.folder) if run.folder else conclusion.new_run_folder(parent)
+    seeds = (run.seed, seed, random.randint(0, LARGEST_SEED))
+    return Request(
+        plan=plan,
+        server=server,
+        tier=tier,
+        policy=policy,
+        optimisation=run.optimisation,
+        emulator=run.emulator,
+        jobs=run.jobs,
+        seed=next(candidate for candidate in seeds if candidate is not None),
+        install=options.may_install(run.install),
+        known=run.known,
+        run=folder,
+        allocator=run.allocator,
+        fail_fast=fail_fast,
+        tests=list(tests),
+        limit_seconds=limit_seconds,
+        limit_count=limit_count,
+        warnings=warnings,
+        learns=learns,
+    )
+
+
+def _check(bench: Workbench, request: Request) -> Judged:
+    return checking.Check(bench, request).run()
+
+
+def carry_out(
+    bench: Workbench,
+    request: Request,
+    run: RunOptions,
+    *,
+    annotations: str | None,
+    work: Work = _check,
+    parent: Path = RUNS,
+) -> ExitCode:
+    """Run a request, write and show its report, and remove old runs of `parent`."""
+    with unless_empty(request.run):
+        judgement, code = work(bench, request)
+    reporting.write(request.run, judgement)
+    output.show(judgement, as_json=run.as_json)
+    output.annotate(request.run, judgement, annotations)
+    if run.folder is None:
+        conclusion.forget_runs(parent, keep=run.keep)
+    return code
+
+
+@contextlib.contextmanager
+def unless_empty(folder: Path) -> Iterator[None]:
+    """Remove the run folder in the end if nothing was written to it."""
+    try:
+        yield
+    finally:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
