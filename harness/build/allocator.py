@@ -1,7 +1,7 @@
 """The allocator of a server: libc's malloc, the tree's own jemalloc, or the guard allocator (toolchains/allocator).
 
-The adversary is preloaded, so that the very binary is tested that runs on libc otherwise. This module compiles it, says
-what a build with jemalloc is told, and recognises an access beyond a block by its address.
+The guard allocator is preloaded, so the tested binary is the one that otherwise runs on libc. This module compiles it,
+configures builds with jemalloc, and recognises an access beyond a block by its address.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FLAGS: dict[Allocator, list[str]] = {"guard": [], "guard-natural": ["-DNATURAL"]
 
 
 def check_supported(allocator: Allocator, target: Target) -> None:
-    """Raise UsageError for an allocator that a target cannot have."""
+    """Raise UsageError for an allocator that a target does not support."""
     why = ""
     if allocator != "libc" and target.emulator.detector:
         why = f"{target.emulator.detector} watches over the memory of its own allocator"
@@ -50,7 +50,7 @@ def preloaded(store: Cache, target: Target, tools: Toolchain, allocator: Allocat
     if allocator not in FLAGS:
         return None
     strict = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-fno-builtin-malloc"]
-    # The target's own flags, at a level of its own: a server's level says nothing about its allocator.
+    # The target's own flags, at a fixed optimisation level: the server's level must not affect its allocator.
     flags = [*toolchain.compiler_flags(target, "O2"), *strict, "-shared", "-fPIC", "-pthread", *FLAGS[allocator]]
     return compiled(
         store,
@@ -65,24 +65,24 @@ def preloaded(store: Cache, target: Target, tools: Toolchain, allocator: Allocat
 
 
 def jemalloc_settings(target: Target, tools: Toolchain) -> dict[str, str]:
-    """What a tree's jemalloc is configured with for a target: part of such a build's identity."""
+    """The configuration of a tree's jemalloc for a target, which is part of the build's identity."""
     page_bits = str(target.page_size_bytes.bit_length() - 1)
     return {
         "cross_compiling": "yes",
         "host_alias": tools.triple or f"{platform.machine()}-linux-gnu",
         "AR": toolchain.tool(tools, "ar"),
         "RANLIB": toolchain.tool(tools, "ranlib"),
-        # The script would run a program to learn the page size, and it cannot. Older releases use the second name.
+        # The script would run a program to find the page size, which it cannot. Older releases use the second name.
         "je_cv_lg_page": page_bits,
         "je_cv_static_page_shift": page_bits,
     }
 
 
 def configure_jemalloc(tree: SourceTree, target: Target, tools: Toolchain, work: Path) -> dict[str, str]:
-    """Have the configure script of the tree's jemalloc know the target, whatever the tree's release passes to it.
+    """Configure the tree's jemalloc for the target, whatever options the tree's release passes to the configure script.
 
-    Returns what the build needs in its environment. Autoconf scripts read the file that CONFIG_SITE names (autoconf
-    manual, Site Defaults). Raises UsageError for a tree without a configured jemalloc.
+    Returns the environment variables that the build needs. Autoconf scripts read the file that CONFIG_SITE names
+    (autoconf manual, Site Defaults). Raises UsageError for a tree without a configured jemalloc.
     """
     if not (tree.content / "deps" / "jemalloc" / "configure").is_file():
         raise UsageError(

@@ -1,7 +1,7 @@
-"""GoogleTest, in which Valkey writes its self-tests since 9.1: the distribution's sources, compiled for a target.
+"""Compiles GoogleTest for a target from the distribution's sources: Valkey writes its self-tests in it since 9.1.
 
-No target's sysroot has it, and Debian's package `googletest` has it as sources. It belongs to no toolchain: whoever
-checks another server needs none.
+No target's sysroot contains it; Debian's package `googletest` contains its sources. It belongs to no toolchain, because
+checks of other servers do not need it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ STANDARD = "-std=c++17"
 """The standard that Valkey's makefile compiles its tests with; every GoogleTest since 1.8 supports it."""
 
 TEST_FLAGS = ("-w", "-g1", "-Og")
-"""Flags for the server's C++ beyond the target's own. Valkey's makefile also has -Og. It turns warnings into errors, of
-which other compilers may have more."""
+"""Flags for the server's C++ beyond the target's own. Valkey's makefile also uses -Og. It turns warnings into
+errors, and other compilers may warn more."""
 
 
 def absence(tools: Toolchain) -> str:
-    """Why tests in GoogleTest cannot be compiled by a toolchain, and what to install; empty when they can."""
+    """Why a toolchain cannot compile GoogleTest tests, and what to install; empty when it can."""
     if not (FOLDER / "CMakeLists.txt").is_file():
         return f"GoogleTest is not in {FOLDER}: {toolchain.install_command([PACKAGE])}"
     compiler = toolchain.tool(tools, "g++")
@@ -48,10 +48,10 @@ def identity() -> str:
 
 
 def compile_with(shop: BuildDirectory) -> tuple[process.Result, Mapping[str, str]]:
-    """Compile it in a workshop: what the compiler said, and what the server's makefile is to be told of it."""
+    """Compile it in a workshop: the compiler's result, and the settings that point the server's makefile to it."""
     include = [f"-I{FOLDER / name / 'include'}" for name in ("googletest", "googlemock")]
     inside = [f"-I{FOLDER / name}" for name in ("googletest", "googlemock")]
-    # GoogleTest's own warnings and lines do not matter; without lines, ccache recognises it in another folder.
+    # GoogleTest's own warnings and line numbers do not matter; without lines, ccache recognises it in another folder.
     compiler = shop.wrapper("g++", ["-w", "-g0"], suffix="-googletest")
     sources = [FOLDER / "googletest" / "src" / "gtest-all.cc", FOLDER / "googlemock" / "src" / "gmock-all.cc"]
     objects = [source.with_suffix(".o").name for source in sources]
@@ -64,13 +64,14 @@ def compile_with(shop: BuildDirectory) -> tuple[process.Result, Mapping[str, str
     return result, {"GTEST_CFLAGS": " ".join(include), "GTEST_LIBS": libraries}
 
 
-# What a source says
+# Tests in a source
 
 
 def names_in(text: str) -> list[str]:
-    """The tests that a source defines, `SUITE.TEST`: those that can tell something of a target.
+    """The tests in a source whose result depends on the target, as `SUITE.TEST`.
 
-    Benchmarks judge nothing, and one needs what another left. Tests that want a process to die like any death.
+    It excludes benchmarks, which judge nothing (one needs another's leftovers), and death tests, which accept any
+    death.
     """
     found = re.findall(r"^\s*TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\s*\)", text, re.MULTILINE)
     names = [f"{suite}.{test}" for suite, test in found if not suite.endswith("DeathTest")]
@@ -78,10 +79,10 @@ def names_in(text: str) -> list[str]:
 
 
 ARGUMENTS = ("--seed", "1", "--gtest_also_run_disabled_tests", "--gtest_filter={unit}:*/{unit}/*")
-"""What calls one test: with numbers that are the same everywhere and another time, whether its authors let it run or
-not, and with each of its parameters."""
+"""Arguments that run one test: with the same numbers on every run, even if its authors disabled it, and with each of
+its parameters."""
 
-# What a run says
+# Output of a run
 
 
 def spoke(lines: list[str]) -> bool:
@@ -90,7 +91,7 @@ def spoke(lines: list[str]) -> bool:
 
 
 def failures(lines: list[str]) -> list[str]:
-    """The failed expectations, one a line: the place, and the expected value."""
+    """The failed expectations, one per line: the place and the expected value."""
     found: list[str] = []
     inside = False
     for line in lines:

@@ -1,6 +1,6 @@
-"""Compiles Plumbline's own programs and shared objects for a target, each by one command, and caches them.
+"""Compiles Plumbline's own programs and shared objects for a target, one command each, and caches them.
 
-Servers are harness.build.server_build's; what is linked with a server's objects is harness.build.unit_drivers'.
+harness.build.server_build builds servers; harness.build.unit_drivers builds programs linked with a server's objects.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ def compiled(
     generated: Mapping[str, str] | None = None,
     where: Path | None = None,
 ) -> Path:
-    """The file that the compiler made, from the store if it is there.
+    """The compiled file, from the store if it is there.
 
-    It is kept as the store's `kind`, under the name of its `owner`: a target, say. `generated` are more files by name:
-    C is compiled, and headers are read before all else. Whatever is in any of these files makes it another one.
+    The store files it under `kind` and the name of its `owner`, for example a target. `generated` maps names to the
+    texts of additional files: C files are compiled, and headers are included first. The content of all these files is
+    part of its identity.
 
-    Raises InfrastructureError when it does not compile, which says `title` and `where`: else it is the first source.
+    Raises InfrastructureError when it does not compile, with `title` and `where`, by default the first source.
     """
     compiler = toolchain.tool(tools, "gcc")
     written = generated or {}

@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 SUITE_PACKAGES = ["ccache", "make", "shellcheck", "tcl"]
 INSTALL_SECONDS = 1800
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
-"""What the project's own tests look at report.html with; whichever is there."""
+"""Browsers that the project's own tests can open report.html with; any one of them is enough."""
 BROWSER_PACKAGE = "chromium-headless-shell"
-"""Debian's smallest: 100 MB to download, 306 MB installed with what it needs; without a desktop's parts."""
+"""Debian's smallest browser: 100 MB to download, 306 MB installed with its dependencies, without parts of a desktop."""
 
 GO_PACKAGE = "golang-go"
-"""What compiles actionlint, which looks at the workflows and is in no Debian release."""
+"""Compiles actionlint, the linter of the workflows, which no Debian release contains."""
 
 
 DEBUGGER_PACKAGE = "gdb-multiarch"
 
 
 class Diagnosis(Record, frozen=True):
-    """What is missing."""
+    """The packages that are missing."""
 
     packages: list[str]
     command: str
-    """What installs them; empty when nothing is missing."""
+    """The command that installs them; empty when nothing is missing."""
     useful: tuple[str, ...] = ()
-    """What else is missing that no check needs: without them some servers' self-tests are skipped, with the reason."""
+    """Missing packages that no check needs. Without them some servers' self-tests are skipped, with the reason."""
 
 
 def needed_packages(
     catalog: Catalog, targets: Sequence[str], *, emulator: str, for_tests: bool = False, debugger: bool = False
 ) -> list[str]:
-    """Debian packages for these targets alone: compilers, what QEMU builds with, what the suites run with.
+    """Debian packages for these targets: compilers, QEMU's build dependencies, and the tools that the suites run with.
 
-    `for_tests`: and what the project's own tests need besides. `debugger`: and a gdb that knows the targets.
+    `for_tests` adds the requirements of the project's own tests. `debugger` adds a gdb that knows the targets.
     """
     packages = {*SUITE_PACKAGES, *packages_for_sources()}
     if for_tests and not any(shutil.which(name) for name in BROWSERS):
@@ -77,7 +77,8 @@ def needed_packages(
 def diagnose(
     catalog: Catalog, targets: Sequence[str], *, emulator: str, for_tests: bool = False, debugger: bool = False
 ) -> Diagnosis:
-    """Compare with the installed packages. Without dpkg nothing is compared: a missing tool fails when it is used."""
+    """Compare with the installed packages; without dpkg it reports nothing, and a missing tool fails when it is used.
+    """
     if shutil.which("dpkg-query") is None:
         return Diagnosis(packages=[], command="")
     needed = needed_packages(catalog, targets, emulator=emulator, for_tests=for_tests, debugger=debugger)
@@ -88,7 +89,7 @@ def diagnose(
 
 
 def with_useful(diagnosis: Diagnosis) -> Diagnosis:
-    """The same, with useful packages counted as missing, too."""
+    """The same diagnosis, with useful packages counted as missing."""
     packages = sorted([*diagnosis.packages, *diagnosis.useful])
     return Diagnosis(packages=packages, command=_command(packages))
 
@@ -99,7 +100,7 @@ def _command(packages: Sequence[str]) -> str:
 
 
 def install_missing(diagnosis: Diagnosis, progress: Progress, *, install: bool) -> None:
-    """Install what is missing if we may; raises InfrastructureError with the exact command otherwise."""
+    """Install missing packages if permitted; otherwise raises InfrastructureError with the exact command."""
     if not diagnosis.packages:
         return
     if not install:

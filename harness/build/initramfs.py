@@ -1,7 +1,7 @@
-"""The kernel tier's root file system: an archive of exactly what a run needs; and the guest's init, which it compiles.
+"""Builds the kernel tier's root file system, an archive of exactly the files that a run needs, and the guest's init.
 
-The archive is the kernel's `newc` format (Linux Documentation/driver-api/early-userspace/buffer-format.rst). It is made
-of bytes alone, without times, owners or inode numbers of this machine: the same content is the same file.
+The archive has the kernel's `newc` format (Linux Documentation/driver-api/early-userspace/buffer-format.rst). It
+contains no times, owners or inode numbers of this machine, so equal contents give identical archives.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INIT_FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-D_FILE_OFFSE
 CONSOLE_DEVICE = (5, 1)
 """Major and minor number of /dev/console, which the kernel opens for init before anything is mounted."""
 SHARE = 0.6
-"""Of a machine's memory the archive may be at most so much: once unpacked it is there twice for a moment."""
+"""The largest share of a machine's memory that the archive may take: while it is unpacked, memory holds it twice."""
 
 
 class Initramfs(Record, frozen=True):
@@ -42,11 +42,11 @@ class Initramfs(Record, frozen=True):
     key: str
     archive: Path
     places: dict[str, Path]
-    """Path in the guest -> the file on the host that it is a copy of."""
+    """Path in the guest -> the host file that was copied there."""
 
 
 def compile_init(store: Cache, tools: Toolchain) -> Path:
-    """The guest's process 1 for a toolchain's machines. Raises InfrastructureError when it does not compile."""
+    """Compile the guest's process 1 for a toolchain's machines. Raises InfrastructureError when it does not compile."""
     return compiled(
         store,
         tools,
@@ -61,7 +61,7 @@ def compile_init(store: Cache, tools: Toolchain) -> Path:
 
 
 def with_libraries(programs: Mapping[str, Path], tools: Toolchain) -> dict[str, Path]:
-    """Guest path -> host file for programs and all that their dynamic sections name, found in the toolchain's sysroot.
+    """Guest path -> host file for programs and the libraries in their dynamic sections, from the toolchain's sysroot.
 
     Raises InfrastructureError for a library that the sysroot lacks, and for two files at one place.
     """
@@ -70,7 +70,7 @@ def with_libraries(programs: Mapping[str, Path], tools: Toolchain) -> dict[str, 
     for path in programs.values():
         bits, _, names = _needs(path)
         if names:
-            # No section names it: libc loads it by itself when a thread is cancelled, as a crash handler does.
+            # No section names it: libc loads it on demand when a thread is cancelled, as a crash handler does.
             with contextlib.suppress(InfrastructureError):
                 waiting.append(_library("libgcc_s.so.1", bits, tools, path))
     while waiting:
@@ -90,11 +90,11 @@ def with_libraries(programs: Mapping[str, Path], tools: Toolchain) -> dict[str, 
 
 
 def _needs(path: Path) -> tuple[int, str, list[str]]:
-    """Word size, interpreter, and names of the libraries that a program or library asks for."""
+    """Word size, interpreter, and names of the libraries that a program or library requires."""
     try:
         with path.open("rb") as stream:
             elf = ELFFile(stream)
-            # The library's annotations do not tell one kind of segment or tag from another.
+            # pyelftools' annotations do not distinguish kinds of segments or tags.
             interpreters: list[Any] = list(elf.iter_segments("PT_INTERP"))
             sections: list[Any] = [section for section in elf.iter_sections() if isinstance(section, DynamicSection)]
             interpreter = str(interpreters[0].get_interp_name()) if interpreters else ""
@@ -156,13 +156,13 @@ def _write(archive: Path, everything: Mapping[str, Path], key: str) -> None:
 
 
 def cpio(files: Mapping[str, bytes]) -> bytes:
-    """A newc archive of files by their absolute path, executable all, with their folders and /dev/console."""
+    """A newc archive of files by absolute path, all executable, with their folders and /dev/console."""
     paths = [PurePosixPath(inside.lstrip("/")) for inside in files]
     folders = sorted({"dev", *(str(parent) for path in paths for parent in path.parents)} - {"."})
     entries: dict[str, tuple[int, tuple[int, int], bytes]] = dict.fromkeys(folders, (stat.S_IFDIR | 0o755, (0, 0), b""))
     entries["dev/console"] = (stat.S_IFCHR | 0o600, CONSOLE_DEVICE, b"")
     entries.update({inside.lstrip("/"): (stat.S_IFREG | 0o755, (0, 0), data) for inside, data in files.items()})
-    # Sorted, a folder comes before what lies in it.
+    # Sorting puts a folder before its contents.
     records = [_record(number, name, *entries[name]) for number, name in enumerate(sorted(entries), start=1)]
     return b"".join([*records, _record(0, "TRAILER!!!", 0, (0, 0), b"")])
 
@@ -177,5 +177,5 @@ def _record(number: int, name: str, mode: int, device: tuple[int, int], data: by
 
 
 def _padded(data: bytes) -> bytes:
-    """To a multiple of four bytes, as the format has it for names and contents."""
+    """Pad to a multiple of four bytes, as the format requires for names and contents."""
     return data + bytes(-len(data) % 4)

@@ -1,7 +1,7 @@
-"""Kernels of the kernel tier: built from the pinned Linux source by the project's own compilers, kept in the store.
+"""Builds the kernel tier's kernels from the pinned Linux source with the project's compilers, and stores them.
 
-toolchains/kernels/*.toml says what to build and for which machine. It refuses a kernel whose configuration lost an
-option that its fragments ask for: Linux drops without a word what depends on something that is off.
+toolchains/kernels/*.toml defines the configurations and their machines. A kernel whose configuration lost an option
+that its fragments request is refused: Linux silently drops options whose dependencies are off.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 KERNELS_FOLDER = ROOT / "toolchains" / "kernels"
 SOURCE_FILE = KERNELS_FOLDER / "linux" / "linux.toml"
 BUILD_SECONDS = 3600
-# The kernel's first line says who built it, where and when: fixed values keep builds identical.
+# The kernel's first line names its builder, place and time: fixed values keep builds identical.
 _REPRODUCIBLE = {
     "KBUILD_BUILD_USER": "plumbline",
     "KBUILD_BUILD_HOST": "plumbline",
     "KBUILD_BUILD_TIMESTAMP": "@0",
-    # The source is in the store, where nothing is added.
+    # The source is in the store, where nothing may be added.
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 
@@ -57,7 +57,7 @@ class Kernel(Record, frozen=True):
     image: Path
     device_tree: Path | None
     seconds: float
-    """How long building it took."""
+    """The duration of the build."""
 
 
 def linux_source() -> LinuxSource:
@@ -66,7 +66,7 @@ def linux_source() -> LinuxSource:
 
 
 def needed_packages(spec: KernelSpec) -> list[str]:
-    """Debian packages that a machine needs: what its kernel builds with, and the emulator it runs in."""
+    """Debian packages that a machine needs: its kernel's build dependencies, and the emulator that it runs in."""
     return sorted({*linux_source().packages, *spec.machine.packages})
 
 
@@ -79,7 +79,7 @@ class Kernels:
         self.progress = progress
 
     def build(self, spec: KernelSpec, tools: Toolchain) -> Kernel:
-        """The kernel; built if it is not in the cache. Raises InfrastructureError when it does not build."""
+        """The kernel, built unless it is cached. Raises InfrastructureError when the build fails."""
         linux = linux_source()
         key = kernel_key(spec, tools, linux)
 
@@ -156,14 +156,14 @@ def _fragment(name: str) -> Path:
 
 
 def options(text: str) -> dict[str, str]:
-    """Option -> value of a kernel configuration; an option that is marked as not set is `n`."""
+    """Option -> value of a kernel configuration; an option marked as not set has the value `n`."""
     found = dict(re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.MULTILINE))
     found |= dict.fromkeys(re.findall(r"^# (CONFIG_\w+) is not set$", text, re.MULTILINE), "n")
     return found
 
 
 def refuse_lost_options(asked: str, got: str, spec: KernelSpec) -> None:
-    """Raise UsageError when a configuration lacks what its fragments ask for."""
+    """Raise UsageError when a configuration lacks an option that its fragments request."""
     has = options(got)
     lost = [f"{name}={value}" for name, value in options(asked).items() if has.get(name, "n") != value]
     if lost:

@@ -1,7 +1,7 @@
-"""Units: functions of a server, called by Plumbline's drivers, which are linked with the server's own objects.
+"""Builds units: Plumbline's drivers, which call a server's functions and are linked with the server's own objects.
 
-The server's makefile compiles the drivers, so that flags, headers and allocator are the server's; nothing stands in for
-them. What a release does not have is left out, and that differs from what does not compile.
+The server's makefile compiles the drivers, so that they share its flags, headers and allocator; no stubs are involved.
+A unit that a release lacks is left out, which is distinct from a driver that does not compile.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ class UnitTable(Record, frozen=True):
 
 
 class Units(Record, frozen=True):
-    """The program for one server and target, and the units that it lacks."""
+    """The program for one server and target, and the units missing from it."""
 
     program: Path | None
     """None when nothing could be linked."""
     absent: dict[str, str]
-    """Unit -> why this server has none."""
+    """Unit -> why this server does not have it."""
     broken: dict[str, str]
-    """Unit -> the first error of its driver: a fault of the suite, or of a tree that is being changed."""
+    """Unit -> the first error of its driver: a fault of the suite, or of a tree under development."""
     kind: Program = "units"
-    """Whose they are: drivers of ours, or the server's own self-tests (harness.run.selftests)."""
+    """Their owner: Plumbline's drivers, or the server's own self-tests (harness.run.selftests)."""
     names: tuple[str, ...] = ()
-    """What can be called, where the server's source says it; ours are in `table`."""
+    """Names of the callable units, if the server's source defines them; Plumbline's own are in `table`."""
     arguments: tuple[str, ...] = ("{unit}",)
-    """The words after the program's name that call a unit."""
+    """The arguments that make the program call a unit."""
     preload: Path | None = None
-    """A shared object that the program is started with, as servers are (harness.core.model.Build)."""
+    """A shared object preloaded into the program, as into servers (harness.core.model.Build)."""
 
     def call(self, unit: str) -> list[str]:
-        """The words after the program's name that call this unit."""
+        """The arguments that make the program call this unit."""
         return [word.replace("{unit}", unit) for word in self.arguments]
 
 
@@ -81,7 +81,7 @@ def folder() -> Path:
 
 
 def drivers() -> Path:
-    """The drivers' folder, relative to the checkout and to a work folder: frames in both have the same path."""
+    """The drivers' folder, relative to the checkout and to a work folder, so frames in both have the same path."""
     return (folder() / "drivers").relative_to(ROOT)
 
 
@@ -122,7 +122,7 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
 
     built = builder.store.entry("units", key)
     if built is None:
-        # Where the server itself has to be compiled, its objects are there already.
+        # If the server must be compiled anyway, its objects are already there.
         builder.build(tree, target, tools, optimisation, then=link)
         built = builder.store.entry("units", key)
     if built is None:
@@ -139,7 +139,7 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
 
 
 def _compile(shop: BuildDirectory, made: str, wanted: Sequence[Unit], into: Path) -> None:
-    """Put the program into a folder, and why units are not in it. `made`: what the makefile said of the server."""
+    """Put the program and the reasons for missing units into a folder. `made`: the output of the server's makefile."""
     work = shop.work / drivers()
     with disk_errors(work):
         shutil.copytree(folder() / "drivers", work)
@@ -170,14 +170,14 @@ def _drivers(shop: BuildDirectory, wanted: Sequence[Unit]) -> tuple[list[Path], 
 
 
 def _objects(shop: BuildDirectory, files: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
-    """Compile drivers as the server's makefile compiles its own files: objects, and why others are none."""
+    """Compile drivers as the server's makefile compiles its own files: the objects, and the reason for each failure."""
     family = ["-DPLUMBLINE_VALKEY"] if shop.server.family == "valkey" else []
     compiler = shop.wrapper("gcc", ["-iquote", str(shop.tree / "src"), *family], suffix="-drivers")
     goals = {name: str(Path("..", "..", drivers(), name).with_suffix(".o")) for name in files}
     shop.make(list(goals.values()), compiler=compiler, go_on=True)
     objects, errors = [], {}
     for name, goal in goals.items():
-        # Before 6.0 the makefile's rule leaves the object in src, whatever was asked for.
+        # Before 6.0 the makefile's rule leaves the object in src, whatever the goal.
         places = [shop.tree / "src" / goal, shop.tree / "src" / Path(goal).name]
         found = next((place for place in places if place.is_file()), None)
         if found is None:
@@ -196,10 +196,10 @@ def _table_source(units: Sequence[Unit]) -> str:
 
 
 def _link(shop: BuildDirectory, made: str, objects: Sequence[Path], program: Path) -> str:
-    """Link drivers as the makefile linked the server, says what it `made`; what went wrong, or nothing.
+    """Link drivers with the command of the server's own link in `made`: the error, or an empty string.
 
-    The server's objects become an archive, of which what is called is drawn. A driver that includes one of the server's
-    files brings all that this defines; then the server's own object of it is not drawn.
+    The linker takes the required server objects from an archive. A driver that includes one of the server's source
+    files defines all its symbols, so the linker does not take the server's object of that file.
     """
     source = shop.tree / "src"
     words = link_words(made, shop.binary.name)
@@ -212,14 +212,14 @@ def _link(shop: BuildDirectory, made: str, objects: Sequence[Path], program: Pat
             shop.run([toolchain.tool(shop.tools, "objcopy"), "--redefine-sym", "main=server_main", path])
     shop.run([toolchain.tool(shop.tools, "ar"), "qc", archive, *own])
     compiler, *others = [word for word in words if not word.endswith(".o")]
-    # Libraries may need what no driver called: Valkey 9's Lua is linked whole.
+    # Libraries may need symbols that no driver uses: Valkey 9's Lua is linked whole.
     group = ["-Wl,--start-group", str(archive), *others, "-Wl,--end-group"]
     result = shop.run([compiler, "-o", program, *objects, *group], folder=source)
     return "" if result.code == 0 and program.is_file() else in_a_line(result) or "the linker wrote no program"
 
 
 def link_words(made: str, name: str) -> list[str]:
-    """The compiler and all words after it, but for `-o NAME`, of the command that linked a program; or none."""
+    """The command that linked a program, without `-o NAME`; empty if none did."""
     for line in reversed(made.splitlines()):
         words = line.split()
         if "-o" in words and words[words.index("-o") + 1 :][:1] == [name]:

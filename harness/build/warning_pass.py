@@ -1,7 +1,7 @@
-"""Has a target's compiler look at a server's own source files for what it warns of: kept in the store, by content.
+"""Collects the target compiler's warnings about a server's own source files, and stores them by content.
 
-It is a pass of its own: a warning that is asked for in the builds would be another build, and another answer of
-ccache's, of every server there is. It makes nothing, and costs a fraction of a build.
+It is a separate pass: a warning option in the builds would change the identity of every server's build and miss in
+ccache. The pass produces no files and costs a fraction of a build.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from harness.record.compiler_warnings import Diagnostic
 
 ASKED = ["-fsyntax-only", "-Wcast-align", "-Wformat", "-Wno-error"]
-"""Behind the makefile's own flags. -Wcast-align alone is silent for machines that take any address: the oracle's."""
+"""Flags after the makefile's own. Plain -Wcast-align is silent on machines that accept any address, like the
+oracle's."""
 NAME = "warnings.json"
 FILE_SECONDS = 600.0
 
 
 def look(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> CompilerReport:
-    """What a compiler says of the files that the makefile compiles in the server's own folder.
+    """The compiler's warnings about the files that the makefile compiles in the server's own folder.
 
     Raises InfrastructureError without a compiler.
     """
@@ -49,7 +50,7 @@ def look(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, o
 
 def _said(shop: BuildDirectory) -> CompilerReport:
     compilers = {str(shop.work / name): shop.wrapper(name, ASKED, suffix="-lint") for name in ("gcc", "g++")}
-    # Nothing is made: the makefile tells how it would compile.
+    # A dry run shows how the makefile would compile.
     made = shop.run([*shop.make_command([shop.binary.name]), "--dry-run", "--print-directory"])
     calls = [
         call
