@@ -1,4 +1,4 @@
-"""Run folders as a whole: new ones, old ones forgotten, and what is concluded of one: findings, verdicts, exit code."""
+"""Run folders as a whole: creates them, removes old ones, and concludes findings, verdicts and the exit code."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 def conclude(
     stored: TrustedRun, known_file: Path, progress: Progress, *, tree: Path | None = None, made_here: bool = False
 ) -> tuple[Judgement, ExitCode]:
-    """Judge a run, in the same way just after it was made and years later. `tree`: its source, for excerpts.
+    """Judge a run, with the same result just after the run and years later. `tree`: its source, for excerpts.
 
-    `made_here`: this command made the run, so that its reproducers may be replayed without `--trust`. Raises
-    InconclusiveError as `judge` does, UsageError for damaged files beside the evidence.
+    `made_here`: this command made the run, so its reproducers may be replayed without `--trust`. Raises
+    InconclusiveError as `judge` does, and UsageError for damaged files beside the evidence.
     """
     folder, run = stored.folder, stored.record
     with progress.stage("judge", "judging"):
@@ -98,7 +98,7 @@ def _part(run: RunRecord) -> list[str]:
 
 
 def _turned_away(folder: Path) -> list[str]:
-    """Whose connections no server saw: what their clients sent was no part of any test."""
+    """A sentence on connections that the proxies turned away; empty if there were none. No test depends on them."""
     guests = [event for path in sorted(folder.rglob("events.jsonl")) for event in event_log.read_events(path)]
     number = sum(event.strangers for event in guests if isinstance(event, run_folder.GuestEvent))
     if not number:
@@ -107,22 +107,22 @@ def _turned_away(folder: Path) -> list[str]:
 
 
 def exit_code(judgement: Judgement) -> ExitCode:
-    """What a judgement tells the shell."""
+    """The exit code for a judgement."""
     codes = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}
     return codes.get(judgement.verdict, ExitCode.PASS)
 
 
 def _place(server: str) -> str:
     tree = Path(server)
-    # A release's name is no path, and its source is in nobody's repository.
+    # The name of a release is no path, and the source of a release lies in no repository.
     return folder_in_repository(tree, Path.cwd()) if tree.is_absolute() else ""
 
 
 def folder_in_repository(tree: Path, here: Path) -> str:
-    """A tree's folder below the top of the repository that has it, with forward slashes; empty where it is the top.
+    """A tree's folder relative to the root of its repository, with forward slashes; empty if it is the root.
 
-    Without a .git above the tree (an archive, GitHub's own checkout without git), `here` counts as the top if the tree
-    is in it.
+    Without a .git above the tree (an archive, GitHub's own checkout without git), `here` counts as the root if it
+    contains the tree.
     """
     above = [tree, *tree.parents]
     top = next((folder for folder in above if (folder / ".git").exists()), here if here in above else tree)
@@ -145,7 +145,7 @@ def _with_known(
 
 
 def new_run_folder(parent: Path) -> Path:
-    """A fresh folder, the user's alone, named by the time: runs sort by age."""
+    """A fresh folder that only the user can access. Its name is the time, so runs sort by age."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     number = 0
     while True:
@@ -159,7 +159,7 @@ def new_run_folder(parent: Path) -> Path:
 
 
 def empty_run_folder(path: Path) -> Path:
-    """The folder that the user named, made if need be. Raises UsageError when it holds something."""
+    """The folder that the user named, created if necessary. Raises UsageError if it is not empty."""
     try:
         path.mkdir(0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:

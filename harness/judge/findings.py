@@ -1,4 +1,4 @@
-"""Turns a run folder's evidence into findings and verdicts, again at any time. Starts nothing but symbol tools."""
+"""Turns a run folder's evidence into findings and verdicts, repeatable at any time. Starts only symbol tools."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def judge(stored: TrustedRun) -> tuple[list[Finding], list[CellOutcome], dict[st
     records = {(record.target, record.suite): record for record in run.cells}
     sightings: list[Sighting] = []
     outcomes: list[CellOutcome] = []
-    # By plan, not by what is there: a cell without a record was run by nobody.
+    # Iterate over the plan, not over the records: a planned cell without a record did not run.
     for target, suite in [(target, suite) for target in run.targets for suite in run.suites]:
         record = records.get((target, suite))
         if record is None:
@@ -90,7 +90,7 @@ def _refuse_lacking_policies(run: RunRecord) -> None:
 
 
 def kernel_counters(folder: Path, run: RunRecord) -> dict[str, Counters]:
-    """Target -> what its kernel counted during the tests, without the canaries, which misalign on purpose."""
+    """Target -> the counters of its kernel during the tests. Excludes the canaries, which misalign on purpose."""
     found = {}
     for target in run.targets:
         suites = [record.suite for record in run.cells if record.target == target and record.suite != CANARY_SUITE]
@@ -104,7 +104,7 @@ def kernel_counters(folder: Path, run: RunRecord) -> dict[str, Counters]:
 def _counters(sightings: list[Sighting]) -> dict[str, Counters]:
     by_target: dict[str, list[Sighting]] = {}
     for one in sightings:
-        # What the hardware does by itself never reaches a kernel.
+        # An access that the hardware completes by itself never reaches a kernel.
         if one.detector == "audit" and one.fate != "hardware":
             by_target.setdefault(one.target, []).append(one)
     found = {}
@@ -122,7 +122,7 @@ _ORDER = ["alignment", "out-of-bounds", "sigsegv", "sigill", "crash", "exit", "h
 
 
 def by_severity(findings: list[Finding]) -> list[Finding]:
-    """Worst kind first, then those on most targets."""
+    """The findings, worst kind first, then by number of targets."""
 
     def rank(finding: Finding) -> tuple[int, int, str]:
         severity = _ORDER.index(finding.kind) if finding.kind in _ORDER else len(_ORDER)
@@ -132,7 +132,7 @@ def by_severity(findings: list[Finding]) -> list[Finding]:
 
 
 def _groups(sightings: list[Sighting]) -> list[list[Sighting]]:
-    """Sightings of one misbehaviour together."""
+    """The sightings, grouped by misbehaviour."""
     by_identity: dict[str, list[Sighting]] = {}
     for sighting in _joined(sightings):
         by_identity.setdefault(sighting.identity, []).append(sighting)
@@ -140,7 +140,7 @@ def _groups(sightings: list[Sighting]) -> list[list[Sighting]]:
 
 
 def _joined(sightings: list[Sighting]) -> list[Sighting]:
-    """The same, but what does not tell load from store is counted to the function's load or store if one was seen."""
+    """The sightings, with each of unknown direction assigned to its function's load or store if one was seen."""
 
     def directed(one: Sighting, direction: str) -> str:
         return f"{one.identity}-{direction}"
@@ -185,7 +185,7 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
 
 
 def _witness(site: list[Sighting]) -> Witness:
-    """Sightings of one instruction on one target by one detector."""
+    """The witness for the sightings of one instruction on one target by one detector."""
     first = site[0]
     top = first.frames[0] if first.frames else None
     return Witness(

@@ -1,9 +1,9 @@
-"""Where a reproducer comes from: a check on this machine, which a seal proves, or somebody else.
+"""Where a reproducer comes from: a check on this machine, proved by a seal, or another source.
 
-Replaying carries out requests on a server that runs as you, and a server can be told to write any file (CONFIG SET dir,
-SAVE) or to load a program (MODULE LOAD). What a check of yours recorded is yours; it is sealed with a key that lies in
-the cache. Anything else, as from a CI job's artifact or a bug report, is carried out only when you say so, with plain
-options, and never with a source tree that it names: a tree's makefile, too, runs as you.
+A replay sends requests to a server that runs with your rights, and a request can make a server write any file (CONFIG
+SET dir, SAVE) or load a program (MODULE LOAD). Your own checks seal their reproducers with a key in the cache. Any
+other reproducer, such as one from a CI job's artifact or a bug report, runs only with `--trust` and with plain
+options. It never runs with a source tree that it names, since the tree's makefile also runs with your rights.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ PLAIN_OPTIONS = frozenset(
         "--sanitize-dump-payload",
     }
 )
-"""What suites start servers with that names neither a file nor a port, and listens nowhere."""
+"""Server options that suites use, and that name no file, name no port and open no socket."""
 SHOWN_COMMANDS = 12
 
 
 def _key(store: Cache, *, make: bool) -> bytes:
-    """The cache's key; empty where there is none, and none is to be made."""
+    """The cache's key, created if `make` is set; empty if there is none."""
     path = store.path("keys", "reproducers")
     if not path.is_file() and make:
         with store.lock("keys-reproducers"):
@@ -68,9 +68,9 @@ def _seal(key: bytes, document: bytes) -> bytes:
 
 
 def seal_all(store: Cache, folder: Path) -> None:
-    """Seal the reproducers of a run that was made on this machine, and just now.
+    """Seal the reproducers of a run that this command has just made on this machine.
 
-    With a cache that cannot be written there is no key, and no seal.
+    Without a writable cache there is no key, and so no seal.
     """
     paths = sorted((folder / "reproducers").glob("*.json"))
     key = b""
@@ -82,15 +82,15 @@ def seal_all(store: Cache, folder: Path) -> None:
 
 
 def is_ours(store: Cache, document: bytes) -> bool:
-    """Whether a document has the seal of this cache, and is what was sealed."""
+    """Whether a document has this cache's seal and is unchanged."""
     key, seal = _key(store, make=False), SEAL.match(document)
     return bool(key and seal and hmac.compare_digest(seal[1], _seal(key, unsealed(document))))
 
 
 def open_reproducer(store: Cache, catalogued: Collection[str], name: str, *, server: str, trust: bool) -> Reproducer:
-    """Read a reproducer that may be carried out. `catalogued`: releases; `server`: what the user names instead.
+    """Read a reproducer that may be replayed. `catalogued`: releases; `server`: the server that the user names instead.
 
-    Raises UsageError for a stranger's, unless it is trusted and names nothing that is the user's own to name.
+    Raises UsageError for an unsealed one, unless the user trusts it and it has only plain options and no source tree.
     """
     read = read_reproducer(name)
     if is_ours(store, Path(name).read_bytes()):
@@ -117,16 +117,16 @@ def open_reproducer(store: Cache, catalogued: Collection[str], name: str, *, ser
 
 
 def _strange(options: tuple[str, ...]) -> str:
-    """The first word that is neither a plain option nor a plain value of one."""
+    """The first word that is neither a plain option nor a plain value of an option; empty if there is none."""
     for word in options:
         if word not in PLAIN_OPTIONS and not re.fullmatch(r"[A-Za-z0-9]+", word):
             return word
-    # A word before all options is the name of a configuration file.
+    # A word before the first option names a configuration file.
     return options[0] if options and not options[0].startswith("--") else ""
 
 
 def _asks(reproducer: Reproducer) -> str:
-    """What it would do, in a line."""
+    """The actions of a replay, in one line."""
     if reproducer.unit:
         return f"It runs the unit {reproducer.unit} of {reproducer.server}"
     told = [line.partition(" ")[0].upper() for line in requests(reproducer.chunks)]

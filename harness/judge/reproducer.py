@@ -1,4 +1,4 @@
-"""Reproducers: all that `plumb replay` needs to show a finding again, written beside the evidence, and read again."""
+"""Reproducers: everything that `plumb replay` needs to reproduce a finding, written and read beside the evidence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Reproducer(Record, frozen=True):
-    """RUN/reproducers/ID.json: what `plumb replay` needs to show a finding again."""
+    """RUN/reproducers/ID.json: everything that `plumb replay` needs to reproduce a finding."""
 
     finding: str
     kind: str
@@ -36,52 +36,52 @@ class Reproducer(Record, frozen=True):
     target: str
     policy: str
     optimisation: Annotated[str, msgspec.Meta(pattern=r"^O[0-3s]\Z")]
-    """What would be more on a compiler's command line is no stranger's to choose."""
+    """The pattern stops a reproducer from another machine from adding options to the compiler's command line."""
     emulator: str
     chunks: list[Chunk]
     detector: str = "signal"
-    """What saw it, and must see it again."""
+    """The detector that saw the finding, and that must see it again."""
     unit: NameOrNone = ""
     """The unit to run; empty for a server and its requests."""
     program: Program = "units"
-    """Whose unit it is."""
+    """The program that contains the unit."""
     wrong_line: str = ""
-    """What the unit must write again."""
+    """The line that the unit must write again."""
     allocator: Allocator = "libc"
     files: dict[FileName, str] = msgspec.field(default_factory=dict)
-    """Name -> content in base 64: what lies in the guest's folder when it starts."""
+    """Name -> content in base 64, of each file in the guest's folder when it starts."""
     options: tuple[str, ...] = ()
-    """What it is started with beyond the usual."""
+    """Extra options that the server is started with."""
     difference: Difference | None = None
     detail: str = ""
-    """How it ended, or what the test said, where no record tells what must come again."""
+    """How the guest ended, or the test's message. Used if no fault record says what the replay must show."""
     starting: bool = False
-    """It ended before it was ready."""
+    """Whether the guest ended before it was ready."""
     command: str = ""
-    """What the client had asked for, as the report has it."""
+    """The client's request, as the report shows it."""
     file: str = ""
-    """Where it is, for an assertion whose function nobody knows."""
+    """The file of an assertion whose function is unknown."""
     again: Reproduction | None = None
-    """Instead of `chunks`: what a server is asked, and which bytes must come of it."""
+    """Replaces `chunks`: the requests to a server, and the bytes that must result."""
 
 
 SEAL = re.compile(rb'\{\s*"seal":\s*"([0-9a-f]{64})",\s*')
-"""How a document begins that a check made, harness.judge.provenance says on which machine; somebody may have laid it
-out."""
+"""The start of a document that a check wrote. harness.judge.provenance verifies the machine. A formatter may have
+changed the white space."""
 
 
 def unsealed(document: bytes) -> bytes:
-    """The same without its seal, if it has one."""
+    """The document without its seal, if it has one."""
     return SEAL.sub(b"{", document, count=1) if SEAL.match(document) else document
 
 
 def best_of(group: Sequence[Sighting]) -> Sighting:
-    """Of one finding's sightings the one that a reproducer is best made of."""
+    """The sighting of a finding that makes the best reproducer."""
     return min(group, key=_rank)
 
 
 def _rank(sighting: Sighting) -> tuple[bool, bool, int]:
-    """The shortest transcript makes the best reproducer, a signal a better one than a report; none at all is last."""
+    """Shorter transcripts rank first, and signals before reports. A sighting without a transcript ranks last."""
     path = sighting.transcript
     if sighting.again is not None:
         return False, False, 0
@@ -90,7 +90,7 @@ def _rank(sighting: Sighting) -> tuple[bool, bool, int]:
 
 
 def _policy_of(run: RunRecord, one: Sighting) -> str:
-    """Under which policy it was seen: a run's own, or that of the audit that followed, whatever saw it there."""
+    """The policy of a sighting: the run's own, or the audit's for sightings from the audit that followed."""
     in_audit = AUDIT in Path(one.evidence).parts[2:3]
     if in_audit and not rules.is_audit(run.policy):
         return rules.audit_name(run.policy)
@@ -98,13 +98,13 @@ def _policy_of(run: RunRecord, one: Sighting) -> str:
 
 
 def _file_name(identity: str) -> str:
-    """An identity as a file's name: C++ functions have slashes in theirs, parametrised tests can be very long."""
+    """An identity as a file name. Identities of C++ functions contain slashes; parametrised tests have long ones."""
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", identity)
     return plain if plain == identity and len(plain) <= 120 else f"{plain[:100]}-{key_of([identity])[:8]}"
 
 
 def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
-    """RUN/reproducers/ID.json of a sighting; the command that shows it again."""
+    """Write RUN/reproducers/ID.json for a sighting, and return the command that replays it."""
     chunks = load(best.transcript) if best.transcript and best.transcript.is_file() else []
     started = best.started_with
     reproducer = Reproducer(
@@ -134,14 +134,14 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
     path = folder / "reproducers" / f"{_file_name(best.identity)}.json"
     path.parent.mkdir(exist_ok=True)
     document = json_codec.encode(reproducer)
-    # What is there already may be sealed, and stays so.
+    # An unchanged document may be sealed: rewriting it would remove the seal.
     if not path.is_file() or unsealed(path.read_bytes()) != document:
         path.write_bytes(document)
     return f"plumb replay {shlex.quote(str(path))}"
 
 
 def files_of(reproducer: Reproducer) -> dict[str, bytes]:
-    """Name -> content of what lies in the guest's folder when it starts."""
+    """Name -> content, of each file in the guest's folder when it starts."""
     try:
         return {name: base64.b64decode(content) for name, content in reproducer.files.items()}
     except ValueError as error:
@@ -154,7 +154,7 @@ def _files_in(folder: Path) -> dict[str, str]:
 
 
 def read_reproducer(name: str) -> Reproducer:
-    """Read RUN/reproducers/ID.json. Raises UsageError when there is none."""
+    """Read RUN/reproducers/ID.json. Raises UsageError if the file does not exist."""
     path = Path(name)
     if not path.is_file():
         raise UsageError(

@@ -1,6 +1,6 @@
-"""One piece of evidence → what happened, and where: a fault, a detector's report, a bad end, a failed test.
+"""Turns one piece of evidence into a sighting: a fault, a detector's report, a bad end or a failed test.
 
-Each is taken by itself; which of them is another one's consequence is harness.judge.causality's to say.
+Reads each piece by itself. harness.judge.causality decides which sightings are consequences of others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of evidence, before those of the same site are put together."""
+    """One piece of evidence, before sightings of the same site are grouped."""
 
     kind: str
     title: str
@@ -48,38 +48,38 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     identity: str
     detector: str
     """`signal`: a fault record. `audit`: a reported access. A detector's name: its report in the guest's log.
-    `process`: how it ended, or that it hung. `suite`: a test that failed. `compiler`."""
+    `process`: a guest's bad end or hang. `suite`: a failed test. `compiler`: a failed build."""
     count: int = 1
-    """How often: in an audit one sighting stands for all the times an instruction did it."""
+    """The number of occurrences. In an audit, one sighting stands for every misaligned access by an instruction."""
     access_class: AccessClass | Literal[""] = ""
     fate: Fate = ""
     unit: str = ""
-    """The unit that ran, where no server did."""
+    """The unit that ran instead of a server, or empty."""
     program: Program = "units"
-    """Whose unit that is."""
+    """The program that contains the unit."""
     wrong_line: str = ""
-    """What it wrote that is wrong."""
+    """The wrong line of the unit's output."""
     kernel: str = ""
-    """What a real kernel said of it: see harness.core.finding.Witness."""
+    """A real kernel's report of the fault: see harness.core.finding.Witness."""
     started_with: StartedWith | None = None
-    """None where the guest was started as always."""
+    """None if the guest was started in the usual way."""
     detail: str = ""
-    """How it ended, where that is what is wrong; of a build, the whole error."""
+    """How the guest ended, if the sighting is a bad end; the whole error of a failed build."""
     starting: bool = False
-    """It ended before it was ready."""
+    """Whether the guest ended before it was ready."""
     difference: Difference | None = None
     again: Reproduction | None = None
     said: str = ""
-    """All that a failed test said; the title has its first line."""
+    """The whole message of a failed test. The title has its first line."""
     cell: str = ""
-    """Which cell saw it, `TARGET/SUITE`: a peer's is another target's."""
+    """The cell of the sighting, `TARGET/SUITE`. A peer's sighting belongs to a cell of another target."""
 
 
 class StartedWith(msgspec.Struct, frozen=True, kw_only=True):
-    """More than a guest is usually started with."""
+    """Extra files and options that a guest was started with."""
 
     inputs: Path
-    """A folder of files that lay in its own."""
+    """A folder of files that were copied into the guest's folder."""
     options: tuple[str, ...]
 
 
@@ -89,13 +89,13 @@ def _started_with(guest: Path, test: TestEvent | None) -> StartedWith | None:
 
 
 SHOWN_REQUESTS = 3
-"""So many of the requests that show a difference again are told: the last ones."""
+"""The number of requests shown of those that reproduce a difference: the last ones."""
 
 
 def from_fault(
     run: RunRecord, record: CellRecord, guest: Path, fault: Fault, test: TestEvent | None, before: list[Fault]
 ) -> Sighting:
-    """An instruction that raised a signal, or whose misaligned access was reported; `before`: the guest's others."""
+    """The sighting of a signal or of a reported misaligned access. `before`: the guest's earlier faults."""
     target = run.machines[record.target]
     machine = target.emulator.qemu
     frames = symbols.Symbols(run.triples[record.target], run.binaries[record.target]).backtrace(fault, machine)
@@ -111,7 +111,7 @@ def from_fault(
         frames, instruction = of_assertion, ""
         kind = "assertion"
     elif any(earlier.tid == fault.tid and earlier.handled for earlier in before):
-        # A handler runs in the thread that faulted; meanwhile other threads go on, and may reach a fault of their own.
+        # A handler runs in the thread that faulted. Other threads continue meanwhile, and may fault themselves.
         kind = f"{IN_HANDLER}-{name.lower()}"
     else:
         kind = "alignment" if access else "out-of-bounds" if beyond else name.lower()
@@ -142,7 +142,7 @@ def from_fault(
 
 
 IN_HANDLER = "crash-handler"
-"""What the kind of a fault begins with that happened while the server told of another."""
+"""Prefix of the kind of a fault that happened while the server reported another fault."""
 
 
 def _title(kind: str, name: str, function: str, direction: str, through: str) -> str:
@@ -156,7 +156,7 @@ def _title(kind: str, name: str, function: str, direction: str, through: str) ->
 
 
 def guest_log(guest: Path) -> bytes:
-    """What a guest wrote to its standard output and error; empty where it has no log."""
+    """A guest's standard output and error; empty if it has no log."""
     log = guest / "log"
     return log.read_bytes() if log.is_file() else b""
 
@@ -164,7 +164,7 @@ def guest_log(guest: Path) -> bytes:
 def from_report(
     record: CellRecord, guest: Path, report: Report, test: TestEvent | None, tests: list[TestEvent]
 ) -> Sighting:
-    """What a sanitizer or Valgrind told, during `test` or between the guest's `tests`."""
+    """The sighting of a sanitizer's or Valgrind's report, during `test` or between the guest's `tests`."""
     function = report.frames[0].function
     title = f"misaligned {report.direction or 'member access'}" if report.kind == "alignment" else report.message
     return Sighting(
@@ -189,7 +189,7 @@ def from_report(
 
 
 def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent, test: TestEvent | None) -> Sighting:
-    """A guest that did not end as it was told to, or never."""
+    """The sighting of a guest that ended badly, or that did not end when it should have."""
     unasked = test is None and not event.stopping
     starting = event.end == "start-failed" or event.detail == NO_PONG or unasked
     subject = "stop" if event.stopping else "start" if event.end == "start-failed" or test is None else test.name
@@ -221,7 +221,7 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
 
 
 def from_child_end(record: CellRecord, guest: Path, number: int, test: TestEvent | None) -> Sighting:
-    """A process that a server had forked, and that died of a signal without a record of its own: by abort(), say."""
+    """The sighting of a server's child process that died of a signal without a fault record, for example by abort()."""
     name = signal.Signals(number).name
     return _plain(
         record,
@@ -237,7 +237,7 @@ def from_child_end(record: CellRecord, guest: Path, number: int, test: TestEvent
 
 
 def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
-    """A test that failed, of a guest that lives on."""
+    """The sighting of a failed test whose guest still runs."""
     sighting = _plain(
         record,
         kind="wrong-result",
@@ -260,7 +260,7 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
 
 
 def from_failed_build(record: CellRecord, evidence: Path) -> Sighting:
-    """A server that does not compile for a target."""
+    """The sighting of a server that does not compile for a target."""
     sighting = _plain(
         record,
         kind="build",
@@ -308,5 +308,5 @@ def _plain(
 
 
 def _as_name(text: str) -> str:
-    """What may be part of an identity, which becomes a file's name."""
+    """The text with characters that an identity may contain. An identity becomes a file name."""
     return re.sub(r"[^A-Za-z0-9_.]+", "_", text)

@@ -1,6 +1,6 @@
-"""Which request of a client did it: by the test's transcript, and by the commands whose functions are on the stack.
+"""Finds the client request that triggered a finding, from the test's transcript and the functions on the stack.
 
-Where nobody can know, it says how many there are to choose from.
+If several requests are possible, the text names one and says how many there are.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 def of_fault(fault: Fault, guest: Path, test: TestEvent | None, frames: list[Frame]) -> str:
-    """What a guest was asked when an instruction faulted, or misaligned; empty where no test claims it."""
+    """The request that a guest served when an instruction faulted or misaligned; empty outside tests."""
     if test is None:
         return ""
     return _asked(guest, test, frames) if fault.event == "access" else unanswered(test, frames)
 
 
 def of_report(report: Report, guest: Path, test: TestEvent | None, tests: list[TestEvent]) -> str:
-    """What a guest was asked when its detector reported an error; or at what time between the tests it did."""
+    """The request that a guest served when its detector reported an error; outside tests, the time of the report."""
     return _asked(guest, test, report.frames) if test else _outside_tests(report, guest, tests)
 
 
 def _asked(guest: Path, test: TestEvent, frames: list[Frame]) -> str:
-    """Which of the test's requests it may have been. All may have been answered: a report stops nobody."""
+    """The test's request that may have caused a report. All may have replies, since a report does not end the guest."""
     if test.blocked or not test.transcript:
         return unanswered(test, frames)
     candidates = _on_stack(_requests(guest / test.transcript), frames)
@@ -54,9 +54,9 @@ def _outside_tests(report: Report, guest: Path, tests: list[TestEvent]) -> str:
 
 
 def unanswered(test: TestEvent, frames: list[Frame]) -> str:
-    """Which of a test's unanswered requests did it: one whose command is on the stack, else the first.
+    """The unanswered request that triggered a fault: one whose command is on the stack, else the first.
 
-    Both families call the function that serves BITPOS `bitposCommand`, and so on.
+    Redis and Valkey both name the function that serves BITPOS `bitposCommand`, and so on.
     """
     if test.blocked:
         return "(while starting)"

@@ -40,7 +40,7 @@ class Change(Record, frozen=True):
 
 @contextlib.contextmanager
 def noted(folder: Path, changes: Sequence[Change]) -> Iterator[None]:
-    """Write changes.json into the folder of a run to come, and remove it if the run leaves nothing else there."""
+    """Write changes.json into the folder of the next run, and remove it if the run writes nothing else there."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
     path.write_bytes(json_codec.pretty(list(changes)))
@@ -52,7 +52,7 @@ def noted(folder: Path, changes: Sequence[Change]) -> Iterator[None]:
 
 
 def read(folder: Path) -> list[Change]:
-    """The changes that a run was made for; none without changes.json. Raises UsageError for a damaged file."""
+    """The changes that a run checks; empty without changes.json. Raises UsageError for a damaged file."""
     path = folder / NAME
     try:
         return json_codec.decode(path.read_bytes(), list[Change])
@@ -69,7 +69,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def broken(folder: Path, recorded: Mapping[str, str]) -> list[str]:
-    """A sentence for each of them that is not what was recorded: nothing can be said of what it told."""
+    """A sentence for each of these files that is missing or differs from its recorded digest."""
     here = digests(folder)
     return [
         f"NOT CHECKED: what {name} told, for it is {'not what was recorded' if name in here else 'gone'}"
@@ -79,15 +79,15 @@ def broken(folder: Path, recorded: Mapping[str, str]) -> list[str]:
 
 
 def foreseen(changes: Sequence[Change], suites: Sequence[str]) -> list[str]:
-    """A sentence for each change that nothing will look at, if these suites run: why not."""
+    """A sentence for each change that none of these suites will check, with the reason."""
     return _sentences(changes, dict.fromkeys(suites, ""))
 
 
 def remarks(changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str]:
-    """A sentence for each change that nothing looked at: why not."""
+    """A sentence for each change that no suite checked, with the reason."""
     skipped: dict[str, str] = {}
     for cell in cells:
-        # One target that ran it is enough.
+        # A suite counts as run if one target ran it.
         if cell.verdict != Verdict.SKIP or skipped.get(cell.suite) == "":
             skipped[cell.suite] = ""
         else:
@@ -100,7 +100,7 @@ def _sentences(changes: Sequence[Change], skipped: Mapping[str, str]) -> list[st
 
 
 def _why_not(change: Change, skipped: Mapping[str, str]) -> str:
-    """Why nothing looked at a change; empty where something did. `skipped`: suite -> why no target ran it, or empty."""
+    """Why no suite checked a change; empty if one did. `skipped`: suite -> why no target ran it, or empty."""
     if change.unchecked:
         return f"is looked at by no suite: {change.why}"
     if change.covering:
@@ -109,7 +109,7 @@ def _why_not(change: Change, skipped: Mapping[str, str]) -> str:
         reasons = dict.fromkeys(skipped[name] for name in change.covering if name in skipped)
         names = " and ".join(f"`{name}`" for name in change.covering)
         return f"is covered by {names} alone: {'; '.join(reasons) or 'not run'}"
-    # What a release lacks is nobody's choice; but if every suite was skipped, nothing was seen at all.
+    # A suite that the release lacks is excused, unless every suite was skipped: then nothing checked the change.
     left = [name for name in change.suites if name not in skipped]
     if not left and change.suites and all(skipped[name] for name in change.suites):
         left = change.suites

@@ -1,7 +1,7 @@
 """Findings from warnings that a target's compiler gives and the oracle's does not.
 
-Only warnings on alignment and width count. The oracle's machine accepts any address and has longer words, so that its
-compiler is silent where a target's warns. A warning that both give says nothing about the target.
+Only warnings on alignment and width count. The oracle's machine accepts any address and has longer words, so its
+compiler is silent where a target's compiler warns. A warning from both compilers says nothing about the target.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KIND = "warning"
 SUITE = "warnings"
-"""What stands for a suite where it says what saw a finding."""
+"""The suite name in a finding's witnesses."""
 _KINDS = re.compile(
     r"cast-align.*|address-of-packed-member|format.*|overflow|shift-(count|overflow|negative).*"
     r"|int-to-pointer-cast|pointer-to-int-cast"
@@ -44,7 +44,7 @@ def of_targets_alone(run: RunRecord, said: Mapping[str, CompilerReport]) -> list
 
 
 def remarks(said: Mapping[str, CompilerReport], findings: Sequence[Finding]) -> list[str]:
-    """How many there are of each kind on each target, and what is not known."""
+    """The number of warnings of each kind on each target, and the reports that are incomplete."""
     sentences = []
     shown = [(witness.target, finding.title.partition(" ")[0]) for finding in findings for witness in finding.witnesses]
     for target in said:
@@ -58,24 +58,24 @@ def remarks(said: Mapping[str, CompilerReport], findings: Sequence[Finding]) -> 
 
 
 def looked_at(target: Target) -> bool:
-    """Whether a target's compiler is asked: not where a detector or a machine is all that differs from another one."""
+    """Whether to ask a target's compiler. Targets that differ only in detector or machine share another's compiler."""
     return not target.emulator.has_kernel and not target.emulator.detector
 
 
 def unanswered(run: RunRecord, said: Mapping[str, CompilerReport]) -> list[str]:
-    """A sentence for each compiler that should have been asked, and did not tell all: then nothing passes."""
+    """A sentence for each compiler whose report is missing or incomplete. With one of them, the run cannot pass."""
     asked = [name for name in run.targets if looked_at(run.machines[name]) and name != ORACLE]
     why = {name: said[name].problem if name in said else "nobody asked" for name in [*asked, ORACLE] if asked}
     return [f"NOT CHECKED: what the compiler of {name} warns of: {problem}" for name, problem in why.items() if problem]
 
 
 def verdicts(findings: Sequence[Finding]) -> list[Verdict]:
-    """FAIL for each new one among the findings, where they are only if they are to fail."""
+    """FAIL for each new warning. The findings contain warnings only if warnings must fail."""
     return [Verdict.FAIL for finding in findings if finding.kind == KIND and not finding.known]
 
 
 def problems(said: Mapping[str, CompilerReport]) -> list[str]:
-    """What is not known of compilers' warnings, and why."""
+    """A sentence for each compiler whose warnings are incomplete, with the reason."""
     told = [(target, words.problem) for target, words in said.items() if words.problem]
     return [f"{target}: not all that its compiler warns of is known: {problem}" for target, problem in told]
 
@@ -129,5 +129,5 @@ def _witness(target: str, one: Diagnostic, title: str) -> Witness:
 
 
 def _origin(file: str) -> str:
-    """Of a path in the tree; a whole one is the system's."""
+    """The origin of a file. A relative path lies in the tree; an absolute path belongs to the system."""
     return symbols.place_in_tree(file)[1] if file.startswith("/") else symbols.origin_in_tree(file)
