@@ -1,4 +1,4 @@
-"""Counts how much damaged input the native build takes: a kind of which it takes nothing tests nothing, and fails."""
+"""Counts the damaged inputs that the native build accepts: a kind with too few tests nothing and fails."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LEAST_SHARE = 0.02
-"""Share of a kind's damaged inputs that must be taken, and at least one. Damage is drawn so that a tenth or more
-are."""
+"""Minimum share of a kind's damaged inputs that the native build must accept, and at least one input.
+
+The damage is chosen so that it accepts a tenth or more.
+"""
 
 
 class Acceptance:
-    """The damaged inputs of each kind, and how many of them the native build took."""
+    """The damaged inputs of each kind, and the number of them that the native build accepted."""
 
     def __init__(self, kinds: Iterable[str]) -> None:
         self.tried = dict.fromkeys(kinds, 0)
@@ -26,7 +28,7 @@ class Acceptance:
 
     @property
     def lacking(self) -> list[str]:
-        """The kinds of which too few were taken."""
+        """The kinds of which the native build accepted too few."""
         return [kind for kind, tried in self.tried.items() if self.taken[kind] < max(1, tried * LEAST_SHARE)]
 
     def __str__(self) -> str:

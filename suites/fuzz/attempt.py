@@ -1,4 +1,4 @@
-"""One attempt: a stream sent to guest, native build and model, from empty servers up to the stored data."""
+"""One attempt: sends a stream to empty servers, and compares guest, native build and model up to the stored data."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 NATIVE_SECONDS = 20.0
 LARGEST_PAYLOAD_BYTES = 5000
-"""Limit of the payloads that RESTORE carries into a new key."""
+"""Size limit of the payloads that RESTORE copies into a new key."""
 REFUSED = "refused to start"
 DIED = "died"
 KEYS = re.compile("[1-9][0-9]* keys ")
-"""The start of the result of `taken` when there is a key."""
+"""The start of the result of `taken` if the server has stored a key."""
 _ENCODINGS = (b"hash-", b"list-", b"set-", b"zset-", b"stream-", b"hll-", b"sanitize-")
 
 
@@ -86,7 +86,7 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
         Client.at_socket(oracle.socket_path, deadline_seconds=NATIVE_SECONDS) as native,
         Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client,
     ):
-        # The native build comes first: if it dies of the stream, the guest should too, where it is recorded.
+        # The native build runs first: if it dies of the stream, the guest should die too, and its death is recorded.
         died = _ask(theirs, native, stream)
         if error := _ask(ours, client, stream):
             return gone(guest, known_faults, stream, len(ours), error), ours
@@ -171,7 +171,7 @@ def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: 
 
 
 def _stored(oracle: Guest) -> Stream:
-    """Commands that read all stored data of the native build, and carry some of it into new keys by RESTORE."""
+    """Commands that read all data stored by the native build, and copy some of it into new keys with RESTORE."""
     with Client.at_socket(oracle.socket_path, deadline_seconds=NATIVE_SECONDS) as client:
         keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
         types = client.pipeline([["TYPE", key] for key in keys])
@@ -180,7 +180,8 @@ def _stored(oracle: Guest) -> Stream:
     commands: list[Command] = []
     for key, kind, encoding, payload in zip(keys, types, encodings, dumps, strict=True):
         commands += [command("OBJECT", "ENCODING", key), *reading(kind, key)]
-        # A hash table has an order of its own, as a skip list had until Redis 4; a stream's groups have clocks.
+        # A hash table's order differs from run to run, as a skip list's did until Redis 4; a stream's groups contain
+        # times.
         if encoding in {b"hashtable", b"skiplist"} or kind == b"stream" or not isinstance(payload, bytes):
             continue
         commands.append(command("DUMP", key))
@@ -204,7 +205,7 @@ def reading(kind: Reply, key: bytes) -> Stream:
 
 
 def shout(guest: Guest, content: bytes) -> Failure | None:
-    """Send bytes that need not be valid protocol, disconnect, and check whether the guest still serves others."""
+    """Send bytes that need not be valid protocol, disconnect, and check that the guest still serves others."""
     known_faults = guest.faults()
     try:
         _send_and_hang_up(guest, content)
@@ -228,11 +229,11 @@ def _send_and_hang_up(guest: Guest, content: bytes) -> None:
 
 
 def taken(start: Callable[[], Guest]) -> str:
-    """What a server makes of its start files: its stored data, or REFUSED, or how it DIED."""
+    """The result of starting a server with files: its stored data, REFUSED, or how it DIED."""
     try:
         return _contents(start())
     except StartError as error:
-        # It panics with this text at a duplicate key: that is a refusal.
+        # The server panics with this text at a duplicate key, which counts as a refusal.
         refused = error.detail.startswith("exit status 1;") or PANIC in error.log
         return REFUSED if refused else f"{DIED}: {error}"
     except OSError as error:

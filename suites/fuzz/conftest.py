@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def defaults() -> dict[str, Stream]:
-    """A server's folder -> the commands that restore its settings: asked of it once, before anything changes them."""
+    """A server's folder -> the commands that restore its settings, read once before any test changes them."""
     return {}

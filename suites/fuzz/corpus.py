@@ -1,7 +1,7 @@
-"""Streams worth keeping: those committed beside this file, and those that a long run found to do something new.
+"""Streams worth keeping: those committed beside this file, and those with which a long run found new behaviour.
 
-A feature is anything hashable that a stream was seen to do; a stream that shows one for the first time is kept.
-Features are edges of the guest's code where the emulator tells them, else the shapes of replies.
+A feature is any hashable behaviour of a stream. The corpus keeps every stream that shows a new feature. Features are
+edges of the guest's code where the emulator reports them, and shapes of replies elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COMMITTED = Path(__file__).with_name("corpus")
 LARGEST_BYTES = 1 << 17
-"""A kept file; streams of long values are not worth their place."""
+"""Size limit of a kept file: streams of long values are not worth their space."""
 MOST_FILES = 2000
 
 
@@ -32,26 +32,26 @@ class Corpus:
         self._seen: set[Hashable] = set()
         self._waiting: list[Path] | None = None
         self.streams: list[Stream] = []
-        """What mutations start from."""
+        """The streams from which mutations start."""
 
     def __len__(self) -> int:
-        """How many streams are kept."""
+        """The number of streams kept."""
         return len(self.streams)
 
     @property
     def features(self) -> int:
-        """How many different things were seen."""
+        """The number of different features found."""
         return len(self._seen)
 
     def next_old(self) -> Stream | None:
-        """A stream of earlier runs that has not been replayed yet: committed ones first, then what failed."""
+        """A stream of earlier runs that has not been replayed yet: committed streams first, then failed ones."""
         if self._waiting is None:
             kept = sorted(self._folder.glob("*.stream")) if self._folder is not None else []
             self._waiting = [*sorted(COMMITTED.glob("*.stream")), *kept]
         return read_stream(self._waiting.pop(0)) if self._waiting else None
 
     def offer(self, stream: Stream, features: Iterable[Hashable]) -> int:
-        """Keep the stream if it does something new; how many new features it shows."""
+        """Keep the stream if it shows new features; return their number."""
         new = set(features) - self._seen
         if new:
             self._seen |= new
@@ -60,7 +60,7 @@ class Corpus:
         return len(new)
 
     def save(self, stream: Stream, prefix: str) -> None:
-        """Write a stream into the folder, if there is one: `found` sorts before `kept`."""
+        """Write a stream into the folder, if there is one. The prefix `found` sorts before `kept`."""
         content = text_of(stream).encode()
         if self._folder is None or len(content) > LARGEST_BYTES:
             return
@@ -73,7 +73,7 @@ class Corpus:
 
 
 def shapes(stream: Stream, replies: Sequence[Reply]) -> set[Hashable]:
-    """What commands answered, without the values: their kind, the size's magnitude, an error's text."""
+    """The shapes of the replies to commands: the kind, the magnitude of the size, an error's text, but no values."""
     return {
         (command.name, len(command.words).bit_length(), _shape(reply))
         for command, reply in zip(stream, replies, strict=False)

@@ -1,6 +1,6 @@
-"""Damage: what DUMP returned, RDB files and protocol, with the checksum made right again or left wrong.
+"""Damages DUMP payloads, RDB files and protocol, with a corrected or a wrong checksum.
 
-A payload ends with two bytes of RDB version and eight of CRC-64, an RDB file with eight.
+A payload ends with two bytes of RDB version and eight of CRC-64, an RDB file with eight bytes of CRC-64.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 MAGIC_BYTES = 9
-"""An RDB file begins with its magic number and its version, in nine letters: `REDIS0011`, `VALKEY080`."""
+"""An RDB file begins with its magic number and version in nine characters: `REDIS0011`, `VALKEY080`."""
 
 
 def rdb_file(payloads: Mapping[bytes, bytes], saved: bytes) -> bytes:
-    """An RDB file with those keys, out of what DUMP returned for each: database 0, entries, checksum.
+    """An RDB file with those keys, built from their DUMP payloads: database 0, entries, checksum.
 
-    `saved`: a file of the same server's, by which it begins. Raises ValueError where that is none.
+    `saved`: a file that the same server saved; the new file begins like it. Raises ValueError if it is no RDB file.
     """
     magic = saved[:MAGIC_BYTES]
     if not _MAGIC.fullmatch(magic):
@@ -36,14 +36,14 @@ _MAGIC = re.compile(rb"[A-Z]+[0-9]+")
 
 
 def _length(length: int) -> bytes:
-    """A length as RDB writes it: 6 bits, 14 bits, or 32 bits in network order."""
+    """A length in RDB's encoding: 6 bits, 14 bits, or 32 bits in network order."""
     if length < 64:
         return bytes([length])
     return (0x4000 | length).to_bytes(2) if length < 16384 else b"\x80" + length.to_bytes(4)
 
 
 def damaged(content: bytes, random: random.Random, *, first: int = 0) -> bytes:
-    """The content with a few faults from byte `first` on: flipped bits, edge bytes, pieces lost, doubled or moved."""
+    """The content with faults after `first` bytes: flipped bits, boundary bytes, lost, doubled or moved pieces."""
     text = bytearray(content)
     for _ in range(random.choice((1, 1, 1, 2, 3, 6))):
         if len(text) <= first:
@@ -65,14 +65,14 @@ def damaged(content: bytes, random: random.Random, *, first: int = 0) -> bytes:
 
 
 def damaged_payload(payload: bytes, random: random.Random) -> bytes:
-    """A DUMP payload with faults in its body; the checksum fits the damage, three times out of four."""
+    """A DUMP payload with faults in its body; in three of four cases the checksum matches the damaged content."""
     body = damaged(payload[:-10], random)
     whole = body + payload[-10:]
     return sealed(whole) if random.random() < 0.75 else whole
 
 
 def damaged_file(content: bytes, random: random.Random) -> bytes:
-    """An RDB file cut off, or with faults behind its magic number; the checksum may fit again."""
+    """An RDB file that is cut off, or has faults after its magic number; its checksum may match again."""
     if random.random() < 0.3:
         return content[: random.randrange(len(content))]
     whole = damaged(content, random, first=MAGIC_BYTES)
@@ -83,13 +83,13 @@ def damaged_file(content: bytes, random: random.Random) -> bytes:
 
 
 def fitting_file(content: bytes, random: random.Random) -> bytes:
-    """An RDB file with faults, whose checksum fits: one that is taken sooner than others."""
+    """An RDB file with faults and a matching checksum: servers accept such a file more often than others."""
     whole = damaged(content[:-8], random, first=MAGIC_BYTES)
     return sealed(whole + content[-8:])
 
 
 def damaged_protocol(wire: bytes, random: random.Random) -> bytes:
-    """A client's bytes with faults, a wrong length among them at times, or noise with protocol's own signs."""
+    """A client's bytes with faults, occasionally a wrong length, or noise with the protocol's own characters."""
     if random.random() < 0.3:
         signs = (
             b"*",
@@ -115,9 +115,9 @@ _ARRAY = re.compile(rb"(?=\*\d+\r\n\$)")
 
 
 def arities(entries: Sequence[list[object]]) -> dict[bytes, int]:
-    """How many words a command has at least, its name among them, by its name in capitals: of what COMMAND replies.
+    """From COMMAND's reply: a command's name in capitals -> its minimum number of words, its name included.
 
-    Since Redis 7 a container of commands has an entry of its own for each, named `CONTAINER|COMMAND`.
+    Since Redis 7 each subcommand of a container has an entry of its own, named `CONTAINER|COMMAND`.
     """
     found: dict[bytes, int] = {}
     for entry in entries:
@@ -131,7 +131,7 @@ def arities(entries: Sequence[list[object]]) -> dict[bytes, int]:
 
 
 def lacks_words(content: bytes, least: Mapping[bytes, int]) -> bool:
-    """Whether somewhere in an AOF a command begins, whole, that has fewer words than it must have."""
+    """Whether an AOF contains a complete command with fewer words than the command requires."""
     for part in _ARRAY.split(content):
         for words in (one.words for one in from_wire(part)[:1]):
             names = (words[0].upper(), b"|".join(words[:2]).upper())

@@ -1,4 +1,4 @@
-"""Streams out of the grammar, and new streams out of old ones. Pure: the same random state gives the same stream."""
+"""Makes streams from the grammar and from old streams. Pure: the same random state gives the same stream."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 GRAMMAR = Path(__file__).with_name("grammar.toml")
 LONGEST = 80
-"""Commands that a stream has at most."""
+"""Maximum number of commands in a stream."""
 _JUNK = ("PING", "PING a", "ECHO abc", "PING ab", "ECHO abcd", "GET x", "PING abcde")
 _LIMITS = (-2, 0, 1, 2, 3, 4, 8, 16, 64, 128, 512)
 
 
 class Theme(Record, frozen=True):
-    """Commands that work on the same sort of keys."""
+    """Commands that work on keys of the same kind."""
 
     commands: list[str]
     thresholds: list[str]
@@ -57,7 +57,7 @@ def _template(line: str) -> tuple[str, ...]:
 
 
 def expand(line: str, draw: Draw) -> Command:
-    """One line of the grammar with its choices made. Raises KeyError for an unknown kind."""
+    """One line of the grammar with its choices drawn. Raises KeyError for an unknown kind."""
     words: list[bytes] = []
     for part in _template(line):
         if repeated := _REPEATED.fullmatch(part):
@@ -72,13 +72,13 @@ def expand(line: str, draw: Draw) -> Command:
 
 
 def _how_many(random: random.Random) -> int:
-    """Few, as a rule; sometimes beyond the default limits of compact encodings (128)."""
+    """Usually a small number; sometimes one beyond the default limits of compact encodings (128)."""
     chance = random.random()
     return random.randrange(1, 5) if chance < 0.85 else random.randrange(5, 40) if chance < 0.98 else 140
 
 
 def generate(random: random.Random, themes: Sequence[str] = ()) -> Stream:
-    """A new stream: a few themes of those (or of all), on few keys, as writes of several commands with inline lines."""
+    """A new stream from a few of these themes (or of all): few keys, several commands a write, some inline lines."""
     draw = Draw(random)
     names = random.choices(themes or list(grammar().themes), k=random.choice((1, 1, 1, 2, 3)))
     chosen = [grammar().themes[name] for name in names]
@@ -99,22 +99,22 @@ def generate(random: random.Random, themes: Sequence[str] = ()) -> Stream:
 
 
 def _lowered(theme: Theme, random: random.Random) -> list[Command]:
-    """Settings of the theme's thresholds, half of the time."""
+    """Commands that set each of the theme's thresholds, half of the time."""
     chosen = [name for name in theme.thresholds if random.random() < 0.5]
     return [Command(words=(b"CONFIG", b"SET", name.encode(), b"%d" % random.choice(_LIMITS))) for name in chosen]
 
 
-# These make a value as long as an argument says.
+# These commands make a value as long as an argument says.
 _GROWING = frozenset({"SETRANGE", "SETBIT", "BITFIELD"})
 _LARGEST_OFFSET = 1 << 20
 
 
 def is_sane(command: Command) -> bool:
-    """Whether a mutated command may be sent: not one that allocates hundreds of megabytes, or asks for the clock."""
+    """Whether a mutated command may be sent: it must not allocate hundreds of megabytes or depend on the clock."""
     name = command.name
     if name in _GROWING:
         words = command.words
-        # BITFIELD's offsets stand behind types, and may be counted in fields.
+        # BITFIELD's offsets follow types, and may be counted in fields.
         offsets = [after for word, after in itertools.pairwise(words) if re.fullmatch(rb"[iu]\d+", word)]
         numbers = [word.removeprefix(b"#") for word in [*offsets, *(words[2:3] if name != "BITFIELD" else [])]]
         return all(not number.isdigit() or int(number[:19]) < _LARGEST_OFFSET for number in numbers)
@@ -122,7 +122,7 @@ def is_sane(command: Command) -> bool:
 
 
 def mutate(stream: Stream, other: Stream, random: random.Random) -> Stream:
-    """A stream like this one with some of its commands changed, doubled, moved, left out or taken from another."""
+    """A copy of this stream with some commands changed, doubled, moved, omitted or taken from another stream."""
     commands = list(stream)
     for _ in range(random.choice((1, 1, 2, 4))):
         place = random.randrange(len(commands))
@@ -144,7 +144,7 @@ def mutate(stream: Stream, other: Stream, random: random.Random) -> Stream:
 
 
 def splice(first: Stream, second: Stream, random: random.Random) -> Stream:
-    """The beginning of one and the end of another."""
+    """The beginning of one stream and the end of another."""
     joined = first[: random.randrange(1, len(first) + 1)] + second[random.randrange(len(second)) :]
     return joined[:LONGEST]
 
@@ -155,7 +155,7 @@ def _every_line() -> list[str]:
 
 
 def _with_other_word(command: Command, others: Sequence[Command], random: random.Random) -> Command:
-    """One argument changed: an edge, another length, or an argument of another command. Settings stay as they are."""
+    """The command with one argument replaced: a boundary, a length, or another argument. Settings are kept."""
     if len(command.words) < 2 or command.name in {"CONFIG", "EVAL"}:
         return command
     place = random.randrange(1, len(command.words))
@@ -168,5 +168,5 @@ def _with_other_word(command: Command, others: Sequence[Command], random: random
 
 
 def unknown_kinds() -> set[str]:
-    """Kinds that the grammar names and nobody draws."""
+    """Kinds that the grammar names but that `Draw` does not know."""
     return {kind for line in _every_line() for kind in _KIND.findall(line)} - set(KINDS) - set(KEY_LETTERS)

@@ -1,9 +1,9 @@
-"""Where the next stream comes from: out of the grammar, or of kept ones, as each way has paid of late.
+"""Chooses how to make the next stream: from the grammar or from kept streams, by the recent payoff of each way.
 
-What pays is new behaviour for the commands that it took: a long stream finds more than a short one, and costs more. At
-first the grammar alone finds most, and of its themes those that still have something to say are drawn more often; when
-it finds nothing more, kept streams that lead to rare places are changed and continued. Shares follow what was found, so
-that none has to be guessed.
+The payoff is new behaviour per command, because a long stream finds more than a short one but also costs more. At first
+the grammar alone finds most, and the guide favours those of its themes that still show something new. When the grammar
+finds nothing more, the guide changes and continues kept streams that reach rare places. The shares follow from the
+findings, so that no share has to be guessed.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from harness.protocol.command_stream import Stream
 
 FORGETTING = 0.98
-"""By what a payoff of before is multiplied at each stream: what was fifty streams ago counts a third."""
+"""Factor that reduces earlier payoffs at each stream: a payoff of fifty streams ago counts a third."""
 CURIOSITY = 0.2
-"""Share of the streams whose way is drawn evenly, so that one that paid nothing is tried again."""
+"""Share of the streams whose way is drawn uniformly, so that a way without payoff is tried again."""
 LEAST_KEPT = 8
 MIXED = 2
-"""Themes that a new stream is drawn from."""
+"""Number of themes in a new stream."""
 EMPTYING = 20
-"""What a stream costs beside its own commands, in commands: two connections, no keys, default settings."""
+"""Cost of a stream besides its own commands, in commands: two connections, no keys, default settings."""
 USUAL_COMMANDS = 25
 DISAPPOINTMENT, LEAST_HOPE = 0.9, 0.05
-"""By what a child without anything new lowers the chance of its parent, and how far at most."""
+"""Factor by which a child without anything new lowers its parent's chance, and the lower limit of that chance."""
 
 
 class _Way(msgspec.Struct):
-    """One way to make streams, or one theme of the grammar, and what it has paid for what it cost."""
+    """One way to make streams, or one theme of the grammar, with its payoff and its cost."""
 
     name: str
     gained: float = 1.0
@@ -53,10 +53,10 @@ class _Way(msgspec.Struct):
 
 
 class Guide:
-    """Makes streams, and is told what each came to. `kept` grows by those that showed something new.
+    """Makes streams, and learns the result of each. `kept` grows by the streams that showed something new.
 
-    With `themes` the grammar's are drawn by what they have paid, too. That takes edges: the shapes of replies are soon
-    all seen, and a theme whose replies say nothing new may still have the bug.
+    With `themes` it also chooses the grammar's themes by their payoff. That requires edges: a run soon sees all shapes
+    of replies, and a theme whose replies show nothing new may still have the bug.
     """
 
     def __init__(self, random: random.Random, kept: list[Stream], *, themes: bool) -> None:
@@ -64,27 +64,27 @@ class Guide:
         self._ways = [_Way(name) for name in ("generate", "mutate", "splice", "extend")]
         self._themes = [_Way(name) for name in grammar().themes] if themes else []
         self._drawn: list[_Way] = []
-        """Themes of the stream that was made last."""
+        """Themes of the latest stream."""
         self._cost = 1.0
         self._kept = kept
         self._hopes: list[float] = []
-        """Of every kept stream, how likely it is to be taken: less with each child that finds nothing."""
+        """Each kept stream's weight in the choice of a parent; every child that finds nothing lowers it."""
         self._way: _Way | None = None
         self.parent = -1
-        """Which kept stream the last one was made of; -1: none."""
+        """Index of the kept stream from which the latest one was made; -1: none."""
 
     @property
     def way(self) -> str:
-        """How the last stream was made; empty once it is known what it came to."""
+        """How the latest stream was made; empty once its result is known."""
         return self._way.name if self._way else ""
 
     @property
     def payoffs(self) -> dict[str, float]:
-        """What each way has paid of late: twofold logarithms of new features, for a usual stream's cost."""
+        """The recent payoff of each way: binary logarithms of new features, per cost of a usual stream."""
         return {way.name: round(way.payoff, 3) for way in self._ways}
 
     def next(self) -> Stream:
-        """A stream to try."""
+        """The next stream to run."""
         stream = self._make()
         self._cost = (EMPTYING + len(stream)) / (EMPTYING + USUAL_COMMANDS)
         return stream
@@ -103,12 +103,12 @@ class Guide:
         return (mutate if self._way.name == "mutate" else splice)(parent, other, self.random)
 
     def _chosen(self, ways: list[_Way], number: int = 1) -> list[_Way]:
-        """Some of them by what they have paid, now and then whatever that was."""
+        """Some of these ways, chosen by payoff, and occasionally regardless of it."""
         even = self.random.random() < CURIOSITY
         return self.random.choices(ways, [1.0 if even else way.payoff + 1e-6 for way in ways], k=number)
 
     def learn(self, new: int) -> None:
-        """The stream that was run last showed so many features for the first time. It need not come from here."""
+        """Learn how many new features the latest stream showed. The stream need not come from this guide."""
         self._hopes += [1.0] * (len(self._kept) - len(self._hopes))
         if self._way is not None:
             for way in [self._way, *self._drawn]:
@@ -119,7 +119,7 @@ class Guide:
 
 
 class _SameKeys(Draw):
-    """Draws words for a stream that is there already: its keys first."""
+    """Draws words for an existing stream, its keys first."""
 
     def __init__(self, random: random.Random, stream: Stream) -> None:
         super().__init__(random)
@@ -134,7 +134,7 @@ class _SameKeys(Draw):
 
 
 def extend(stream: Stream, random: random.Random) -> Stream:
-    """The beginning of a stream, and more commands of its kind on its keys."""
+    """The beginning of a stream, followed by more commands of its kind on its keys."""
     begun = stream[: random.randrange(1, len(stream) + 1)]
     draw = _SameKeys(random, begun)
     lines = _lines_like(begun, random)
@@ -143,7 +143,7 @@ def extend(stream: Stream, random: random.Random) -> Stream:
 
 
 def _lines_like(stream: Stream, random: random.Random) -> Sequence[str]:
-    """The grammar's lines of a theme that one of the stream's commands belongs to, or of any."""
+    """The grammar's lines of a theme that contains one of the stream's commands, or of any theme."""
     name = random.choice(stream).name
     themes = list(grammar().themes.values())
     fitting = [theme for theme in themes if any(line.split(" ", 1)[0] == name for line in theme.commands)]

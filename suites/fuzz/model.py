@@ -1,6 +1,7 @@
-"""A Python model of strings, counters and bits: what a stream must answer, where the model can tell.
+"""A Python model of strings, counters and bits: it predicts the replies of a stream where it can.
 
-Keys are bytes, or unknown once a command that is not modelled has named them. The bit operations are suites.bitops'.
+A key has bytes as its value, or an unknown value once a command outside the model has named it. The bit operations are
+those of suites._shared.bit_model.
 """
 
 from __future__ import annotations
@@ -18,30 +19,30 @@ if TYPE_CHECKING:
     from harness.protocol.resp import Reply
 
 UNTOLD = object()
-"""The model does not say."""
+"""The model makes no prediction."""
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _INTEGER = re.compile(rb"0|-?[1-9]\d{0,18}")
 
 
 class _UnknownError(Exception):
-    """The value, or the meaning of an argument, is not known: the model has nothing to say."""
+    """The value, or the meaning of an argument, is unknown: the model makes no prediction."""
 
 
 class Model:
-    """An empty server's strings. `answer` takes every command of a stream in turn."""
+    """The strings of a server that starts empty. `answer` takes every command of a stream in turn."""
 
     def __init__(self) -> None:
         self._values: dict[bytes, bytes | None] = {}
-        """None: something is there, or not, but it is not known what."""
+        """None: the model does not know whether the key exists, or with which value."""
         self._queueing = False
         self._everything_known = True
-        """Whether a key that was never named is known to be absent."""
+        """Whether a key that no command has named is known to be absent."""
 
     def answer(self, command: Command) -> Reply | object:
-        """What the command must answer, or UNTOLD; and its effect."""
+        """Apply the command, and return its predicted reply or UNTOLD."""
         name, arguments = command.name, command.words[1:]
         if name in {"MULTI", "EXEC", "DISCARD"}:
-            # What was queued may have failed: nothing is known for a while.
+            # A queued command may have failed: the model knows no value until later commands set one.
             self._forget_all()
             self._queueing = name == "MULTI"
             return UNTOLD
@@ -61,14 +62,14 @@ class Model:
         self._everything_known = False
 
     def get(self, key: bytes) -> bytes:
-        """A key's value; an absent one is empty. Raises _UnknownError."""
+        """A key's value; empty if the key is absent. Raises _UnknownError."""
         value = self._values.get(key, b"" if self._everything_known else None)
         if value is None:
             raise _UnknownError
         return value
 
     def present(self, key: bytes) -> bool:
-        """Whether it exists. Emptiness is ambiguous: APPEND of nothing makes a key, SETRANGE of nothing does not."""
+        """Whether the key exists. Empty is ambiguous: APPEND of nothing makes a key, SETRANGE of nothing does not."""
         if not self.get(key):
             if key in self._values or not self._everything_known:
                 raise _UnknownError
@@ -76,11 +77,11 @@ class Model:
         return True
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Store."""
+        """Store a value."""
         self._values[key] = value
 
     def delete(self, *keys: bytes) -> object:
-        """DEL. How many there were is not told: some may be unknown."""
+        """DEL. The model does not predict the number of deleted keys, because some keys may be unknown."""
         for key in keys:
             if self._everything_known:
                 self._values.pop(key, None)
@@ -90,7 +91,7 @@ class Model:
 
 
 def _whole(word: bytes) -> int:
-    """An argument that is an integer of 32 bits: wider ones are refused by some targets."""
+    """An argument that is a 32-bit integer; some targets refuse wider ones."""
     if not _INTEGER.fullmatch(word) or not -(1 << 31) <= int(word) < 1 << 31:
         raise _UnknownError
     return int(word)
@@ -121,7 +122,8 @@ def _set_range(model: Model, key: bytes, offset: bytes, text: bytes) -> Reply:
 def _get_range(model: Model, key: bytes, start: bytes, end: bytes) -> Reply:
     text = model.get(key)
     if _whole(end) < 0 and _whole(end) < -len(text):
-        # Redis takes an end before the beginning for the first byte; releases differ. Left to the comparison.
+        # Redis replaces an end before the beginning by the first byte. Releases differ, so that only the native build
+        # decides.
         raise _UnknownError
     first, last = bit_model.byte_range(len(text), _whole(start), _whole(end))
     return text[first : last + 1]

@@ -1,4 +1,4 @@
-"""What random streams leave behind on the native build, as DUMP writes it: the raw material of damage."""
+"""DUMP payloads of the values that random streams leave on the native build: the raw material for damage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _THEMES = ("strings", "lists", "hashes", "sets", "sorted", "streams", "estimates
 
 
 class Payload(NamedTuple):
-    """A key of a type that TYPE names, and what DUMP returns for it."""
+    """A key, the type that TYPE names, and the payload that DUMP returns."""
 
     kind: bytes
     key: bytes
@@ -26,9 +26,9 @@ class Payload(NamedTuple):
 
 
 def payloads(session: FuzzSession, run: CellSession) -> list[Payload]:
-    """Some values of all types, compressed ones among them.
+    """Some values of all types, including compressed ones.
 
-    The same seed gives the same: hash tables of several elements, whose order is random, are left out.
+    The same seed gives the same payloads: hash tables of several elements are excluded, because their order is random.
     """
     with Client.at_socket(run.oracle().socket_path, deadline_seconds=20) as client:
         for _ in range(50):

@@ -1,4 +1,4 @@
-"""Runs one test's examples, as many as its limits allow; shrinks every new failure and leaves it as evidence."""
+"""Runs one test's examples within its limits; shrinks every new failure and stores its evidence."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 STREAMS = {"quick": 180, "kernel": 20, "full": 1500, "thorough": 1_000_000}
 SECONDS = {"quick": 120.0, "kernel": 300.0, "full": 420.0, "thorough": 600.0}
-"""The limits of a test, in streams and in time, by tier."""
+"""A test's limits by tier: the number of streams, and the time."""
 SHRINK_SECONDS, SHRINK_TRIES = 45.0, 200
 SHRUNK = {"quick": 3, "kernel": 0, "full": 6, "thorough": 20}
-"""Number of different failures that are shrunk; none on a machine, which has one port and slow starts."""
+"""Number of different failures to shrink; 0 on a machine, which has one port and starts servers slowly."""
 FAILURES = {"quick": 10, "kernel": 3, "full": 40, "thorough": 300}
-"""A test ends after so many failing streams: the same crash again shows nothing new, and costs a start each time."""
+"""Number of failing streams that ends a test: repeats of a crash show nothing new, and each costs a start."""
 
 EXTRA = 60
-"""Examples beyond a test's limits, while the native build takes too little of the damaged input."""
+"""Number of examples beyond a test's limits while the native build accepts too little damaged input."""
 
 
 class Shrinking(Record, frozen=True):
@@ -56,9 +56,9 @@ class Shrinking(Record, frozen=True):
 class FuzzSession:
     """The examples of one test.
 
-    `share` is its part of the cell's time, `cost` the number of streams that one of its examples is worth. A session
-    that `learns` keeps streams in the cell's corpus. `damages`: the kinds of damaged input of which the native build
-    must take some.
+    `share` is the test's part of the cell's time, `cost` the number of streams that one of its examples is worth. A
+    session that `learns` keeps streams in the cell's corpus. `damages`: the kinds of damaged input of which the native
+    build must accept some.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class FuzzSession:
         self.guide = Guide(self.random, self.corpus.streams, themes=self.cell.coverage)
 
     def more(self) -> bool:
-        """Whether another example fits into the limits; the progress is recorded.
+        """Whether the limits allow another example. Records the progress.
 
-        While the native build has taken too little of the damaged input, a few more examples fit.
+        While the native build has accepted too little damaged input, the limits allow a few more examples.
         """
         self._report()
         if self.failures >= FAILURES[self.cell.tier]:
@@ -101,7 +101,7 @@ class FuzzSession:
         return bool(self.acceptance.lacking) and self.streams < self._most + EXTRA
 
     def example(self, stream: Stream) -> list[Reply]:
-        """Run one stream and return its replies. A failure of a new kind is shrunk, and both streams leave evidence."""
+        """Run one stream and return its replies. Shrink a failure of a new kind, and record both streams' evidence."""
         self.run.begin_example()
         started = time.monotonic()
         guest = self.run.guest()
@@ -125,7 +125,7 @@ class FuzzSession:
         return replies
 
     def noise(self, content: bytes) -> None:
-        """Send bytes that need not be valid protocol: the guest must survive."""
+        """Send bytes that need not be valid protocol; the guest must survive."""
         self.run.begin_example()
         started = time.monotonic()
         guest = self.run.guest()
@@ -136,9 +136,9 @@ class FuzzSession:
         self.run.end_example("noise", failure.message if failure else "", time.monotonic() - started)
 
     def start_up(self, files: dict[str, bytes], options: list[str], *, sound: bool = False) -> bool:
-        """Start a guest with files. It may refuse them, or take them as the native build does, but not die of a signal.
+        """Start a guest with files. It may refuse them or load them as the native build does; no signal may end it.
 
-        It must take files that are `sound`. Returns whether the native build has taken at least one key.
+        It must load files that are `sound`. Returns whether the native build has loaded at least one key.
         """
         self.run.begin_example()
         started = time.monotonic()
@@ -151,7 +151,7 @@ class FuzzSession:
         has_keys = KEYS.match(theirs) is not None
         if sound and not message and not has_keys:
             message = f"{name}: both do not take it, and nothing in it is damaged: {theirs:.200}"
-        # A sound file comes in addition to the examples, which are damaged.
+        # A sound file is additional to the examples, which are damaged.
         if message or not sound:
             self._count(message, message)
         if not message:
@@ -160,7 +160,7 @@ class FuzzSession:
         return has_keys
 
     def conclude(self) -> None:
-        """Fail the test if an example failed; otherwise report how much was done."""
+        """Fail the test if an example failed; otherwise report the number of examples."""
         seconds = time.monotonic() - self._started
         self.run.note = f"{self.streams} examples, {self.commands} commands in {seconds:.1f} s"
         if self.acceptance.tried:
@@ -178,7 +178,7 @@ class FuzzSession:
             )
 
     def reset_oracle(self) -> None:
-        """The native build, emptied, with its default settings."""
+        """The native build, emptied and reset to its default settings."""
         empty(self.run.oracle(), self._defaults)
 
     def _count(self, sameness: str, message: str) -> bool:
@@ -191,7 +191,7 @@ class FuzzSession:
         return new
 
     def _shrunk(self, failure: Failure) -> Failure:
-        """The same failure with few commands. This leaves no evidence; running the small stream again does."""
+        """The same failure with fewer commands. Only the later run of the short stream stores evidence."""
         latest = failure
         began = time.monotonic()
         with contextlib.ExitStack() as scratches:
@@ -217,7 +217,7 @@ class FuzzSession:
             slow = tuple(msgspec.structs.replace(one, waits=True) for one in failure.stream)
             stream, index = failure.stream, len(failure.stream) - 1
             if fails(slow):
-                # Send one command at a time: the first without an answer is the culprit.
+                # Send one command at a time: the first one without a reply is the culprit.
                 stream, index = slow, latest.index
             shrinker = Shrinker(fails, seconds=SHRINK_SECONDS, tries=SHRINK_TRIES)
             shrinker.shrink(stream, index)
@@ -230,7 +230,7 @@ class FuzzSession:
                 seconds=round(time.monotonic() - began, 2),
             )
         )
-        # In one write nothing is answered, but the last of the few remaining commands is the culprit.
+        # In one write no command receives a reply, but the last of the few remaining commands is the culprit.
         deadly = latest.stream[-1].name
         return latest if latest.asked else msgspec.structs.replace(latest, label=f"{deadly}-end")
 
@@ -251,7 +251,7 @@ class FuzzSession:
             self.run.end_example(failure.label, failure.message, seconds, asked=failure.asked)
 
     def _record_again(self, small: Failure) -> None:
-        """Run the small stream on a guest of the evidence: its transcript is the finding's reproducer."""
+        """Run the short stream on a guest whose evidence is kept: its transcript is the finding's reproducer."""
         with contextlib.suppress(StartError):
             guest = self.run.guest()
             self.run.begin_example()

@@ -1,7 +1,7 @@
-"""Makes a failing stream small: fewer commands, then shorter words. Pure but for the predicate that it is given.
+"""Shortens a failing stream: fewer commands first, then shorter words. Pure except for the predicate it receives.
 
-Delta debugging (Zeller, Hildebrandt: Simplifying and Isolating Failure-Inducing Input, 2002), with a few guesses first
-that know what a stream is. Every try may cost a fresh guest, so tries are counted and timed.
+It is delta debugging (Zeller, Hildebrandt: Simplifying and Isolating Failure-Inducing Input, 2002), preceded by a few
+guesses from the structure of a stream. Every attempt may cost a fresh guest, so that their number and time are limited.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Shrinker:
-    """One failing stream being made small. `fails` says whether a candidate still fails in the same way."""
+    """Shortens one failing stream. `fails` says whether a candidate still fails in the same way."""
 
     def __init__(self, fails: Fails, *, seconds: float, tries: int) -> None:
         self._fails = fails
@@ -30,7 +30,7 @@ class Shrinker:
         self.tries = 0
 
     def shrink(self, stream: Stream, index: int) -> Stream:
-        """The smallest found; `index` is the place of the command that failed, or the last that can have."""
+        """The shortest failing stream found. `index`: the command that failed, or the last one that can have failed."""
         best = self._first(_guesses(stream, index)) or stream
         best = self._fewer(best)
         best = self._simpler(best)
@@ -48,7 +48,7 @@ class Shrinker:
         return next((candidate for candidate in candidates if self._holds(candidate)), None)
 
     def _fewer(self, stream: Stream) -> Stream:
-        """Without runs of commands: halves, quarters and so on, until no single one can go."""
+        """Remove runs of commands: halves, quarters and so on, until every single command is necessary."""
         size = max(1, len(stream) // 2)
         while True:
             place = 0
@@ -63,7 +63,7 @@ class Shrinker:
             size = max(1, size // 2)
 
     def _simpler(self, stream: Stream) -> Stream:
-        """With plainer commands, one after the other: in one write, with fewer and shorter words."""
+        """Simplify commands one after the other: send them in one write, with fewer and shorter words."""
         together = tuple(msgspec.structs.replace(one, waits=False) for one in stream)
         if together != stream and self._holds(together):
             stream = together
@@ -77,7 +77,7 @@ class Shrinker:
 
 
 def _guesses(stream: Stream, index: int) -> Iterator[Stream]:
-    """What is likely to be enough: the failing command, with those before it that share a word with it, or all."""
+    """Likely candidates: the failing command alone, with earlier commands that share a word, or with all."""
     last = stream[index]
     related = {index}
     words = set(last.words[1:])
@@ -93,7 +93,7 @@ def _guesses(stream: Stream, index: int) -> Iterator[Stream]:
 
 
 def _plainer(one: Command) -> Iterator[Command]:
-    """The command with fewer or shorter words; each is smaller than it, so that trying them ends."""
+    """The command with fewer or shorter words. Every candidate is smaller, so that the search ends."""
     words = one.words
     if len(words) > 8:
         half = 2 + (len(words) - 2) // 4 * 2

@@ -1,8 +1,9 @@
-"""Damaged RDB and AOF files at start-up: the server may refuse to start, it may not die of a signal or hang.
+"""Damaged RDB and AOF files at start-up: the server may refuse to start, but must not die of a signal or hang.
 
-What it does take it must take as the native build does. Before 6.2 nothing sanitises a file whose checksum fits: then
-files are cut off only. A command in an AOF that lacks words is left to `persistence`: Redis carries it out
-(docs/FOUND.md). A file begins as the server's own does, and what is not damaged must be taken.
+It must load a file exactly as the native build does. Before 6.2 servers do not sanitise a file whose checksum matches;
+for those releases the files are only cut off. The `persistence` suite tests commands in an AOF that lack words, because
+Redis runs them (docs/FOUND.md). A file begins like a file that the server saved, and the server must load an undamaged
+file.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 AOF = "appendonly.aof"
 RDB = "dump.rdb"
 _BEGINNING = (command("SELECT", 0), command("SET", "sound", "value"), command("RPUSH", "sound:list", 1, "x"))
-"""Of an AOF: as a server writes it, which chooses a database first, and sends nothing inline."""
+"""The beginning of an AOF as a server writes it: it selects a database first, and contains no inline command."""
 
 
 def test_files(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
     if cell_run.cell.runner.target.emulator.has_kernel:
         pytest.skip("a machine has no folder that files can be put into")
     sanitises = "sanitize-dump-payload" in cell_run.cell.abilities.options
-    # Without the checksum's fit no RDB file is taken that is damaged, or cut off; an AOF is up to there.
+    # Without sanitising, no RDB file is loaded if it is damaged or cut off; an AOF is loaded up to the cut.
     session = FuzzSession(
         cell_run, defaults, name="files", share=0.08, cost=36, damages=[RDB, AOF] if sanitises else [AOF]
     )
@@ -62,13 +63,13 @@ def test_files(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
 
 
 def _whole(stored: list[Payload], saved: bytes, random: random.Random) -> bytes:
-    """An RDB file of some values, which begins as a saved one does."""
+    """An RDB file of some values that begins like a saved file."""
     chosen = random.sample(stored, min(len(stored), 3))
     return rdb_file({key: payload for _, key, payload in chosen}, saved)
 
 
 def _sound(whole: bytes, version: tuple[int, ...]) -> list[tuple[str, bytes]]:
-    """A file of each form, undamaged."""
+    """An undamaged file of each form."""
     commands = wire(_BEGINNING)
     forms = [(RDB, whole), (AOF, commands)]
     # Since Redis 4 an AOF may begin with an RDB file.
@@ -76,7 +77,7 @@ def _sound(whole: bytes, version: tuple[int, ...]) -> list[tuple[str, bytes]]:
 
 
 def _file(session: FuzzSession, whole: bytes, least: dict[bytes, int] | None) -> tuple[str, bytes]:
-    """A damaged file's name and content. `least`: how many words commands have; None: it is cut off, and no more."""
+    """A damaged file's name and content. `least`: each command's minimum number of words; None: only cut it off."""
     random = session.random
     lacking = session.acceptance.lacking
     if lacking == [RDB]:

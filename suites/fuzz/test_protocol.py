@@ -1,4 +1,4 @@
-"""Damaged protocol and noise: the server may answer errors and close the connection; it may not die of it."""
+"""Damaged protocol and noise: the server may reply with errors and close the connection, but must not die."""
 
 from __future__ import annotations
 

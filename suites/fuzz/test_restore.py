@@ -1,7 +1,8 @@
-"""RESTORE of damaged payloads: with `sanitize-dump-payload` the server may refuse, it may not die or read outside.
+"""RESTORE of damaged payloads: with `sanitize-dump-payload` the server may refuse them, but not die or read outside.
 
-Before 6.2 there is no such setting, and what is well checksummed is believed: then only payloads whose checksum is
-wrong are sent, and every one must be refused. One payload of each type goes undamaged, and must be taken.
+Before 6.2 this setting does not exist, and servers trust a payload whose checksum matches. For those releases the test
+sends only payloads with a wrong checksum, and the server must refuse every one. The server must accept one undamaged
+payload of each type.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def test_restore(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
 
 
 def _restore_sound(session: FuzzSession, payload: Payload, *, sanitises: bool) -> None:
-    """What is not damaged must be restored, or every refusal of damage says nothing."""
+    """An undamaged payload must be restored; otherwise a refusal of damaged payloads proves nothing."""
     stream = _stream(payload.kind, payload.content, sanitises=sanitises)
     failures = session.failures
     if not _is_taken(session.example(stream)) and session.failures == failures:
@@ -77,7 +78,7 @@ def _restore_sound(session: FuzzSession, payload: Payload, *, sanitises: bool) -
 
 
 def _is_taken(replies: list[Reply]) -> bool:
-    """Whether the first RESTORE was: its reply is the first that is no setting's."""
+    """Whether the first RESTORE succeeded: its reply is the first one that does not belong to a setting."""
     return replies[1:2] == [b"OK"]
 
 

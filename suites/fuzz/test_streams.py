@@ -1,4 +1,4 @@
-"""Streams of commands: guest, native build and model must agree, whatever is sent in whatever order."""
+"""Streams of commands: guest, native build and model must agree on every command in every order."""
 
 from __future__ import annotations
 

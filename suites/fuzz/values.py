@@ -1,4 +1,4 @@
-"""Words drawn for the fuzzer's commands: near the limits of headers, encodings and words, because bugs are."""
+"""Draws words for the fuzzer's commands near the limits of headers, encodings and machine words, where bugs occur."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-# Around what integer encodings hold: listpacks 7 and 13 bits, ziplists 4 bits, both 16, 24, 32 and 64.
+# Around the limits of integer encodings: 7 and 13 bits in listpacks, 4 in ziplists, 16, 24, 32 and 64 in both.
 _BITS = (3, 7, 8, 12, 13, 15, 16, 23, 24, 31, 32, 53, 62, 63)
 INTEGERS = sorted(
     {
@@ -22,8 +22,8 @@ INTEGERS = sorted(
     }
     | {0, 12, 10000, -10000}
 )
-# Where a listpack's or ziplist's string lengths need another header (6, 12, 14 bits), and where a ziplist entry's own
-# length no longer fits one byte (254) in its neighbour.
+# The lengths at which a string in a listpack or ziplist needs another header (6, 12, 14 bits), and at which a ziplist
+# entry's own length no longer fits one byte (254) in its neighbour.
 _ELEMENT_LENGTHS = (
     0,
     1,
@@ -58,7 +58,7 @@ _ELEMENT_LENGTHS = (
 _LONG_ELEMENTS = (4094, 4095, 4096, 16383, 16384)
 _KEY_LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 23, 24, 27, 31, 32, 33, 44, 45, 63, 64, 65, 255, 256)
 _FILLERS = (b"\x00", b"\xff", b"a", b"\x80", b"ab", b"\r\n")
-# The first letter of a key says what is kept there.
+# The first letter of a key names the kind of its value.
 KEY_LETTERS = {
     "string": "s",
     "list": "l",
@@ -72,18 +72,18 @@ KEY_LETTERS = {
     "lexical": "y",
 }
 _APART = ("float", "lexical")
-"""Kinds whose answers are told only if no other kind of command works on their keys."""
+"""Kinds whose replies are predictable only if commands of other kinds do not touch their keys."""
 
 
 class Draw:
-    """Draws words; a stream has one, so that its keys, fields and ids meet again."""
+    """Draws the words of one stream, so that its commands use the same keys, fields and ids."""
 
     def __init__(self, random: random.Random) -> None:
         self.random = random
         self._identity = random.choice((1, 1, 1, 1 << 31, 1 << 32, (1 << 63) - 40))
         self._tail = random.choice(("a", "key:", "\x00", "K"))
         lengths = random.choices(_KEY_LENGTHS[:-2], k=3)
-        # Now and then a key so long that its header grows.
+        # Occasionally a key is so long that its header grows.
         self._keys = [*lengths, random.choice(_KEY_LENGTHS)]
 
     def word(self, kind: str) -> bytes:
@@ -93,7 +93,7 @@ class Draw:
         return KINDS[kind](self)
 
     def key(self, kind: str) -> bytes:
-        """One of the stream's few keys; they share prefixes. One in thirty is of another kind, for WRONGTYPE."""
+        """One of the stream's few keys, which share prefixes. One in thirty has another kind, for WRONGTYPE."""
         if kind not in _APART and self.random.random() < 1 / 30:
             kind = self.random.choice([other for other in KEY_LETTERS if other not in _APART])
         letter = KEY_LETTERS[kind]
@@ -101,7 +101,7 @@ class Draw:
         return (letter + (self._tail * length))[:length].encode("latin-1")
 
     def text(self, length: int) -> bytes:
-        """So many bytes: of all values, or of few, which compress and compare equal for long."""
+        """A text of that length: of all byte values, or of few, which compress well and share long prefixes."""
         if self.random.random() < 0.5:
             return self.random.randbytes(length)
         return (self.random.choice(_FILLERS) * length)[:length]
@@ -115,14 +115,14 @@ class Draw:
         return self.text(self.random.choice(lengths))
 
     def sparse(self) -> bytes:
-        """Equal bytes, one of them with another bit."""
+        """Equal bytes, except for one with a different bit."""
         text = bytearray(self.random.choice((b"\x00", b"\xff")) * self.random.choice(EDGE_LENGTHS))
         if text:
             text[self.random.randrange(len(text))] ^= 1 << self.random.randrange(8)
         return bytes(text)
 
     def element(self) -> bytes:
-        """An element of a collection: an integer, a field's name again, or a string near an encoding's limit."""
+        """An element of a collection: an integer, a repeated field name, or a string near an encoding's limit."""
         chance = self.random.random()
         if chance < 0.35:
             return self.integer()
@@ -131,58 +131,58 @@ class Draw:
         return self.text(self.random.choice(_LONG_ELEMENTS if chance > 0.99 else _ELEMENT_LENGTHS))
 
     def field(self) -> bytes:
-        """One of some dozen names with a common prefix."""
+        """One of about a dozen names with a common prefix."""
         return b"field:name"[: self.random.choice((1, 3, 7, 10))] + b"%d" % self.random.randrange(12)
 
     def integer(self) -> bytes:
-        """64 bits, near a power of two; half of them small."""
+        """A 64-bit integer near a power of two; half of them are small."""
         value = self.random.choice(INTEGERS) if self.random.random() < 0.5 else self.random.randrange(-200, 300)
         return b"%d" % value
 
     def number(self) -> bytes:
-        """An integer that a double holds exactly."""
+        """An integer that a double represents exactly."""
         return b"%d" % self.random.choice([value for value in INTEGERS if abs(value) < 1 << 53])
 
     def index(self) -> bytes:
-        """A position from the start or the end, rarely far outside; what C's `long` holds everywhere."""
+        """A position from the start or the end, rarely far outside, within the range of C's `long` on every target."""
         if self.random.random() < 0.05:
             return b"%d" % self.random.choice((-(1 << 31), (1 << 31) - 1, 65536))
         return b"%d" % self.random.choice((self.random.randrange(-10, 20), self.random.choice(EDGE_LENGTHS)))
 
     def offset(self) -> bytes:
-        """A byte's place in a string: not so far that the string would get long."""
+        """The offset of a byte in a string, limited so that the string remains short."""
         return b"%d" % self.random.choice((*EDGE_LENGTHS, *HEADER_LENGTHS[:3]))
 
     def bit_offset(self) -> bytes:
-        """A bit's place in a string."""
+        """The offset of a bit in a string."""
         return b"%d" % max(0, self.random.choice(EDGE_LENGTHS) * 8 + self.random.randrange(-8, 9))
 
     def bitfield(self) -> bytes:
-        """A type of BITFIELD: `i64` is the widest, `u63` the widest unsigned one."""
+        """A type of BITFIELD: `i64` is the widest signed one, `u63` the widest unsigned one."""
         letter = self.random.choice("iu")
         width = self.random.choice((1, 3, 5, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64 if letter == "i" else 62))
         return f"{letter}{width}".encode()
 
     def score(self) -> bytes:
-        """A double that is written the same everywhere."""
+        """A double whose text is the same on every machine."""
         chance = self.random.random()
         if chance < 0.1:
             return self.random.choice((b"inf", b"-inf", b"0", b"-0", b"1e300", b"9007199254740993", b"2147483648"))
         return self.integer() if chance < 0.4 else self.fraction()
 
     def fraction(self) -> bytes:
-        """A multiple of 1/8: exact in a `long double` of 64, 80 or 128 bits alike, so that sums of them are too."""
+        """A multiple of 1/8: exact in a `long double` of 64, 80 or 128 bits, and so are sums of such numbers."""
         return f"{self.random.randrange(-8000, 8000) / 8:.15g}".encode()
 
     def identity(self) -> bytes:
-        """A stream entry's id: as a rule later than those before, and of 64 bits at last."""
+        """A stream entry's id: usually later than the earlier ones, with up to 64 bits."""
         if self.random.random() < 0.25:
             return b"%d-%d" % (self._identity, self.random.randrange(5))
         self._identity = min(self._identity + self.random.randrange(3), (1 << 64) - 2)
         return b"%d-%d" % (self._identity, self.random.choice((0, 1, 2, 255, 65536, (1 << 32) + 1)))
 
     def time(self) -> bytes:
-        """Milliseconds since 1970, far ahead: beyond what 32 bits hold as seconds, too."""
+        """Milliseconds since 1970 in the far future: even as seconds they exceed a signed 32-bit integer."""
         return b"%d" % self.random.choice((4102444800000, (1 << 31) * 1000, (1 << 32) * 1000 + 1, 1 << 50))
 
 
