@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.record.compiler_warnings import Diagnostic
 
 WARNINGS = ["cast-align=strict", "address-of-packed-member"]
-"""Added to the makefile's own. Plain -Wcast-align is silent for machines that accept any address."""
+"""Warnings added to the makefile's own. Plain -Wcast-align is silent for machines that accept any address."""
 C_WARNINGS = ["int-to-pointer-cast", "pointer-to-int-cast"]
 PREPROCESS_SECONDS = 600
 CONFIGURE_SECONDS = 900
@@ -48,7 +48,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """The last lines of make's output."""
     configured: Step
     passed: dict[str, set[int]]
-    """File in the tree -> lines that any compilation's preprocessor kept."""
+    """File in the tree -> lines that the preprocessor kept in any compilation."""
     log: Path
 
 
@@ -151,7 +151,7 @@ def steps(tried: Attempt, build: Build | BuildFailedError) -> list[Step]:
 
 
 def link_problem(linking: Linking) -> str:
-    """The linker's problems and what helps; empty where it reported none."""
+    """The linker's problems and their remedy; empty if it reported none."""
     atomics = [name for name in linking.undefined if name.startswith("__atomic_")]
     others = [name for name in linking.undefined if not name.startswith("__atomic_")]
     problems = []

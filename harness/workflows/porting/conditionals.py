@@ -1,7 +1,7 @@
-"""Finds code that only some machines compile, and tells whether this one did. Pure.
+"""Finds code that only some machines compile, and determines whether this one compiled it. Pure.
 
-The preprocessor's output decides (`-E -dD -dI`), not an evaluation of the conditions: a line that was compiled is in
-that output. With these options definitions and inclusions are in it too, and therefore count as code.
+The preprocessor's output decides (`-E -dD -dI`), not an evaluation of the conditions: every compiled line appears in
+that output. With these options it also contains definitions and inclusions, which therefore count as code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TOPICS: list[tuple[Topic, str]] = [
 
 _DIRECTIVE = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)$")
 _REFUSAL = re.compile(r"\s*#\s*(error|warning)\b")
-"""A part that consists of such directives alone should not be compiled."""
+"""A part that contains only such directives should not be compiled."""
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"')
 
 
@@ -40,14 +40,14 @@ class _Branch(msgspec.Struct):
 
     first: int
     asked: list[str]
-    """The conditions of its group so far; the last is its own."""
+    """The group's conditions so far, this part's own last."""
     negated: bool
     code: list[tuple[int, str]] = msgspec.field(default_factory=list)
     is_guard: bool = False
 
 
 def passed(output: bytes, folder: str, tree: Path) -> dict[str, set[int]]:
-    """File in the tree -> lines that are in a preprocessor's output."""
+    """File in the tree -> lines that a preprocessor's output contains."""
     found: dict[str, set[int]] = {}
     known: dict[str, set[int] | None] = {}
     here: set[int] | None = None
@@ -67,11 +67,11 @@ def passed(output: bytes, folder: str, tree: Path) -> dict[str, set[int]]:
 
 
 def regions(files: Mapping[str, str], lines: Mapping[str, set[int]]) -> list[Region]:
-    """The conditional parts of the files that the preprocessor read; of nested ones the outermost it left out.
+    """The conditional parts of the preprocessed files; of nested parts, the outermost that was left out.
 
-    `files`: name -> source. `lines`: what `passed` says of them all together. Parts without code are left out: nothing
-    tells whether those were compiled. So are those inside of what was left out for a reason that is no machine's, as
-    all that is written for another allocator.
+    `files`: name -> source. `lines`: the merged results of `passed` for these files. Parts without code are excluded,
+    because nothing shows whether they were compiled. So are parts inside code that was left out for reasons unrelated
+    to the machine, such as support for another allocator.
     """
     return [one for file, source in files.items() if file in lines for one in _regions_of(file, source, lines[file])]
 
@@ -100,13 +100,13 @@ def _regions_of(file: str, source: str, lines: set[int]) -> Iterator[Region]:
 
 
 def topic_of(conditions: Iterable[str]) -> Topic | None:
-    """What conditions ask for; None for what is no matter of machines."""
+    """The topic of conditions; None if they do not concern the machine."""
     words = re.findall(r"[A-Za-z_]\w*", " ".join(conditions))
     return next((topic for topic, pattern in _TOPICS if any(re.fullmatch(pattern, word) for word in words)), None)
 
 
 def _told(branch: _Branch) -> str:
-    """Its own condition, and of an #else the first that did not hold."""
+    """The part's own condition; for an #else, the first condition that did not hold."""
     first, own = (" ".join(branch.asked[at].split()) for at in (0, -1))
     if branch.negated:
         return f"else of {first}" + (" …" if len(branch.asked) > 1 else "")
@@ -114,7 +114,7 @@ def _told(branch: _Branch) -> str:
 
 
 def _branches(source: str) -> Iterable[tuple[_Branch, int]]:
-    """The parts of all conditionals, with the line of the directive that ends each; lines are numbered from 1."""
+    """The parts of all conditionals, each with the line of the directive that ends it; line numbers start at 1."""
     opened: list[_Branch] = []
     for number, line in _logical_lines(source):
         directive = _DIRECTIVE.match(line)
@@ -143,7 +143,7 @@ def _branches(source: str) -> Iterable[tuple[_Branch, int]]:
 
 
 def _guarded(branch: _Branch) -> str:
-    """The name that a header's guard asks for; empty for other conditions."""
+    """The macro of an include guard; empty for other conditions."""
     guard = re.fullmatch(r"!defined\(\s*(\w+)\s*\)", branch.asked[0]) if len(branch.asked) == 1 else None
     return guard[1] if guard else ""
 
@@ -153,7 +153,7 @@ def _defines(line: str, name: str) -> bool:
 
 
 def _logical_lines(source: str) -> Iterable[tuple[int, str]]:
-    """Lines with their first number, joined where a backslash says so, comments blanked."""
+    """Logical lines with the number of their first line: continuation lines joined, comments blanked."""
     blank = re.sub(
         r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"',
         lambda match: match[0] if match[0].startswith('"') else "\n" * match[0].count("\n") or " ",

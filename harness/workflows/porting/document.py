@@ -1,4 +1,4 @@
-"""A porting report as a value: what `plumb port --json` prints, and RUN/port.json holds."""
+"""A porting report as a value: `plumb port --json` prints it, and RUN/port.json stores it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the
 FILE = "port.json"
 
 Rank = Literal["build", "start", "fault", "value", "strict", "note"]
-"""What to fix first: it does not build; does not start; dies in the default workload; answers wrongly; is not portable
-C though this target does it; is worth knowing."""
+"""The order of fixes: the server does not build; does not start; dies in the default workload; answers wrongly; is
+not portable C although this target accepts it; is worth knowing."""
 BLOCKERS: tuple[Rank, ...] = ("build", "start", "fault", "value")
 
 
@@ -22,21 +22,21 @@ class Step(Record, frozen=True):
 
     name: Literal["configure", "compile", "link", "start"]
     result: Literal["ok", "mended", "failed", "none"]
-    """mended: not as the tree is, but with our help. none: there is nothing to do."""
+    """mended: only with the project's additions. none: the step does not apply."""
     detail: str
 
 
 class Hint(Record, frozen=True):
-    """A warning of the compiler: what may be a fault, and what may not."""
+    """A compiler warning, which may or may not indicate a fault."""
 
     warning: str
-    """Its option without `-W`."""
+    """The warning's option without `-W`."""
     file: str
     line: int
     text: str
     origin: str
     seen: bool = False
-    """The audit saw a misaligned access in this very line."""
+    """The audit recorded a misaligned access on this line."""
 
 
 class Assumption(Record, frozen=True):
@@ -63,39 +63,39 @@ class Region(Record, frozen=True):
 
 
 class Xmemalign(Record, frozen=True):
-    """What one of Solaris' -xmemalign policies makes of the misaligned source lines that the audit saw."""
+    """The effect of one of Solaris' -xmemalign policies on the misaligned source lines that the audit recorded."""
 
     policy: str
     acts_as: str
-    """The policy that it is in programs of this width."""
+    """The policy that takes effect in programs of this width."""
     default: bool
-    """What Sun's compiler takes when it is told nothing."""
+    """The default of Sun's compiler."""
     apart: int
-    """Source lines that are well: compiled as smaller accesses, or emulated without being asked for."""
+    """Number of harmless source lines: compiled as smaller accesses, or emulated by default."""
     repaired: int
     signal: int
     unsure: int = 0
-    """Of all these, how many would be worse off at other misaligned addresses than the audit noted."""
+    """How many of all these lines would fare worse at misaligned addresses other than the recorded ones."""
 
 
 class TargetPort(Record, frozen=True):
-    """What is known of one target."""
+    """The results for one target."""
 
     target: str
     title: str
     machine: str
-    """What `uname -m` says there."""
+    """The output of `uname -m` on the target."""
     alignment: str
     steps: list[Step]
     hints: list[Hint]
     assumptions: list[Assumption]
     regions: list[Region]
     xmemalign: list[Xmemalign]
-    """Empty where there was no Solaris."""
+    """Empty for targets without a Solaris counterpart."""
 
 
 class PortingItem(Record, frozen=True):
-    """One thing to do, or to know."""
+    """One task or observation."""
 
     rank: Rank
     title: str
@@ -105,7 +105,7 @@ class PortingItem(Record, frozen=True):
     detail: list[str] = msgspec.field(default_factory=list)
     remedy: str = ""
     finding: str = ""
-    """Identity in the run's findings.json, if it is one of those."""
+    """The identity of the finding in the run's findings.json, if there is one."""
     replay: str = ""
 
 
@@ -114,13 +114,13 @@ class PortReport(Record, frozen=True):
 
     schema: int
     verdict: Literal["PASS", "FAIL", "UNKNOWN"]
-    """FAIL: there are blockers. UNKNOWN: there are none, but canaries did not behave, or cells have no result."""
+    """FAIL: there are blockers. UNKNOWN: there are none, but a canary failed or a cell has no result."""
     server: str
     seed: int
     run: str
     optimisation: str
     items: list[PortingItem]
-    """What to fix first, first."""
+    """The most urgent item first."""
     targets: list[TargetPort]
     cells: list[CellVerdict]
     stages: dict[str, float]

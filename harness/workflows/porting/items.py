@@ -1,4 +1,4 @@
-"""What to fix first: evidence of every kind as one list, in the order in which a porter meets it. Pure."""
+"""Merges evidence of every kind into one list, in the order in which a porter meets it. Pure."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _LINKING = {
 
 
 CASTS = {"int-to-pointer-cast", "pointer-to-int-cast"}
-"""Warnings that are told wherever they are: few, and as a rule right."""
+"""Warnings that are reported in every file: they are few and usually right."""
 LONGEST_COMMAND = 160
 EVERYWHERE = "the native build answers as the guest does"
-"""What suites add to a failure that is none of the target's: the server is wrong on every machine."""
+"""The suites' note on a failure that is not the target's: the server is wrong on every machine."""
 
 
 class Death(Record, frozen=True):
@@ -44,13 +44,13 @@ class Death(Record, frozen=True):
     target: str
     detail: str
     function: str = ""
-    """Where, if there is a record of a fault."""
+    """The function that faulted, if there is a fault record."""
     place: str = ""
     stack: tuple[str, ...] = ()
 
 
 def of_steps(target: str, steps: Sequence[Step]) -> list[PortingItem]:
-    """What stands in the way of a build; what was mended does, in the tree as it is."""
+    """Obstacles to a build, including those that only the project's additions overcame."""
     found = []
     for step in steps:
         if step.name == "configure" and step.result == "failed":
@@ -74,7 +74,7 @@ def of_steps(target: str, steps: Sequence[Step]) -> list[PortingItem]:
 
 
 def of_deaths(deaths: Sequence[Death], findings: Sequence[Finding]) -> list[PortingItem]:
-    """What keeps a server from starting and is none of the findings; targets that end alike together."""
+    """Failed starts that no finding covers; targets with the same failure share an item."""
     told = {finding.function for finding in findings}
     by_end: dict[tuple[str, str, str], list[Death]] = {}
     for death in deaths:
@@ -94,7 +94,7 @@ def of_deaths(deaths: Sequence[Death], findings: Sequence[Finding]) -> list[Port
 
 
 def of_findings(findings: Sequence[Finding], deaths: Sequence[Death]) -> list[PortingItem]:
-    """What the audit and the suites found. A build's failure is left to `of_steps`, which knows more of it."""
+    """Findings of the audit and the suites. Build failures are left to `of_steps`, which has more detail."""
     found = []
     for finding in findings:
         if finding.kind == "build":
@@ -120,13 +120,13 @@ def of_findings(findings: Sequence[Finding], deaths: Sequence[Death]) -> list[Po
 def _remedies(rank: Rank, finding: Finding, *, fatal: bool) -> list[str]:
     ranks: list[Rank] = ["start", "fault"] if fatal else [rank]
     if finding.kind != "alignment":
-        # Nobody knows how to mend a crash in general.
+        # Crashes have no general remedy.
         ranks = [one for one in ranks if one != "fault"]
     return [REMEDIES[one] for one in ranks if one in REMEDIES]
 
 
 def rank_of(finding: Finding) -> Rank:
-    """Where a finding of the run stands. Under the audit nothing dies of alignment: its fate tells what would."""
+    """The rank of a finding. The audit kills nothing for misalignment, so the finding's fate shows what would die."""
     if finding.known or EVERYWHERE in finding.title:
         return "note"
     if finding.kind == "wrong-result":
@@ -141,7 +141,7 @@ def _is_harmless(witness: Witness) -> bool:
 
 
 def _detail(finding: Finding) -> list[str]:
-    """Each instruction and line once, and what the client had asked for."""
+    """Each instruction and line once, and the client's request."""
     told = []
     for one in finding.witnesses:
         if one.instruction:
@@ -156,7 +156,7 @@ def _detail(finding: Finding) -> list[str]:
 
 
 def of_notes(ports: Sequence[TargetPort]) -> list[PortingItem]:
-    """What needs no change yet, told once for all targets: the sections of the document have the lines."""
+    """Notes that need no change yet, one for all targets; the document's sections list the lines."""
     found = []
     names = [port.target for port in ports]
     hints = {(one.file, one.line, one.warning) for port in ports for one in port.hints if one.origin == "server"}
@@ -191,7 +191,7 @@ def _files(places: Sequence[str]) -> str:
 
 
 def in_order(items: Sequence[PortingItem]) -> list[PortingItem]:
-    """Worst first; within a rank in the order found. The same thing on several targets is one item."""
+    """Worst first, and within a rank in the order found. One item covers the same problem on several targets."""
     joined: list[PortingItem] = []
     for one in items:
         alike = (number for number, other in enumerate(joined) if _same_but_targets(one, other))
@@ -209,12 +209,12 @@ def _same_but_targets(one: PortingItem, other: PortingItem) -> bool:
 
 
 def verdict_of(items: Sequence[PortingItem], cells: Sequence[CellVerdict]) -> typing.Literal["PASS", "FAIL", "UNKNOWN"]:
-    """FAIL with a blocker; without, UNKNOWN if a cell is: silence is no clean report."""
+    """FAIL with a blocker; otherwise UNKNOWN if a cell is UNKNOWN, because silence is not a clean report."""
     if any(one.rank in BLOCKERS for one in items):
         return "FAIL"
     return "UNKNOWN" if not cells or any(one.verdict == "UNKNOWN" for one in cells) else "PASS"
 
 
 def counts(report: PortReport) -> dict[Rank, int]:
-    """How many items of each rank."""
+    """The number of items of each rank."""
     return {rank: sum(one.rank == rank for one in report.items) for rank in RANKS}

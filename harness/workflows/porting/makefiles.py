@@ -1,4 +1,4 @@
-"""Finds the assumptions that a tree's makefiles make about the machine that they run on. Pure."""
+"""Finds assumptions in a tree's makefiles about the machine that they run on. Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"(^|/)(GNUm|m|M)akefile$|\.mk$")
 _ASIDE = re.compile(r"^(tests|utils|src/unit|deps/jemalloc|deps/\w+/(tests?|examples?|fuzzing))/")
-"""Folders whose makefiles do not make the server."""
+"""Folders whose makefiles do not build the server."""
 _TESTED = re.compile(r"\buname(_[SMRO])?\b")
 
 
 def is_makefile(file: str) -> bool:
-    """Whether a file of the tree has a part in making the server."""
+    """Whether a file of the tree contributes to the server's build."""
     return _NAME.search(file) is not None and _ASIDE.match(file) is None
 
 
 def assumptions(files: Mapping[str, str]) -> list[Assumption]:
-    """Lines that ask for a system's or a machine's name, or make warnings errors. `files`: name -> makefile."""
+    """Lines that query the name of the system or machine, or turn warnings into errors. `files`: name -> makefile."""
     return [one for file, text in sorted(files.items()) for one in _of_file(file, text)]
 
 
 def machines_named(found: Sequence[Assumption]) -> list[str]:
-    """The names of machines, or parts of names, that such lines compare with."""
+    """Full or partial machine names that these lines compare with."""
     text = "\n".join(one.text for one in found if one.kind == "machine")
     compared = re.findall(r"findstring ([\w-]+)|filter ([\w% -]+),|uname_M\),([\w-]+)\)", text)
     return sorted({name.rstrip("%") for names in compared for name in " ".join(names).split()})

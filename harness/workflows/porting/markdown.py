@@ -1,4 +1,4 @@
-"""port.md: the report for an issue, a wiki or a mail."""
+"""Renders port.md: the report for an issue, a wiki or an email."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_ROWS = 40
 
 
 def render(report: PortReport) -> str:
-    """The document, GitHub-flavoured."""
+    """The document in GitHub-flavoured Markdown."""
     names = ", ".join(port.target for port in report.targets)
     lines = [
         f"# Porting {as_text(report.server)} to {names}: {signed(report.verdict)}",
@@ -159,5 +159,5 @@ def _makefiles(report: PortReport) -> list[str]:
 
 
 def _cell(told: str) -> str:
-    """Code in a table: there even a span of code ends at a bar (GFM, 4.10)."""
+    """Code in a table, where even a code span ends at a bar (GFM, 4.10)."""
     return as_code(told).replace("|", "\\|")

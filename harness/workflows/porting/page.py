@@ -1,4 +1,4 @@
-"""port.html: the report as one file, in the frame and style of report.html, beside which it lies."""
+"""Renders port.html: the report as one file, with the frame and style of report.html in the same folder."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from harness.workflows.porting.document import PortReport
 
 OPEN_ITEMS = 1
-"""So many are unfolded at first."""
+"""Number of items that are unfolded initially."""
 
 
 def render(folder: Path, report: PortReport, judgement: Judgement) -> str:
-    """The document. `folder` is the run's, for its excerpts; links are relative to it."""
+    """The document. `folder` is the run folder, which has the excerpts; links are relative to it."""
     excerpts = source_excerpt.read(folder)
     findings = {finding.id: finding for finding in judgement.findings}
     counted = items.counts(report)

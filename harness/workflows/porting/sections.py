@@ -1,4 +1,4 @@
-"""The parts that port.html and port.md share: headings and sentences, and lists that several targets have in common."""
+"""Content that port.html and port.md share: headings, sentences, and lists common to several targets."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ TELLING = {
     "shift-count-overflow",
     "type-limits",
 }
-"""Warnings that depend on the machine's alignment or width. They are listed before warnings that any machine gives."""
+"""Warnings that depend on the machine's alignment or width, listed before those that any machine gives."""
 
 
 class HintGroup(Record, frozen=True):
-    """One warning in one file, on whichever targets."""
+    """One warning in one file, on any number of targets."""
 
     warning: str
     file: str
     origin: str
     lines: list[int]
     seen: list[int]
-    """Of those, where the audit saw a misaligned access."""
+    """Those lines where the audit recorded a misaligned access."""
     text: str
     """The compiler's text for the first line."""
 
@@ -64,7 +64,7 @@ class RegionRow(Record, frozen=True):
 
 
 def hint_groups(report: PortReport) -> list[HintGroup]:
-    """The server's own files first, then what it bundles; within them what an audit bears out, then by number."""
+    """The server's own files before bundled code; in each, warnings that the audit confirms first, then by count."""
     by_file: dict[tuple[str, str, str], list[Hint]] = {}
     for port in report.targets:
         for one in port.hints:
@@ -87,7 +87,7 @@ def hint_groups(report: PortReport) -> list[HintGroup]:
 
 
 def region_groups(report: PortReport) -> dict[str, list[RegionRow]]:
-    """Topic -> what was left out of compilation; and what of Solaris was compiled here and would not be there."""
+    """Topic -> code that was not compiled, and for Solaris also compiled code that Solaris would not compile."""
     rows: dict[tuple[bool, str, str, int], tuple[Region, list[str]]] = {}
     for port in report.targets:
         for one in port.regions:
@@ -107,12 +107,12 @@ def _heading(region: Region) -> str:
 
 
 def assumptions(report: PortReport, *kinds: str) -> list[Assumption]:
-    """Lines of makefiles; every target's are the same."""
+    """Lines of makefiles, which are the same for every target."""
     return [one for one in report.targets[0].assumptions if one.kind in kinds] if report.targets else []
 
 
 def rows_of_solaris(report: PortReport) -> dict[str, list[Xmemalign]]:
-    """Target -> the policies of -xmemalign; only of those that there is a Solaris for. Empty: any of them will do."""
+    """Target with a Solaris counterpart -> its -xmemalign policies; an empty list if no access was misaligned."""
     return {
         port.target: port.xmemalign if any(row.apart + row.repaired + row.signal for row in port.xmemalign) else []
         for port in report.targets

@@ -1,4 +1,4 @@
-"""Makes the porting report: everything that a porter must know of a source tree on a target, in one document.
+"""Makes the porting report: everything that a porter must know about a source tree on a target, in one document.
 
 The report says whether the tree configures, compiles, links and starts, which accesses are misaligned, which bytes
 differ, which code was never compiled, and what to fix first. Its parts are the modules beside this one:
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from harness.workflows.workbench import Workbench
 
 AUDITED_POLICY = rules.audit_name("strict")
-"""Under it every suite runs to its end, and every access that is not naturally aligned is reported."""
+"""Under this policy every suite runs to its end, and every access that is not naturally aligned is reported."""
 _SOURCE = {".c", ".h", ".cc", ".cpp", ".hpp", ".inc"}
 
 
 def portable_targets(catalog: Catalog, names: Sequence[str]) -> list[Target]:
-    """The targets that a report can be made for. Raises UsageError for the kernel tier, and for this machine."""
+    """The targets that support a report. Raises UsageError for the kernel tier, and for this machine."""
     chosen = [catalog.targets[name] for name in catalog.select_targets(names)]
     for target in chosen:
         if not target.emulator.can_audit:
@@ -65,7 +65,7 @@ def portable_targets(catalog: Catalog, names: Sequence[str]) -> list[Target]:
 
 
 def make_report(bench: Workbench, request: Request) -> tuple[PortReport, Judgement]:
-    """The whole report, and the run's own judgement. `request` has AUDITED_POLICY. Raises as a check does."""
+    """The whole report and the run's own judgement. `request` uses AUDITED_POLICY. Raises as a check does."""
     targets = portable_targets(bench.catalog, request.plan.targets)
     check = Check(bench, request)
     judgement, _ = check.run()
@@ -189,7 +189,7 @@ def _readable(tree: SourceTree) -> dict[str, str]:
 
 
 def _hints(tried: Attempt, findings: Sequence[Finding], target: str) -> list[Hint]:
-    """The compiler's warnings by option, file and line, first those whose misaligned access the audit saw."""
+    """The compiler's warnings by option, file and line; those with a misaligned access in the audit come first."""
     audited = {
         (frame.file, frame.line)
         for finding in findings
@@ -213,7 +213,7 @@ def _hints(tried: Attempt, findings: Sequence[Finding], target: str) -> list[Hin
 
 
 def _regions(files: dict[str, str], tried: Attempt) -> list[Region]:
-    """Code that was not compiled; of code about Solaris also what was, since Solaris itself would not compile it."""
+    """Code that was not compiled, and compiled code about Solaris, which Solaris itself would not compile."""
     every = conditionals.regions(files, tried.passed)
     return [region for region in every if not region.compiled or region.topic == "Solaris"]
 
@@ -242,7 +242,7 @@ def _accesses(run: Path, target: Target) -> dict[str, list[Access]] | None:
             if fault.event == "access":
                 frame = table.frames(fault.maps, fault.pc)[0]
                 if not is_in_tree(frame):
-                    # A porter's machine has another C library.
+                    # The porter's machine has a different C library.
                     continue
                 access = disassembly.access_of(fault, machine)
                 here = found.setdefault(f"{frame.file}:{frame.line}", [])

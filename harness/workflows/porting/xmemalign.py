@@ -27,7 +27,7 @@ DEFAULTS = {32: f"{FAMILY}8i", 64: f"{FAMILY}8s"}
 
 
 def outcomes(policies: Mapping[str, Policy], target: Target, places: Mapping[str, Sequence[Access]]) -> list[Xmemalign]:
-    """One row for each policy that the target has. The worst of a source line's accesses (`places`) counts."""
+    """One row for each policy that the target has. The worst access of each source line (`places`) counts."""
     rows = []
     for name, policy in policies.items():
         if not name.startswith(FAMILY) or not rules.applies(policy, target):
