@@ -1,4 +1,4 @@
-"""What compilers warned of while they looked at a tree: RUN/warnings/TARGET.json, beside the evidence."""
+"""Compilers' warnings on a source tree: RUN/warnings/TARGET.json, beside the evidence."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ class Diagnostic(Record, frozen=True):
 
     severity: Literal["error", "warning"]
     file: str
-    """In the tree, or whole where it lies outside."""
+    """A path relative to the tree, or an absolute path outside it."""
     line: int
     text: str
     warning: str
-    """The option that asks for it, without `-W`; empty for errors, and warnings that nothing switches."""
+    """The option that enables the warning, without `-W`; empty for errors and for warnings without an option."""
     function: str = ""
-    """The function that it stands in; empty at the top level."""
+    """The function that contains the line; empty at the top level."""
 
 
 class CompilerReport(Record, frozen=True):
-    """What a compiler said of a tree for a target."""
+    """A compiler's diagnostics on a tree for one target."""
 
     warnings: list[Diagnostic]
     problem: str = ""
-    """Why there may be more of them; empty where every file was looked at."""
+    """Why warnings may be missing; empty if the compiler checked every file."""
 
 
 def write(run: Path, target: str, said: CompilerReport) -> None:
-    """Put it beside the evidence."""
+    """Write a target's report beside the evidence."""
     (run / FOLDER).mkdir(parents=True, exist_ok=True)
     (run / FOLDER / f"{target}.json").write_bytes(json_codec.pretty(said))
 
 
 def read(folder: Path, run: RunRecord) -> dict[str, CompilerReport]:
-    """Target -> what its compiler said, the oracle's too; who was not asked is missing. Raises UsageError."""
+    """Target -> its compiler's report, including the oracle's. Omits targets without a report. Raises UsageError."""
     found = {}
     for target in dict.fromkeys([*run.targets, ORACLE]):
         path = folder / FOLDER / f"{target}.json"

@@ -1,7 +1,7 @@
-"""A cell's events.jsonl: written line by line while its tests run, and read again, with what is missing of it.
+"""A cell's events.jsonl: the writer that adds lines while tests run, and the reader that reports missing lines.
 
-The first line has the number of tests; the last one has the number that ended, and a digest of the lines before it.
-These two lines reveal what was cut, lost or changed: a judgement must respect `doubts`.
+The first line has the number of tests. The last line has the number that ended, and a digest of the lines before it.
+These two lines reveal a cut, lost or changed line: a judgement must respect `doubts`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Line = Event | CollectedEvent | EndEvent
 
 
 class EventLog:
-    """The one writer of a cell's events. After a line that could not be written it writes no more."""
+    """The only writer of a cell's events. It writes nothing more after a line that it could not write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,7 +33,7 @@ class EventLog:
         self._is_broken = False
 
     def append(self, event: Line) -> None:
-        """Add a line. Raises InfrastructureError when it cannot be written, now or ever since."""
+        """Add a line. Raises InfrastructureError if this line or an earlier one could not be written."""
         line = json_codec.encode(event) + b"\n"
         if not self._is_broken:
             try:
@@ -48,24 +48,24 @@ class EventLog:
         self._digest.update(line)
 
     def close(self, *, tests: int, failed: int) -> None:
-        """Write the last line: how many tests came to their ends, and how many of them failed."""
+        """Write the last line: how many tests ended, and how many of them failed."""
         end = EndEvent(tests=tests, failed=failed, lines=self._lines, digest=self._digest.hexdigest())
         self.append(end)
 
 
 class Recorded(Record, frozen=True):
-    """What an event log holds."""
+    """The content of an event log."""
 
     events: list[Event]
     """Tests and guests, in the order in which they were written."""
     failed: int
-    """How many of the collected tests failed, as the last line has it."""
+    """How many of the collected tests failed, according to the last line."""
     doubts: list[str]
-    """Why this may not be all, for the reader; empty when every collected test came to its end."""
+    """Human-readable reasons why events may be missing; empty if every collected test ended."""
 
 
 def read(path: Path) -> Recorded:
-    """All whole lines, and what is wrong with the others."""
+    """The events of all complete lines, and a doubt for each problem with the others."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def read(path: Path) -> Recorded:
 
 
 def read_events(path: Path) -> list[Event]:
-    """The tests and guests of a log, whatever else may be missing."""
+    """The tests and guests of a log, even of an incomplete one."""
     return read(path).events
 
 

@@ -1,7 +1,7 @@
-"""The seal of a cell's evidence: length and digest of every file, taken when nothing writes there any more.
+"""The seal of a cell's evidence: the length and digest of every file, taken after the last write.
 
-The cell's record in run.json has the digest of the seal itself. A file that was cut, lost or changed since makes its
-cell UNKNOWN.
+The cell's record in run.json has the digest of the seal itself. A file that is cut, lost or changed afterwards makes
+its cell UNKNOWN.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def seal(cell: Path) -> str:
 
 
 def doubts(cell: Path, digest: str) -> list[str]:
-    """Why the evidence differs from its seal, for the reader; empty where every file is as it was sealed."""
+    """Human-readable differences between the evidence and its seal; empty if every file is unchanged."""
     try:
         content = (cell / NAME).read_bytes()
     except FileNotFoundError:
@@ -80,7 +80,7 @@ _FILES = {event_log.NAME, run_folder.PROBLEM, fault_log.NAME, f"{fault_log.NAME}
 def evidence_files(cell: Path) -> Iterator[Path]:
     """The files of a cell that are judged or shown, in order.
 
-    Leaves out what servers stored for themselves, and the audit, which has a seal of its own.
+    Excludes the servers' own data files, and the audit, which has its own seal.
     """
     for name, path, status in files_below(cell):
         folders = name.split("/")

@@ -1,7 +1,7 @@
 """The emulator's log of a guest's faults: its records, their counts, the ends of processes, and damage to the log.
 
-toolchains/qemu/overlay/linux-user/plumbline.c writes it; on a real kernel harness.run.vm.machine does, from what init
-sends. A judgement must respect `damage`: a line that was cut or lost may have been the one that mattered.
+toolchains/qemu/overlay/linux-user/plumbline.c writes it. On a real kernel, harness.run.vm.machine writes it from init's
+messages. A judgement must respect `damage`: the cut or lost line may have been the decisive one.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ class MapRecord(Record, frozen=True):
 
 
 class Fault(Record, frozen=True):
-    """One line of the emulator's fault log: toolchains/qemu/overlay/linux-user/plumbline.c writes it.
+    """One line of the emulator's fault log, written by toolchains/qemu/overlay/linux-user/plumbline.c.
 
-    On a real kernel toolchains/kernels/init/trace.c does, from what the kernel reports to a tracer.
+    On a real kernel, toolchains/kernels/init/trace.c writes it from the kernel's reports to a tracer.
     """
 
     event: Literal["fault", "access"]
-    """A signal about to be delivered, or (policy audit) a misaligned access that was let through: its first time."""
+    """A signal about to be delivered, or (policy audit) the first occurrence of a permitted misaligned access."""
     pid: int
     tid: int
     signal: int
-    """The host's number; 0 for an access."""
+    """The host's signal number; 0 for an access."""
     code: int
     address: int
     access: Literal["load", "store", ""]
     handled: bool
-    """The program had installed a handler."""
+    """Whether the program had installed a handler."""
     pc: int
     instruction: str
     registers: list[str]
-    """In the order of QEMU's gdb stub, each in the guest's byte order; empty where there is none of that number."""
+    """Values in the order of QEMU's gdb stub, each in the guest's byte order; empty for a number without a register."""
     stack_address: int
     stack: str
     maps: list[MapRecord]
     access_class: AccessClass | Literal[""] = ""
     access_bytes: int = 0
-    """The unit whose alignment counts; 0 unless the signal came of a misaligned access."""
+    """The size of the unit whose alignment counts; 0 unless a misaligned access caused the signal."""
     session: int = 0
-    """In a machine of the kernel tier: the program that the harness started, whose child or thread this may be."""
+    """In the kernel tier: the program that the harness started. The process may be its child or thread."""
     kernel_log: tuple[str, ...] = ()
-    """What a real kernel wrote of it in its log: nothing unless its alignment mode warns."""
+    """A real kernel's log lines on the fault; empty unless its alignment mode warns."""
 
 
 BUS_ADRALN = 1
@@ -75,7 +75,7 @@ class Count(Record, frozen=True):
     """How often an instruction has done something so far, in one process."""
 
     event: Literal["count", "repeat"]
-    """count: it made a reported access. repeat: it raised a signal, more often than is recorded in full."""
+    """count: it made a reported access. repeat: it raised more signals than the log records in full."""
     pid: int
     pc: int
     count: int
@@ -87,22 +87,22 @@ class ProcessEnd(Record, frozen=True):
     event: Literal["end"]
     pid: int
     signal: int
-    """The host's number of the signal that it died of; 0 if it exited."""
+    """The host's number of the fatal signal; 0 if the process exited."""
     status: int
-    """Exit status, if it exited."""
+    """Exit status, if the process exited."""
 
 
 class FaultLog(Record, frozen=True):
-    """What a guest's fault log holds."""
+    """The content of a guest's fault log."""
 
     faults: list[Fault]
     counts: dict[tuple[int, int], int]
-    """(Process, program counter) -> how often its access was reported, or its signal raised. Counts are written when
-    they double and when a process ends: of one that was killed, half may be missing."""
+    """(Process, program counter) -> how often its access was reported, or its signal raised. The emulator writes a
+    count when it doubles and when the process ends, so up to half may be missing for a killed process."""
     ends: dict[int, ProcessEnd]
-    """Process -> how it ended; those that were killed, and those of a real kernel, are missing."""
+    """Process -> how it ended. Killed processes, and those on a real kernel, are absent."""
     damage: list[str]
-    """What was lost, for the reader; empty when every line that was begun is here."""
+    """Human-readable losses; empty if the log has every line that the emulator began."""
 
 
 def ledger_of(log: Path) -> Path:
@@ -111,14 +111,15 @@ def ledger_of(log: Path) -> Path:
 
 
 def open_ledger(log: Path) -> None:
-    """Have the emulator count its lines: must be there when it starts. Its blocks are real: a mapped hole could not be
-    filled on a full disk.
+    """Create the ledger in which the emulator counts its lines. Must be called before the emulator starts.
+
+    Allocates real blocks: on a full disk, the emulator could not fill a hole in a mapped file.
     """
     ledger_of(log).write_bytes(bytes(_LEDGER_BYTES))
 
 
 def read(log: Path) -> FaultLog:
-    """Everything in a log; nothing of one that is not there, which is right where nothing happened."""
+    """Everything in a log. A missing log counts as empty, since a guest without faults writes none."""
     faults: list[Fault] = []
     counts: dict[tuple[int, int], int] = {}
     ends: dict[int, ProcessEnd] = {}
@@ -138,17 +139,17 @@ def read(log: Path) -> FaultLog:
 
 
 def read_faults(log: Path) -> list[Fault]:
-    """The faults and reported accesses alone, in the order in which they were written."""
+    """Only the faults and reported accesses, in the order in which they were written."""
     return read(log).faults
 
 
 def count_faults(log: Path) -> int:
-    """How many of them a log has by now: cheap, as every test asks."""
+    """How many faults and reported accesses a log has so far. It must be cheap: every test calls it."""
     return sum(line.startswith(_FAULT) for line in _lines(log)[0])
 
 
 def emulator_trouble(log: bytes) -> str:
-    """What a guest's log, to which its emulator writes as well, says of the emulator itself; empty for nothing."""
+    """The emulator's own error in a guest's log, to which the emulator also writes; empty if there is none."""
     if _CUT_SHORT in log:
         return "its emulator could not write a record of a fault"
     crash = _CRASHED.search(log)
@@ -156,9 +157,9 @@ def emulator_trouble(log: bytes) -> str:
 
 
 def is_misaligned(fault: Fault) -> bool:
-    """Whether a record tells of a misaligned access: one that was reported, or one that raised its signal.
+    """Whether a record shows a misaligned access: a reported one, or one that raised a signal.
 
-    On z/Architecture that is SIGILL, and only the emulator's word for the access tells it from other reasons.
+    On z/Architecture the signal is SIGILL, and only the emulator's record of the access identifies this cause.
     """
     by_signal = fault.signal == signal.SIGBUS and fault.code == BUS_ADRALN
     return fault.event == "access" or by_signal or (fault.signal == signal.SIGILL and bool(fault.access_class))
@@ -185,14 +186,14 @@ def _lines(log: Path) -> tuple[list[bytes], list[str]]:
 
 
 def _record(line: bytes) -> tuple[Fault | Count | ProcessEnd | None, bool]:
-    """What a line says, and whether it is as it was written. Behind one that was cut, another may be whole."""
+    """The record on a line, and whether the line is undamaged. A complete record may follow a cut one on a line."""
     heads = list(_HEAD.finditer(line))
     for head in reversed(heads):
         kind = _KINDS.get(head[1])
         if kind is None:
             continue
         try:
-            # A path may have an escape that JSON lacks, an octal one: it is read as it stands.
+            # A path may contain an octal escape, which JSON lacks: read it literally.
             text = re.sub(rb"\\([0-7]{3})", rb"\\\\\1", line[head.start() :])
             return json_codec.decode(text, kind), head.start() == 0
         except msgspec.DecodeError:

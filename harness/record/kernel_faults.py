@@ -1,4 +1,4 @@
-"""What a real kernel says of misaligned accesses, read and told: its counters, a signal's siginfo, lines of its log."""
+"""A real kernel's reports of misaligned accesses: its counters, a signal's siginfo, lines of its log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CODES = {
 
 
 def read_counters(text: str) -> Counters:
-    """The counters in /proc/cpu/alignment. Raises InfrastructureError for a text that has none.
+    """The counters in a text of /proc/cpu/alignment. Raises InfrastructureError if the text has none.
 
     A processor without doubleword accesses has no `DWord` line (Linux arch/arm/mm/alignment.c).
     """
@@ -41,13 +41,13 @@ def read_counters(text: str) -> Counters:
 
 
 def counted(recorded: Iterable[Event]) -> Counters | None:
-    """What a kernel counted during tests, all together; None when it counted none, and where none counts."""
+    """The sum of a kernel's counters over all tests; None if no kernel counted anything."""
     totals = dict.fromkeys(Counters.__struct_fields__, 0)
     for event in recorded:
         if not isinstance(event, TestEvent):
             continue
         before, after = event.counters_before, event.counters_after
-        # After a machine was started anew it counts from zero.
+        # The counters restart at zero with the machine.
         if before is not None and after is not None and after.user >= before.user:
             for name in totals:
                 totals[name] += getattr(after, name) - getattr(before, name)
@@ -55,7 +55,7 @@ def counted(recorded: Iterable[Event]) -> Counters | None:
 
 
 def told(fault: Fault) -> str:
-    """A fault as the kernel reported it: signal, si_code, si_addr and PC, and what it wrote in its log."""
+    """A fault as the kernel reported it: signal, si_code, si_addr, PC and the lines of the kernel log."""
     name = signal.Signals(fault.signal).name
     code = _CODES.get((signal.Signals(fault.signal), fault.code))
     parts = [

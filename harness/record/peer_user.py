@@ -1,7 +1,7 @@
-"""Whose a connection on loopback is: any user of the machine can make one, and a server does what it is told.
+"""Finds the user who owns a loopback connection: any local user can connect, and a server obeys every client.
 
-The kernel knows the owner of the socket at the other end. It is asked for that very socket (sock_diag(7)), in 0.1 ms
-however many there are; where it has no such interface, its table of all sockets is read (proc(5)), in 20 ms and more.
+The kernel knows the owner of the socket at the other end. A query for that one socket (sock_diag(7)) takes 0.1 ms,
+however many sockets there are. Without that interface, reading the table of all sockets (proc(5)) takes 20 ms or more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REQUEST_FLAG = 1
 _ANY = 0xFFFFFFFF
 """Every state; no cookie."""
 _OWNER_AT = 80
-"""Behind a netlink header of 16 bytes, 64 bytes into inet_diag_msg (linux/inet_diag.h): owner, inode."""
+"""Offset of owner and inode: a netlink header of 16 bytes, then 64 bytes of inet_diag_msg (linux/inet_diag.h)."""
 _ANSWER_SECONDS = 5.0
 _TABLE = Path("/proc/self/net/tcp")
 
@@ -39,10 +39,10 @@ End = tuple[str, int]
 
 
 def is_ours(connection: socket.socket) -> bool:
-    """Whether the other end of an accepted connection is this process' user's, or root's.
+    """Whether this process's user or root owns the other end of an accepted connection.
 
-    Not where it has been closed already: many a kernel has forgotten by then whose it was, and says root's.
-    Raises InfrastructureError where the kernel tells nothing at all.
+    False for an end that is already closed: many kernels have forgotten its owner by then, and report root.
+    Raises InfrastructureError if the kernel reports no owners at all.
     """
     ask = way_to_ask()
     try:
@@ -54,7 +54,7 @@ def is_ours(connection: socket.socket) -> bool:
 
 @functools.cache
 def way_to_ask() -> Callable[[End, End], int | None]:
-    """The quickest that tells of a connection of our own whose it is. Raises InfrastructureError if none does."""
+    """The fastest way that reports our own connection's owner correctly. Raises InfrastructureError if none does."""
     with (
         socket.create_server((HOST, 0)) as listener,
         socket.create_connection(listener.getsockname()) as client,
@@ -74,7 +74,7 @@ def way_to_ask() -> Callable[[End, End], int | None]:
 
 
 def by_request(there: End, here: End) -> int | None:
-    """The user who holds the socket at `there` of a connection with `here`; None if nobody does. Raises OSError."""
+    """The owner of the socket at `there` of a connection with `here`; None if it has no owner. Raises OSError."""
     question = struct.pack("=LHHLL", 72, _BY_FAMILY, _REQUEST_FLAG, 0, 0)
     question += struct.pack("=BBBBL", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, _ANY)
     addresses = [socket.inet_aton(end[0]) for end in (there, here)]
@@ -90,7 +90,7 @@ def by_request(there: End, here: End) -> int | None:
 
 
 def by_table(there: End, here: End) -> int | None:
-    """The same, from the table."""
+    """The same as `by_request`, from the table of all sockets."""
     ends = [_in_table(there), _in_table(here)]
     for line in _TABLE.read_text("utf-8").splitlines()[1:]:
         words = line.split()

@@ -1,8 +1,8 @@
-"""The recording proxy: every client of a guest, in whatever language, is recorded without its knowing.
+"""The recording proxy: records every client of a guest, in any language, and is invisible to the client.
 
-It listens on a Unix socket in a private folder and, for clients that know TCP alone, at a port of loopback, where it
-serves no other user's. It forwards, byte for byte and chunk for chunk, to the guest.
-What it recorded can be read as requests, saved, and sent again.
+It listens on a Unix socket in a private folder. For clients that only support TCP it also listens on a loopback port,
+where it rejects the clients of other users. It forwards to the guest byte for byte and chunk for chunk.
+A recording can be read as requests, saved, and sent again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHUNK_BYTES = 65536
 RETRY_SECONDS = 0.1
 UNANSWERED_SHOWN = 200
 BACKLOG = 4096
-"""Connections that may wait to be accepted: beyond these a Unix socket, other than a port, turns clients away."""
+"""Connections that may wait to be accepted. Beyond these a Unix socket rejects clients; a TCP port does not."""
 
 
 class Chunk(Record, frozen=True):
@@ -50,14 +50,14 @@ class Chunk(Record, frozen=True):
 
 
 class Recorder:
-    """A proxy in front of one guest, until it is closed. It listens at `path`, in a folder that is the user's alone."""
+    """A proxy in front of one guest, until it is closed. It listens at `path`, in a folder private to the user."""
 
     def __init__(self, upstream: Address, path: Path) -> None:
         self.path = path
         self.trouble = ""
-        """Why this machine could not take a client on; empty while it can."""
+        """Why this machine could not accept a client; empty while it can."""
         self.strangers = 0
-        """Connections of other users that were turned away, and such as were closed before it could be told whose."""
+        """Rejected connections: other users', and those that closed before the kernel reported their owner."""
         self._upstream = upstream
         self._lock = threading.Lock()
         self._chunks: list[Chunk] = []
@@ -72,7 +72,7 @@ class Recorder:
 
     @property
     def port(self) -> int:
-        """A port of loopback for this user's clients, opened when it is first asked for. Raises InfrastructureError."""
+        """A loopback port for this user's clients, opened on first use. Raises InfrastructureError."""
         if not self._port:
             peer_user.way_to_ask()
             listener = socket.create_server((peer_user.HOST, 0), backlog=BACKLOG)
@@ -81,12 +81,12 @@ class Recorder:
         return self._port
 
     def begin(self) -> None:
-        """Forget what was recorded: a new test starts, and a reproducer needs only its own requests."""
+        """Discard the recording. A new test starts, and its reproducer needs only its own requests."""
         with self._lock:
             self._chunks.clear()
 
     def chunks(self) -> list[Chunk]:
-        """What was recorded since `begin`."""
+        """The chunks recorded since `begin`."""
         with self._lock:
             return list(self._chunks)
 
@@ -115,14 +115,14 @@ class Recorder:
             except OSError as error:
                 if not is_machine_fault(error):
                     return
-                # As long as there are no descriptors, clients wait; what they then say of the server is not its doing.
+                # Clients wait while descriptors are exhausted. Failures that they then report are not the server's.
                 self.trouble = str(machine_fault(error))
                 time.sleep(RETRY_SECONDS)
                 continue
             serve(client)
 
     def _serve_our_own(self, client: socket.socket) -> None:
-        """Serve a client that came by TCP, if it is nobody else's."""
+        """Serve a TCP client, unless another user owns the connection."""
         if not peer_user.is_ours(client):
             self.strangers += 1
             client.close()
@@ -155,7 +155,7 @@ class Recorder:
                 sink.sendall(content)
         except OSError:
             pass
-        # Half-closes are passed on: a client that only shuts its sending side still gets its replies.
+        # Forward half-closes: a client that only shuts its sending side still gets its replies.
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
         if direction == "reply":
@@ -167,20 +167,20 @@ class Recorder:
 
 
 def save(path: Path, chunks: list[Chunk]) -> None:
-    """Write chunks, one JSON object a line."""
+    """Write chunks, one JSON object per line."""
     path.write_bytes(b"".join(json_codec.encode(chunk) + b"\n" for chunk in chunks))
 
 
 def load(path: Path) -> list[Chunk]:
-    """Read what `save` wrote."""
+    """Read the chunks that `save` wrote."""
     return [json_codec.decode(line, Chunk) for line in path.read_bytes().splitlines()]
 
 
 def unanswered(chunks: list[Chunk]) -> list[str]:
-    """The requests that got no reply, in order, as a person reads them; at most UNANSWERED_SHOWN.
+    """The requests without a reply, in order and human-readable; at most UNANSWERED_SHOWN.
 
-    Of several connections the one that spoke last counts. A server writes the replies of a pipeline together, so with a
-    pipeline the deadly request is among these, and not always the first.
+    Considers only the connection that sent last. A server writes the replies of a pipeline together, so a pipeline's
+    fatal request is among these, but not always the first.
     """
     last = next((chunk.connection for chunk in reversed(chunks) if chunk.direction == "request"), None)
     if last is None:
@@ -191,7 +191,7 @@ def unanswered(chunks: list[Chunk]) -> list[str]:
 
 
 def requests(chunks: list[Chunk]) -> list[str]:
-    """Every request that was sent, as a person reads it, connection by connection."""
+    """Every request that was sent, human-readable, connection by connection."""
     sent = [chunk for chunk in chunks if chunk.direction == "request"]
     connections = dict.fromkeys(chunk.connection for chunk in sent)
     streams = [b"".join(chunk.content for chunk in sent if chunk.connection == one) for one in connections]
@@ -206,7 +206,7 @@ def _parse(stream: bytes) -> list[object]:
         while (one := reader.gets()) is not INCOMPLETE:
             parsed.append(one)
     except hiredis.ProtocolError:
-        # A malformed or inline request ends what can be told apart.
+        # Requests after a malformed or inline one cannot be separated.
         pass
     return parsed
 
@@ -231,9 +231,9 @@ def _word(argument: object) -> str:
 def send_again(address: Address, chunks: list[Chunk], *, reply_seconds: float) -> str:
     """Send the recorded requests to a server, in order, each after the replies that preceded it.
 
-    A reply is waited for by its recorded length; when it does not come in time, the sending goes on.
-    Ends early, without an error, when the endpoint closes a connection: that is what a crash looks like.
-    Returns why not all were sent, or nothing.
+    Waits for as many bytes of a reply as were recorded, and continues with the next request after a timeout.
+    Ends early, without an error, if the endpoint closes a connection, as a crashing server does.
+    Returns why not all requests were sent; empty if all were.
     """
     whole, sent = sum(chunk.direction == "request" for chunk in chunks), 0
     sockets: dict[int, socket.socket] = {}
@@ -249,7 +249,7 @@ def send_again(address: Address, chunks: list[Chunk], *, reply_seconds: float) -
                 if sent < whole:
                     return f"it closed a connection, {sent} of {whole} requests had been sent"
                 break
-        # The last request may be the deadly one: give it time to be.
+        # The last request may be the fatal one: give the server time to crash.
         for peer in sockets.values():
             peer.settimeout(reply_seconds / 4)
             with contextlib.suppress(TimeoutError):

@@ -1,8 +1,8 @@
-"""A stored run as far as this machine trusts it: its folder, its record, the files that its evidence names.
+"""Reads a stored run as untrusted input: its folder, its record, the files that its evidence names.
 
-Runs arrive as artifacts of CI jobs and in bug reports: they are data from strangers. Nothing in them names a program or
-a path outside their folder (names of cells, guests and files are harness.core.model's `Name`). A path that leads out is
-not opened, and the report lacks what it would have added.
+Runs arrive as artifacts of CI jobs and in bug reports, so their data is untrusted. Nothing in them may name a program
+or a path outside their folder (names of cells, guests and files are harness.core.model's `Name`). A path outside the
+folder is not opened, and the report lacks the information from that file.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from harness.record.fault_log import FaultLog
 
 NOWHERE = Path(os.devnull)
-"""Below a device there is no file, whatever its name."""
+"""A device has no files below it, so every path below this one is missing."""
 UNKNOWN_TOOLS = "unknown"
 """Replaces a prefix of binary tools that could be a path or an option."""
 _PREFIX = re.compile(r"(([a-z0-9_]+-)+linux-[a-z0-9_]+)?")
-"""The prefixes that GNU's tools for Linux have, as in `arm-linux-gnueabi-addr2line`; empty for the host's own tools.
-A run chooses among the binary tools that this machine has in its PATH, and can name no other program."""
+"""The prefixes of GNU's tools for Linux, as in `arm-linux-gnueabi-addr2line`; empty for the host's own tools.
+A run can only choose among the binary tools in this machine's PATH, and cannot name any other program."""
 _SYSTEM = (Path("/usr"), Path("/lib"), Path("/lib64"))
-"""Where systems have their libraries, and cross compilers theirs."""
+"""The folders of the libraries of systems and of cross compilers."""
 
 
 def refuse_ways_out(folder: Path) -> None:
-    """Raise UsageError if a run folder holds a link that leads out of it, or what is no file: a pipe, a device."""
+    """Raise UsageError if a run folder holds a link that leads outside, or a special file: a pipe, a device."""
     for here, folders, files in os.walk(folder):
         for name in [*folders, *files]:
             path = Path(here) / name
@@ -57,19 +57,19 @@ def refuse_ways_out(folder: Path) -> None:
 
 
 class TrustedRun(Record, frozen=True):
-    """A run folder and its record, as far as this machine trusts it."""
+    """A run folder and its record, without the parts that this machine does not trust."""
 
     folder: Path
     record: RunRecord
-    """Without the binaries and tools that this machine must not touch."""
+    """The record without the binaries and tools that this machine must not open."""
     claimed: RunRecord
-    """As run.json has it: for messages alone."""
+    """The record as in run.json. Only for messages."""
 
 
 def read(folder: Path) -> TrustedRun:
     """Read a run's record, and replace the binaries and tools in it that are not this machine's own.
 
-    Raises as `run_folder.read_run` does.
+    Raises the same errors as `run_folder.read_run`.
     """
     claimed = run_folder.read_run(folder)
     record = msgspec.structs.replace(
@@ -92,7 +92,7 @@ def read_fault_log(log: Path) -> FaultLog:
 
 
 def remarks(run: TrustedRun, findings: Sequence[Finding]) -> list[str]:
-    """A sentence for each target whose findings lack names or lines because its binary or its tools are not here."""
+    """A sentence for each target whose findings lack names or lines because this machine lacks its binary or tools."""
     looked_up = [
         witness.target
         for finding in findings
@@ -112,7 +112,7 @@ def remarks(run: TrustedRun, findings: Sequence[Finding]) -> list[str]:
 
 
 def _kept(folder: Path, path: str) -> str:
-    """A binary's path, if it is in the cache, the run's folder or the system's; else one with its name that is none."""
+    """A binary's path, if it lies in the cache, the run's folder or a system folder; else a path below NOWHERE."""
     return _within((Cache.default().root, folder, *_SYSTEM), path)
 
 
