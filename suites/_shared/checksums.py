@@ -9,7 +9,7 @@ _32 = (1 << 32) - 1
 
 
 def lower(data: bytes) -> bytes:
-    """ASCII's upper case letters as lower case; other bytes as they are, whatever the locale."""
+    """ASCII's upper-case letters in lower case, regardless of the locale; other bytes are unchanged."""
     return bytes(byte + 32 if 65 <= byte <= 90 else byte for byte in data)
 
 
@@ -77,7 +77,7 @@ def murmurhash64a(data: bytes, seed: int) -> int:
 
 
 def bernstein(data: bytes, seed: int) -> int:
-    """Bernstein's hash, h * 33 + c, of lower-cased text; dictionaries that ignore case had it before SipHash."""
+    """Bernstein's hash, h * 33 + c, of text in lower case; dictionaries that ignore case used it before SipHash."""
     h = seed
     for byte in lower(data):
         h = (h * 33 + byte) & _32

@@ -1,4 +1,4 @@
-"""What bit commands meet beside plain strings: ranges in bits, numbers, missing keys, overflow that is asked for."""
+"""Edge cases of the bit commands: ranges in bits, numbers, missing keys, requested overflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTHS = [1, 5, 8, 16, 31, 32, 33, 63, 64]
 
 @pytest.fixture
 def ranges_in_bits(both: PairedServers) -> None:
-    """Skip where BITCOUNT and BITPOS do not know them."""
+    """Skip the test if BITCOUNT and BITPOS do not support them."""
     answer = both.ask([["SET", "k", "x"], ["BITCOUNT", "k", 0, 0, "BIT"]])[1]
     if not isinstance(answer, int):
         pytest.skip("ranges are in bytes alone (in bits since Redis 7.0)")
@@ -56,7 +56,7 @@ def test_a_range_at_every_offset_in_the_query_buffer(both: PairedServers, comman
 
 @pytest.mark.parametrize("operation", ["AND", "OR", "XOR"])
 def test_bitop_of_strings_with_every_header(both: PairedServers, operation: str) -> None:
-    """Their bytes begin 1, 3, 5 and 9 bytes behind an aligned address."""
+    """The bytes of such strings begin 1, 3, 5 and 9 bytes after an aligned address."""
     texts = {f"source:{name}": both.some_bytes(lengths[-1]) for name, lengths in LENGTHS_BY_HEADER.items()}
     both.ask([["SET", name, text] for name, text in texts.items()])
     names = list(texts)
@@ -82,7 +82,7 @@ def test_bitop_of_keys_that_are_not_there_and_of_the_target_itself(both: PairedS
 
 
 def test_numbers_are_strings_of_their_digits(both: PairedServers) -> None:
-    """A number is stored as one, and made a string for each command."""
+    """A server stores a number as an integer, and converts it to a string for each command."""
     for number in (0, 7, -1, 9999, 10000, 2**31 - 1, -(2**31), 2**63 - 1):
         text = b"%d" % number
         requests: list[list[Any]] = [["SET", "k", number], ["BITCOUNT", "k"], ["BITPOS", "k", 1], ["GETBIT", "k", 3]]

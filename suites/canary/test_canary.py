@@ -34,6 +34,6 @@ def test_canary(performed: CanaryResult, perform: CanaryRunner, cell: CellSpec, 
     where = f"{canary_case.access.name} on {cell.runner.target.name}, policy {cell.runner.policy.name}"
     assert not wrong, f"{where}: {'; '.join(wrong)}"
     if "signal" in canary_case.prescribed:
-        # Once more with nothing in its way: the process must die of it.
+        # Without a signal handler, the same access must kill the process.
         offset = canary_case.prescribed.index("signal")
         assert canary.dies(perform, canary_case.access, offset, cell.runner.target), f"{where}: at {offset} it lived"

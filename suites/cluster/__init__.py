@@ -1,1 +1,1 @@
-"""Nodes on machines that differ, on one bus."""
+"""Cluster nodes of different machines on one bus."""

@@ -1,6 +1,6 @@
-"""Nodes of a cluster: started on loopback ports of their own, introduced to each other, given slots.
+"""Starts cluster nodes on loopback ports of their own, introduces them to each other, and assigns slots.
 
-This module computes slots by the cluster specification (CRC16 of the key's tag, modulo 16384), without a server.
+This module computes slots from the cluster specification (CRC16 of the key's tag, modulo 16384), without a server.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Node:
         return self.look()[1]
 
     def look(self) -> tuple[dict[str, str], dict[str, list[str]]]:
-        """State and view of the same moment."""
+        """The state and the view of the same moment."""
         with server.client(self.guest) as client:
             state, view = (client.command("CLUSTER", what) for what in ("INFO", "NODES"))
         reply = dict(line.split(":", 1) for line in _text(state).splitlines())
@@ -66,7 +66,7 @@ def start(start_guest: StartGuest, ports: Ports, *, target: str = "", files: Map
 
 
 def slot_of(key: bytes) -> int:
-    """The slot of a key, by the text between its first braces if there is any."""
+    """The slot of a key, computed from the text between its first braces if there is any."""
     start = key.find(b"{")
     end = key.find(b"}", start + 1)
     return crc16(key[start + 1 : end] if -1 < start < end - 1 else key) % SLOTS
@@ -80,7 +80,7 @@ def key_in(first: int, last: int, prefix: str = "key") -> bytes:
 
 
 def join(nodes: Sequence[Node]) -> None:
-    """Introduce nodes to each other, share the slots among them, and wait until all agree."""
+    """Introduce nodes to each other, divide the slots among them, and wait until all nodes agree."""
     share = SLOTS // len(nodes)
     for number, node in enumerate(nodes):
         last = SLOTS if number == len(nodes) - 1 else (number + 1) * share
@@ -95,7 +95,7 @@ def join(nodes: Sequence[Node]) -> None:
 
 
 def await_agreement(nodes: Sequence[Node]) -> None:
-    """Wait until every node sees every other, all slots, and a healthy cluster. Raises TimeoutError."""
+    """Wait until every node sees all nodes, all slots, and a healthy cluster. Raises TimeoutError."""
 
     def agreed() -> bool:
         views = set()
@@ -112,7 +112,7 @@ def await_agreement(nodes: Sequence[Node]) -> None:
 
 
 def move_key_by_key(slot: int, keys: Iterable[bytes], source: Node, goal: Node) -> None:
-    """Move a slot as every release can: its keys by MIGRATE, then its owner by CLUSTER SETSLOT."""
+    """Move a slot with commands that every release has: MIGRATE for its keys, then CLUSTER SETSLOT for its owner."""
     goal.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.identifier)
     source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", goal.identifier)
     for name in keys:
@@ -139,7 +139,7 @@ def _healthy(words: list[str]) -> bool:
 
 
 def _slots_as_seen(view: Mapping[str, list[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The owners of the slots, as a node sees them; only the nodes concerned know of a migration."""
+    """The owners of the slots in a node's view; only the nodes involved know about a migration."""
     found = []
     for identifier, words in sorted(view.items()):
         found.append((identifier, tuple(word for word in words[8:] if not word.startswith("["))))
@@ -147,7 +147,7 @@ def _slots_as_seen(view: Mapping[str, list[str]]) -> tuple[tuple[str, tuple[str,
 
 
 def misread(field: str, sent: int, received: int, writer: Node, reader: Node) -> DifferenceError:
-    """The error to raise where a number of the bus message's header (clusterMsg, cluster.h) changed on its way.
+    """The error for a number in the header of a bus message (clusterMsg, cluster.h) that changed in transit.
 
     Such a number has 8 bytes, the most significant first.
     """
@@ -164,5 +164,5 @@ def misread(field: str, sent: int, received: int, writer: Node, reader: Node) ->
 
 
 def link_state(node: Node) -> str:
-    """Its replication link."""
+    """The state of the node's replication link."""
     return info(node.guest, "replication").get("master_link_status", "")

@@ -1,4 +1,4 @@
-"""Nodes of different byte order and width agree on who they are, which slots they have, and what they say."""
+"""Nodes of different byte order and width agree on their identities, their slots and their messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_nodes_agree_on_names_slots_and_epochs(pair: Callable[[], list[Node]
         for number, other in enumerate(both):
             words = view[other.identifier]
             assert words[1].startswith(f"127.0.0.1:{other.port}"), words
-            # Neither of the two times, both in milliseconds, may be of another century.
+            # The two times, both in milliseconds, must be plausible.
             assert words[6] == str(number + 1), f"configuration epoch of {other.identifier}: {words}"
             assert words[8] == ("0-8191" if number == 0 else "8192-16383")
             assert 0 <= int(words[5]) - int(words[4]) < 60_000 or words[4] == "0" or "myself" in words[2]
@@ -87,14 +87,14 @@ def test_a_slot_and_its_keys_move_to_the_other_machine(
         nodes.move_key_by_key(slot, values, source, goal)
     nodes.await_agreement([first, second])
     assert {name: goal.ask("GET", name) for name in values} == values
-    # As many milliseconds are left as there should be, to the second: the clocks are one machine's.
+    # The remaining milliseconds must be right to the second: all nodes use one machine's clock.
     seconds, microseconds = (int(word) for word in goal.ask("TIME"))
     left = goal.ask("PTTL", f"{{{tag}}}:300")
     assert abs(seconds * 1000 + microseconds // 1000 + left - expires) < 60_000
 
 
 def test_hostnames_of_every_length_cross_the_bus(pair: Callable[[], list[Node]], cell: CellSpec) -> None:
-    """They follow a ping's gossip as extensions, each padded to eight bytes (cluster.h, clusterMsgPingExt)."""
+    """Hostnames follow a ping's gossip as extensions, each padded to eight bytes (cluster.h, clusterMsgPingExt)."""
     if cell.version < (7,):
         pytest.skip("hostnames came with 7.0")
     both = pair()
@@ -121,7 +121,8 @@ def test_messages_cross_the_bus_byte_by_byte(pair: Callable[[], list[Node]], cel
                 publisher.ask("PUBLISH", channel, dataset.noise(length))
                 assert client.receive() == [b"message", channel, dataset.noise(length)], f"a message of {length} bytes"
             if cell.version >= (7,):
-                # Sharded: only those who have the slot get it, so both ends are the owner of the channel's slot here.
+                # Only the owners of a sharded channel's slot receive its messages, so both ends belong to the slot's
+                # owner here.
                 mine = nodes.key_in(*((0, HALF - 1) if subscriber is first else (HALF, nodes.SLOTS - 1)), "channel")
                 client.command("UNSUBSCRIBE", channel)
                 client.command("SSUBSCRIBE", mine)
@@ -159,7 +160,7 @@ def test_a_replica_takes_over_when_it_is_told_to(companion: str, role: str, star
     await_that(lambda: primary.identifier in replica.view(), guests, "the replica to know its primary")
     replica.ask("CLUSTER", "REPLICATE", primary.identifier)
     await_that(lambda: nodes.link_state(replica) == "up", guests, "the replica's link")
-    # Whoever is told by a stranger that he wants to take over does not listen, and nobody asks twice.
+    # A primary ignores a takeover request from an unknown node, and no node repeats the request.
     known = "the primary to know its replica"
     await_that(lambda: primary.view()[replica.identifier][3] == primary.identifier, guests, known)
     replica.ask("CLUSTER", "FAILOVER")
@@ -170,7 +171,7 @@ def test_a_replica_takes_over_when_it_is_told_to(companion: str, role: str, star
 
 
 def test_a_nodes_file_is_read_by_the_other_machine(companion: str, start_node: Callable[..., Node]) -> None:
-    """nodes.conf is text, and its numbers are the servers' own."""
+    """nodes.conf is text whose numbers the servers format themselves."""
     writer = start_node(target=companion)
     writer.ask("CLUSTER", "SET-CONFIG-EPOCH", EPOCH)
     writer.ask("CLUSTER", "ADDSLOTS", *range(0, nodes.SLOTS, 2))

@@ -1,8 +1,7 @@
-"""Where a HyperLogLog counts an element, computed on Python integers: an implementation without a word access in it.
+"""Computes where a HyperLogLog counts an element, on Python integers: an implementation without machine words.
 
-HyperLogLog's registers and the sparse string that holds them are described at
-https://redis.io/docs/latest/develop/data-types/probabilistic/hyperloglogs/ and by the encoding's own specification in
-the servers' hyperloglog.c.
+Sources: https://redis.io/docs/latest/develop/data-types/probabilistic/hyperloglogs/ describes HyperLogLog's registers
+and the sparse string that holds them; the servers' hyperloglog.c specifies the encoding.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _HEADER_BYTES = 16
 
 
 def register_of(text: bytes) -> tuple[int, int]:
-    """The number of the register that counts an element, and the value it gets at least: leading zeros and one."""
+    """The number of the register that counts an element, and the register's minimum value: leading zeros plus one."""
     hashed = murmurhash64a(text, SEED)
     index, rest = hashed % REGISTERS, hashed >> _INDEX_BITS | 1 << 64 - _INDEX_BITS
     return index, (rest & -rest).bit_length()
 
 
 def registers(stored: bytes) -> dict[int, int]:
-    """The registers that are not 0 of a HyperLogLog, as GET answers it. Raises ValueError for what is none."""
+    """The nonzero registers of a HyperLogLog in the form that GET returns. Raises ValueError for any other string."""
     if stored[:4] != b"HYLL" or stored[4] not in {0, 1}:
         raise ValueError(f"not a HyperLogLog: {stored[:16]!r}")
     runs = _sparse(stored[_HEADER_BYTES:]) if stored[4] else _dense(stored[_HEADER_BYTES:])
@@ -42,7 +41,7 @@ def registers(stored: bytes) -> dict[int, int]:
 
 
 def _sparse(code: bytes) -> Iterator[tuple[int, int]]:
-    """Value and length of each run: 00llllll and 01llllll llllllll are zeros, 1vvvvvll a value, all less one."""
+    """Value and length of each run: 00llllll and 01llllll llllllll are zeros, 1vvvvvll a value; all are less one."""
     at = 0
     while at < len(code):
         byte = code[at]
@@ -57,7 +56,7 @@ def _sparse(code: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _dense(packed: bytes) -> Iterator[tuple[int, int]]:
-    """Six bits each, the first one in the lowest bits."""
+    """Six bits for each register, the first register in the lowest bits."""
     whole = int.from_bytes(packed, "little")
     for number in range(REGISTERS):
         yield whole >> 6 * number & 63, 1

@@ -1,4 +1,4 @@
-"""Commands are looked up in any mixture of cases, at every offset in the query buffer; what is no command is none."""
+"""Servers find commands in every mixture of cases, at every offset in the query buffer, and reject unknown names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREPARATION = [
     ["RPUSH", "l", "a", "b"],
     ["PFADD", "p", "a"],
 ]
-# A name with what follows it, and the answer; names of every length from three letters on.
+# A name with the words that follow it, and the expected reply; the names have three or more letters.
 COMMANDS: dict[str, tuple[list[Any], Any]] = {
     "GET": (["k"], b"value"),
     "PING": ([], b"PONG"),
@@ -80,7 +80,7 @@ def test_every_command_of_the_server_is_known_in_a_mixture_of_cases(both: Paired
     [b"GE", b"GETT", b"ETG", b"G\xc9T", b"g\xe9t", b"\0GET", b"get ", b"\xe7ET", b"GET" * 30, b"G\x05T"],
 )
 def test_what_only_resembles_a_command_is_unknown(both: PairedServers, name: bytes) -> None:
-    """Bytes above 127 are no letters, in whichever way the target's `char` has them."""
+    """Bytes above 127 are not letters, whether the target's `char` is signed or unsigned."""
     for reply in both.ask(moved_on([[name, "k"]] * 16))[1::2]:
         assert isinstance(reply, bytes), f"{name!r} answered {reply!r}"
         assert reply.lower().startswith(b"error: err unknown command"), f"{name!r} answered {reply!r}"
@@ -89,8 +89,8 @@ def test_what_only_resembles_a_command_is_unknown(both: PairedServers, name: byt
 def test_what_follows_a_nul_makes_a_name_unknown_or_is_overlooked(both: PairedServers) -> None:
     """Redis hashes the whole name and compares it as a C string (docs/FOUND.md).
 
-    So whether a name with a NUL behind it is GET depends on the hash function's secret, another one at every start:
-    there is no oracle.
+    Whether a name with a NUL after it counts as GET therefore depends on the hash function's secret. The secret differs
+    at every start, so that there is no oracle.
     """
     both.ask(PREPARATION)
     names = [b"GET" + bytes(length) for length in range(1, OFFSETS + 1)]

@@ -1,4 +1,4 @@
-"""HyperLogLog counts an element in the register that its hash says, on every machine, wherever the element lies."""
+"""HyperLogLog counts an element in the register that its hash selects, on every machine and at every offset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
 
 DENSE = 2000
-"""So many elements do not fit the sparse form (hll-sparse-max-bytes, 3000)."""
+"""Number of elements that exceeds the sparse form (hll-sparse-max-bytes, 3000)."""
 TOLERANCE = 0.05
 """Six times the standard error of 16384 registers, 0.81 %."""
 
@@ -27,7 +27,7 @@ def _needs_hyperloglog(both: PairedServers) -> None:
 
 
 def counted(elements: Sequence[bytes]) -> dict[int, int]:
-    """What the registers must be."""
+    """The registers that the model expects."""
     expected: dict[int, int] = {}
     for index, value in map(model.register_of, elements):
         expected[index] = max(value, expected.get(index, 0))
@@ -35,7 +35,7 @@ def counted(elements: Sequence[bytes]) -> dict[int, int]:
 
 
 def stored(both: PairedServers, key: str) -> dict[int, int]:
-    """What they are, on guest and oracle: one string, byte for byte."""
+    """The registers on guest and oracle, whose strings must be equal byte for byte."""
     (text,) = both.ask([["GET", key]])
     assert isinstance(text, bytes)
     return model.registers(text)

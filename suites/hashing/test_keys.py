@@ -1,4 +1,4 @@
-"""A key is hashed to the same place whatever its length, and wherever it lies; and no other key is taken for it."""
+"""Servers find a key of every length at every offset, and confuse it with no other key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
 
 LENGTHS = range(65)
-"""Up to eight words, and all that can be left over of one: hash functions read 4, 8 or 16 bytes at a time."""
+"""Up to eight words, with every possible remainder: hash functions read 4, 8 or 16 bytes at a time."""
 GROUPS = {"0-16": LENGTHS[:17], "17-32": LENGTHS[17:33], "33-48": LENGTHS[33:49], "49-64": LENGTHS[49:]}
 
 every_length = pytest.mark.parametrize("lengths", [*GROUPS.values(), [255, 256, 1000]], ids=[*GROUPS, "long"])
@@ -41,14 +41,14 @@ def test_a_key_that_differs_in_one_bit_is_another_key(both: PairedServers, lengt
 
 
 def changed(text: bytes, bit: int) -> bytes:
-    """With one bit the other way."""
+    """The text with one bit inverted."""
     whole = int.from_bytes(text) ^ 1 << bit
     return whole.to_bytes(len(text))
 
 
 @every_length
 def test_fields_and_members_are_found_at_every_offset(both: PairedServers, lengths: Sequence[int]) -> None:
-    """In tables from the start: an element of more than 64 bytes makes them so."""
+    """The elements are in tables from the start, because an element of more than 64 bytes forces this encoding."""
     both.ask([["HSET", "h", "table", "x" * 65], ["SADD", "s", "x" * 65], ["ZADD", "z", 0, "x" * 65]])
     for number, length in enumerate(lengths, start=1):
         member = both.some_bytes(length)
@@ -65,7 +65,7 @@ def test_fields_and_members_are_found_at_every_offset(both: PairedServers, lengt
 
 
 def test_keys_that_share_long_prefixes_are_told_apart(both: PairedServers) -> None:
-    """What differs lies in the last bytes, in each of the last two words, or in the length alone."""
+    """The keys differ in the last bytes, in each of the last two words, or only in length."""
     prefix = both.some_bytes(40)
     names = [prefix[:cut] + bytes(tail) for cut in range(24, 41) for tail in ([0], [0, 0], [1], [255], [0, 1], [128])]
     requests: list[list[Any]] = [["SET", name, number] for number, name in enumerate(names)]
@@ -76,7 +76,7 @@ def test_keys_that_share_long_prefixes_are_told_apart(both: PairedServers) -> No
 
 
 def test_keys_of_words_that_swap_are_told_apart(both: PairedServers) -> None:
-    """The same words in another order, the same bytes the other way round: what a byte-order slip confuses."""
+    """The same words in another order, and the same bytes reversed: a byte-order bug confuses them."""
     word = bytes(range(1, 9))
     names = [word, word[::-1], word[4:] + word[:4], word[:4][::-1] + word[4:][::-1], word * 2, word + word[::-1]]
     names += [word[::-1] + word, word[:7], word[:7][::-1], word[:3], word[:3][::-1], word[:2], word[:2][::-1]]

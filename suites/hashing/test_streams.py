@@ -1,4 +1,4 @@
-"""A stream's index is a radix tree of its entries' numbers, most significant byte first: in order, by whatever byte."""
+"""A stream's index is a radix tree of entry numbers, most significant byte first: entries keep their order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _needs_streams(both: PairedServers) -> None:
 
 @pytest.fixture(params=[1, 3, 100])
 def per_node(both: PairedServers, request: pytest.FixtureRequest) -> int:
-    """How many entries a node of the tree holds."""
+    """The number of entries in one node of the tree."""
     (answer,) = both.ask([["CONFIG", "SET", "stream-node-max-entries", request.param]])
     assert answer == b"OK"
     entries: int = request.param

@@ -1,4 +1,4 @@
-"""Tables that grow and shrink under load keep every element; iterating one that changes misses none that stays."""
+"""Tables that grow and shrink under load keep every element; iterations over a changing table miss none that stays."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ BATCH = 75
 
 @dataclass(frozen=True)
 class Table:
-    """How a kind of table is asked; names are bytes, values numbers."""
+    """The commands for one kind of table; names are bytes, values numbers."""
 
     add: Callable[[bytes, int], list[Any]]
     find: Callable[[bytes], list[Any]]
     found: Callable[[int], Any]
-    """What finding answers, by the value."""
+    """The reply of `find` to a present element, from its value."""
     absent: Any
     remove: Callable[[bytes], list[Any]]
     size: list[str]
     scan: list[str]
     step: int = 1
-    """An element's share of the words that a scan answers."""
+    """Number of words for each element in a scan's reply."""
 
 
 TABLES = {
@@ -77,7 +77,7 @@ every_table = pytest.mark.parametrize("kind", TABLES)
 
 
 def some_names(both: PairedServers, count: int) -> dict[bytes, int]:
-    """As many names, of 1 to 40 bytes, each with a number."""
+    """That many names of 1 to 40 bytes, each with a number."""
     names: dict[bytes, int] = {}
     while len(names) < count:
         names[both.some_bytes(both.random.randrange(1, 41))] = len(names)
@@ -94,13 +94,13 @@ def some_integers(both: PairedServers, count: int) -> dict[bytes, int]:
 
 
 def batches(names: list[bytes]) -> Iterator[list[bytes]]:
-    """So many at a time that tables of every size are asked while they are being resized."""
+    """Batches so small that lookups meet tables of every size while the server resizes them."""
     for start in range(0, len(names), BATCH):
         yield names[start : start + BATCH]
 
 
 def grow_and_shrink(both: PairedServers, table: Table, names: dict[bytes, int]) -> None:
-    """Add all and remove all but a few, looking up in between; the model is a dict."""
+    """Add all names, then remove all but a few, with lookups in between; the model is a dict."""
     there: dict[bytes, int] = {}
     everything = list(names)
 
@@ -127,7 +127,7 @@ def test_a_table_under_load_finds_what_it_has_and_nothing_else(both: PairedServe
 
 
 def test_a_set_of_integers_finds_what_it_has_while_it_widens_and_becomes_a_table(both: PairedServers) -> None:
-    """Up to 512 of them are an array of 16, then 32, then 64 bits each (set-max-intset-entries)."""
+    """Up to 512 integers are an array of 16, then 32, then 64 bits each (set-max-intset-entries)."""
     for count in (20, 200, ELEMENTS * both.effort):
         both.ask([["DEL", "t"]])
         grow_and_shrink(both, TABLES["members"], some_integers(both, count))
@@ -147,7 +147,7 @@ def test_integers_at_a_widths_edge_are_ordered_and_distinct(both: PairedServers,
 
 
 def scan(both: PairedServers, table: Table, count: int, between: Callable[[], None]) -> set[bytes]:
-    """Every name that one iteration over the guest's table shows. Its order is the server's own, by a random seed."""
+    """Every name from one iteration over the guest's table. A random seed determines the order."""
     names: set[bytes] = set()
     cursor: Any = 0
     while True:
@@ -171,7 +171,7 @@ def test_an_iteration_shows_every_element_that_is_there_throughout(both: PairedS
     both.ask([table.add(name, 1) for name in staying + leaving])
 
     def between() -> None:
-        """It shrinks, and then it grows, while it is iterated."""
+        """The table shrinks and then grows during the iteration."""
         some, leaving[:] = leaving[:10], leaving[10:]
         others, coming[:] = ([], coming) if leaving else (coming[:20], coming[20:])
         both.ask([*map(table.remove, some), *(table.add(name, 1) for name in others), table.size])
@@ -187,7 +187,7 @@ def test_an_iteration_shows_every_element_that_is_there_throughout(both: PairedS
 def test_an_iteration_over_a_table_at_rest_shows_exactly_its_elements(
     both: PairedServers, kind: str, size: int
 ) -> None:
-    """Compact encodings and tables: their limits lie between these sizes."""
+    """The limits between compact encodings and tables lie between these sizes."""
     table, names = TABLES[kind], some_names(both, size)
     both.ask([table.add(name, value) for name, value in names.items()])
     assert scan(both, table, 10, lambda: None) == set(names)

@@ -1,1 +1,1 @@
-"""A module of ours in the server: what it saves through the module API, every other machine must load."""
+"""Plumbline's own module in the server: every other machine must load what it saves through the module API."""

@@ -1,4 +1,4 @@
-"""A module's values and its auxiliary data, saved on one machine and loaded on another, bit by bit."""
+"""A module's values and auxiliary data, saved on one machine and loaded on another, are equal bit by bit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def start(start_guest: StartGuest, cell: CellSpec, target: str, **more: object) 
 
 
 def fill(guest: Guest) -> None:
-    """Write every value, and the note."""
+    """Write every value and the note."""
     with server.client(guest) as client:
         for number, (whole, natural, real, text) in enumerate(VALUES):
             client.command("PLUMB.SET", f"value:{number}", whole, natural, repr(real), text)
@@ -78,7 +78,7 @@ def test_a_modules_value_is_restored_from_the_other_machines_dump(
             payload = source.command("DUMP", f"value:{number}")
             assert isinstance(payload, bytes)
             assert goal.command("RESTORE", f"value:{number}", 0, payload) == b"OK"
-            # Its digits depend on how a machine writes a long double; its value does not.
+            # The digits depend on the machine's text form of a long double; the value does not.
     assert values_and_note(reading)[0] == _expected()[0]
 
 
@@ -95,11 +95,11 @@ def test_an_independent_reader_passes_over_what_a_module_saved_and_finds_its_num
         value = found.entries[Key(0, b"value:%d" % number)].value
         assert isinstance(value, Foreign)
         assert (value.module, value.encoding) == ("plumbline", 3)
-        # A signed integer is saved as the unsigned one of the same 64 bits.
+        # A signed integer is saved as the unsigned integer with the same 64 bits.
         assert value.items[:2] == (whole % (1 << 64), natural)
         assert value.items[2:4] == (real, records.single(real))
         assert value.items[5] == text
-    # Before the keys and behind them, each with the number that says which.
+    # Before the keys and after them, each with the number of its position.
     assert found.modules == [
         Foreign("plumbline", 3, (1, NOTED, NOTE), when=1),
         Foreign("plumbline", 3, (2, NOTED, NOTE), when=2),

@@ -1,1 +1,1 @@
-"""What one machine writes, every other must read."""
+"""Every machine must read what any other machine has written."""

@@ -1,4 +1,4 @@
-"""Fixtures of the persistence suite: what every target of the run has written."""
+"""Fixtures of the persistence suite: the files and payloads that every target of the run has written."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 
 class Written(msgspec.Struct, frozen=True):
-    """The data set, as one target wrote it."""
+    """The data set in the files and payloads of one target."""
 
     rdb: bytes
     dumps: dict[bytes, bytes]
-    """Key of database 0 -> what DUMP answers."""
+    """Key of database 0 -> its DUMP payload."""
     append_only: dict[str, dict[str, bytes]]
-    """Form -> file's name -> content. Forms: FORMS."""
+    """Form -> file name -> content. Forms: FORMS."""
 
 
 FORMS = ("as it came", "rewritten as commands", "rewritten with a preamble")
-"""Of append-only files: the commands one by one; one command a key; an RDB file in front (since 4.0)."""
+"""Forms of append-only files: the original commands; one command for each key; an RDB file in front (since 4.0)."""
 
 
 @pytest.fixture
 def written(cell: CellSpec, start_guest: StartGuest, family: str) -> Callable[[str], Written]:
-    """Target -> what it wrote: written once in a run, by whichever cell asks first."""
+    """Target -> its files and payloads. The first cell of a run that needs them makes them."""
 
     def by(target: str) -> Written:
         cell.shared.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def _write(guest: Guest, family: str) -> Written:
 
 
 def golden_files() -> list[Path]:
-    """RDB files that releases once wrote: golden/FAMILY-VERSION.rdb."""
+    """RDB files of earlier releases: golden/FAMILY-VERSION.rdb."""
     return sorted((Path(__file__).parent / "golden").glob("*.rdb"))
 
 

@@ -1,7 +1,7 @@
-"""What a server has a child write, by BGSAVE, BGREWRITEAOF and a transfer without a file, is what was stored.
+"""A server's child processes write the stored data: by BGSAVE, BGREWRITEAOF and a transfer without a file.
 
-A child is a process of its own: a fault ends it alone, and the server goes on. Each is asked for here by the quick
-tier; `replication` does the last one between all machines.
+A child is a process of its own: a fault ends only the child, and the server continues. The quick tier tests each of the
+three here; `replication` tests the transfer between all machines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from suites.persistence.conftest import Written
 
 READER = "native"
-"""Whose word counts for what a child has written."""
+"""The target whose reader judges the children's files."""
 
 
 def test_what_a_child_saves_is_what_was_stored(
@@ -67,7 +67,7 @@ def test_what_a_child_sends_without_a_file_is_what_was_stored(
 
 
 def assert_stored(reader: Guest, cell: CellSpec, family: str) -> None:
-    """The reader has the data set."""
+    """Assert that the reader has the data set."""
     expected = server.without_times(dataset.expected(cell.version, family), cell.version)
     lines = differences(expected, server.snapshot(reader))
     assert not lines, places.message_of(lines)

@@ -1,4 +1,4 @@
-"""What one machine writes, every other reads, to the last bit; and so does a reader that is no server."""
+"""Every machine, and a reader that is not a server, reads what any other machine has written, to the last bit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SHOWN = 5
 PORTABLE_TIMES = 9
-"""The RDB version that first had its times in one order of bytes (Redis 5.0, rdb.c)."""
+"""The first RDB version that stores times in one byte order (Redis 5.0, rdb.c)."""
 
 
 def assert_same(expected: dict[Key, KeyEntry], actual: dict[Key, KeyEntry]) -> None:
@@ -49,7 +49,7 @@ def own(cell: CellSpec) -> str:
 def test_an_independent_reader_finds_in_the_file_what_was_stored(
     own: str, cell: CellSpec, family: str, written: Callable[[str], Written]
 ) -> None:
-    """Lengths, order of bytes, times to the millisecond, doubles to the bit, checksum."""
+    """The reader checks lengths, byte order, times to the millisecond, doubles to the bit, and the checksum."""
     found = places.check_file(written(own).rdb, written("native").rdb, writer=own, version=cell.version, family=family)
     assert found.functions == ([dataset.FUNCTION] if cell.version >= (7,) else [])
 
@@ -117,7 +117,7 @@ def test_an_append_only_file_of_a_peer_is_loaded_whole(
 def test_a_file_with_a_command_that_lacks_its_words_is_refused(
     own: str, cell: CellSpec, start_guest: StartGuest
 ) -> None:
-    """DEL looks at none of those that it lacks; what others find behind the end of their words is anybody's guess."""
+    """DEL reads none of the missing words; what other commands find after the end of their words is undefined."""
     if cell.tier in {"quick", "kernel"}:
         pytest.skip("every Redis takes it, on every machine (docs/FOUND.md): nothing to hold up a merge for")
     options = [*server.OPTIONS, "--appendonly", "yes"]
@@ -146,7 +146,7 @@ def test_a_file_with_a_command_that_lacks_its_words_is_refused(
 
 @pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.stem)
 def test_a_file_of_long_ago_is_loaded_whole(path: Path, cell: CellSpec, family: str, start_guest: StartGuest) -> None:
-    """The files were written once, by native builds."""
+    """Native builds wrote these files once."""
     written_by, _, digits = path.stem.partition("-")
     version = tuple(int(part) for part in digits.split("."))
     if version > cell.version or (written_by != family and version >= (7, 4)):
@@ -158,7 +158,8 @@ def test_a_file_of_long_ago_is_loaded_whole(path: Path, cell: CellSpec, family: 
     guest = start_guest(options=server.OPTIONS, files={"dump.rdb": content})
     loaded = server.snapshot(guest)
     if found.version < PORTABLE_TIMES and cell.runner.target.endianness is Endianness.BIG:
-        # Every server reads the times of such a file in its own order of bytes (docs/FOUND.md), and these are swapped.
+        # Every server reads the times of such a file in its own byte order (docs/FOUND.md), and these times are
+        # swapped.
         lasting = {key for key, entry in expected.items() if entry.expires is None}
         expected, loaded = ({key: each[key] for key in lasting & each.keys()} for each in (expected, loaded))
     assert_same(server.without_times(expected, cell.version), loaded)
@@ -172,7 +173,7 @@ def test_the_servers_own_tool_finds_nothing_wrong_with_a_peers_file(
         pytest.skip("before 4.0 the tools are programs of their own; on a machine there is no shell")
     assert cell.build is not None
     files = written(writer)
-    # The server's program is the tool when it is called by the tool's name.
+    # The server's program acts as the tool when it runs under the tool's name.
     program = tmp_path / f"{family}-{tool}"
     shutil.copy2(cell.build.server_binary, program)
     contents = {"dump.rdb": files.rdb} if tool == "check-rdb" else files.append_only[FORMS[1]]

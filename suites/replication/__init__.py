@@ -1,1 +1,1 @@
-"""Primary and replica on machines that differ."""
+"""Primary and replica on different machines."""

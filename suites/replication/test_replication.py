@@ -1,4 +1,4 @@
-"""What a primary has, its replica has, whatever machines they are; so has a replica that was away."""
+"""A replica has its primary's data on every pair of machines, even after an interruption."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 OPTIONS = [*server.OPTIONS, "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "4mb"]
 ROLES = ["primary", "replica"]
-"""What the cell's own target is; the peer is the other."""
+"""The role of the cell's own target; the peer has the other role."""
 KEYS = 2000
-"""Of a thousand bytes: twice of what there is room for when a primary evicts."""
+"""Number of keys of a thousand bytes: twice as many as fit into memory in the eviction test."""
 BATCH = 100
 
 
@@ -33,7 +33,7 @@ def pair(start_guest: StartGuest, cell: CellSpec, peer: str, role: str, *options
 
 
 def assert_equal(primary: Guest, replica: Guest, cell: CellSpec, family: str) -> None:
-    """Both have the data set, by value, and say that they have the same."""
+    """Assert that both servers have the data set, compared by value."""
     expected = server.without_times(dataset.expected(cell.version, family), cell.version)
     snapshots = [server.snapshot(guest) for guest in (primary, replica)]
     lines = differences(expected, snapshots[0])
@@ -83,7 +83,7 @@ def test_commands_arrive_as_they_are_executed_and_after_a_break_in_the_link(
     with server.client(primary) as client:
         client.pipeline([("DEL", "integer:0"), ("SETBIT", "bits", 77, 1), ("INCRBYFLOAT", "float", "0.1")])
         client.pipeline([("SET", "integer:0", 0), ("SETBIT", "bits", 77, 0), ("DEL", "float")])
-        # The string stays as long as its last bit made it.
+        # The string keeps the length that its last bit required.
         client.pipeline([("DEL", "bits"), ("SETBIT", "bits", 32, 1)])
     link.await_in_step(replica, primary)
     link.await_that(
@@ -98,7 +98,7 @@ def test_commands_arrive_as_they_are_executed_and_after_a_break_in_the_link(
 def test_a_replica_that_comes_back_from_its_file_goes_on_where_it_was(
     companion: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest
 ) -> None:
-    """The file has the primary's name and offset, as auxiliary fields: they spare it a full synchronisation."""
+    """The file's auxiliary fields contain the primary's id and offset, which avoid a full synchronisation."""
     if cell.version < (4,):
         pytest.skip("a file has the place in the primary's stream since 4.0")
     primary, replica = pair(start_guest, cell, companion, role)
@@ -123,12 +123,12 @@ def test_a_replica_that_comes_back_from_its_file_goes_on_where_it_was(
 def test_what_a_primary_evicts_its_replica_forgets(
     companion: str, role: str, cell: CellSpec, start_guest: StartGuest
 ) -> None:
-    # The backlog is memory too, and grows with what is written.
+    # The backlog uses memory too, and grows with the writes.
     primary, replica = pair(start_guest, cell, companion, role, "--repl-backlog-size", "16kb")
     link.join(replica, primary)
     with server.client(primary) as client:
         client.command("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
-        # What it has of its own differs by machine: so much more is there for keys.
+        # A server's own memory differs by machine; the limit adds a fixed amount for keys.
         used = int(link.info(primary, "memory")["used_memory"])
         client.command("CONFIG", "SET", "maxmemory", used + 1_000_000)
         content = dataset.noise(1000)
@@ -170,5 +170,5 @@ def test_what_a_script_writes_and_what_expires_is_the_same_on_both(
     assert b"soon" not in packed
 
 
-# One half as a 32-bit float, which holds it exactly, then a string of four bytes (the MessagePack specification).
+# One half as a 32-bit float, which is exact, then a string of four bytes (the MessagePack specification).
 PACKED_TAIL = bytes.fromhex("ca3f000000 a4") + b"text"

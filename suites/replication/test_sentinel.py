@@ -1,4 +1,4 @@
-"""A sentinel of one byte order or width watches servers of another: a primary that is silent is replaced."""
+"""A sentinel of one byte order or width watches servers of another, and replaces a silent primary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SILENCE_MILLISECONDS = 600_000
 DOWN_MILLISECONDS = 3_000
-"""After so long a silence the primary is taken for down; the emulators' slowdown is far from it."""
+"""After this silence the sentinel considers the primary down; the emulators' slowdown stays far below it."""
 CONFIGURATION = """
 sentinel monitor watched 127.0.0.1 {port} 1
 sentinel down-after-milliseconds watched {down}
@@ -28,7 +28,7 @@ sentinel failover-timeout watched 60000
 
 
 def a_server(start_guest: StartGuest, ports: Ports, target: str) -> tuple[Guest, int]:
-    """One that listens on a port of loopback, as a sentinel needs it, and the port."""
+    """A server on a loopback port, which a sentinel requires, and the port."""
     port = ports.free()
     listening = ["--port", str(port), "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"]
     return start_guest(target=target, options=listening), port
@@ -65,7 +65,7 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
         client.command("CLIENT", "PAUSE", SILENCE_MILLISECONDS)
 
     def promoted() -> bool:
-        # A sentinel has a new primary drop its clients (CLIENT KILL), of which this may be one.
+        # A sentinel makes a new primary drop its clients (CLIENT KILL), which may include this one.
         with contextlib.suppress(ServerGoneError):
             return link.info(replica, "replication")["role"] == "master"
         return False

@@ -1,6 +1,6 @@
-"""The data set: every type in every encoding, with the numbers and lengths at which a format changes its mind.
+"""The data set: every type in every encoding, with the numbers and lengths at which a format changes.
 
-Each item says which commands make a key and what value must come of them, whichever machine runs them.
+Each item names the commands that make a key, and the value that these must produce on every machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from suites._shared.keyspace.values import (
 if TYPE_CHECKING:
     from suites._shared.keyspace.values import Value
 
-# Around the limits of every signed width that an encoding knows: 4 bits of a listpack, 7, 8, 12, 13, 16, 24, 32, 64.
+# Around the limits of every signed integer width of an encoding: a listpack's 4 bits, 7, 8, 12, 13, 16, 24, 32, 64.
 INTEGERS = sorted(
     {
         sign * (1 << bits) + offset
@@ -41,10 +41,10 @@ SCORES = [
     *[0.0, -0.0, 1.0, -1.0, 0.1, -2.5, 3.141592653589793, 1e15, -1e15, 1e16, 1.7976931348623157e308],
     *[2.0**53, 2.0**53 + 2, 2.0**-1022, 5e-324, -5e-324, 2.0**63, -(2.0**63), 123456.75, math.inf, -math.inf],
 ]
-"""Doubles at the limits of the format: subnormal, greatest, beyond what a 53-bit integer tells, infinite."""
+"""Doubles at the limits of the format: subnormal, greatest, larger than a 53-bit integer, infinite."""
 # Where RDB's lengths grow: 6 bits, 14 bits, 32 bits; SDS' headers; a listpack's 6 and 12 bits; LZF from 20 bytes on.
 LENGTHS = [0, 1, 4, 11, 12, 20, 21, 31, 32, 63, 64, 65, 254, 255, 256, 4095, 4096, 16383, 16384, 65535, 65536]
-# In years: one byte, three and five bytes of milliseconds more than 32 bits hold; the last beyond any 32-bit second.
+# Milliseconds that need far more than 32 bits; the last time exceeds 32 bits in seconds too.
 EXPIRIES = [(1 << 41) + 1, (1 << 42) + 0x0102_0304, (1 << 43) - 1, 33_000_000_000_123]
 FUNCTION = b"#!lua name=plumbline\nredis.register_function('answer', function(keys, args) return 42 end)\n"
 
@@ -60,13 +60,13 @@ class DatasetItem:
 
     @property
     def entry(self) -> KeyEntry:
-        """What a reader must find."""
+        """The entry that a reader must find."""
         return KeyEntry(self.value, self.expires)
 
 
 @cache
 def noise(length: int) -> bytes:
-    """Bytes of all values that do not compress: the same in every run, and no two lengths share their beginning."""
+    """Incompressible bytes of all values: the same in every run, and no two lengths share a beginning."""
     state, found = length * 2654435761 % (1 << 32) or 1, bytearray()
     for _ in range(length):
         # Xorshift, G. Marsaglia, "Xorshift RNGs", 2003.
@@ -79,7 +79,7 @@ def noise(length: int) -> bytes:
 
 @cache
 def items(version: tuple[int, ...], family: str) -> list[DatasetItem]:
-    """What a release can hold."""
+    """The items that a release can hold."""
     found = [*_strings(), *_lists(version), *_sets(), *_sorted_sets(), *_hashes(), *_odd_places()]
     if version >= (5,):
         found += _streams()
@@ -89,7 +89,7 @@ def items(version: tuple[int, ...], family: str) -> list[DatasetItem]:
 
 
 def expected(version: tuple[int, ...], family: str) -> dict[Key, KeyEntry]:
-    """Key -> what every reader must find."""
+    """Key -> the entry that every reader must find."""
     return {item.key: item.entry for item in items(version, family)}
 
 
@@ -105,7 +105,7 @@ def _item(
 
 def _strings() -> list[DatasetItem]:
     found = [_item(f"integer:{n}", Text(b"%d" % n), ("SET", n)) for n in INTEGERS]
-    # Of what does not compress a few lengths are enough: the rest of them would fill the golden files.
+    # A few lengths of incompressible bytes suffice: the others would inflate the golden files.
     noisy = [length for length in LENGTHS if length <= 4096] + [16384]
     found += [_item(f"noise:{length}", Text(noise(length)), ("SET", noise(length))) for length in noisy]
     phrases = [(b"plumb line " * (length // 11 + 1))[:length] for length in LENGTHS]
@@ -128,7 +128,7 @@ def _lists(version: tuple[int, ...]) -> list[DatasetItem]:
         _item("list:expires", Sequence((b"a",)), ("LPUSH", "a"), expires=EXPIRIES[1]),
     ]
     if version >= (7,):
-        # Larger than a node may be: a node of its own, unpacked.
+        # The element exceeds the limit of a node: it has a node of its own, which is not packed.
         found.append(_item("list:plain", Sequence((noise(9000), b"b")), ("RPUSH", noise(9000), "b")))
     return found
 

@@ -1,4 +1,4 @@
-"""Which of a run's targets a cell meets."""
+"""Chooses the targets of a run with which a cell exchanges files or commands."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
 
 
 def writers(cell: CellSpec) -> list[str]:
-    """Whose files a cell reads: in the quick and the kernel tier the native build's, else everybody's.
+    """The targets whose files a cell reads: the native build in the quick and the kernel tier, otherwise all targets.
 
-    Every cell has its own file read by the independent reader, too: what is right there is as good as native's.
+    The independent reader also reads every cell's own file: a correct file is as good as the native build's.
     """
     return ["native"] if cell.tier in {"quick", "kernel"} else list(cell.peers)
 
 
 def companions(cell: CellSpec) -> list[str]:
-    """With whom a cell's servers talk: the fastest target of each width and byte order."""
+    """The targets with which a cell's servers communicate: the fastest target of each width and byte order."""
     fastest: dict[tuple[int, str], PeerServer] = {}
     for peer in cell.peers.values():
         target = peer.runner.target

@@ -1,4 +1,4 @@
-"""The data set in a server: written by commands, read back by commands, and taken out as files."""
+"""The data set in a server: commands write it and read it back, and files carry it away."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _POLL_SECONDS = 0.05
 
 
 def client(guest: Guest) -> Client:
-    """A connection to it."""
+    """A connection to the guest."""
     return Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds)
 
 
 def write(guest: Guest, family: str) -> None:
-    """Make the whole data set in an empty server. An error reply is an AssertionError that names the command."""
+    """Write the whole data set to an empty server. An error reply raises AssertionError, which names the command."""
     requests: list[tuple[Any, ...]] = []
     database = 0
     for item in dataset.items(guest.version, family):
@@ -61,7 +61,7 @@ def write(guest: Guest, family: str) -> None:
 
 
 def snapshot(guest: Guest) -> dict[Key, KeyEntry]:
-    """Every key of every database, by commands. Times of expiry are told where a command tells them whole (7.0)."""
+    """Read every key of every database by commands. Times of expiry are included where commands report them (7.0)."""
     found: dict[Key, KeyEntry] = {}
     with client(guest) as connection:
         every = [request for database in range(16) for request in (("SELECT", database), ("KEYS", "*"))]
@@ -73,7 +73,7 @@ def snapshot(guest: Guest) -> dict[Key, KeyEntry]:
 
 
 def _entries(connection: Client, database: int, names: list[bytes], version: tuple[int, ...]) -> dict[Key, KeyEntry]:
-    """Some keys of the present database: asked together, since every answer of its own is a way there and back."""
+    """Some keys of the current database, read in few pipelines because every round trip takes time."""
     kinds = [_KINDS[_word(kind)] for kind in _replies(connection, [("TYPE", name) for name in names])]
     replies = _replies(connection, [(kind.command, name, *kind.rest) for kind, name in zip(kinds, names, strict=True)])
     times: list[Any] = [-1] * len(names)
@@ -86,7 +86,7 @@ def _entries(connection: Client, database: int, names: list[bytes], version: tup
 
 
 def _replies(connection: Client, requests: list[tuple[Any, ...]]) -> list[Any]:
-    """What a pipeline is answered; the first error reply is raised."""
+    """The replies to a pipeline. Raises the first error reply."""
     replies = connection.pipeline(requests)
     for reply in replies:
         if isinstance(reply, hiredis.ReplyError):
@@ -95,26 +95,26 @@ def _replies(connection: Client, requests: list[tuple[Any, ...]]) -> list[Any]:
 
 
 def without_times(entries: dict[Key, KeyEntry], version: tuple[int, ...]) -> dict[Key, KeyEntry]:
-    """What `snapshot` can tell of a release: before 7.0 no command tells when a key expires."""
+    """The entries as `snapshot` reads them from a release: before 7.0 no command reports when a key expires."""
     return entries if version >= (7,) else {key: KeyEntry(entry.value) for key, entry in entries.items()}
 
 
 def functions(guest: Guest) -> list[bytes]:
-    """The code of its libraries of functions."""
+    """The code of the server's function libraries."""
     with client(guest) as connection:
         listed = _list(connection.command("FUNCTION", "LIST", "WITHCODE"))
     return [dict(zip(one[::2], one[1::2], strict=True))[b"library_code"] for one in listed]
 
 
 def saved(guest: Guest) -> bytes:
-    """Its RDB file."""
+    """The server's RDB file, written by SAVE."""
     with client(guest) as connection:
         assert _word(connection.command("SAVE")) == "OK"
     return guest.read("dump.rdb")
 
 
 def saved_by_a_child(guest: Guest) -> bytes:
-    """Its RDB file, as BGSAVE writes it: a child of the server does."""
+    """The server's RDB file, written by BGSAVE's child process."""
     with client(guest) as connection:
         connection.command("BGSAVE")
         _await_child(guest, connection, ("rdb_bgsave_in_progress",), "rdb_last_bgsave_status", "BGSAVE")
@@ -122,7 +122,7 @@ def saved_by_a_child(guest: Guest) -> bytes:
 
 
 def await_rewrite(guest: Guest) -> None:
-    """Rewrite the append-only file, and wait until that is done."""
+    """Rewrite the append-only file, and wait for the end of the rewrite."""
     progress = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
     with client(guest) as connection:
         connection.command("BGREWRITEAOF")
@@ -130,7 +130,7 @@ def await_rewrite(guest: Guest) -> None:
 
 
 def _await_child(guest: Guest, connection: Client, progress: tuple[str, ...], status: str, what: str) -> None:
-    """Wait until INFO says that a child has ended, and well."""
+    """Wait until INFO reports that a child has ended successfully."""
     deadline = time.monotonic() + 4 * guest.deadline_seconds
     while True:
         fields = bytes(connection.command("INFO", "persistence")).split()  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ def _await_child(guest: Guest, connection: Client, progress: tuple[str, ...], st
 
 
 def append_only_files(guest: Guest) -> dict[str, bytes]:
-    """Its append-only file, or since 7.0 its files, by their names in the working folder."""
+    """The append-only file, or since 7.0 the append-only files, by name in the working folder."""
     if "appenddirname" not in guest.build.abilities.options:
         return {"appendonly.aof": guest.read("appendonly.aof")}
     folder = "appendonlydir"
@@ -214,7 +214,7 @@ def _named(flat: Any) -> dict[bytes, Any]:
 
 
 class _Kind(NamedTuple):
-    """How a value of a kind is asked for: its name stands behind the command; and made of what is told."""
+    """How to read a value of one kind: the command, its arguments after the key's name, and the reply's reader."""
 
     command: str
     rest: tuple[Any, ...]

@@ -1,7 +1,7 @@
-"""Values of keys in one form, whoever tells them: the data set, a server's commands, or a file's independent reader.
+"""One form for the values of keys, whether from the data set, a server's commands, or a file's independent reader.
 
-The form knows no encoding: a set is a set, whether it lies in an intset or a hash table. Doubles are compared by their
-bits.
+The form is independent of encodings: a set in an intset equals the same set in a hash table. Doubles are compared bit
+by bit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Members:
 
 @dataclass(frozen=True)
 class Scores:
-    """A sorted set: member -> the score's bits, from the most significant on."""
+    """A sorted set: member -> the score's bits, most significant first."""
 
     members: dict[bytes, bytes]
 
@@ -48,12 +48,12 @@ class Fields:
 
 
 Identifier = tuple[int, int]
-"""Of a stream's entry: milliseconds, sequence number."""
+"""A stream entry's milliseconds and sequence number."""
 
 
 @dataclass(frozen=True)
 class ConsumerGroup:
-    """A consumer group: where it is, and consumer -> the entries that it has not acknowledged."""
+    """A consumer group: its position, and consumer -> the entries that the consumer has not acknowledged."""
 
     last: Identifier
     pending: dict[bytes, tuple[Identifier, ...]]
@@ -64,20 +64,20 @@ class Stream:
     """A stream."""
 
     entries: tuple[tuple[Identifier, tuple[bytes, ...]], ...]
-    """Identifier, then fields and values in turn."""
+    """Identifier, then fields and values alternately."""
     last: Identifier
     groups: dict[bytes, ConsumerGroup] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """What a module saved, as numbers, doubles and texts in their order."""
+    """A module's saved data: numbers, doubles and texts in order."""
 
     module: str
     encoding: int
     items: tuple[int | float | bytes, ...]
     when: int = 0
-    """Of auxiliary data: before the keys (1) or behind them (2)."""
+    """The position of auxiliary data: before the keys (1) or after them (2)."""
 
 
 Value = Text | Sequence | Members | Scores | Fields | Stream | Foreign
@@ -85,7 +85,7 @@ Value = Text | Sequence | Members | Scores | Fields | Stream | Foreign
 
 @dataclass(frozen=True)
 class Key:
-    """Which key of which database."""
+    """A key's name and its database."""
 
     database: int
     name: bytes
@@ -93,7 +93,7 @@ class Key:
 
 @dataclass(frozen=True)
 class KeyEntry:
-    """A key's value, and when it expires: milliseconds since 1970, or never."""
+    """A key's value, and its time of expiry: milliseconds since 1970, or never."""
 
     value: Value
     expires: int | None = None
@@ -111,7 +111,7 @@ def identifier(text: bytes) -> Identifier:
 
 
 def differences(expected: dict[Key, KeyEntry], actual: dict[Key, KeyEntry]) -> list[str]:
-    """What is not as expected; a line for each key, with both sides, shortened."""
+    """The differences from the expected entries: one line for each key, with both sides, shortened."""
     lines = []
     for key in sorted(expected.keys() | actual.keys(), key=lambda one: (one.database, one.name)):
         wanted, found = expected.get(key), actual.get(key)
@@ -121,7 +121,7 @@ def differences(expected: dict[Key, KeyEntry], actual: dict[Key, KeyEntry]) -> l
 
 
 def _difference(expected: Any, actual: Any) -> str:
-    """Where two values part: down to the innermost part that both have."""
+    """The innermost part in which two values differ."""
     if type(expected) is type(actual) and expected is not None:
         if is_dataclass(expected):
             names = [one.name for one in fields(expected)]
