@@ -1,5 +1,5 @@
-"""Everything that a run needs before it starts: sources fetched by hash, servers, emulators, kernels, helper programs.
+"""Prepares a run's requirements: sources fetched by hash, servers, emulators, kernels, helper programs.
 
-It imports `plan`, `analysis` and what these stand on; every product lies in the cache.
+It imports `plan`, `analysis` and their dependencies; every product is stored in the cache.
 Begin with `server_build`.
 """

@@ -42,17 +42,17 @@ class Qemu(Record, frozen=True):
 
 
 class Runner(msgspec.Struct, frozen=True, kw_only=True):
-    """How to run a target's programs: what precedes the program on the command line."""
+    """How to run a target's programs: the part of the command line before the program."""
 
     target: Target
     policy: Policy
     program: Path | None
-    """The emulator, or the tool that a native program runs under; None: the host runs it."""
+    """The emulator, or the tool that runs a native program; None: the host runs it."""
     options: list[str]
     records_faults: bool
-    """False for a distribution's QEMU: it has no fault log, so a signal has no place."""
+    """False for a distribution's QEMU: it has no fault log, so a signal has no location."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
-    """What the program needs there beyond the plain environment: its detector's options."""
+    """Variables that the program needs beyond the plain environment: its detector's options."""
 
     def command(
         self,
@@ -65,7 +65,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     ) -> list[str]:
         """The whole command line.
 
-        `coverage`: the file of a `coverage.Edges`. `preload`: a shared object that the program is started with.
+        `coverage`: the file of a `coverage.Edges`. `preload`: a shared object to preload into the program.
         """
         setting = f"LD_PRELOAD={preload}"
         if self.program is None:
@@ -77,7 +77,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reports_edges(self) -> bool:
-        """Whether its programs can record the edges that they take, as they can under the pinned emulator."""
+        """Whether its programs can record the edges that they execute, as under the pinned emulator."""
         return self.records_faults
 
 
@@ -108,7 +108,7 @@ class Emulators:
         return [name for name in names if self.store.entry("emulators", f"{key}-{name}") is None]
 
     def _build(self, qemu: Qemu, key: str, names: list[str]) -> None:
-        """Build several in one build folder, because most of the work is common to them."""
+        """Build several emulators in one build folder, because they share most of the work."""
         log = self.store.log(f"qemu-{key}")
         source = self.fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
         with (
@@ -133,11 +133,11 @@ class Emulators:
                 self.store.folder("emulators", f"{key}-{name}", partial(_publish, built))
 
     def runner(self, target: Target, toolchain: Toolchain, policy: Policy, programs: dict[str, Path]) -> Runner:
-        """How to run a target's programs under a policy. Makes the guest's root folder of links if it is not there."""
+        """How to run a target's programs under a policy. Creates the guest's root folder of links if it is missing."""
         spec = target.emulator
         detector = registry.named(spec.detector)
         if spec.has_kernel:
-            # What runs in a machine is started by the machine's own init.
+            # The machine's own init starts its programs.
             return Runner(target=target, policy=policy, program=None, options=[], records_faults=False, environment={})
         if spec.runs_here:
             prefix = detector.command
@@ -164,7 +164,7 @@ class Emulators:
         )
 
     def guest_root(self, toolchain: Toolchain) -> Path:
-        """A folder whose entries are links to the cross libraries, at the places where the guest looks for them."""
+        """A folder of links to the cross libraries, at the paths where the guest looks for them."""
 
         def link(into: Path) -> None:
             for inside, outside in toolchain.sysroot.items():
@@ -175,7 +175,7 @@ class Emulators:
 
 
 def alignment_option(policy: Policy) -> str:
-    """A policy in the words of our `-alignment` option (toolchains/qemu/overlay/linux-user/plumbline.c)."""
+    """A policy as the value of Plumbline's `-alignment` option (toolchains/qemu/overlay/linux-user/plumbline.c)."""
     words = [f"demand={policy.demand}", f"assumed={policy.assumed_bytes}", *(["report"] if policy.report else [])]
     words += [f"{name}=fixup" for name in policy.fixup] + [f"{name}=ignore" for name in policy.ignore]
     return ",".join(words)
@@ -194,18 +194,18 @@ def _publish(program: Path, into: Path) -> None:
 
 
 def emulator_folder(store: Cache, key: str, name: str) -> Path:
-    """Where the emulator `name` of a `qemu_key` is, or would be."""
+    """The path of emulator `name` for a `qemu_key`, whether or not it exists."""
     return store.path("emulators", f"{key}-{name}")
 
 
 def qemu_key(qemu: Qemu) -> str:
-    """Content address of the emulators: source, our changes, options."""
+    """Content address of the emulators: source, Plumbline's changes, options."""
     changes = [sha256_of(path) for path in sorted(QEMU_FOLDER.rglob("*")) if path.suffix in {".c", ".h", ".patch"}]
     return key_of([qemu.sha256, *qemu.configure, *qemu.python_packages, *changes])
 
 
 def _build_commands(qemu: Qemu, work: Path, names: list[str]) -> list[list[str]]:
-    """patch; then in the build folder: tools, configure, compile."""
+    """Commands that patch the source, then prepare tools, configure and compile in the build folder."""
     python = str(work / "python" / "bin" / "python")
     targets = ",".join(f"{name}-linux-user" for name in names)
     overlay = str(QEMU_FOLDER / "overlay") + "/."

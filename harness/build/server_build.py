@@ -1,7 +1,7 @@
-"""Builds a server for a target: out of tree, content-addressed, with the compiler's first error when it fails.
+"""Builds a server for a target: out of tree, content-addressed, and with the compiler's first error when it fails.
 
-It never writes to the user's tree. The work folder's path depends on the tree's name and not on its content or place,
-so that ccache recognises unchanged files: of a copy with one edit, a single file is compiled.
+It never writes to the user's tree. The work folder's path depends only on the tree's name, not on its content or place,
+so that ccache recognises unchanged files: after one edit in a copy, a single file is compiled.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 BUILD_SECONDS = 1800
 RECIPE = "1"
-"""Part of every build's identity: raise it when this module builds differently."""
+"""Part of every build's identity: raise it when this module changes its way of building."""
 
 
 _MACHINE_FAULTS = [
     ("No space left on device", "the disk is full", "plumb clean"),
     ("Killed signal terminated program", "a compiler was killed, as a rule for want of memory", "fewer --jobs"),
 ]
-"""Compiler messages for which the machine is to blame, not the tree."""
+"""Compiler messages caused by the machine, not the tree."""
 
 
 class BuildFailedError(PlumblineError):
@@ -53,11 +53,11 @@ class BuildFailedError(PlumblineError):
         """`output`: everything that make printed."""
         super().__init__(what, where=where, because=because, log=log)
         self.complaints = complaints(output)
-        """The errors, in a form in which two machines' builds can be compared."""
+        """The errors, in a form that allows two machines' builds to be compared."""
 
 
 class BuildDirectory:
-    """A copy of a server's tree in a work folder, and its makefile called for a target."""
+    """A copy of a server's tree in a work folder, where its makefile runs for a target."""
 
     def __init__(
         self,
@@ -75,17 +75,17 @@ class BuildDirectory:
         self.optimisation = optimisation
         self.work = work
         self.linked = linked
-        """The allocator in the binary."""
+        """The allocator linked into the binary."""
         self.tree = work / COMPILED_IN
         """The copy."""
         self.binary = self.tree / "src" / f"{tree.family}-server"
-        """What `make_server` makes."""
+        """The output of `make_server`."""
         self.log = builder.store.root / "logs" / f"build-{work.name}.log"
         self._ccache = builder.store.root / "ccache"
         self._configured: dict[str, str] = {}
 
     def prepare(self) -> None:
-        """Copy the tree, and write the compilers' wrappers. Raises InfrastructureError when it is not what it was."""
+        """Copy the tree and write the compilers' wrappers. Raises InfrastructureError if the tree has been edited."""
         copied = copy_tree(self.server.content, self.tree)
         if self.server.files and copied != self.server.files:
             raise InfrastructureError(
@@ -103,7 +103,7 @@ class BuildDirectory:
             self._configured = allocator.configure_jemalloc(self.server, self.target, self.tools, self.work)
 
     def wrapper(self, name: str, extra: Sequence[str] = (), *, suffix: str = "") -> Path:
-        """The compiler `name` with the target's flags, and others after them."""
+        """A wrapper of the compiler `name` that adds the target's flags, followed by `extra`."""
         path = self.work / f"{name}{suffix}"
         first = registry.write_prelude(self.target.emulator.detector, self.work)
         flags = [*first, *compile_flags(self.server, self.target, self.optimisation), *extra]
@@ -111,7 +111,7 @@ class BuildDirectory:
         return path
 
     def make(self, goals: Sequence[str], *, compiler: Path | None = None, go_on: bool = False) -> process.Result:
-        """Make goals of the server's makefile. Raises InfrastructureError where the machine is to blame."""
+        """Make goals of the server's makefile. Raises InfrastructureError for faults of the machine."""
         command = self.make_command(goals, compiler=compiler)
         return self.run([*command, "--keep-going"] if go_on else command)
 
@@ -120,7 +120,7 @@ class BuildDirectory:
         return _make_command(self, goals, compiler or self.work / "gcc")
 
     def run(self, command: Sequence[str | Path], *, folder: Path | None = None) -> process.Result:
-        """Run a tool in the tree, or in a folder, as `make` runs compilers."""
+        """Run a tool in the tree or another folder, in the environment in which `make` runs compilers."""
         result = process.run(
             command,
             deadline_seconds=BUILD_SECONDS,
@@ -134,7 +134,7 @@ class BuildDirectory:
         return result
 
     def make_server(self) -> process.Result:
-        """Make the server's binary: what the makefile said. Raises BuildFailedError with the compiler's first error."""
+        """Make the server's binary: the makefile's output. Raises BuildFailedError with the compiler's first error."""
         result = self.make([self.binary.name])
         if result.code != 0 or not self.binary.is_file():
             raise BuildFailedError(
@@ -154,14 +154,14 @@ class BuildDirectory:
             "HOME": os.environ.get("HOME", "/"),
             "CCACHE_DIR": str(self._ccache),
             "CCACHE_BASEDIR": str(self.work),
-            # The wrapper's own text and time change with every run; the compiler behind it is what counts.
+            # The wrapper's own text and time change with every run, so only the compiler behind it counts.
             "CCACHE_COMPILERCHECK": "content",
             **self._configured,
         }
 
 
 class Builder:
-    """Builds, kept in the store."""
+    """Builds servers and keeps them in the store."""
 
     def __init__(self, store: Cache, progress: Progress) -> None:
         self.store = store
@@ -177,13 +177,13 @@ class Builder:
         *,
         then: Callable[[BuildDirectory, process.Result], None] | None = None,
     ) -> Build:
-        """The server's binaries for a target, and the shared object that is preloaded with them.
+        """The server's binaries for a target, and the shared object that is preloaded into them.
 
-        `then` may make more of the objects, where the server has just been compiled; told what the makefile said.
-        Raises BuildFailedError, UsageError for an allocator that cannot be, or InfrastructureError without a compiler.
+        `then` may make more from the objects after the server was compiled; it receives the makefile's output. Raises
+        BuildFailedError, UsageError for an unsupported allocator, or InfrastructureError without a compiler.
         """
         allocator.check_supported(chosen, target)
-        # Preloading does not change the binary.
+        # A preloaded allocator does not change the binary.
         linked: Linked = "jemalloc" if chosen == "jemalloc" else "libc"
         key = build_name(tree, target, tools, optimisation, linked)
         what = f"{tree.name} for {target.name}"
@@ -214,7 +214,7 @@ class Builder:
         )
 
     def complaints(self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> frozenset[str]:
-        """Every error of a tree that does not compile for a target, where a build ends with the first."""
+        """Every error of a tree that does not compile for a target; a build stops at the first."""
         what = f"{tree.name} for {target.name} again, for all its errors,"
         with self.workshop(tree, target, tools, optimisation, what=what) as shop:
             return complaints(shop.make([shop.binary.name], go_on=True).text)
@@ -230,7 +230,7 @@ class Builder:
         what: str,
         linked: Linked = "libc",
     ) -> Iterator[BuildDirectory]:
-        """A place to compile in, gone afterwards; `what` is being made, for the reader."""
+        """A temporary place to compile in; `what` names the product in messages."""
         place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else [])])
         with (
             self.store.work(place) as work,
@@ -248,7 +248,7 @@ def build_name(tree: SourceTree, target: Target, tools: Toolchain, optimisation:
 
 
 def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc") -> str:
-    """Content address of what a tree compiles to for a target. Raises InfrastructureError without a compiler."""
+    """Content address of a tree's build for a target. Raises InfrastructureError without a compiler."""
     prelude = registry.named(target.emulator.detector).prelude
     return key_of(
         [
@@ -264,20 +264,20 @@ def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: 
 
 
 def compile_flags(tree: SourceTree, target: Target, optimisation: str) -> list[str]:
-    """The flags that every file of a tree is compiled with for a target."""
+    """The flags for every file of a tree when compiled for a target."""
     return toolchain.compiler_flags(target, optimisation, _dialect(tree))
 
 
 def _dialect(tree: SourceTree) -> list[str]:
-    """Flags that a tree's age asks for.
+    """Flags that a tree requires because of its age.
 
-    Before 6.0 globals are defined in headers, which GCC 10 stopped merging. Where a tree's own fmacros.h does not ask
-    for _GNU_SOURCE yet, it asks for _BSD_SOURCE, which means nothing to glibc since 2.20 (feature_test_macros(7)).
+    Before 6.0 headers define globals, which GCC 10 stopped merging. Where a tree's own fmacros.h does not request
+    _GNU_SOURCE yet, it requests _BSD_SOURCE, which glibc ignores since 2.20 (feature_test_macros(7)).
     """
     common = ["-fcommon"] if tree.family == "redis" and tree.version < (6,) else []
     macros = tree.content / "src" / "fmacros.h"
     silent = macros.is_file() and "_GNU_SOURCE" not in macros.read_text("utf-8", "replace")
-    # Without a value: a dependency may define it so itself, and defining the same again is no complaint.
+    # The macro has no value: a dependency may define it the same way, and an identical redefinition gives no warning.
     return common + (["-D_GNU_SOURCE="] if silent else [])
 
 
@@ -294,7 +294,7 @@ def _make_command(shop: BuildDirectory, goals: Sequence[str], compiler: Path) ->
         "uname_S=Linux",
         f"uname_M={shop.target.machine}",
         f"OPTIMIZATION=-{shop.optimisation}",
-        # Nothing probes the build machine: what a target has is decided here.
+        # The build machine is not probed: these settings decide the target's features.
         "USE_SYSTEMD=no",
         "BUILD_TLS=no",
         # Quiet recipes hide the command that failed.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def build_module(store: Cache, source: Path, tree: SourceTree, target: Target, tools: Toolchain) -> Path:
     """The shared object of the module `source`.
 
-    Raises InfrastructureError when it does not compile: the module is Plumbline's, and only its header the server's.
+    Raises InfrastructureError when it does not compile: the module is Plumbline's, and only its header is the server's.
     """
     header = tree.content / "src" / "redismodule.h"
     strict = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]

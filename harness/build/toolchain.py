@@ -1,4 +1,4 @@
-"""The compilers of this machine: missing packages, versions, and the wrappers that call them."""
+"""Provides this machine's compilers: missing packages, versions, and wrappers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tool(toolchain: Toolchain, name: str) -> str:
 
 @cache
 def missing_packages(packages: tuple[str, ...]) -> list[str]:
-    """Debian packages of these that are not installed. Raises InfrastructureError where there is no dpkg."""
+    """Those of the Debian packages that are not installed. Raises InfrastructureError without dpkg."""
     result = process.run(
         ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\\n", *packages], deadline_seconds=60
     )
@@ -33,7 +33,7 @@ def missing_packages(packages: tuple[str, ...]) -> list[str]:
 
 
 def install_command(packages: Iterable[str]) -> str:
-    """The exact line that installs them."""
+    """The exact command that installs the packages."""
     return "apt-get install --yes --no-install-recommends " + " ".join(packages)
 
 
@@ -41,7 +41,7 @@ def install_command(packages: Iterable[str]) -> str:
 def version(compiler: str) -> str:
     """First line of `COMPILER --version`: part of a build's identity.
 
-    Raises InfrastructureError when the compiler is not there.
+    Raises InfrastructureError without the compiler.
     """
     if shutil.which(compiler) is None:
         raise InfrastructureError(
@@ -51,21 +51,22 @@ def version(compiler: str) -> str:
 
 
 def compiler_flags(target: Target, optimisation: str, extra: Iterable[str] = ()) -> list[str]:
-    """Flags that come after the makefile's own, so that they win; debug information always.
+    """Flags after the makefile's own, so that they take precedence; always with debug information.
 
-    It is DWARF 4: addr2line of binutils 2.40 (Debian 12) reads a DWARF 5 unit's first code as the unit's own file,
-    though it be a header's. What valkey-9.1.2 inlines from sds.h into debug.c was at `debug.c:132`.
+    The format is DWARF 4: addr2line of binutils 2.40 (Debian 12) attributes the first code of a DWARF 5 unit to the
+    unit's own file even if it comes from a header. It placed what valkey-9.1.2 inlines from sds.h into debug.c at
+    `debug.c:132`.
     """
     return [*target.compiler_flags, f"-{optimisation}", "-gdwarf-4", "-fno-omit-frame-pointer", *extra]
 
 
 def write_wrapper(path: Path, compiler: str, flags: Iterable[str], libraries: Iterable[str]) -> None:
-    """Write a compiler command that adds the target's flags, and libraries at the end of the line where order matters.
+    """Write a compiler command that adds the target's flags, and libraries at the end of the line, where order matters.
 
-    With ccache on the machine the compiler is called through it: a changed file then costs one compilation.
+    If the machine has ccache, the command calls the compiler through it: a changed file then costs one compilation.
     """
     words = [*(["ccache"] if shutil.which("ccache") else []), compiler]
-    # The servers' makefiles add libatomic by machine name only, and it must follow the objects.
+    # The servers' makefiles add libatomic only by machine name, and it must follow the objects.
     _write_script(path, f'{shlex.join(words)} "$@" {shlex.join(flags)} {shlex.join(libraries)}')
 
 
@@ -74,10 +75,10 @@ COMPILERS = {"cc": "gcc", "gcc": "gcc", "c++": "g++", "g++": "g++"}
 
 
 def write_plain_tools(folder: Path, toolchain: Toolchain, compilers: Path) -> None:
-    """Fill a folder, to come first on PATH, with a target's tools under their plain names.
+    """Fill a folder, which must come first on PATH, with a target's tools under their plain names.
 
-    A makefile may have more than a name in its variable (Lua's `AR= ar rcu`), which a word on make's command line
-    would override, or call a tool that no variable names. `compilers` has the wrappers `gcc` and `g++`.
+    A makefile's variable may contain more than a name (Lua's `AR= ar rcu`), which a word on make's command line would
+    override, or the makefile may call a tool that no variable names. `compilers` contains the wrappers `gcc` and `g++`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in PLAIN_TOOLS:
@@ -87,7 +88,7 @@ def write_plain_tools(folder: Path, toolchain: Toolchain, compilers: Path) -> No
 
 
 def _write_script(path: Path, command: str) -> None:
-    """Write a command that looks for tools where this program does: not in the folder of `write_plain_tools`."""
+    """Write a command that finds tools on this program's own PATH, not in the folder of `write_plain_tools`."""
     search = shlex.quote(process.PLAIN_ENVIRONMENT["PATH"])
     path.write_text(f"#!/bin/sh\nPATH={search}\nexport PATH\nexec {command}\n")
     path.chmod(0o755)

@@ -1,7 +1,7 @@
 """Gets source archives from package registries by package name, checks them by hash, and unpacks them into the store.
 
-It refuses a file whose SHA-256 is not the pinned one (it is never kept), and refuses to take another version silently.
-Which host a registry is, is the machine's own configuration: no address stands here.
+A file whose SHA-256 is not the pinned one is refused and never kept. Another version is never taken silently. The
+machine's own configuration names the registries' hosts: no address is written here.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 DOWNLOAD_SECONDS = 900
 DEBIAN_TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")
-"""What distributions that are not Debian know of its archive (package python-apt-common)."""
+"""The Debian archive's description on other distributions (package python-apt-common)."""
 DEBIAN_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-"""What signs it (package debian-archive-keyring)."""
+"""The keys that sign the Debian archive (package debian-archive-keyring)."""
 
 
 def archive_name(name: str, sha256: str) -> str:
@@ -42,7 +42,7 @@ def archive_name(name: str, sha256: str) -> str:
 
 
 class Fetcher:
-    """Archives and trees, from the store or, unless offline, from their places."""
+    """Archives and trees, from the store or, unless offline, from their registries."""
 
     def __init__(self, store: Cache, progress: Progress, *, offline: bool = False) -> None:
         self.store = store
@@ -56,7 +56,7 @@ class Fetcher:
         return msgspec.structs.replace(opened, files=digest_of(tree))
 
     def tree(self, name: str, sha256: str, places: Sequence[ArchivePlace], folder: str = "") -> Path:
-        """An archive's tree, unpacked once. Raises InfrastructureError when no place has the pinned file."""
+        """An archive's tree, unpacked once. Raises InfrastructureError when no registry has the pinned file."""
 
         def unpack(into: Path) -> None:
             archive = self.archive(name, sha256, places)
@@ -80,7 +80,7 @@ class Fetcher:
 
         key = archive_name(name, sha256)
         old, seal = self.store.paths("archives", key)
-        # Its own hash vouches for it, whoever put it there.
+        # Its own hash proves it, regardless of who put it there.
         if not seal.exists() and [sha256_of(file) for file in old.glob("*")] == [sha256]:
             self.store.seal_folder("archives", key)
         folder = self.store.folder("archives", key, download)
@@ -143,7 +143,7 @@ class Fetcher:
 
 
 def _private_apt_root(root: Path, suite: str) -> list[str]:
-    """Options that make apt use its own lists, cache and sources: one suite's index, nothing of /etc touched."""
+    """Options that make apt use private lists, cache and sources: the index of one suite, without touching /etc."""
     for folder in ("lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     address, signed_by = _debian_archive()
@@ -156,14 +156,14 @@ def _private_apt_root(root: Path, suite: str) -> list[str]:
         "Dir::Cache": root / "cache",
         "Acquire::Languages": "none",
         "Acquire::Retries": 3,
-        # Without it root's apt warns that _apt cannot write here.
+        # Without this option apt warns, as root, that user _apt cannot write here.
         "APT::Sandbox::User": "root",
     }
     return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
 
 
 def packages_for_sources() -> list[str]:
-    """What a machine that is no Debian needs besides, to read Debian's archive: its address, and its keys."""
+    """Additional packages with which a machine without Debian reads Debian's archive: its address and its keys."""
     return [] if _is_debian() else ["debian-archive-keyring", "python-apt-common"]
 
 
@@ -175,7 +175,7 @@ def _is_debian() -> bool:
 
 
 def _debian_archive() -> tuple[str, str]:
-    """Address and keyring of the Debian archive: that which this machine is configured for, else python-apt's."""
+    """Address and keyring of the Debian archive: from this machine's configuration, otherwise from python-apt's."""
     result = process.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)|$(CODENAME)|$(COMPONENT)|$(SIGNED_BY)"],
         deadline_seconds=60,
@@ -197,7 +197,7 @@ def _debian_archive() -> tuple[str, str]:
 
 
 def _pypi_index() -> str:
-    """The index that this machine's pip uses, pip's own default included."""
+    """The index that this machine's pip uses, by configuration or by pip's default."""
     if address := os.environ.get("PIP_INDEX_URL"):
         return address
     configured = process.run(
@@ -213,7 +213,7 @@ def _pypi_index() -> str:
 
 
 def _from_pypi(place: ArchivePlace, into: Path) -> Path:
-    """Download a release's source distribution without running anything of it (pip would run its build)."""
+    """Download a release's source distribution without running any of its code (pip would run its build)."""
     from unearth import PackageFinder  # noqa: PLC0415 - with its HTTP client a fifth of every command's start
 
     finder = PackageFinder(index_urls=[_pypi_index()], no_binary=[place.package])
@@ -235,13 +235,13 @@ def _from_pypi(place: ArchivePlace, into: Path) -> Path:
 
 
 def extract(archive: Path, into: Path, folder: str) -> None:
-    """Unpack what lies below the archive's single top folder (and `folder` in it). Nothing can land outside `into`."""
+    """Unpack the contents of the archive's single top folder (or `folder` in it). No file can land outside `into`."""
     strip = 1 + len([part for part in folder.split("/") if part])
     prefix = re.compile(rf"[^/]+/{re.escape(folder)}/" if folder else r"[^/]+/")
     try:
         found = False
         with disk_errors(into), tarfile.open(archive) as tar:
-            # Debian 12's Python (3.11.2) has no filters; where there are some, the strict one is asked for as well.
+            # Debian 12's Python (3.11.2) has no filters; where filters exist, the strict one applies too.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             for member in tar:
                 name = member.name.removeprefix("./")
@@ -261,7 +261,7 @@ def extract(archive: Path, into: Path, folder: str) -> None:
 
 
 def _confine(member: tarfile.TarInfo, into: Path) -> None:
-    """Raise TarError for a member that would land, or point, outside the folder, or is no file, folder or link."""
+    """Raise TarError for a member that would land or point outside the folder, or is not a file, folder or link."""
     root = into.resolve()
     place = into / member.name
     ends = [place.parent.resolve() / place.name]

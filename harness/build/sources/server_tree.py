@@ -1,4 +1,4 @@
-"""A server by its name or path → its tree: known before any work is done, opened when it is needed."""
+"""Finds a server's tree by name or path: resolves the name before any work starts, and opens the tree when needed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def known_server(catalog: Catalog, name: str, *, tell: Callable[[str], None] | None = None) -> Server | Path:
-    """A release by name, or the path of a tree. Raises UsageError for what is neither, before any work is done.
+    """A release by name, or the path of a tree. Raises UsageError for anything else, before any work starts.
 
-    `tell` is told which release a development tree is taken for.
+    `tell` receives the release that a development tree counts as.
     """
     path = Path(name).expanduser()
     if name not in catalog.servers and (path.exists() or os.sep in name):
@@ -38,12 +38,12 @@ def known_server(catalog: Catalog, name: str, *, tell: Callable[[str], None] | N
 
 
 def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
-    """The tree of a release, fetched if need be, or of a path. Raises UsageError for what is neither.
+    """The tree of a release, fetched if necessary, or of a path. Raises UsageError for anything else.
 
-    It says so where it takes a development tree for a release.
+    It reports which release a development tree counts as.
     """
     known = known_server(catalog, name)
-    # A path's may be edited while it is built and run.
+    # A tree at a path may be edited while it is built and run.
     private = fetcher.store.private
     tree = source_tree.take(known, private(known.name)) if isinstance(known, Path) else fetcher.server(known)
     if tree.development:

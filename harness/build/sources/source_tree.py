@@ -1,7 +1,6 @@
-"""Reads a server's source tree: family, version, digest (harness.build.sources.tree_files); takes a copy that nobody
-edits.
+"""Reads a server's source tree: family, version, digest (harness.build.sources.tree_files); takes a stable copy of it.
 
-It never writes to the tree it reads.
+It never writes to the tree that it reads.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ _MACROS: tuple[tuple[str, Literal["redis", "valkey"]], ...] = (
     ("VALKEY_VERSION", "valkey"),
     ("REDIS_VERSION", "redis"),
 )
-"""Valkey's header tells the Redis that it is compatible with as well."""
+"""Valkey comes first: its header also contains the Redis version that it is compatible with."""
 OLDEST = (2, 8)
-"""The oldest Redis that builds with a current compiler by the recipe of harness.build.server_build."""
+"""The oldest Redis that current compilers build with the recipe of harness.build.server_build."""
 
 
 def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:
     """Recognise a Redis or Valkey tree. A digest that is already known (a release's) is not computed again.
 
-    Raises UsageError when the folder is not such a tree, or older than 2.8.
+    Raises UsageError when the folder is not such a tree, or the tree is older than 2.8.
     """
     header = path / "src" / "version.h"
     if not path.is_dir() or not header.is_file():
@@ -72,12 +71,12 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def take(path: Path, into: Path) -> SourceTree:
-    """Open a tree that its user may go on editing: what is built of it is a copy, `into`, as it was at one moment.
+    """Open a tree that its user may keep editing: builds use the copy `into`, the tree's state at one moment.
 
-    Raises UsageError as open_tree does, InfrastructureError for a tree that is never at rest.
+    Raises UsageError as open_tree does, InfrastructureError for a tree that never stops changing.
     """
     opened = open_tree(path, digest="not needed yet")
     digest = copy_at_rest(opened.path, into)
-    # What the copy says it is: the header may have been edited this moment.
+    # The copy's own version counts: the header may have just been edited.
     copied = open_tree(into, name=opened.name, digest=digest)
     return msgspec.structs.replace(copied, path=opened.path, files=digest, copy=into)

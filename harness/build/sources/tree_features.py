@@ -1,7 +1,7 @@
-"""What a server's source says that it can do; and by that, which release a tree between two releases is taken for.
+"""Reads a server's abilities from its source, and with them places a tree between two releases.
 
-It reads texts in the style of every era, from Redis 2.8 on, and runs nothing. It does not judge whether a tree is one
-of a server: that is harness.build.sources.source_tree's.
+It reads text in the style of every era since Redis 2.8, and runs nothing. harness.build.sources.source_tree decides
+whether a tree is a server's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.core.strict_toml import read_toml
 LANDMARKS = Path(__file__).with_name("landmarks.toml")
 
 NEVER_RELEASED = 255
-"""A version with so large a part is a development tree's: 255.255.255, or 999.999.999 in Redis' until 2020."""
+"""A version with a part this large is a development tree's: 255.255.255, or 999.999.999 in Redis' until 2020."""
 
 _QUOTED = re.compile(r'"([a-z][a-z0-9-]+)"')
 _TABLE_ROW = re.compile(r'^\s*\{\s*"([a-z][a-z0-9_.|-]*)"\s*,\s*\w+Command\b', re.MULTILINE)
@@ -49,15 +49,15 @@ class Landmarks(Record, frozen=True):
 
 @cache
 def landmarks() -> Landmarks:
-    """All of them."""
+    """All landmarks."""
     return read_toml(LANDMARKS, Landmarks)
 
 
 def abilities_of(path: Path) -> Abilities:
-    """What the source of a tree says: its commands, and the options of its configuration.
+    """The abilities in a tree's source: its commands and configuration options.
 
-    Options are every quoted word of src/config.c in lower case. Each era writes its table in another way (comparisons
-    with argv[0], rows of arrays, macros), and a word too many does no harm: nobody asks for "yes".
+    Options are all quoted words of src/config.c in lower case. Each era writes its table differently (comparisons with
+    argv[0], rows of arrays, macros), and a superfluous word does no harm: no suite queries "yes".
     """
     config = path / "src" / "config.c"
     options = set(_QUOTED.findall(config.read_text("utf-8", "replace"))) if config.is_file() else set()
@@ -65,7 +65,7 @@ def abilities_of(path: Path) -> Abilities:
 
 
 def _commands(path: Path) -> set[str]:
-    """Names of the commands: since 7.0 from one file each, before from the table in the server's main file."""
+    """Names of the commands: since 7.0 from one file each, earlier from the table in the server's main file."""
     described = [command for file in (path / "src" / "commands").glob("*.json") for command in _described(file)]
     if described:
         return {name for name, _ in described}
@@ -74,7 +74,7 @@ def _commands(path: Path) -> set[str]:
 
 
 def _described(file: Path) -> list[tuple[str, str]]:
-    """The commands that a file describes, each with its first release; none where an edit broke the file."""
+    """The commands that a file describes, each with its first release; empty if an edit broke the file."""
     try:
         commands = json_codec.decode(file.read_bytes(), dict[str, dict[str, Any]])
     except msgspec.DecodeError:
@@ -94,11 +94,11 @@ def is_development(version: tuple[int, ...]) -> bool:
 
 
 def age_of(path: Path, family: Literal["redis", "valkey"], has: Abilities) -> tuple[tuple[int, ...], str]:
-    """The release that a development tree is taken for, and the reason.
+    """The release that a development tree counts as, and the reason.
 
-    It is the newest release whose landmarks, and those of all earlier releases, are in the tree: everything that this
-    release has is there. A newer release note, or a command that names a newer release as its first, counts as long as
-    no landmark is known to be missing. An empty version means that the tree is older than all landmarks.
+    It is the newest release whose landmarks, and those of all earlier releases, are in the tree: the tree has
+    everything that this release has. A newer release note, or a command that names a newer first release, counts if no
+    landmark is known to be missing. An empty version means that the tree is older than all landmarks.
     """
     known: list[Landmark] = landmarks().valkey if family == "valkey" else landmarks().redis
     missing = [(mark, lacking) for mark in known if (lacking := _lacking(mark, has))] if has.commands else []
@@ -116,14 +116,14 @@ def age_of(path: Path, family: Literal["redis", "valkey"], has: Abilities) -> tu
 
 
 def _lacking(mark: Landmark, has: Abilities) -> str:
-    """The first of a release's landmarks that a tree lacks; empty when it has them all."""
+    """The first landmark of a release that a tree lacks; empty when it has all."""
     absent = [name.upper().replace("|", " ") for name in mark.commands if name not in has.commands]
     absent += [f"option {name}" for name in mark.options if name not in has.options]
     return absent[0] if absent else ""
 
 
 def _newest_note(path: Path, family: str) -> tuple[int, ...]:
-    """The newest release in 00-RELEASENOTES; none in `unstable`, which has a placeholder there."""
+    """The newest release in 00-RELEASENOTES; empty in `unstable`, whose file is a placeholder."""
     notes = path / "00-RELEASENOTES"
     text = notes.read_text("utf-8", "replace") if notes.is_file() else ""
     found = re.findall(_HEADING.format(family=family.capitalize()), text, re.MULTILINE)
@@ -131,7 +131,7 @@ def _newest_note(path: Path, family: str) -> tuple[int, ...]:
 
 
 def _newest_command(path: Path) -> tuple[int, ...]:
-    """The newest release that a command names as its first."""
+    """The newest first release that any command names."""
     described = [since for file in (path / "src" / "commands").glob("*.json") for _, since in _described(file)]
     found = (_numbers(since) for since in described if re.fullmatch(r"\d+(\.\d+)*", since))
     return max((version for version in found if not is_development(version)), default=())

@@ -1,7 +1,7 @@
-"""The files of a server's tree that are source: walked, digested, copied without what an earlier build left in it.
+"""Walks, digests and copies the source files of a server's tree, without products of earlier builds.
 
-A link that leads out of the tree stands for what is behind it, which is digested and copied; a copy has links to its
-own files alone. So what a build sees is what its digest was taken of. It never writes to the tree it reads.
+A link out of the tree is treated as its target, which is digested and copied; a copy contains only links to its own
+files. A build therefore sees exactly the files in its digest. The module never writes to the tree that it reads.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_BEHIND_LINKS = 50_000
-"""Files that links out of a tree may lead to. A link to the root folder leads to more, and to nothing that compiles."""
+"""The most files that links out of a tree may lead to. A link to the root folder leads to more, none of them
+compiled."""
 ATTEMPTS = 5
-"""How often a tree that changes meanwhile is copied anew."""
+"""How often a tree that changes during the copy is copied again."""
 
 _PRODUCTS = re.compile(r"\.(o|a|d|so|dylib|gcda|gcno|gcov|rdb|aof|log|pyc|xo)$|^\.make-|^(release\.h|core|\.git)$")
 _FOLDERS = {".git", ".github", "__pycache__", "autom4te.cache"}
 
 
 class TreeEntry(NamedTuple):
-    """A file, or a link, of a tree."""
+    """A file or link of a tree."""
 
     place: Path
-    """Relative to the tree's top, in the tree as in its copy."""
+    """Path relative to the tree's top, the same in the tree and its copy."""
     path: Path
-    """What is read: behind a link out of the tree, it is elsewhere."""
+    """The path that is read, which is elsewhere for a link out of the tree."""
     link: str
-    """The text of the link that a copy has; empty for a file."""
+    """The text of the link in the copy; empty for a file."""
 
 
 def entries_of(tree: Path) -> Iterator[TreeEntry]:
-    """The tree's sources in a fixed order; an earlier build's products are passed over.
+    """The tree's sources in a fixed order, without products of earlier builds.
 
     Raises UsageError when links out of the tree lead to more than MOST_BEHIND_LINKS files.
     """
@@ -59,38 +60,38 @@ def entries_of(tree: Path) -> Iterator[TreeEntry]:
 
 
 def _walk(folder: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator[TreeEntry]:
-    """What lies in a folder. `roots`: the top, and the folders behind links on the way here, each with its place."""
+    """The entries of a folder. `roots`: the top, and the linked folders on the way here, each with its place."""
     try:
         found = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except (PermissionError, FileNotFoundError):
-        # A folder that cannot be read cannot be compiled either, and it may have been removed just now.
+        # An unreadable folder cannot be compiled either, and it may have just been removed.
         return
     for entry in found:
         path, here = folder / entry.name, place / entry.name
         if entry.is_symlink():
-            # A linked folder and a linked file are left out by the names that would leave them out themselves.
+            # Links to folders and files are excluded by the names that exclude folders and files.
             if entry.name not in _FOLDERS and not _PRODUCTS.search(entry.name):
                 yield from _behind(path, here, roots)
         elif entry.is_dir():
             if entry.name not in _FOLDERS:
                 yield from _walk(path, here, roots)
         elif entry.is_file() and not _PRODUCTS.search(entry.name) and not _is_program(path):
-            # Everything else is a socket or a pipe that a test run left.
+            # Other entries are sockets or pipes left by a test run.
             yield TreeEntry(here, path, "")
 
 
 def _behind(path: Path, place: Path, roots: list[tuple[Path, Path]]) -> Iterator[TreeEntry]:
-    """What a link stands for: another link to the same place in the copy, or what is behind it elsewhere."""
+    """The replacement of a link: another link to the same place in the copy, or the target's content from elsewhere."""
     try:
         real = Path(os.path.realpath(path, strict=True))
     except OSError:
-        # Nothing is behind it, or only itself.
+        # The link is dangling, or points to itself.
         with contextlib.suppress(FileNotFoundError):
             yield TreeEntry(place, path, os.readlink(path))  # noqa: PTH115 - a Path's own drops a slash at its end
         return
     for root, root_place in reversed(roots):
         if real.is_relative_to(root):
-            # The text may name the user's folder, or take a way through another: the copy has what lies in the copy.
+            # The text may name the user's folder, or pass through another: the copy refers to its own files.
             inside = Path("/") / root_place / real.relative_to(root)
             yield TreeEntry(place, path, os.path.relpath(inside, Path("/") / place.parent))
             return
@@ -117,9 +118,9 @@ def source_files(tree: Path) -> Iterator[Path]:
 
 
 def digest_of(tree: Path) -> str:
-    """SHA-256 over the names, contents and right to be executed of the tree's sources: uncommitted changes count.
+    """SHA-256 over the sources' names, contents and executable bits: uncommitted changes count.
 
-    Raises UsageError for a file that cannot be read.
+    Raises UsageError for an unreadable file.
     """
     digest = hashlib.sha256()
     for entry in entries_of(tree):
@@ -129,10 +130,10 @@ def digest_of(tree: Path) -> str:
 
 
 def copy_tree(tree: Path, destination: Path) -> str:
-    """Copy the sources, times and modes kept, so that make sees what the user sees: the digest of what was copied.
+    """Copy the sources with times and modes, so that make sees the same state as for the user: the digest of the copy.
 
-    The digest is of the bytes that were written, whatever becomes of the tree meanwhile. Raises UsageError for a file
-    that cannot be read.
+    The digest covers the bytes that were written, even if the tree changes meanwhile. Raises UsageError for an
+    unreadable file.
     """
     digest = hashlib.sha256()
     for entry in entries_of(tree):
@@ -148,16 +149,16 @@ def copy_tree(tree: Path, destination: Path) -> str:
         with contextlib.suppress(FileNotFoundError):
             shutil.copystat(entry.path, copy, follow_symlinks=False)
         if not entry.link:
-            # As it was when it was read.
+            # The mode at the time of reading.
             copy.chmod(copy.stat().st_mode | 0o111 if executable else copy.stat().st_mode & ~0o111)
         digest.update(_told(entry, content, executable))
     return digest.hexdigest()
 
 
 def copy_at_rest(tree: Path, destination: Path) -> str:
-    """Copy a tree that may be edited meanwhile, as it was at one moment: the digest of the copy.
+    """Copy the state of a tree at one moment, although it may be edited meanwhile: the digest of the copy.
 
-    Raises InfrastructureError for a tree that is never at rest.
+    Raises InfrastructureError for a tree that never stops changing.
     """
     for _ in range(ATTEMPTS):
         shutil.rmtree(destination, ignore_errors=True)
@@ -174,7 +175,7 @@ def copy_at_rest(tree: Path, destination: Path) -> str:
 
 
 def _read(entry: TreeEntry) -> tuple[bytes, bool] | None:
-    """An entry's content, and whether it may be executed; None where it is gone by now, as editors' files are."""
+    """An entry's content and executable bit; None if it has disappeared, as editors' files do."""
     if entry.link:
         return os.fsencode(entry.link), False
     try:
@@ -187,6 +188,6 @@ def _read(entry: TreeEntry) -> tuple[bytes, bool] | None:
 
 
 def _told(entry: TreeEntry, content: bytes, executable: bool) -> bytes:
-    """An entry as it is digested: no two lists of entries are told alike."""
+    """An entry's digest input, unambiguous: different lists of entries never have the same input."""
     kind = "link" if entry.link else "program" if executable else "file"
     return os.fsencode(entry.place) + f"\0{kind}\0{len(content)}\0".encode() + content
