@@ -1,4 +1,4 @@
-"""Reads what the guard allocator (toolchains/allocator) writes to a guest's log."""
+"""Reads the guard allocator's output (toolchains/allocator) in a guest's log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _RANGE = re.compile(rb"^plumbline-guard: blocks from (0x[0-9a-f]+) to (0x[0-9a-f
 def holds(log: bytes, address: int) -> bool:
     """Whether an address lies in the range that the guard allocator announced in a guest's log.
 
-    A fault in that range is an access beyond a block or to a freed one: everything else there is accessible.
+    A fault in that range is an access beyond a block or to a freed one: the rest of the range is accessible.
     """
     return any(int(match[1], 16) <= address < int(match[2], 16) for match in _RANGE.finditer(log))
 

@@ -1,6 +1,6 @@
-"""Reads the message of an assertion or a panic, which ends a server by SIGABRT without a fault record.
+"""Reads the message of an assertion or a panic, which ends a server with SIGABRT and leaves no fault record.
 
-There are two sources of messages: the C library's assert() (glibc, assert/assert.c) and the servers' own (src/debug.c).
+Messages have two sources: the C library's assert() (glibc, assert/assert.c) and the servers' own (src/debug.c).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _MESSAGE = re.compile(
 )
 
 UNKNOWN = "??"
-"""The function, where the message names only file and line."""
+"""The function of a message that names only file and line."""
 
 
 def asserted(log: bytes) -> Frame | None:
-    """The place of the last assertion that failed, from a server's log; None where none failed.
+    """The place of the last failed assertion in a server's log; None if none failed.
 
-    The file has the name that the compiler was given, usually without its folder, so the origin is unknown. Only the C
-    library names the function; harness.analysis.symbols finds it by the line.
+    The file has the name passed to the compiler, usually without its folder, so the origin is unknown. Only the C
+    library names the function; harness.analysis.symbols finds it from the line.
     """
     messages = list(_MESSAGE.finditer(log))
     if not messages:
@@ -40,9 +40,9 @@ def asserted(log: bytes) -> Frame | None:
 
 
 def asserting_frames(frames: list[Frame], *, dies_there: bool) -> list[Frame]:
-    """The stack from the asserting function outwards; empty where no assertion failed.
+    """The stack from the asserting function outwards; empty if no assertion failed.
 
-    `dies_there`: a stack counts only if it ends in the assertion itself, which old releases end by a store to an
+    `dies_there`: a stack counts only if it ends in the assertion itself, which old releases end with a store to an
     impossible address; a stack that ends deeper, in the report, is a separate fault. A self-test's assertion, in
     contrast, dies in the server's logging, which is not set up yet.
     """

@@ -33,7 +33,7 @@ _CONSEQUENCE = re.compile(
     r"^\S*make(\[\d+\])?: (\*\*\* (\[|Waiting for unfinished|Deleting )|Leaving directory|Entering directory|Target )"
     r"|collect2: error: ld returned"
 )
-"""Lines that follow an error: from make, and from the compiler that called the linker."""
+"""Messages of make, and of the compiler that called the linker, that follow an error."""
 _COMPLAINT = re.compile(
     r"(^|[\s:])(fatal )?[Ee]rror: |internal compiler error"
     r"|undefined reference to |multiple definition of |cannot find -l|relocation truncated to fit|\*\*\* "
@@ -44,12 +44,13 @@ _SHELL = re.compile(
     r"not found$|: No such file or directory|: Permission denied|: cannot |[Ss]yntax error|\b\w+Error: "
     r"|Segmentation fault|Bus error|Killed$|Aborted"
 )
-"""Error messages of a recipe's shell and scripts. Good builds have them, too, so they only count before a failure."""
+"""Error messages of a recipe's shell and scripts. Successful builds have them too, so they only count before a
+failure."""
 EXCERPT_LINES = 3
 
 
 class Compilation(Record, frozen=True):
-    """One call of a compiler that makes an object of a source file."""
+    """One compiler call that makes an object from a source file."""
 
     folder: str
     words: list[str]
@@ -63,7 +64,7 @@ class Linking(Record, frozen=True):
 
 
 def _by_folder(output: str) -> Iterator[tuple[str, str]]:
-    """Every line, with the folder that make was in."""
+    """Every line with make's current folder."""
     folders: list[str] = []
     for line in _COLOUR.sub("", output).splitlines():
         moved = _FOLDER.match(line)
@@ -76,7 +77,7 @@ def _by_folder(output: str) -> Iterator[tuple[str, str]]:
 
 
 def read(output: str, tree: Path) -> list[Diagnostic]:
-    """Errors and warnings, each once: those of a header repeat with every file that includes it."""
+    """Errors and warnings without repetitions, such as a header's messages for every file that includes it."""
     found: dict[Diagnostic, None] = {}
     function = ""
     for folder, line in _by_folder(output):
@@ -100,20 +101,20 @@ def read(output: str, tree: Path) -> list[Diagnostic]:
 
 
 def place(file: str, folder: str, tree: Path) -> str:
-    """A path as the compiler has it, relative to the tree where it lies in it."""
+    """A path as the compiler wrote it, or relative to the tree if it lies there."""
     whole = os.path.normpath(Path(folder) / file)
     return whole.removeprefix(f"{tree}/")
 
 
 def linking(output: str) -> Linking:
-    """The linker's complaints."""
+    """The symbols in the linker's error messages."""
     return Linking(
         undefined=list(dict.fromkeys(_UNDEFINED.findall(output))), twice=list(dict.fromkeys(_TWICE.findall(output)))
     )
 
 
 def compilations(output: str, compilers: tuple[str, ...]) -> list[Compilation]:
-    """The compilers' command lines that make objects. `compilers` are their first words."""
+    """The compilers' command lines that make objects; `compilers` contains their first words."""
     found = []
     for folder, line in _by_folder(output):
         if not line.startswith(tuple(f"{compiler} " for compiler in compilers)):
@@ -125,9 +126,9 @@ def compilations(output: str, compilers: tuple[str, ...]) -> list[Compilation]:
 
 
 def first_error(output: str) -> str:
-    """The first error with the two lines after it: a compiler's, a linker's or a shell's, in preference to make's.
+    """The first error with the two lines after it, preferably a compiler's, linker's or shell's rather than make's.
 
-    The last lines of the output where no error is recognised.
+    If no error is recognised, the last lines of the output.
     """
     lines = _COLOUR.sub("", output).splitlines()
     first = next((number for number, line in enumerate(lines) if _complains(line)), None)
@@ -145,7 +146,7 @@ def first_error(output: str) -> str:
 
 
 def complaints(output: str) -> frozenset[str]:
-    """Every error, without folders and names of tools, so that the errors of two machines' builds compare equal."""
+    """Every error, without folders and tool prefixes, so that errors of two machines' builds compare equal."""
     lines = _COLOUR.sub("", output).splitlines()
     errors = {_plain(line) for line in lines if _complains(line)}
     shell = _before_failure(lines)
@@ -157,13 +158,13 @@ def _complains(line: str) -> bool:
 
 
 def _before_failure(lines: list[str]) -> int | None:
-    """The number of the line in which a recipe's shell explains the first failure that make reports."""
+    """The number of the line in which a recipe's shell explains the first failure reported by make."""
     failed = next((number for number, line in enumerate(lines) if _CONSEQUENCE.search(line) and "***" in line), None)
     before = range(len(lines) if failed is None else failed)
     return next((number for number in reversed(before) if _SHELL.search(lines[number])), None)
 
 
 def _plain(line: str) -> str:
-    # `/usr/lib/gcc-cross/arm-linux-gnueabi/bin/ld: bitops.o: …` and `/usr/bin/ld: bitops.o: …` are one complaint.
+    # `/usr/lib/gcc-cross/arm-linux-gnueabi/bin/ld: bitops.o: …` and `/usr/bin/ld: bitops.o: …` are the same error.
     short = re.sub(r"[^\s`'\"(]*/", "", line)
     return re.sub(r"\b\w+(-\w+)*-linux-\w+-(?=\w)|\(\.text\S*\)", "", short).strip()

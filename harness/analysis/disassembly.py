@@ -1,7 +1,7 @@
-"""Turns instructions into text, by capstone or by the target's objdump, and reads from the text what they access.
+"""Turns instructions into text with capstone or the target's objdump, and derives their memory accesses from the text.
 
-It refuses to guess: bytes that are no instruction stay bytes, and an access that is not known has no size. What differs
-between architectures comes from `harness.isa`.
+It never guesses: undecodable bytes stay bytes, and an unknown access has no size. `harness.isa` supplies the
+differences between architectures.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def disassemble(fault: Fault, machine: str) -> str:
-    """The faulting instruction as text; its bytes when no disassembler knows it."""
+    """The faulting instruction as text, or its bytes if no disassembler knows it."""
     return instruction_text(bytes.fromhex(fault.instruction), fault.pc, instruction_set(fault, machine))
 
 
 def instruction_set(fault: Fault, machine: str) -> InstructionSet | None:
-    """What the faulting code is written in, as the processor's state says; None where QEMU's `machine` is unknown."""
+    """The faulting code's instruction set according to the processor's state; None if QEMU's `machine` is unknown."""
     variant = registry.variant(machine)
     if variant is None:
         return None
@@ -51,7 +51,7 @@ def instruction_text(code: bytes, address: int, instructions: InstructionSet | N
 
 
 def instruction_addresses(code: bytes, start: int, instructions: InstructionSet | None) -> list[int]:
-    """Where instructions begin in code that starts with one; none where the instruction set is unknown."""
+    """The addresses of instructions in code that starts with one; empty if the instruction set is unknown."""
     if instructions is None:
         return []
     if instructions.instruction_bytes:
@@ -59,14 +59,14 @@ def instruction_addresses(code: bytes, start: int, instructions: InstructionSet 
         return list(range(start, start + len(code) - length + 1, length))
     assert instructions.capstone is not None, "instructions of several lengths need a decoder"
     decoder = capstone.Cs(*instructions.capstone)
-    # Constants stand between instructions: they are stepped over, two bytes at a time.
+    # Constants lie between instructions: the decoder skips them, two bytes at a time.
     decoder.skipdata = True
     return [decoded.address for decoded in decoder.disasm(code, start)]
 
 
 @cache
 def _by_objdump(code: bytes, address: int, command: tuple[str, ...]) -> str:
-    """One instruction that capstone lacks, by the target's own objdump; empty where objdump does not know it either."""
+    """One instruction that capstone lacks, decoded by the target's own objdump; empty if objdump does not know it."""
     if shutil.which(command[0]) is None:
         return ""
     with tempfile.NamedTemporaryFile() as file:
@@ -75,7 +75,7 @@ def _by_objdump(code: bytes, address: int, command: tuple[str, ...]) -> str:
         options = ["-D", "-b", "binary", f"--adjust-vma={address:#x}", file.name]
         listing = process.run([*command, *options], deadline_seconds=60).text
     line = listing.strip().splitlines()[-1]
-    # `   ADDRESS:<tab>bytes<tab>name operands`, or a directive for what is no instruction.
+    # ` ADDRESS:<tab>bytes<tab>name operands`, or a directive for bytes that are not an instruction.
     text = " ".join(line.split("\t")[2:]).strip()
     return "" if text.startswith((".", "#")) else text
 
@@ -83,7 +83,7 @@ def _by_objdump(code: bytes, address: int, command: tuple[str, ...]) -> str:
 def access_of(fault: Fault, machine: str = "") -> Access:
     """Direction, class, size and misalignment of the attempted access.
 
-    The user-mode emulator records them. A kernel does not: then they follow from the instruction, if `machine` says
+    The user-mode emulator records them. A kernel does not, so they are derived from the instruction if `machine` says
     which emulator runs the same programs.
     """
     direction, access_class, size = fault.access, fault.access_class, fault.access_bytes
@@ -96,7 +96,7 @@ _Classified = tuple[Literal["load", "store", ""], AccessClass | Literal[""], int
 
 
 def classify(instruction: str, machine: str) -> _Classified:
-    """Direction, class and unit in bytes of an access, from its instruction as text; empty where that is not known."""
+    """Direction, class and unit in bytes of an access, derived from its instruction's text; empty if unknown."""
     architecture = registry.of_emulator(machine)
     if architecture is None:
         return "", "", 0
@@ -108,7 +108,7 @@ def classify(instruction: str, machine: str) -> _Classified:
 
 
 def direction_of(instruction: str) -> Literal["load", "store", ""]:
-    """Whether an instruction reads memory or writes it, by its name; empty for what is neither, or both."""
+    """Whether an instruction reads or writes memory, by its name; empty for neither or both."""
     if re.match(r"v?(ldr|ldm|ld[a-z]*|pop|lb|lh|lw)", instruction):
         return "load"
     return "store" if re.match(r"v?(st[a-z]*|push|sb|sh|sw)\b", instruction) else ""

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 FILE = "excerpts.json"
 SOURCE_LINES = 5
-"""How many lines are kept before and after the place."""
+"""Lines kept before and after the place."""
 INSTRUCTIONS = 6
 CODE_PER_TARGET = 1
-"""How many instructions of a finding have their surroundings kept, on each target."""
+"""Instructions of a finding whose surroundings are kept, on each target."""
 LONGEST_LINE = 400
 
 
@@ -36,14 +36,14 @@ class Instruction(Record, frozen=True):
     """A line of a listing."""
 
     address: int
-    """As the binary's own symbols have it."""
+    """The address in the binary's own symbols."""
     code: str
-    """Its bytes, in hexadecimal."""
+    """The instruction's bytes, in hexadecimal."""
     text: str
 
 
 class Listing(Record, frozen=True):
-    """The instructions around one."""
+    """The instructions around a place."""
 
     binary: str
     """The file's name."""
@@ -115,7 +115,7 @@ def _source_around(tree: Path, witness: Witness) -> dict[int, str]:
 
 @cache
 def _lines(tree: Path, file: str) -> list[str]:
-    """The lines of a file of the tree; none when the path, which a compiler wrote, leads out of it."""
+    """The lines of a file of the tree; empty if the path, written by a compiler, leads out of it."""
     path = (tree / file).resolve()
     if not path.is_relative_to(tree) or not path.is_file():
         return []
@@ -149,12 +149,12 @@ def _listing(folder: Path, run: RunRecord, witness: Witness) -> Listing | None:
 
 
 def _extent(path: Path, address: int, instruction_set: InstructionSet) -> tuple[int, int]:
-    """The function's code; where no symbol covers the address, its surroundings."""
+    """The extent of the function's code, or its surroundings if no symbol covers the address."""
     bounds = unwind.function_bounds(path, address)
     if bounds:
         flags = instruction_set.symbol_flag_bits
         return bounds[0] & ~flags, bounds[1] & ~flags
-    # Only where every instruction has the same length is it known where an earlier one begins.
+    # The start of an earlier instruction is known only if all instructions have the same length.
     before = INSTRUCTIONS if instruction_set.instruction_bytes else 0
     starts = [address - 4 * number for number in range(before, 0, -1)]
     readable = [start for start in starts if unwind.read_code(str(path), start, 4)]
@@ -163,7 +163,7 @@ def _extent(path: Path, address: int, instruction_set: InstructionSet) -> tuple[
 
 @cache
 def _faults(log: Path) -> dict[int, Fault]:
-    """Program counter -> the first record of it."""
+    """Program counter -> its first record."""
     if log.name != "faults.jsonl" or not log.is_file():
         return {}
     found: dict[int, Fault] = {}

@@ -1,6 +1,6 @@
-"""Turns addresses into function, file, line and origin, by the target's addr2line.
+"""Turns addresses into function, file, line and origin, with the target's addr2line.
 
-It refuses to guess: what the debug information lacks is `??`, line 0, origin unknown.
+It never guesses: a gap in the debug information gives `??`, line 0 and an unknown origin.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Symbols:
-    """Frames for guest addresses, with one target's binary tools."""
+    """Frames for guest addresses, found with one target's binary tools."""
 
     def __init__(self, triple: str, server_binary: str) -> None:
         self.triple = triple
@@ -42,7 +42,7 @@ class Symbols:
         found = _addr2line(self.triple, record.path, address)
         frames = []
         for number, (function, file, line) in enumerate(found):
-            # Without lines addr2line names the nearest symbol before the address, which need not hold it.
+            # Without lines addr2line names the nearest preceding symbol, which may not cover the address.
             name = function if file != "??" else _symbol_at(record.path, address)
             path, origin = place_in_tree(file) if ours else place_in_object(file, record.path)
             frames.append(
@@ -58,10 +58,10 @@ class Symbols:
         return frames
 
     def placed(self, named: Frame) -> Frame:
-        """A frame of the server that is known by file and line, completed with its function and its origin.
+        """A server frame known by file and line, completed with its function and origin.
 
-        A file is often named without its folder: of several candidates, one in the server's own code wins. The frame
-        stays as it is if the debug information does not know the file, or if several functions remain.
+        The file often lacks its folder: of several candidates, one in the server's own code wins. The frame stays as it
+        is if the debug information does not know the file, or if several functions remain.
         """
         frames = [
             Frame(function=function, file=path, line=named.line, origin=origin, pc=0)
@@ -84,8 +84,8 @@ _IN_TREE = re.compile(rf"/{COMPILED_IN}/((?:src|deps|modules)/.*)$")
 _COPIED_INTO_SRC = {"lzf.h": "lzf", "lzfP.h": "lzf", "lzf_c.c": "lzf", "lzf_d.c": "lzf"}
 """Third-party code that both families keep among their own files: file -> name."""
 
-# The shared objects that glibc, musl and GCC install: the file's name before `.so` (ld.so(8), libc(7)); older
-# releases of glibc put their version there, as in libc-2.31.so.
+# Shared objects that glibc, musl and GCC install: the file's name before `.so` (ld.so(8), libc(7)). Older releases of
+# glibc put their version there, as in libc-2.31.so.
 _RUNTIME = re.compile(
     r"(ld([-0-9].*)?|lib(c|m|mvec|pthread|dl|rt|anl|util|resolv|crypt|thread_db|nss_\w+|gcc_s|atomic|stdc\+\+)(-[0-9.]+)?"
     r"|libc\.musl-.*)"
@@ -97,7 +97,7 @@ _IN_DRIVERS = re.compile(r"(?:^|/)(suites/[^/]+/drivers/.*)$")
 
 
 def place_in_object(file: str, object_path: str) -> tuple[str, str]:
-    """`place_in_tree` for an object that is not the server: a module of the tree, the C runtime, or another library."""
+    """`place_in_tree` for objects other than the server: a module of the tree, the C runtime, or another library."""
     if _IN_TREE.search(_collapse(file)) or _IN_DRIVERS.search(_collapse(file)):
         return place_in_tree(file)
     name = Path(object_path).name
@@ -106,7 +106,7 @@ def place_in_object(file: str, object_path: str) -> tuple[str, str]:
 
 
 def place_in_tree(file: str) -> tuple[str, str]:
-    """A source path relative to the server's tree, and whose code it is (docs/reference.md, "Origins")."""
+    """A source path relative to the server's tree, and its code's owner (docs/reference.md, "Origins")."""
     match = _IN_TREE.search(_collapse(file))
     if match is not None:
         return match[1], origin_in_tree(match[1])
@@ -117,7 +117,7 @@ def place_in_tree(file: str) -> tuple[str, str]:
 
 
 def origin_in_tree(path: str) -> str:
-    """Whose code a file of the server's tree is; a file outside of the folders with code belongs to the C library."""
+    """The owner of a file of the server's tree; a file outside the code folders belongs to the C library."""
     top, _, below = _collapse(path).partition("/")
     if top not in {"src", "deps", "modules"} or not below:
         return "libc"
@@ -132,7 +132,7 @@ def tree_in(path: str) -> str:
 
 
 def _collapse(path: str) -> str:
-    """`a/../b` becomes `b`. The compiler wrote the path, and the file may not exist any more."""
+    """`a/../b` becomes `b`. The compiler wrote the path, and the file may no longer exist."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == ".." and parts and parts[-1]:
@@ -149,7 +149,7 @@ def _addr2line(triple: str, path: str, address: int) -> list[tuple[str, str, int
     if shutil.which(command) is None or not Path(path).is_file():
         return unknown
     result = process.run([command, "-f", "-i", "-C", "-e", path, hex(address)], deadline_seconds=120)
-    # Warnings come on the same stream, and none of them looks like a place.
+    # Warnings share the stream, and none of them looks like a place.
     lines = [line for line in result.text.splitlines() if line and "addr2line: " not in line]
     found = []
     for function, place in zip(lines[::2], lines[1::2], strict=False):
@@ -160,7 +160,7 @@ def _addr2line(triple: str, path: str, address: int) -> list[tuple[str, str, int
 
 @cache
 def _functions_around(path: str, file: str, line: int) -> set[tuple[str, str]]:
-    """The function around a line, for each source file of that name: (function, whole path of the file)."""
+    """The functions around a line, for each source file of that name: (function, full path of the file)."""
     try:
         with Path(path).open("rb") as stream:
             elf = ELFFile(stream)
@@ -176,11 +176,11 @@ def _functions_around(path: str, file: str, line: int) -> set[tuple[str, str]]:
 
 
 def _functions_of(dwarf: Any, unit: Any, file: str) -> Iterator[tuple[str, int, str]]:
-    """A compilation unit's functions from files of that name: whole path, first line, name (DWARF 5, 3.3)."""
+    """A compilation unit's functions from files of that name: full path, first line, name (DWARF 5, 3.3)."""
     program = dwarf.line_program_for_CU(unit)
     if program is None:
         return
-    # Until version 5 files and folders are counted from 1; folder 0 is the unit's own (6.2.4).
+    # Before version 5, files and folders are counted from 1, and folder 0 is the unit's own (6.2.4).
     first = 0 if program["version"] >= 5 else 1
     top = unit.get_top_DIE()
     own = _text(top, "DW_AT_comp_dir")
@@ -202,7 +202,7 @@ def _text(die: Any, attribute: str) -> str:
 
 @cache
 def _symbol_at(path: str, address: int) -> str:
-    """The function whose symbol covers an address; OBJECT+OFFSET where none does, as in a stripped library's inside."""
+    """The function whose symbol covers an address; OBJECT+OFFSET if none does, as inside a stripped library."""
     unknown = f"{Path(path).name}+{address:#x}"
     try:
         with Path(path).open("rb") as stream:
@@ -211,7 +211,7 @@ def _symbol_at(path: str, address: int) -> str:
                 table: Any = elf.get_section_by_name(name)
                 for symbol in table.iter_symbols() if table is not None else []:
                     start, size = symbol["st_value"] & ~1, symbol["st_size"]
-                    # Start files are assembly, and some give their functions no size.
+                    # Start files are assembly, and some of their functions have no size.
                     if symbol["st_info"]["type"] == "STT_FUNC" and start <= address < start + (size or _UNSIZED_BYTES):
                         return str(symbol.name)
     except (OSError, ELFError):

@@ -1,8 +1,8 @@
-"""Walks a recorded stack to the callers. Pure: it reads a fault record and unwind tables, and runs nothing.
+"""Walks a recorded stack to the callers. Pure: it reads a fault record and unwind tables, and starts no process.
 
-Code built with -g carries call-frame information (DWARF 5, section 6.4); an architecture with register windows needs
-none. `harness.isa` says which registers matter. A walk stops, without guessing, where a binary has no table (Debian's
-32-bit ARM libc) or the recorded slice of stack ends.
+Code built with -g has call-frame information (DWARF 5, section 6.4); an architecture with register windows needs none.
+`harness.isa` names the relevant registers. A walk stops, without guessing, where a binary has no table (Debian's 32-bit
+ARM libc) or the recorded slice of stack ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Stack:
         self._registers = fault.registers
 
     def register(self, number: int) -> int | None:
-        """A register by its number in the gdb stub; None where the record has it not."""
+        """A register by its number in the gdb stub; None if the record lacks it."""
         text = self._registers[number] if number < len(self._registers) else ""
         return int.from_bytes(bytes.fromhex(text), self._order) if text else None  # type: ignore[arg-type]
 
@@ -49,10 +49,10 @@ class Stack:
 
 
 def call_chain(fault: Fault, machine: str) -> list[int]:
-    """Program counters of the callers, innermost first, the fault's own not included.
+    """Program counters of the callers, innermost first, without the fault's own.
 
-    Each is inside the call instruction (the return address less one where that is what is known), so that it
-    belongs to the line of the call. `machine` is QEMU's name of the emulator.
+    Each lies inside the call instruction (the return address minus one if only that is known), so that it belongs to
+    the line of the call. `machine` is QEMU's name of the emulator.
     """
     variant = registry.variant(machine)
     if variant is None:
@@ -74,13 +74,14 @@ def _by_windows(fault: Fault, stack: Stack, windows: RegisterWindows) -> list[in
         if next_frame is None or next_call is None or next_frame <= frame_pointer:
             break
         frame_pointer, call = next_frame, next_call
-    # In a leaf routine the window's return register is the caller's own; another register holds the call into the leaf.
+    # In a leaf routine the window's return register belongs to the caller; another register holds the call into the
+    # leaf.
     leaf_call = stack.register(windows.leaf_return_register)
     return [leaf_call, *chain] if leaf_call and _is_leaf(fault, leaf_call, windows) else chain
 
 
 def _is_leaf(fault: Fault, leaf_call: int, windows: RegisterWindows) -> bool:
-    """Whether the function that faulted is a leaf, which keeps its caller's window: `leaf_call` then calls it."""
+    """Whether the faulting function is a leaf, which keeps its caller's window: then `leaf_call` calls it."""
     place = locate(fault.maps, fault.pc)
     caller = locate(fault.maps, leaf_call)
     if place is None or caller is None:
@@ -95,7 +96,7 @@ def _is_leaf(fault: Fault, leaf_call: int, windows: RegisterWindows) -> bool:
 
 
 def locate(maps: list[MapRecord], pc: int) -> tuple[MapRecord, int] | None:
-    """The mapping that holds a guest address, and the address as the file's own symbols have it."""
+    """The mapping that contains a guest address, and the address in the file's own symbols."""
     for record in maps:
         if record.start <= pc < record.end:
             return record, _link_address(record.path, record.offset + (pc - record.start))
@@ -117,7 +118,7 @@ def _segments(path: str) -> list[tuple[int, int, int]]:
             page = 0x1000
             found = []
             for segment in elf.iter_segments("PT_LOAD"):
-                # A mapping starts at the page that holds the segment's first byte.
+                # A mapping starts at the page with the segment's first byte.
                 slack = segment["p_offset"] % page
                 found.append((segment["p_offset"] - slack, segment["p_filesz"] + slack, segment["p_vaddr"] - slack))
             return found
@@ -131,7 +132,7 @@ def _code_word(record: MapRecord, link_address: int) -> int | None:
 
 
 def read_code(path: str, link_address: int, size_bytes: int) -> bytes:
-    """What a file holds at an address of its own symbols; fewer bytes, or none, where its segment ends."""
+    """A file's content at an address of its own symbols; shorter or empty where its segment ends."""
     for start, size, address in _segments(path):
         if address <= link_address < address + size:
             with Path(path).open("rb") as stream:
@@ -155,13 +156,13 @@ def _functions(path: Path) -> list[tuple[int, int]]:
 
 
 def function_bounds(path: Path, address: int) -> tuple[int, int] | None:
-    """First address of the function that holds an address, and the one behind it; None where no symbol says."""
+    """The function around an address: its first address and the first one after it; None if no symbol covers it."""
     return next((bounds for bounds in _functions(path) if bounds[0] <= address < bounds[1]), None)
 
 
 @cache
 def _frame_entries(path: str) -> list[Any]:
-    """Call-frame entries of a file, .debug_frame and .eh_frame together."""
+    """Call-frame entries of a file, from .debug_frame and .eh_frame."""
     try:
         with Path(path).open("rb") as stream:
             elf = ELFFile(stream)
@@ -189,13 +190,13 @@ def _by_table(fault: Fault, stack: Stack, frames: CallFrames) -> list[int]:
         place = locate(fault.maps, pc)
         row = _row(place[0].path, place[1]) if place else None
         if row is None or registers.get(row["cfa"].reg) is None:
-            # Without a table only the innermost frame's caller is known, by the link register.
+            # Without a table only the innermost frame's caller is known, from the link register.
             link = registers.get(return_register)
             if not chain and link:
                 chain.append((link & ~frames.flag_bits) - 1)
             return chain
         if chain and return_register not in row:
-            # Whoever has called has saved where to return to: this one returns nowhere.
+            # Any function that makes calls saves its return address: this one never returns.
             return chain
         base = registers[row["cfa"].reg]
         assert base is not None

@@ -1,7 +1,7 @@
-"""The address sanitizer's reports.
+"""Reads the address sanitizer's reports.
 
-`==PID==ERROR: AddressSanitizer: …`, the access, the stack; more stacks (of the allocation, of the release), each after
-an empty line; a picture of the memory.
+A report contains `==PID==ERROR: AddressSanitizer: …`, the access, the stack; further stacks (of the allocation, of the
+release), each after an empty line; and the memory around the address.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read(lines: list[Line]) -> Iterator[Report]:
 
 
 def _asan_error(message: str) -> str:
-    """The error's name in the sanitizer's own summary; the message begins with it in all but three cases."""
+    """The error's name in the sanitizer's own summary: the message begins with it in all but three cases."""
     for sign, name in (
         ("attempting double-free", "double-free"),
         ("attempting free on address which was not malloc", "bad-free"),
@@ -74,7 +74,7 @@ ASAN = Detector(
         "use-after-free": "asan-heap-use-after-free-use_after_free-load",
     },
     runtime=SANITIZER_RUNTIME,
-    # Too large an allocation fails as it does in libc, and no suite here looks for leaks. The flags are common to all
+    # An oversized allocation fails as in libc, and no suite here looks for leaks. The flags are common to all
     # sanitizers (LLVM, sanitizer_flags.inc).
     environment={"ASAN_OPTIONS": "halt_on_error=0:detect_leaks=0:allocator_may_return_null=1"},
 )

@@ -1,6 +1,6 @@
-"""What the code has to know about a detector: the form that every detector's module fills in.
+"""The record that every detector's module fills in with the detector's facts.
 
-It holds no detector's facts. A field with a default describes a detector that needs nothing of the kind.
+It holds no facts itself. A field's default suits a detector without that need.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from harness.analysis.detectors.report import Line, Report  # noqa: TC001 - the 
 
 
 class Detector(NamedTuple):
-    """Something in or around a program that reports the program's errors on standard error."""
+    """A component in or around a program that reports the program's errors on standard error."""
 
     name: str
-    """What targets call it: `detector` in targets/*.toml."""
+    """The detector's name in targets: `detector` in targets/*.toml."""
     read: Callable[[list[Line]], Iterator[Report]]
-    """The lines of a log -> every report in them, in order; lines of other programs in between do no harm."""
+    """The lines of a log -> every report in them, in order; interleaved lines of other programs do no harm."""
     kinds: Mapping[str, str]
-    """What a finding's kind begins with -> a sentence that explains the kind to the reader of a report."""
+    """Prefix of a finding's kind -> a sentence that explains the kind to the reader of a report."""
     canary: Mapping[str, str]
-    """Error of harness/run/detector_canary.c -> identity of the one report that the error must give."""
+    """Error in harness/run/detector_canary.c -> identity of the single report that the error must produce."""
     runtime: str
-    """A pattern of the source files and objects that belong to the detector itself."""
+    """A pattern of the detector's own source files and objects."""
     undefined_kinds: tuple[str, ...] = ()
-    """Beginnings of the kinds that C leaves undefined and that may do no harm: warnings, where others are errors."""
+    """Prefixes of kinds that C leaves undefined and that may be harmless: warnings, while others are errors."""
     environment: Mapping[str, str] = {}
-    """What a program's environment needs so that it reports and goes on."""
+    """Environment variables that make a program report errors and continue."""
     prelude: str = ""
-    """C text that precedes every file compiled for a target."""
+    """C text to prepend to every file compiled for a target."""
     command: tuple[str, ...] = ()
-    """What a native program's command line begins with."""
+    """The start of a native program's command line."""
     hides_program: str = ""
-    """Why gdb cannot look into a program that runs under the detector."""
+    """Why gdb cannot inspect a program that runs under the detector."""

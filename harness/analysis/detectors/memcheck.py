@@ -1,7 +1,7 @@
-"""Valgrind's reports.
+"""Reads Valgrind's reports.
 
-Every line begins `==PID== `; the error at one blank, what follows about it at two, the stacks at four. The first stack
-is the error's.
+Every line begins with `==PID== `. The error follows at one blank, its details at two, and its stacks at four. The first
+stack is the error's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MEMCHECK: list[tuple[str, str, Literal["load", "store", ""]]] = [
 
 
 def read(lines: list[Line]) -> Iterator[Report]:
-    """Every report, in order. Lines of several processes interleave, so each process is read on its own."""
+    """Every report, in order. Lines of several processes interleave, so each process is read separately."""
     by_process: dict[str, list[Line]] = {}
     for line in lines:
         match = _VALGRIND.fullmatch(line.text)
@@ -53,7 +53,7 @@ def _memcheck(lines: list[Line]) -> Iterator[Report]:
         after = lines[number + 1 :]
         fatal = line.text.startswith(_ENDING)
         while fatal and after and re.match(r" \S", after[0].text):
-            # What the signal was about stands before the stack.
+            # The description of the signal precedes the stack.
             after = after[1:]
         frames = _valgrind_stack(after)
         if not frames:
@@ -114,16 +114,16 @@ VALGRIND = Detector(
     command=(
         "valgrind",
         "--tool=memcheck",
-        # Errors alone: the banner would be taken for the output of a program whose output is read.
+        # Errors only: a banner would be mistaken for output of the program.
         "--quiet",
         "--leak-check=no",
         "--error-exitcode=0",
-        # Every error of every place, or silence would mean nothing after the thousandth.
+        # Every error at every place: otherwise silence would mean nothing after the thousandth.
         "--error-limit=no",
         "--num-callers=24",
-        # Whole paths: a file is identified by its place in the server's tree.
+        # Full paths: a file's place in the server's tree identifies it.
         "--fullpath-after=",
-        # Its debugger's pipes in /tmp would outlive a guest that is killed.
+        # The debugger's pipes in /tmp would outlive a killed guest.
         "--vgdb=no",
     ),
     hides_program="under Valgrind gdb would see Valgrind",

@@ -1,7 +1,7 @@
-"""Every detector that the code knows, and the reports that it finds in a log: docs/howto/add-a-detector.md.
+"""Lists all known detectors and finds their reports in a log: docs/howto/add-a-detector.md.
 
-Reading is pure: it starts nothing and opens no file. It refuses to guess: an unknown message is a report of kind
-`…-other`, and a stack that the detector did not print is one frame `??`.
+Reading is pure: it starts no process and opens no file. It never guesses: an unknown message becomes a report of kind
+`…-other`, and a stack that the detector did not print becomes one frame `??`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PRELUDE_FILE = "detector.h"
 
 
 def named(name: str) -> Detector:
-    """The detector that targets call so; for the empty name one that finds nothing.
+    """The detector with this name in targets; for the empty name, one that finds nothing.
 
     Raises UsageError for a name that no module claims.
     """
@@ -50,7 +50,7 @@ def named(name: str) -> Detector:
 
 
 def write_prelude(name: str, folder: Path) -> list[str]:
-    """Write a detector's prelude, if it has one, into a folder; returns the flags that have compilers read it first."""
+    """Write a detector's prelude, if any, into a folder; returns the flags that make compilers read it first."""
     prelude = named(name).prelude
     if not prelude:
         return []
@@ -70,10 +70,10 @@ def _of_server(report: Report) -> Report:
 
 
 def own_frames(frames: list[Frame]) -> tuple[list[Frame], str]:
-    """Frames from the server's own innermost on, and the library function that it had called; else all of them.
+    """Frames from the server's innermost frame on, and the library function that it called; otherwise all frames.
 
-    A library's function serves many callers: the caller tells one error in it from another. Frames of the detector
-    itself are not part of the program.
+    A library function has many callers, so the caller distinguishes one error in it from another. Frames of the
+    detector itself are not part of the program.
     """
     program = list(frames)
     while program and _RUNTIME.search(program[0].file):

@@ -1,4 +1,4 @@
-"""A report of any detector. It knows no detector's format."""
+"""Represents a report of any detector, and knows no detector's format."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from harness.core.model import Record
 
 
 class Line(Record, frozen=True):
-    """A line of a log, and where it begins, in bytes."""
+    """A line of a log and its start in bytes."""
 
     text: str
     offset: int
 
 
 class Report(Record, frozen=True):
-    """One error as a detector reports it. The same place is reported once a process, however often it errs."""
+    """One error as a detector reports it. A process reports each place once, however often the error occurs there."""
 
     detector: str
     kind: str
     """`alignment`; `undefined-` and GCC's -fsanitize= name; `asan-`, `memcheck-` and the tool's own name."""
     message: str
-    """What the detector says, without addresses and process numbers."""
+    """The detector's text, without addresses and process numbers."""
     direction: Literal["load", "store", ""]
     size_bytes: int
-    """Of the access; 0 where it is not told."""
+    """The size of the access; 0 if unknown."""
     alignment_bytes: int
-    """Demanded; 0 where the error is another one."""
+    """The alignment that the access required; 0 for other errors."""
     modulo: int
-    """The address modulo the alignment demanded."""
+    """The address modulo the required alignment."""
     type: str
-    """The C type of the object, as the compiler writes it; empty where it is not told."""
+    """The object's C type, as the compiler writes it; empty if unknown."""
     column: int
-    """Of the line of the innermost frame; 0 where it is not told."""
+    """The column of the innermost frame's line; 0 if unknown."""
     through: str
-    """The library function in which it happened, where the frames begin with its caller in the server."""
+    """The library function where the error happened, if the frames begin with its caller in the server."""
     frames: list[Frame]
-    """Innermost first. A detector's reader gives the whole stack; `registry.reports` leaves it at least one frame, and
-    the server's own innermost frame first if there is one."""
+    """Frames, innermost first. A detector's reader supplies the whole stack; `registry.reports` leaves at least one
+    frame, the server's innermost first if there is one."""
     fatal: bool
     """Whether the error ends the process."""
     offset: int
-    """Where the report begins in the text, in bytes."""
+    """The report's start in the text, in bytes."""
 
     @property
     def access(self) -> str:
-        """The misaligned access in a phrase, or what the detector says."""
+        """The misaligned access as a phrase, or the detector's text."""
         if self.kind != "alignment":
             return self.message
         what = f"{self.direction} of" if self.direction else "member access in"
@@ -56,16 +56,16 @@ class Report(Record, frozen=True):
 
     @property
     def identity(self) -> str:
-        """What findings are told apart by; the same as a trapped access' for a misaligned load or store."""
+        """The key that distinguishes findings. A misaligned load or store has the same key as a trapped access."""
         return "-".join(part for part in (self.kind, self.frames[0].function, self.direction) if part)
 
 
 _OBJECT = re.compile(r"\.so(\.[0-9.]+)?$")
-"""A frame's place where the object has no line tables."""
+"""The place of a frame in an object without line tables."""
 
 
 def frames_of(found: list[tuple[int, str, str, int]]) -> list[Frame]:
-    """Frames of (address, function, file, line): those at one address were inlined, each into the next."""
+    """Frames from (address, function, file, line); those at one address were inlined, each into the next."""
     frames = []
     for number, (pc, function, file, line) in enumerate(found):
         path, origin = place_in_object("??", file) if _OBJECT.search(file) else place_in_tree(file)
@@ -75,5 +75,5 @@ def frames_of(found: list[tuple[int, str, str, int]]) -> list[Frame]:
 
 
 def without_addresses(message: str) -> str:
-    """A message without what differs from run to run."""
+    """A message without the parts that differ between runs."""
     return re.sub(r"0x[0-9a-fA-F]+", "…", message)

@@ -1,4 +1,4 @@
-"""The stacks of both sanitizers: one library prints them."""
+"""Reads the stacks of both sanitizers, which one library prints."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from harness.core.finding import Frame
 
 SANITIZER_RUNTIME = r"libsanitizer/|lib(a|ub)san\.so"
-"""A pattern of the files and objects that belong to either."""
+"""A pattern of either sanitizer's files and objects."""
 _STACK_WITHIN_LINES = 12
-"""A stack's next line is looked for so far: what other processes write meanwhile comes between."""
+"""The reader searches this many lines for a stack's next line, because other processes' output may come between."""
 _SANITIZER_FRAME = re.compile(r"\s+#(?P<number>\d+) 0x(?P<pc>[0-9a-f]+)\s+(?:in (?P<function>\S+) )?(?P<place>.+)")
 _IN_OBJECT = re.compile(r"\((?P<object>.+)\+0x[0-9a-f]+\)(?: \(BuildId: \w+\))?")
 

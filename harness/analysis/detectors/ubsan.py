@@ -1,7 +1,7 @@
-"""The undefined behaviour sanitizer's reports.
+"""Reads the undefined behaviour sanitizer's reports.
 
-A line `FILE:LINE:COLUMN: runtime error: …`, three lines that show the memory where it has an address, then with
-print_stacktrace=1 the stack, then an empty line.
+A report contains a line `FILE:LINE:COLUMN: runtime error: …`, three lines of memory if it has an address, with
+print_stacktrace=1 the stack, and an empty line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MISALIGNED = re.compile(
     r"(load of|store to|member access within|.+?) misaligned address 0x(?P<address>[0-9a-f]+)"
     r" for type (?P<type>.+), which requires (?P<alignment>\d+) byte alignment"
 )
-# What a message begins with or holds -> GCC's name of the check (GCC manual, Instrumentation Options).
+# Text in a message -> GCC's name of the check (GCC manual, Instrumentation Options).
 _CHECKS = [
     (r"shift exponent|left shift of", "shift"),
     (r"signed integer overflow|negation of", "signed-integer-overflow"),
@@ -77,7 +77,7 @@ def read(lines: list[Line]) -> Iterator[Report]:
 
 
 def _direction(message: str) -> Literal["load", "store", ""]:
-    """Empty for a member access: the sanitizer checks the address of the whole object."""
+    """The direction of an access; empty for a member access, where the sanitizer checks the whole object's address."""
     return "load" if message.startswith("load of") else "store" if message.startswith("store to") else ""
 
 
@@ -86,7 +86,7 @@ def _check(message: str) -> str:
 
 
 def _placed(stack: list[Frame], *, file: str, line: int) -> list[Frame]:
-    """The innermost frame at the line that the message names: the stack has the line of the call, which may differ."""
+    """Move the innermost frame to the message's line: the stack has the line of the call, which may differ."""
     if not stack:
         path, origin = place_in_tree(file)
         return [Frame(function="??", file=path, line=line, origin=origin, pc=0)]
@@ -114,10 +114,10 @@ UBSAN = Detector(
         "shift": "undefined-shift-shift",
     },
     runtime=SANITIZER_RUNTIME,
-    # All of them: also `alignment`.
+    # All kinds, including `alignment`.
     undefined_kinds=("",),
-    # GCC's library reads UBSAN_OPTIONS from /proc/self/environ at the first report, and by then a server has written
-    # its process title over it. The library calls this function as well (LLVM, ubsan_flags.cpp).
+    # GCC's library reads UBSAN_OPTIONS from /proc/self/environ at the first report, when a server has already
+    # overwritten it with its process title. The library also calls this function (LLVM, ubsan_flags.cpp).
     prelude="""\
 #ifndef __ASSEMBLER__
 #ifdef __cplusplus
