@@ -1,4 +1,4 @@
-"""Strings of every header's length survive DUMP and RESTORE: on the server that made them, and on the other one."""
+"""Strings of every header's length survive DUMP and RESTORE, on the server that made them and on the other one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMS = ["random", "compressible", "number"]
 
 
 def a_value(both: PairedServers, form: str, length: int) -> bytes:
-    """Bytes of a length: such that compression gains nothing, such that it does, or digits."""
+    """That many bytes: incompressible, compressible, or digits."""
     if form == "random":
         return both.some_bytes(length)
     if form == "compressible":
@@ -27,7 +27,7 @@ def a_value(both: PairedServers, form: str, length: int) -> bytes:
 @every_header
 @pytest.mark.parametrize("form", FORMS)
 def test_a_string_is_restored_by_either_server(both: PairedServers, form: str, lengths: list[int]) -> None:
-    """The payload is the same format on every machine, with a CRC over all of it."""
+    """The payload has the same format on every machine, and a CRC covers it."""
     for length in lengths:
         text = a_value(both, form, length)
         _passes_over(both, [["SET", "k", text]], ["GET", "k"], text)

@@ -1,4 +1,4 @@
-"""Strings that grow and shrink across headers: the bytes move, by another header's size, and stay the same."""
+"""Strings grow and shrink across headers: the bytes move by the difference of the header sizes, and stay the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GROWTH = {
     f"around-{limit}": [(limit + near, more) for near in (-2, -1, 0, 1) for more in (1, 2, 3)]
     for limit in (31, 44, 255, 65535)
 } | {"far": [(0, 32), (1, 256), (31, 225), (31, 65505), (44, 65536), (200, 56), (255, 65281), (256, 65280)]}
-"""(Length, how many bytes more): around the last length of a header or an encoding, and across several."""
+"""(Length, number of added bytes): around the greatest length of a header or an encoding, and across several."""
 
 every_growth = pytest.mark.parametrize("growth", GROWTH)
 
@@ -58,7 +58,7 @@ def test_a_string_built_byte_by_byte_passes_every_short_header(both: PairedServe
 
 
 def test_a_string_that_doubles_passes_every_header(both: PairedServers) -> None:
-    """Free space grows with the string, so that its header can be larger than its length asks for."""
+    """Free space grows with the string, so that its header can be larger than its length requires."""
     text = b""
     both.ask([["DEL", "k"]])
     while len(text) < 200_000 * both.effort:
@@ -70,7 +70,7 @@ def test_a_string_that_doubles_passes_every_header(both: PairedServers) -> None:
 
 @pytest.mark.parametrize("length", [32 * 1024 - 1, 32 * 1024, 32 * 1024 + 1, 40_000, 65_535, 65_536, 100_000])
 def test_a_large_argument_gives_back_the_room_it_was_read_with(both: PairedServers, length: int) -> None:
-    """It takes the query buffer's string over; storing it trims the free space, and with it the header."""
+    """The argument takes over the query buffer's string; storing it trims the free space, and with it the header."""
     text, more = both.some_bytes(length), both.some_bytes(7)
     requests: list[list[Any]] = [["SET", "k", text], ["GET", "k"], ["APPEND", "k", more], ["GET", "k"]]
     both.expect(requests, [text, length + 7, text + more], f"{length} bytes")

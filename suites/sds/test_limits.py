@@ -1,4 +1,4 @@
-"""The limits of length: what must be refused is, at once, and in the thorough tier strings that large are made."""
+"""Limits of length: servers refuse excessive lengths at once; the thorough tier makes strings of the largest sizes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
 
 LARGEST = 512 * 2**20
-"""A string's limit unless it is configured (proto-max-bulk-len)."""
+"""Default limit of a string (proto-max-bulk-len)."""
 HEADER_LIMIT = 2**32
-"""From here on a string needs the 17-byte header, which 32-bit machines do not have."""
+"""From this length on a string needs the 17-byte header, which 32-bit machines do not have."""
 PATIENCE = 30
 COPIES = 3
-"""While it grows a string can be there twice, and the other server has it as well."""
+"""A growing string can exist twice, and the other server also holds it."""
 
 
 def _needs_memory(length: int) -> None:
@@ -53,9 +53,9 @@ def _needs_memory(length: int) -> None:
 def test_what_would_be_too_long_is_refused_and_changes_nothing(
     both: PairedServers, request_: list[str | int], cell: CellSpec, release: Release
 ) -> None:
-    """In the oracle's words for the least that is too long, or those of harness/protocol/refusals.toml.
+    """The message is the oracle's for the smallest excessive length, or one from harness/protocol/refusals.toml.
 
-    The oracle is not asked for more: by SETRANGE at 2^63 - 1 a 64-bit server to Redis 6.0 ends (docs/FOUND.md).
+    The oracle receives no larger length: SETRANGE at 2^63 - 1 ends a 64-bit server up to Redis 6.0 (docs/FOUND.md).
     """
     name, _, number, *_ = request_
     least = number if number == -1 else LARGEST * 8 if name == "SETBIT" else LARGEST
@@ -81,7 +81,7 @@ def test_ranges_beyond_32_bits_are_clamped(both: PairedServers, first: int, last
 
 @pytest.fixture
 def patient(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[PairedServers]:
-    """Guest and oracle, with all the time that gigabytes need, and empty again afterwards."""
+    """Guest and oracle with enough time for gigabytes, emptied again afterwards."""
     with (
         Client.at_socket(guest.recorded_path, deadline_seconds=PATIENCE * guest.deadline_seconds) as ours,
         Client.at_socket(oracle.recorded_path, deadline_seconds=PATIENCE * oracle.deadline_seconds) as theirs,

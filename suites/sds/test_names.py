@@ -1,7 +1,7 @@
-"""Keys, fields and members of every header's length: strings that servers keep with headers of their own choice.
+"""Keys, fields and members of every header's length: servers choose special headers for these strings.
 
-Some of them are more than a string: Valkey 8 puts a key, and its expiry, into one block with the value's object, and
-Valkey 9 a hash's field with its value; bits of the header (auxiliary bits) say what is there.
+Some of them contain more than a string. Valkey 8 puts a key, and its expiry, into one block with the value's object,
+and Valkey 9 a hash's field with its value; bits of the header (auxiliary bits) describe the content.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ every_header = pytest.mark.parametrize("lengths", LENGTHS_BY_HEADER.values(), id
 
 VALUE_LENGTHS = [0, 1, 12, 31, 32, 43, 44, 45, 64, 65, 127, 128, 256]
 FAR_FUTURE = 33_000_000_000_000
-"""In the year 3015, in milliseconds: more than 32 bits, in seconds too."""
+"""The year 3015 in milliseconds: the time needs more than 32 bits, in seconds too."""
 
 
 @every_header
@@ -93,11 +93,11 @@ def test_a_field_with_expiry_keeps_its_value(both: PairedServers, lengths: list[
 
 
 _MAKE_A_TABLE = ["HSET", "h", "another", "x" * 65]
-"""A value of more than 64 bytes (hash-max-listpack-value) has the hash be a table from the start."""
+"""A value of more than 64 bytes (hash-max-listpack-value) makes the hash a table from the start."""
 
 
 def _sizes_beside(length: int) -> list[int]:
-    """Lengths of values for a key or field of a length: every one where the two share a block, else a few."""
+    """Lengths of values for a key or field of that length: all of them where the two share a block, otherwise a few."""
     return VALUE_LENGTHS if length <= 129 else [0, 12, 44, 128, 256]
 
 

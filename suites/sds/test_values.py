@@ -1,4 +1,4 @@
-"""Values of every header's length, sent at every offset in the query buffer, come back whole; so do parts of them."""
+"""Values of every header's length, sent at every offset in the query buffer, come back complete, as do their parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
 
 EMBSTR_LIMITS = [38, 39, 40, 43, 44, 45, 46]
-"""39 until 3.0, whose header has 8 bytes; 44 from 3.2 on (OBJ_ENCODING_EMBSTR_SIZE_LIMIT)."""
+"""The limit is 39 up to 3.0, whose header has 8 bytes, and 44 since 3.2 (OBJ_ENCODING_EMBSTR_SIZE_LIMIT)."""
 
 
 @pytest.mark.parametrize("header", LENGTHS_BY_HEADER)
@@ -26,19 +26,19 @@ def test_a_value_is_stored_wherever_it_lies_in_the_query_buffer(both: PairedServ
 
 @pytest.mark.parametrize("header", LENGTHS_BY_HEADER)
 def test_every_part_of_a_value_begins_where_it_was_asked_for(both: PairedServers, header: str) -> None:
-    """GETRANGE makes a string of its own: of another length, with another header."""
+    """GETRANGE makes a new string of another length, with another header."""
     for length in LENGTHS_BY_HEADER[header]:
         text = both.some_bytes(length)
         ends = sorted({min(length, near) for near in (0, 1, 30, 31, 32, 44, 45, 254, 255, 256, 65534, 65535, length)})
         ranges = [(first, last) for first in (0, 1, 2, 3, 7) for last in ends]
-        # Ranges from the end that run backwards are not asked for: releases differ in what they clamp first.
+        # Reversed ranges from the end are left out: releases differ in which end they clamp first.
         ranges += [(-last - 1, -1 - first) for first in (0, 1, 5) for last in ends if last >= first]
         requests: list[list[Any]] = [["SET", "k", text], *(["GETRANGE", "k", first, last] for first, last in ranges)]
         both.expect(requests, [part_of(text, first, last) for first, last in ranges], f"{length} bytes")
 
 
 def part_of(text: bytes, first: int, last: int) -> bytes:
-    """GETRANGE: both ends included, negative ones from the end, whatever is too far clamped."""
+    """GETRANGE: both ends are included, negative ones count from the end, and ends out of range are clamped."""
     start = max(0, first + len(text)) if first < 0 else first
     end = max(0, last + len(text)) if last < 0 else last
     return text[start : end + 1] if start <= end else b""
@@ -55,7 +55,7 @@ def test_a_value_at_the_embedded_strings_limit_is_encoded_as_the_native_build_do
 
 
 def test_numbers_come_back_as_they_were_sent(both: PairedServers) -> None:
-    """What fits a `long` of the target is stored as one, at another length than the native build's."""
+    """A server stores a number that fits a `long` of the target as one, with another length than the native build."""
     for width in range(1, 22):
         for number in ("9" * width, "-" + "9" * width, "1" + "0" * (width - 1), "0" + "1" * width):
             both.expect_at_every_offset(["SET", "k", number], b"OK", number)

@@ -1,6 +1,7 @@
-"""What a release tests itself with passes on the target as it does on this machine.
+"""A release's own self-tests pass on the target as they do on this machine.
 
-What fails natively by the same checks says nothing of the target, and is skipped with what it says.
+If the same checks also fail natively, the failure does not concern the target: the test is skipped and shows the
+output.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def test_selftest(selftest: str, run_unit: Callable[[str], UnitRun], cell_run: C
 
 
 def blame(selftest: str, ran: UnitRun, complaints: list[str], cell_run: CellSession) -> NoReturn:
-    """Fail; or skip, if the native build fails by the same checks."""
+    """Fail the test; or skip it if the same checks fail in the native build."""
     message = f"{selftest}: {'; '.join(complaints)}"
     if cell_run.cell.runner.target.name == "native":
         pytest.fail(message, pytrace=False)

@@ -1,4 +1,4 @@
-"""What the drivers of containers must say: judges that remember what was put in."""
+"""The expected output of the containers' drivers: judges that remember the elements."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Intset:
             at = int(word)
             if at >= len(ordered):
                 return exactly(values, [])
-            # The second look is for a neighbour, as 64-bit two's complement.
+            # The second lookup is for a neighbour, as a 64-bit two's complement.
             other = int.from_bytes((ordered[at] ^ 0x40).to_bytes(8, "little", signed=True), "little", signed=True)
             return exactly(values, [str(ordered[at]), "1", str(int(other in self.values))])
         value = int(word)
         changed = (value in self.values) == (verb == "remove")
         self.values = self.values | {value} if verb == "add" else self.values - {value}
         if verb == "remove":
-            # What was widened stays so.
+            # An intset that has been widened stays wide.
             return self._removed(values, changed)
         return exactly(values, [str(int(changed)), self._blob()])
 
@@ -61,14 +61,14 @@ def _is_integer(text: bytes) -> bool:
 
 
 class List:
-    """A ziplist or a listpack: what was put in must be in the blob, and must come out again."""
+    """A ziplist or a listpack: every stored element must be in the blob, and must come out again."""
 
     def __init__(self, _: Endianness, *, decode: Callable[[bytes], list[bytes]], heads: bool, texts: bool) -> None:
         self.decode = decode
         self.heads = heads
-        """Every third integer goes to the front."""
+        """Whether every third integer goes to the front."""
         self.texts = texts
-        """Integers are shown as numbers and as text."""
+        """Whether integers are shown both as numbers and as text."""
         self.entries: list[bytes] = []
 
     def __call__(self, key: str, values: list[str]) -> str:
@@ -113,7 +113,7 @@ class List:
 
 
 class Zipmap:
-    """A zipmap: pairs set, got and walked through."""
+    """A zipmap: its pairs are set, read and iterated."""
 
     def __init__(self, _: Endianness) -> None:
         self.pairs: dict[bytes, bytes] = {}
@@ -150,7 +150,7 @@ class Zipmap:
 
 
 def sds(key: str, values: list[str]) -> str:
-    """Strings made, grown, cut and compared."""
+    """Strings that are made, grown, cut and compared."""
     verb, *words = key.split()
     size = int(words[0])
     if verb == "new":
@@ -165,7 +165,7 @@ def sds(key: str, values: list[str]) -> str:
 
 
 class Rax:
-    """A radix tree: keys and the numbers that they lead to."""
+    """A radix tree: keys and the numbers that they map to."""
 
     def __init__(self, _: Endianness) -> None:
         self.values: dict[bytes, int] = {}

@@ -1,6 +1,6 @@
-"""What the drivers' lines must say: each unit has a judge, which is shown one line after the other.
+"""The expected output of the drivers: each unit has a judge, which receives one line after the other.
 
-A judge is given a line's key and its values, and answers with a complaint, or with nothing.
+A judge receives a line's key and values, and returns a complaint, or an empty string for a correct line.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def units() -> list[str]:
 
 
 def wrong_line(unit: str, endianness: Endianness, lines: Sequence[str]) -> tuple[str, str] | None:
-    """The line to blame of all that a unit wrote, and what is wrong with it; None where all are right.
+    """The line to report from a unit's output, and its complaint; None if all lines are correct.
 
-    The order of bytes is one fault in every line. A line that is wrong otherwise goes before: it must not hide there.
+    A reversed byte order is one fault in every line. Any other wrong line takes precedence, so that no fault hides it.
     """
     judge = judge_of(unit, endianness)
     turned = None
@@ -54,13 +54,13 @@ def wrong_line(unit: str, endianness: Endianness, lines: Sequence[str]) -> tuple
 
 
 def _length(key: str) -> tuple[int, bytes]:
-    """`length N …` and the data that a driver makes of it."""
+    """The length in `length N …`, and the data that a driver makes from it."""
     length = int(key.split()[1])
     return length, pattern(length, length)
 
 
 def _siphash(_: Endianness, *, nocase: bool) -> Callable[[str, list[str]], str]:
-    """A number of 64 bits, by the paper, and not the bytes of one: it is the same on all machines."""
+    """A 64-bit number as the paper defines it, not as bytes: it is the same on all machines."""
 
     def judge(key: str, values: list[str]) -> str:
         _, data = _length(key)
@@ -71,7 +71,7 @@ def _siphash(_: Endianness, *, nocase: bool) -> Callable[[str, list[str]], str]:
 
 
 def _of_bytes(model: Callable[[bytes], str]) -> Callable[[Endianness], Callable[[str, list[str]], str]]:
-    """The judge of a function of bytes alone, the same on all machines."""
+    """The judge of a function whose result depends only on bytes, and is the same on all machines."""
     return lambda _: lambda key, values: everywhere(values, model(_length(key)[1]))
 
 
@@ -102,7 +102,7 @@ def _lzf(_: Endianness) -> Callable[[str, list[str]], str]:
         complaint = everywhere(values[1::2], digest(data))
         if complaint:
             return f"what was compressed and decompressed: {complaint}"
-        # Which matches it finds is its own affair; that they are right is not.
+        # Compression may choose any matches, but they must be correct.
         for offset, packed in enumerate(values[::2]):
             try:
                 found = encodings.lzf(bytes.fromhex(packed[1:]))
@@ -122,7 +122,7 @@ def _endianconv(endianness: Endianness) -> Callable[[str, list[str]], str]:
             data = pattern(int(size), 3)
             return everywhere(values, hexadecimal(data[::-1] if endianness is Endianness.BIG else data))
         data = bytes(range(1, int(size) + 1))
-        # Read in the other order it is the other number.
+        # In the other byte order the same bytes are the other number.
         read = int.from_bytes(data, "big" if endianness is Endianness.LITTLE else "little")
         return exactly(values, [str(read)])
 
@@ -151,7 +151,7 @@ def _bits(value: float) -> int:
 
 
 def _d2string(_: Endianness) -> Callable[[str, list[str]], str]:
-    """With 17 digits or as few as tell it apart, integers as such: whatever reads back the same."""
+    """17 digits, or as few as identify the double, and whole numbers as integers: any text that reads back the same."""
 
     def judge(key: str, values: list[str]) -> str:
         bits = int(key.removeprefix("double "), 16)

@@ -1,6 +1,6 @@
-"""The server's own functions, at every offset and length, give what independent models say.
+"""The server's own functions agree with independent models at every offset and length.
 
-What is called is data (units.toml), how is C (drivers/), what must come of it is Python (expectations.py).
+units.toml lists the functions, drivers/ calls them from C, and expectations.py has the expected results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How drivers write values, and complaints about those that differ from the model's."""
+"""The format of values in the drivers' output, and complaints about those that differ from the model's."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 OFFSETS = 16
-"""At how many places a driver calls what takes bytes (drivers/unit.h)."""
+"""Number of offsets at which a driver calls a function that reads bytes (drivers/unit.h)."""
 
 
 def pattern(length: int, seed: int) -> bytes:
-    """What drivers fill their data with (drivers/main.c): all byte values, told by seed and position alone."""
+    """The drivers' fill pattern (drivers/main.c): all byte values, determined by seed and position."""
     return bytes((i * 151 + (i >> 8) * 29 + seed * 89 + 7) & 255 for i in range(length))
 
 
 def hexadecimal(data: bytes) -> str:
-    """Bytes as drivers write them."""
+    """Bytes in the drivers' format."""
     return "x" + data.hex()
 
 
 def digest(data: bytes) -> str:
-    """Length and hash, as drivers write what is too long."""
+    """Length and hash: the drivers' format for long results."""
     return f"{len(data)}/{fnv1a(data):08x}"
 
 
 OPPOSITE = "its bytes are in the opposite order everywhere"
-"""What the complaint begins with of a line whose every value is the model's, but for the order of its bytes."""
+"""The start of the complaint about a line whose values all equal the model's in reversed byte order."""
 
 
 def everywhere(values: Sequence[str], expected: str) -> str:
-    """A complaint unless there is a value for every offset, and each is what is expected."""
+    """A complaint unless there is one value for every offset, and each equals the expected one."""
     if len(values) != OFFSETS:
         return f"{len(values)} values where {OFFSETS} are due"
     for offset, value in enumerate(values):
@@ -44,7 +44,7 @@ def everywhere(values: Sequence[str], expected: str) -> str:
 
 
 def number_everywhere(values: Sequence[str], number: int, *, size_bytes: int) -> str:
-    """As `everywhere`, of a number of so many bytes; a complaint of its own where all its bytes are turned round."""
+    """Like `everywhere`, for a number of that size; a reversed byte order in all values has a complaint of its own."""
     turned = int.from_bytes(number.to_bytes(size_bytes, "little"), "big")
     complaint = everywhere(values, str(number))
     if complaint and turned != number and not everywhere(values, str(turned)):
@@ -53,10 +53,10 @@ def number_everywhere(values: Sequence[str], number: int, *, size_bytes: int) ->
 
 
 def exactly(values: Sequence[str], expected: Sequence[str]) -> str:
-    """A complaint unless the values are these."""
+    """A complaint unless the values equal the expected ones."""
     return "" if list(values) == list(expected) else f"it is {shown(values)}; the model says {shown(expected)}"
 
 
 def shown(values: Sequence[str]) -> str:
-    """Values for the reader."""
+    """Values in readable form."""
     return f"{' '.join(values):.120}" if values else "nothing"

@@ -1,4 +1,4 @@
-"""Bytes that a reply shows must not depend on the machine; where they do, the list says so, and why."""
+"""The bytes of a reply must not depend on the machine; the list names every exception with its reason."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_reply_has_the_same_bytes_as_on_this_machine_or_is_listed(
 
 
 def test_every_command_is_asked_or_there_is_a_reason(both: PairedServers, cell: CellSpec) -> None:
-    """New commands of a release have to be looked at."""
+    """A developer must look at the new commands of each release."""
     if cell.version < (2, 8, 13):
         pytest.skip("COMMAND came with 2.8.13")
     if cell.development:
@@ -71,13 +71,13 @@ def test_every_command_is_asked_or_there_is_a_reason(both: PairedServers, cell: 
 @pytest.mark.parametrize(
     ("program", "argument", "expected"),
     [
-        # FIPS 180-4's own examples.
+        # The examples of FIPS 180-4.
         ("return redis.sha1hex(ARGV[1])", b"abc", b"a9993e364706816aba3e25717850c26c9cd0d89d"),
         ("return redis.sha1hex(ARGV[1])", b"", b"da39a3ee5e6b4b0d3255bfef95601890afd80709"),
-        # The MessagePack specification: numbers have their most significant byte first.
+        # The MessagePack specification stores numbers with their most significant byte first.
         ("return cmsgpack.pack(tonumber(ARGV[1]))", b"65536", b"\xce\x00\x01\x00\x00"),
         ("return cmsgpack.pack(tonumber(ARGV[1]))", b"0.1", b"\xcb\x3f\xb9\x99\x99\x99\x99\x99\x9a"),
-        # The formats say the order.
+        # The format strings state the byte order.
         ("return struct.pack('>I4', ARGV[1])", b"16909060", b"\x01\x02\x03\x04"),
         ("return struct.pack('<I4', ARGV[1])", b"16909060", b"\x04\x03\x02\x01"),
         ("return struct.pack('>d', ARGV[1])", b"-2", b"\xc0\x00\x00\x00\x00\x00\x00\x00"),

@@ -1,1 +1,1 @@
-"""Numbers that outgrow a machine's word, or whose sign its `char` does not have."""
+"""Numbers that exceed a machine's word, or whose sign depends on its `char`."""

@@ -1,8 +1,8 @@
-"""Requests whose answer may depend neither on the width of `long`, `size_t` and `time_t`, nor on the sign of `char`.
+"""Requests whose reply may depend neither on the width of `long`, `size_t` and `time_t`, nor on the sign of `char`.
 
-Groups of (since which release, requests). None changes anything that another one asks, if it is refused because
-its number does not fit a `long` of 32 bits; every number that harness/protocol/refusals.toml lists is asked. The
-expected replies are the native build's; where the documentation fixes a reply, test_width.py says it.
+Groups of (first release, requests). A request that a target refuses because its number does not fit a `long` of 32 bits
+changes nothing that another request reads. The groups cover every number in harness/protocol/refusals.toml. The
+expected replies are the native build's; where the documentation fixes a reply, test_width.py states it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 Requests = list[tuple[Any, ...]]
 
 WORDS = [(1 << bits) + offset for bits in (7, 8, 15, 16, 31, 32, 33, 53, 62, 63) for offset in (-1, 0, 1)]
-"""Around every limit of a signed or unsigned word of 8 to 64 bits, and of what a double counts exactly."""
+"""Around every limit of a signed or unsigned word of 8 to 64 bits, and of the integers that a double holds exactly."""
 SIGNED = sorted({n for word in WORDS for n in (word, -word)} | {0})
 SMALL = list(range(-130, -120)) + list(range(-5, 5)) + list(range(120, 260))
-"""Where a byte's sign matters."""
+"""Numbers for which a byte's sign matters."""
 LONG_TEXT = "0123456789" * 10
 
 
 def groups() -> dict[str, list[tuple[tuple[int, ...], Requests]]]:
-    """Name -> what is asked, by release."""
+    """Name -> the requests, by release."""
     return {
         "offsets of bits": _bit_offsets(),
         "offsets of bytes": _byte_offsets(),
@@ -54,7 +54,7 @@ def _byte_offsets() -> list[tuple[tuple[int, ...], Requests]]:
     chosen: Requests = [("SET", "k", LONG_TEXT)]
     for n in SIGNED:
         chosen += [("GETRANGE", "k", n, -1), ("GETRANGE", "k", 0, n), ("GETRANGE", "k", n, n)]
-    # What would be longer than a string may be is refused, not wrapped to something short.
+    # Servers refuse a string beyond the size limit; they must not wrap its length to a short one.
     chosen += [("SETRANGE", "k", n, "x") for n in SIGNED if not 0 <= n < 1 << 29] + [("GET", "k")]
     return [((2, 8), chosen)]
 
@@ -63,7 +63,8 @@ def _list_indices() -> list[tuple[tuple[int, ...], Requests]]:
     chosen: Requests = [("RPUSH", "l", *"abcdef")]
     for n in SIGNED:
         chosen += [("LINDEX", "l", n), ("LRANGE", "l", n, -1), ("LRANGE", "l", 0, n), ("LREM", "l", n, "none")]
-        # On 64 bits some releases cut the index to 32 (docs/FOUND.md): test_width.py has a test for the others.
+        # On 64 bits some releases cut the index to 32 bits (docs/FOUND.md): test_width.py has a test for the other
+        # indices.
         if -(1 << 31) <= n < -6 or 6 <= n < 1 << 31:
             chosen += [("LSET", "l", n, "x")]
     chosen += [("LTRIM", "l", 0, n) for n in SIGNED if n >= 5] + [("LRANGE", "l", 0, -1)]
@@ -99,7 +100,7 @@ def _counters() -> list[tuple[tuple[int, ...], Requests]]:
         ]
         chosen += [("HSET", "h", "sum", 1 if n < 0 else -1), ("HINCRBY", "h", "sum", n), ("HGET", "h", "sum")]
         chosen += [("ZADD", "z", n, "m"), ("ZSCORE", "z", "m"), ("ZINCRBY", "z", 1, "m")]
-        # It calculates in `long double`, of 64 bits on 32-bit ARM, 80 or 128 elsewhere: whole numbers to 2^52 fit all.
+        # INCRBYFLOAT uses `long double`: 64 bits on 32-bit ARM, 80 or 128 elsewhere. All hold whole numbers up to 2^52.
         chosen += [("SET", "f", n), ("INCRBYFLOAT", "f", 1)] if abs(n) <= 1 << 52 else []
     return [((2, 8), chosen)]
 
@@ -126,8 +127,8 @@ def _small_numbers() -> list[tuple[tuple[int, ...], Requests]]:
 
 
 def _counts() -> list[tuple[tuple[int, ...], Requests]]:
-    # One key: which comes first of several is each server's own affair.
-    # And none for a cursor that names the last bucket alone: which key is in it follows from a random seed.
+    # One key only, because each server chooses the order of several. No key for a cursor that names the last bucket
+    # alone, because a random seed determines that bucket's keys.
     chosen: Requests = [("SCAN", (1 << 64) - 1), ("SADD", "s", 1, 2, 3)]
     chosen += [("SCAN", 0, "COUNT", n) for n in SIGNED if n <= 0 or n >= 1 << 62]
     chosen += [("SRANDMEMBER", "s", n) for n in SIGNED if n == 0 or n >= 1 << 62]
@@ -136,7 +137,7 @@ def _counts() -> list[tuple[tuple[int, ...], Requests]]:
 
 
 def _how_many() -> list[tuple[tuple[int, ...], Requests]]:
-    """Of keys that do not exist: what pops or moves something there does so nowhere, whether it is refused or not."""
+    """Counts for absent keys: a command that pops or moves elements changes nothing, refused or not."""
     old: Requests = [("SRANDMEMBER", "none", n) for n in SIGNED]
     old += [("LTRIM", "none", n, n) for n in SIGNED]
     old += [("HSET", "hash", "f", "v"), ("ZADD", "sorted", 1, "m"), ("SADD", "set", 1)]
@@ -146,7 +147,7 @@ def _how_many() -> list[tuple[tuple[int, ...], Requests]]:
         old += [("ZUNIONSTORE", "to", n, "none"), ("ZINTERSTORE", "to", n, "none"), ("BITPOS", "none", n)]
         old += [("ZREVRANGEBYSCORE", "none", 1, 0, "LIMIT", n, n), ("ZRANGE", "none", 0, n)]
         old += [("ZREVRANGE", "none", n, 0), ("ZREMRANGEBYRANK", "none", 0, n)]
-        # Where there is nothing, a scan looks at no word behind its cursor; few elements are told whatever it says.
+        # In an empty table a scan reads no word after its cursor; a few elements are returned whatever the count.
         old += [("HSCAN", "hash", 0, "COUNT", n), ("ZSCAN", "sorted", 0, "COUNT", n), ("SSCAN", "set", 0, "COUNT", n)]
         lexical += [(name, "none", "-", "+", "LIMIT", n, n) for name in ("ZRANGEBYLEX", "ZREVRANGEBYLEX")]
         lexical += [("SPOP", "none", n)]
@@ -163,7 +164,7 @@ def _how_many() -> list[tuple[tuple[int, ...], Requests]]:
         popping_many += [(name, 1, "none", "LIMIT", n) for name in ("SINTERCARD", "ZINTERCARD")]
         for name, where in (("LMPOP", "LEFT"), ("ZMPOP", "MIN")):
             popping_many += [(name, n, "none", where), (name, 1, "none", where, "COUNT", n)]
-            # What blocks takes its time: two are enough.
+            # Blocking commands take time: two numbers suffice.
             if n in {1 << 31, 1 << 62}:
                 popping_many += [
                     (f"B{name}", "0.01", n, "none", where),
@@ -207,7 +208,7 @@ def _scripts() -> list[tuple[tuple[int, ...], Requests]]:
         "return redis.call('INCRBY', 'n', ARGV[1])",
         "return string.format('%d %.17g', tonumber(ARGV[1]), tonumber(ARGV[1]))",
     ]
-    # `l` and `L` are the machine's own long by their documentation, and `%d` is converted by it: 32 bits must do there.
+    # The documentation defines `l` and `L` as the machine's own long, and `%d` converts through it: 32 bits must do.
     chosen: Requests = [("EVAL", program, 0, n) for n in numbers for program in programs[:-1]]
     chosen += [("EVAL", programs[-1], 0, n) for n in (0, -1, (1 << 31) - 1, -(1 << 31))]
     bits = ("band", "bor", "bxor", "lshift", "rshift", "arshift", "rol", "ror")

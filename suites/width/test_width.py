@@ -1,4 +1,4 @@
-"""What a 64-bit machine answers, every machine answers; what the documentation fixes is fixed."""
+"""Every machine gives the replies of a 64-bit machine, and those that the documentation fixes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN = 6
 def test_answers_do_not_depend_on_the_width_of_the_machine(
     both: PairedServers, group: str, cell: CellSpec, release: Release
 ) -> None:
-    """But for what harness/protocol/refusals.toml has; and what it has must be so."""
+    """The exceptions are the refusals in harness/protocol/refusals.toml, and each of these must occur."""
     chosen = [one for since, some in requests.groups()[group] if cell.version >= since for one in some]
     if not chosen:
         pytest.skip("the commands are of later releases")
@@ -57,7 +57,7 @@ def error_of(reply: Reply) -> str | None:
 def test_an_index_far_beyond_a_list_is_refused_and_changes_nothing(
     both: PairedServers, cell: CellSpec, release: Release
 ) -> None:
-    """And changes nothing, whatever the width. The oracle is not asked: it may cut the index itself."""
+    """The width makes no difference. The oracle is not compared, because it may cut the index itself."""
     elements = [b"a", b"b", b"c"]
     both.ask([("RPUSH", "l", *elements)])
     for index in requests.SIGNED:
@@ -106,8 +106,8 @@ def test_time_that_is_left_is_told_whole(both: PairedServers, milliseconds: int)
 def test_an_idle_time_and_a_frequency_that_were_restored_are_told_again(both: PairedServers, cell: CellSpec) -> None:
     if cell.version < (5,):
         pytest.skip("RESTORE takes idle times since 5.0")
-    # Less than the 194 days after which the clock of 24 bits begins anew (redis.conf, maxmemory-samples); before 7.0
-    # what was idle when it last began is taken to be idle for half of them.
+    # Less than the 194 days after which the 24-bit clock wraps (redis.conf, maxmemory-samples). Before 7.0, a key that
+    # was idle when the clock last wrapped counts as idle for half of that time.
     idle = 10_000_000
     least = idle if cell.version >= (7,) else 1 << 23
     for client in (both.guest, both.oracle):
@@ -133,20 +133,20 @@ def test_an_absolute_time_of_restore_is_kept_to_the_millisecond(both: PairedServ
 def test_a_payload_with_a_string_longer_than_it_is_refused(
     both: PairedServers, cell: CellSpec, before: bytes, length: int
 ) -> None:
-    """It ends behind three bytes. With a header's size added, or cut, such a length is a small one in 32 bits."""
+    """The payload ends after three bytes. With a header's size added, or cut to 32 bits, such a length is small."""
     payload = longer_than_it_is(both, cell, before, length)
     both.expect([("RESTORE", "k", 0, payload, "REPLACE")], [b"error: ERR Bad data format"], "a string too long")
 
 
 def test_a_payload_with_a_string_as_long_as_64_bits_can_say_is_refused(both: PairedServers, cell: CellSpec) -> None:
-    """The same sum for a `size_t` of 64 bits. The oracle is not asked: it would be the one that ends."""
+    """The same sum for a `size_t` of 64 bits. The oracle does not receive the payload, because it would crash."""
     payload = longer_than_it_is(both, cell, b"\0", (1 << 64) - 16)
     (reply,) = both.guest.pipeline([("RESTORE", "k", 0, payload, "REPLACE")])
     assert str(reply) == "ERR Bad data format"
 
 
 def longer_than_it_is(both: PairedServers, cell: CellSpec, before: bytes, length: int) -> bytes:
-    """A payload of a type's first bytes, then a string of three bytes that says it has more."""
+    """A payload of a type's first bytes, then a string of three bytes whose length field is larger."""
     if cell.version < (6, 2):
         pytest.skip("before 6.2 a payload with the right checksum is believed")
     both.ask([("SET", "k", "v")])
@@ -157,7 +157,7 @@ def longer_than_it_is(both: PairedServers, cell: CellSpec, before: bytes, length
 
 
 def test_a_stream_keeps_what_a_limit_beyond_32_bits_lets_it_keep(both: PairedServers, cell: CellSpec) -> None:
-    """XTRIM and XADD with MAXLEN: a limit of 2^32 is not one of nought."""
+    """XTRIM and XADD with MAXLEN: a limit of 2^32 must not become zero."""
     if cell.version < (5,):
         pytest.skip("streams came with 5.0")
     for limit in ((1 << 32) - 1, 1 << 32, (1 << 32) + 5, 1 << 40, (1 << 63) - 1):
@@ -167,7 +167,7 @@ def test_a_stream_keeps_what_a_limit_beyond_32_bits_lets_it_keep(both: PairedSer
 
 
 def test_scripts_pack_and_unpack_integers_of_8_bytes(both: PairedServers) -> None:
-    """Lua's struct library: `i8` is a signed integer of 8 bytes, whatever the machine."""
+    """Lua's struct library: `i8` is a signed integer of 8 bytes on every machine."""
     for number in ((1 << 31) - 1, 1 << 31, -(1 << 31) - 1, 1 << 32, 1 << 52):
         packed = number.to_bytes(8, "big", signed=True)
         script = "return struct.pack('>i8', tonumber(ARGV[1]))"
