@@ -1,12 +1,12 @@
-"""The run folder: the nouns of what is written while a check runs, and run.json. Evidence only: nothing here judges.
+"""The run folder: the records that a check writes while it runs, and run.json. Evidence only: nothing here judges.
 
 RUN/run.json                          what was run: RunRecord
 RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests (harness.record.event_log)
 RUN/TARGET/SUITE/seal.json            length and digest of every file of evidence (harness.record.evidence_seal)
-RUN/TARGET/SUITE/problem              why the cell gave up, if it did
-RUN/TARGET/SUITE/audit/               the same again, of the audit that followed
+RUN/TARGET/SUITE/problem              why the cell's process gave up, if it did
+RUN/TARGET/SUITE/audit/               the same files, from the audit that followed
 RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's: harness.record.fault_log), transcript-N.jsonl
-RUN/TARGET/SUITE/peers/OTHER/guest-N/ the same, of servers that a test started on another target, and of the oracle
+RUN/TARGET/SUITE/peers/OTHER/guest-N/ the same files, from servers on other targets and from the oracle
 RUN/TARGET/SUITE/guest-unit-NAME/     log, faults.jsonl of a unit's run
 """
 
@@ -25,41 +25,41 @@ from harness.core.model import Allocator, CompilerWarnings, Name, NameOrNone, Pr
 from harness.core.target_model import Policy, Target  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
-"""absent: there is nothing of what the suite should run, in the server or among what was asked for; no fault."""
+"""absent: the server or the user's selection has nothing that the suite could run. This is not a failure."""
 
 
 class CellRecord(Record, frozen=True):
-    """How a cell's process ended."""
+    """The end of a cell's process."""
 
     target: Name
     suite: Name
     seconds: float
     problem: str = ""
-    """Why it has no results of its own: a build that failed, a deadline, a missing tool."""
+    """Why the cell has no results of its own: a failed build, a deadline, a missing tool."""
     problem_kind: ProblemKind = ""
     audit: str = ""
-    """`done` if an audit of the same cell followed, because misaligned accesses ended guests; or why it failed."""
+    """`done` if an audit of the cell followed because misaligned accesses ended guests; else why the audit failed."""
     status: int | None = None
-    """Exit status of its test process; None where none was started."""
+    """Exit status of the test process; None if none was started."""
     seal: str = ""
-    """Digest of the cell's seal.json; empty where no test process was started."""
+    """Digest of the cell's seal.json; empty if no test process was started."""
     audit_seal: str = ""
-    """The same, of the audit that followed."""
+    """Digest of the audit's seal.json."""
 
 
 VERSION = 3
-"""The run folder's format. Raise it when an earlier release could not judge what is recorded now."""
+"""The run folder's format. Raise it when earlier releases cannot judge the new records."""
 READABLE = (2, VERSION)
 """The formats that this release judges. Format 2 records neither `policies` nor `source`."""
 
 
 class RunRecord(Record, frozen=True):
-    """RUN/run.json: what was asked, and what it ran on."""
+    """RUN/run.json: what was requested, and the machines that ran it."""
 
     server: str
     family: str
     policy: str
-    """As it was asked for; a target's kernel may use another: harness.isa.rules.policy_for."""
+    """The requested policy. A target's kernel may use another: harness.isa.rules.policy_for."""
     optimisation: str
     emulator: str
     seed: int
@@ -70,28 +70,28 @@ class RunRecord(Record, frozen=True):
     triples: dict[str, str]
     """Target -> prefix of its binary tools."""
     machines: dict[str, Target]
-    """Target's name -> what it was at the time."""
+    """Target's name -> its definition at the time of the run."""
     stages: dict[str, float]
     cells: list[CellRecord]
-    """How the cells ended; of `targets` times `suites`, those that are not here were never run to an end."""
+    """How the cells ended. A cell of `targets` times `suites` that is absent here did not finish."""
     allocator: Allocator = "libc"
     tests: list[str] = msgspec.field(default_factory=list)
-    """What the names of its tests were to have in them; none: all tests were run."""
+    """The `--test` patterns for the names of tests; empty if all tests ran."""
     beside: dict[str, str] = msgspec.field(default_factory=dict)
-    """File of the run folder that is evidence and of no cell -> its SHA-256."""
+    """Evidence file in the run folder that belongs to no cell -> its SHA-256."""
     warnings: CompilerWarnings = "note"
-    """What becomes of what a compiler warns of on a target alone."""
+    """What a run does with the compiler warnings that only a target shows."""
     load: tuple[float, float] = (0.0, 0.0)
     """The machine's load average over one minute, before the cells ran and after."""
     development: str = ""
-    """Of a tree between two releases: which one it was taken for, and by what (harness.build.sources.tree_features)."""
+    """For a tree between two releases: the release it was treated as, and why (harness.build.sources.tree_features)."""
     policies: dict[str, Policy] = msgspec.field(default_factory=dict)
-    """Name -> what it said at the time: the policies that the run was made under, and those that tell fates."""
+    """Name -> definition at the time, of the policies that the run used and of those that determine fates."""
     source: NameOrNone = ""
     """The cache entry that holds the source of a release; empty for a tree that the user named by its path."""
     version: int = VERSION
     digest: str = ""
-    """SHA-256 of the file with an empty digest here, its last key: `write_run` makes it, `read_run` checks it."""
+    """SHA-256 of the file with this last key empty. `write_run` computes it, `read_run` checks it."""
 
 
 Outcome = Literal["passed", "failed", "skipped"]
@@ -118,9 +118,9 @@ class TestEvent(Record, frozen=True, tag="test"):
     seconds: float
     message: str = ""
     blocked: bool = False
-    """It could not run because the server does not start: a consequence, not an observation."""
+    """Whether the test could not run because the server does not start: a consequence, not an observation."""
     guest: NameOrNone = ""
-    """Name of the guest folder it ran against, or empty."""
+    """Name of the folder of the guest that the test ran against, or empty."""
     fault_from: int = 0
     fault_to: int = 0
     """Lines of the guest's fault log that this test added: [from, to)."""
@@ -128,29 +128,28 @@ class TestEvent(Record, frozen=True, tag="test"):
     log_to: int = 0
     """Bytes of the guest's log that were written during this test, after the guest was ready: [from, to)."""
     unanswered: tuple[str, ...] = ()
-    """The requests that got no reply, as a person reads them."""
+    """The requests without a reply, human-readable."""
     transcript: NameOrNone = ""
-    """The test's requests and replies, a file in the guest folder; kept when something went wrong."""
+    """The file of the test's requests and replies in the guest folder. Kept only if something went wrong."""
     unit: str = ""
-    """What ran instead of a server: a unit of a program that harness.build.unit_drivers or harness.run.selftests
-    makes."""
+    """The unit that ran instead of a server, of a program from harness.build.unit_drivers or harness.run.selftests."""
     program: Program = "units"
-    """Which program that was."""
+    """The program that contains the unit."""
     wrong_line: str = ""
-    """The line of the unit's output that is not what the model says."""
+    """The line of the unit's output that differs from the model's."""
     counters_before: Counters | None = None
     counters_after: Counters | None = None
-    """What the machine's kernel had counted when the test began and when it ended; None where no kernel counts."""
+    """The kernel's counters before and after the test; None if the kernel does not count."""
     asked: str = ""
-    """The one command that was answered wrongly, if that is known."""
+    """The one command with a wrong reply, if known."""
     options: tuple[str, ...] = ()
-    """What its guest was started with beyond the usual; files that it was given lie in the guest folder's `inputs`."""
+    """Extra options that the guest was started with. Its extra files lie in the guest folder's `inputs`."""
     difference: Difference | None = None
-    """Which bytes are wrong, where the test says it."""
+    """The wrong bytes, if the test reports them."""
     again: Reproduction | None = None
-    """How they are shown again."""
+    """How to reproduce the wrong bytes."""
     doubt: str = ""
-    """Why its outcome says nothing of the server: the oracle was killed, say, or somebody stopped the guest."""
+    """Why the outcome says nothing about the server, for example because the oracle was killed or the guest stopped."""
 
 
 class GuestEvent(Record, frozen=True, tag="guest"):
@@ -162,24 +161,25 @@ class GuestEvent(Record, frozen=True, tag="guest"):
     test: str = ""
     """The test during which it ended, or empty."""
     target: NameOrNone = ""
-    """Where it ran, if it was not the cell's own target: its folder is peers/TARGET/NAME."""
+    """The guest's target, if it is not the cell's own. The folder is then peers/TARGET/NAME."""
     own: bool = False
-    """It was started for one test alone: all that it did is that test's. What follows is then as in TestEvent."""
+    """Whether it was started for one test alone, which then owns all its actions. `unanswered`,
+    `transcript` and `options` are then as in TestEvent."""
     commands: int = 0
-    """How many commands it had carried out, as it said itself before it was stopped; 0 where it could not be asked."""
+    """How many commands the server had executed, from its own statistics before it was stopped; 0 if unknown."""
     strangers: int = 0
-    """How many connections to it were turned away: another user's, or closed before it could be told whose."""
+    """How many connections the proxy rejected: another user's, or closed before the kernel reported their owner."""
     unanswered: tuple[str, ...] = ()
     transcript: NameOrNone = ""
     options: tuple[str, ...] = ()
     pid: int = 0
-    """Number of its first process, as the fault log has it; 0 where it is not known."""
+    """Number of the guest's first process, as in the fault log; 0 if unknown."""
     stopping: bool = False
-    """It ended so after it had been told to stop."""
+    """Whether it ended after the harness had asked it to stop."""
     oracle: bool = False
-    """It is the native build that answers are compared with."""
+    """Whether it is the oracle: the native build whose replies are the reference."""
     left: tuple[Name, ...] = ()
-    """Files that it must have left in its folder, whatever happened."""
+    """Files that the guest's folder must contain, however the guest ended."""
 
 
 class CollectedEvent(Record, frozen=True, tag="collected"):
@@ -190,16 +190,16 @@ class CollectedEvent(Record, frozen=True, tag="collected"):
 
 
 class EndEvent(Record, frozen=True, tag="end"):
-    """The last line: the cell's process has nothing more to say."""
+    """The last line: the cell's process writes no more events."""
 
     tests: int
-    """How many of the collected tests have come to their ends."""
+    """How many of the collected tests ended."""
     failed: int
     """How many of them failed."""
     lines: int
     """How many lines precede this one."""
     digest: str
-    """SHA-256 of them."""
+    """SHA-256 of the preceding lines."""
 
 
 Event = TestEvent | GuestEvent
@@ -207,29 +207,29 @@ Event = TestEvent | GuestEvent
 
 PEERS = "peers"
 PROBLEM = "problem"
-"""RUN/TARGET/SUITE/problem: why a cell gave up, where its process did: what this machine lacks."""
+"""RUN/TARGET/SUITE/problem: why a cell's process gave up, such as what this machine lacks."""
 AUDIT = "audit"
-"""RUN/TARGET/SUITE/audit/: the same evidence again, of the audit that follows guests' death by misaligned accesses."""
+"""RUN/TARGET/SUITE/audit/: the evidence of the audit that follows when misaligned accesses ended guests."""
 
 STOPPED = "stopped by SIGSTOP"
-"""GuestEvent.detail of a guest that somebody stopped: nobody in a guest does that to it."""
+"""GuestEvent.detail of a guest that was stopped from outside: no process in a guest stops it."""
 NO_PONG = "no PONG before the deadline"
 """GuestEvent.detail of a guest that hung and was never ready."""
 INPUTS = "inputs"
-"""RUN/TARGET/SUITE/guest-N/inputs/: files that lay in the guest's folder when it started."""
+"""RUN/TARGET/SUITE/guest-N/inputs/: files that were in the guest's folder when it started."""
 PROGRESS = "progress"
-"""RUN/TARGET/SUITE/progress: a line of how far a suite has come that goes on for long; overwritten as it works."""
+"""RUN/TARGET/SUITE/progress: one line on the progress of a long suite, overwritten as it runs."""
 
 
 def write_run(folder: Path, record: RunRecord) -> None:
-    """Write RUN/run.json, replacing it whole."""
+    """Write RUN/run.json, replacing the whole file."""
     unfinished = folder / ".run.json"
     unfinished.write_bytes(signed(json_codec.pretty(msgspec.structs.replace(record, digest=""))))
     unfinished.rename(folder / "run.json")
 
 
 def signed(unsigned: bytes) -> bytes:
-    """A record's text with the digest of itself, for one whose digest is empty."""
+    """The text of a record with its own digest filled in. The digest in `unsigned` is empty."""
     before, _, after = unsigned.rpartition(_UNSIGNED)
     return before + _SIGNED % hashlib.sha256(unsigned).hexdigest().encode() + after
 
@@ -237,14 +237,14 @@ def signed(unsigned: bytes) -> bytes:
 def read_run(folder: Path) -> RunRecord:
     """Read RUN/run.json.
 
-    Raises UsageError when there is none, or one of another release's format, InconclusiveError for a damaged one.
+    Raises UsageError if it is missing or in another release's format, and InconclusiveError if it is damaged.
     """
     path = folder / "run.json"
     if not path.is_file():
         raise UsageError("not a run folder", where=str(folder), because="it has no run.json")
     try:
         content = path.read_bytes()
-        # Before the rest: a newer release may have keys that are not known here.
+        # Check the version first: a newer release may have keys that are unknown here.
         version = json_codec.decode(content, _Versioned).version
         if version not in READABLE:
             made_by = "a newer" if version > VERSION else "an older"
@@ -264,7 +264,7 @@ def read_run(folder: Path) -> RunRecord:
 
 
 class _Versioned(msgspec.Struct):
-    """What every release's run.json has."""
+    """The key that every release's run.json has."""
 
     version: int = 1
 

@@ -1,7 +1,8 @@
-"""Bars, as numbers that the page draws: each a row of a table, so that a screen reader has the figures as well.
+"""Computes the bars that the page draws. Each bar is a table row, so a screen reader can read the figures.
 
-Plain SVG by the page's own template, and no plotting library: bars take the page's colours, light or dark, keep their
-text readable on a phone, and cost nothing to make; matplotlib would add 60 MB of dependencies and a second of start.
+The page's template draws plain SVG without a plotting library. The bars follow the page's light or dark colours, keep
+their text readable on a phone and cost almost nothing. matplotlib would add 60 MB of dependencies and a second at
+start.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
-    """One row."""
+    """One row of a chart."""
 
     label: str
     value: str
@@ -34,7 +35,7 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _bars(rows: list[tuple[str, list[tuple[str, float, str]], str]]) -> list[Bar]:
-    """Rows of (label, parts of (style, size, what it is), total as text), to the scale of the largest."""
+    """Bars for rows of (label, parts of (style, size, description), total as text), scaled to the largest row."""
     largest = max((sum(size for _, size, _ in parts) for _, parts, _ in rows), default=0) or 1
     bars = []
     for label, parts, value in rows:
@@ -49,12 +50,12 @@ def _bars(rows: list[tuple[str, list[tuple[str, float, str]], str]]) -> list[Bar
 
 
 def stages(judgement: Judgement) -> list[Bar]:
-    """Seconds of each stage of the run, in its order."""
+    """Seconds of each stage of the run, in order."""
     return _bars([(name, [("plain", seconds, name)], _seconds(seconds)) for name, seconds in judgement.stages.items()])
 
 
 def cells(judgement: Judgement) -> list[Bar]:
-    """Seconds of each target's cells: one part a suite, the canary's first."""
+    """Seconds of each target's cells: one part per suite, the canary's first."""
     by_target: dict[str, list[tuple[str, float, str]]] = {}
     suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
     for cell in judgement.cells:
@@ -64,7 +65,7 @@ def cells(judgement: Judgement) -> list[Bar]:
 
 
 def misaligned_sites(judgement: Judgement) -> list[Bar]:
-    """Source lines with misaligned accesses, by target and by the worst that becomes of them there."""
+    """Source lines with misaligned accesses, by target and by their worst fate there."""
     listed = sites(judgement.findings)
     rows = []
     for target in targets_of(listed):

@@ -1,4 +1,4 @@
-"""A finding in the words that the report's formats share: how bad, where in the tree, seen by what."""
+"""A finding in the terms that the report's formats share: its level, its place in the tree, its detectors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _ORDER: tuple[Level, ...] = ("error", "warning", "note")
 
 
 def level_of(finding: Finding) -> Level:
-    """error: it dies or answers wrongly somewhere; warning: somewhere a kernel must help, or C does not define it.
+    """The level of a finding, in the terms of SARIF and GitHub.
 
-    note: hardware does it everywhere it was seen, or the known list has it. The words are SARIF's and GitHub's.
+    error: the server crashes or replies wrongly on some target. warning: some kernel must repair the access, or C does
+    not define it. note: hardware performs the access on every target that shows it, or the known list has it.
     """
     if finding.known:
         return "note"
@@ -25,7 +26,7 @@ def level_of(finding: Finding) -> Level:
 
 def _level(kind: str, witness: Witness) -> Level:
     if witness.detector == "audit":
-        # An audit's access succeeded: what it comes to elsewhere is its fate.
+        # An audited access succeeded. Its fate says what happens under the target's own kernel.
         return "note" if witness.fate == "hardware" else "warning" if witness.fate == "fixup" else "error"
     detector = registry.DETECTORS.get(witness.detector)
     undefined = detector is not None and kind.startswith(detector.undefined_kinds)
@@ -33,10 +34,10 @@ def _level(kind: str, witness: Witness) -> Level:
 
 
 def frame_in_tree(finding: Finding) -> Frame | None:
-    """The innermost frame that lies in the server's tree, where a reader can change something; None without one.
+    """The innermost frame in the server's tree, which a reader can change; None if there is none.
 
-    A fault inside libc is shown where the server, or what it bundles, called it. Of several places it is the finding's
-    own, if that is one of them.
+    For a fault inside libc this is the call from the server or its bundled libraries. If there are several places, the
+    finding's own takes precedence.
     """
     own = (finding.file, finding.line)
     for witness in sorted(finding.witnesses, key=lambda one: (one.file, one.line) != own):
@@ -47,22 +48,22 @@ def frame_in_tree(finding: Finding) -> Frame | None:
 
 
 def is_in_tree(frame: Frame) -> bool:
-    """Whether it is a line of the server's tree: its own code or what it bundles."""
+    """Whether a frame is a line of the server's tree: its own code or a bundled library."""
     return frame.line > 0 and (frame.origin == "server" or frame.origin.startswith("bundled/"))
 
 
 def place_of(witness: Witness) -> str:
-    """`FILE:LINE`, or the test where there is no place in the code."""
+    """`FILE:LINE`, or the test if there is no place in the code."""
     return f"{witness.file}:{witness.line}" if witness.file else witness.test
 
 
 def seen_by(witness: Witness) -> str:
-    """What saw it, where it was not the kernel's rule; what has no place in the code tells that by its kind."""
+    """The detector, in brackets. Empty for a signal, and for a witness without a place, since its kind says enough."""
     if not witness.file or witness.detector == "signal":
         return ""
     return f"[{witness.detector} {witness.count}×, {witness.fate}]" if witness.fate else f"[{witness.detector}]"
 
 
 def in_cell(finding: Finding, target: str, suite: str) -> bool:
-    """Whether a cell showed it."""
+    """Whether a cell showed the finding."""
     return any(one.target == target and one.suite == suite for one in finding.witnesses)

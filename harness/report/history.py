@@ -1,4 +1,4 @@
-"""What the runs beside this one found: those in the same parent folder. Read-only, and forgiving of old ones."""
+"""The findings of neighbouring runs, in the same parent folder. Read-only, and tolerant of old formats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Finding(msgspec.Struct):
 
 
 class _Judged(msgspec.Struct):
-    """As much of a findings.json as is told of a run, of any version of it."""
+    """The keys of a findings.json, of any version, that the history shows."""
 
     verdict: str
     server: str
@@ -33,7 +33,7 @@ class _Judged(msgspec.Struct):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run, in a line."""
+    """One line of the history: a run."""
 
     name: str
     when: str
@@ -45,14 +45,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cells: int
     findings: int
     appeared: list[str] | None
-    """Ids that the run before of the same server, policy and cells did not have; None where there is none."""
+    """Ids that the previous run of the same server, policy and cells did not have; None without a previous run."""
     gone: list[str] | None
     has_page: bool
     is_this: bool
 
 
 def history(folder: Path) -> list[Run]:
-    """The run and those in the same parent folder, newest first. A run that cannot be read is left out."""
+    """The run and its neighbours in the parent folder, newest first. Omits runs that cannot be read."""
     read = []
     for path in folder.resolve().parent.glob("*/findings.json"):
         record = path.with_name("run.json")
@@ -89,13 +89,13 @@ def history(folder: Path) -> list[Run]:
 
 
 def _when(record: Path) -> float:
-    """When a run was made: its folder's name tells, for a copy has times of its own; else its record's time."""
+    """The time of a run, from its folder's name, since copying changes file times; else the time of its record."""
     if stamp := re.match(r"\d{8}-\d{6}", record.parent.name):
         return time.mktime(time.strptime(stamp[0], "%Y%m%d-%H%M%S"))
     return record.stat().st_mtime
 
 
 def _around(runs: list[Run]) -> list[Run]:
-    """The newest runs, and this one among them whatever its age."""
+    """The newest runs, always including this one."""
     shown = runs[:MOST_RUNS]
     return shown if any(run.is_this for run in shown) else [*shown[:-1], *(run for run in runs if run.is_this)]

@@ -1,4 +1,4 @@
-"""Writes Markdown tables (GitHub Flavored Markdown, 4.10): the one place that knows their syntax."""
+"""Writes Markdown tables (GitHub Flavored Markdown, 4.10). No other module knows their syntax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The porter's worklist: the misaligned sites that an audit saw, by source line, those that kill first."""
+"""The porter's worklist: the misaligned sites of an audit, by source line, fatal ones first."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FATES: dict[Fate, str] = {
     "hardware": "hardware does it",
     "": "",
 }
-"""What becomes of a misaligned access, worst first."""
+"""The fates of a misaligned access, worst first."""
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the worklist: a source line with misaligned accesses, and what they come to where."""
+    """A line of the worklist: a source line with misaligned accesses, and their fate on each target."""
 
     finding: Finding
     place: str
@@ -29,7 +29,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """How often, on all targets together."""
+        """The number of accesses on all targets together."""
         return sum(one.count for one in self.witnesses)
 
     @property
@@ -38,16 +38,16 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         return list(dict.fromkeys(_short(one.access) for one in self.witnesses))
 
     def count_on(self, target: str) -> int:
-        """How often on one target."""
+        """The number of accesses on one target."""
         return sum(one.count for one in self.witnesses if one.target == target)
 
     def fates_on(self, target: str) -> list[Fate]:
-        """What becomes of it there, each fate once."""
+        """The fates on one target, each once."""
         return list(dict.fromkeys(one.fate for one in self.witnesses if one.target == target))
 
 
 def sites(findings: list[Finding]) -> list[Site]:
-    """Every source line that an audit saw misaligned accesses in: those that kill first, then by how often."""
+    """Every source line with misaligned accesses in an audit: fatal ones first, then by count."""
     by_place: dict[tuple[str, str], list[tuple[Finding, Witness]]] = {}
     for finding in findings:
         for witness in finding.witnesses:
@@ -63,7 +63,7 @@ def sites(findings: list[Finding]) -> list[Site]:
 
 
 def targets_of(listed: list[Site]) -> list[str]:
-    """The targets that have any of them; a test's own servers may have run on one that has no cell."""
+    """The targets of the sites. A test's own servers may have run on a target without a cell."""
     return list(dict.fromkeys(one.target for site in listed for one in site.witnesses))
 
 
@@ -72,12 +72,12 @@ def _short(access: str) -> str:
 
 
 def counters_text(counters: Counters) -> str:
-    """As /proc/cpu/alignment names them."""
+    """The counters as text, with the names of /proc/cpu/alignment."""
     return "  ".join(f"{name}: {number}" for name, number in named_counters(counters).items())
 
 
 def named_counters(counters: Counters) -> dict[str, int]:
-    """The kernel's names -> numbers, in its order."""
+    """The kernel's name of each counter -> its value, in the kernel's order."""
     return {
         "User": counters.user,
         "Skipped": counters.skipped,

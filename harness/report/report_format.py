@@ -1,4 +1,4 @@
-"""What a report format states of itself: its name, its file, how it is rendered, how it is printed."""
+"""The description of a report format: its name, its file, its renderer and its guard."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class ReportFormat(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     render: Callable[[Path, Judgement], str]
-    """The document of a judged run folder."""
+    """Renders the document of a judged run folder."""
     file: str = ""
-    """Its file in the run folder; empty for a format that is only printed."""
+    """The file in the run folder; empty for a format that is only printed."""
     shows_folder: bool = False
-    """Whether the document shows files of one run's folder, so that joined runs have none."""
+    """Whether the document shows files of one run folder. Joined runs then lack this format."""
     guard: Callable[[str], str] | None = str
     """Makes a server's words harmless to a CI system that reads standard output (harness.core.ci_streams). None for a
     format that consists of commands to the CI system."""

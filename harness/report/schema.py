@@ -1,4 +1,4 @@
-"""The published shape of findings.json and of what `check --json` prints: `plumb schema`, docs/schema."""
+"""The published schema of findings.json and of the output of `check --json`: `plumb schema`, docs/schema."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from harness.judge.verdict import CellVerdict
 from harness.record.run_folder import Counters
 
 VERSION = 1
-"""What `schema` in the document says. Within a version fields are added, never renamed, removed or retyped."""
+"""The value of `schema` in the document. A version may gain fields, but never renames, removes or retypes one."""
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema, draft 2020-12, of a judgement. Unknown fields are allowed: a later Plumbline may add some."""
+    """The JSON Schema, draft 2020-12, of a judgement. It allows unknown fields: a later Plumbline may add some."""
     _, definitions = msgspec.json.schema_components([Judgement], ref_template="#/$defs/{name}")
     for kind in (Judgement, CellVerdict, Counters, Difference, Finding, Frame, Witness):
         shape = definitions[kind.__name__]
         del shape["additionalProperties"]
         for name, told in field_docstrings(kind).items():
             shape["properties"][name]["description"] = told
-    # Version 1 publishes verdicts as plain text, and stays as it is.
+    # Version 1 publishes verdicts as plain text, and must not change.
     for kind in (Judgement, CellVerdict):
         definitions[kind.__name__]["properties"]["verdict"] = {"type": "string"}
     del definitions["Verdict"]
@@ -42,7 +42,7 @@ def schema() -> dict[str, Any]:
 
 
 def field_docstrings(kind: type) -> dict[str, str]:
-    """Field -> the string under it, which Python itself forgets."""
+    """Field -> the string under it. Python itself does not keep these strings."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(body, ast.ClassDef)
     told = {}

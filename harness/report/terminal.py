@@ -27,7 +27,7 @@ SHOWN_WITNESSES = 6
 
 
 def show(console: Console, judgement: Judgement) -> None:
-    """Everything, worst first."""
+    """Print the whole judgement."""
     suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
     table = Table(
         title=f"{_told(judgement.server)}  -{_told(judgement.optimisation)}  policy {_told(judgement.policy)}"
@@ -62,7 +62,7 @@ def show(console: Console, judgement: Judgement) -> None:
 
 
 def _told(text: str) -> str:
-    """A server's words, obeyed neither by the terminal nor by rich."""
+    """A server's text, escaped for the terminal and for rich."""
     return escape(one_line(text))
 
 
@@ -108,7 +108,7 @@ def _show_finding(console: Console, finding: Finding) -> None:
         f"[bold red]{_told(finding.id)}[/bold red]  {_told('known: ' + finding.known if finding.known else '')}"
     )
     line(f"  {finding.title}  ({finding.occurrences}×)")
-    # What an audit saw stands in its table: here only where nothing else saw it.
+    # The worklist already shows an audit's witnesses. Show them here only if there are no others.
     told = [one for one in finding.witnesses if one.detector != "audit"] or finding.witnesses[:SHOWN_WITNESSES]
     for witness in told:
         detail = "  ".join(part for part in (witness.instruction, witness.access, seen_by(witness)) if part)

@@ -1,7 +1,7 @@
-"""GitHub's workflow commands: what makes a runner put findings on the lines of a diff, from any step's output.
+"""GitHub's workflow commands: a runner turns them, in any step's output, into annotations on the lines of a diff.
 
-The syntax and its escapes are those of docs.github.com, "Workflow commands for GitHub Actions", and of the runner's
-ActionCommand. GitHub shows ten of each level a step, so that it is one line a finding, worst first.
+The syntax and its escapes follow docs.github.com, "Workflow commands for GitHub Actions", and the runner's
+ActionCommand. GitHub shows ten of each level per step, so the output has one line per finding, worst first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def render(judgement: Judgement) -> str:
-    """A line a finding, and one for every cell that is UNKNOWN."""
+    """One line per finding, and one per UNKNOWN cell."""
     lines = [_finding(finding, judgement.place) for finding in judgement.findings]
     unknown = [cell for cell in judgement.cells if cell.verdict == "UNKNOWN"]
     lines += [_command("warning", {"title": f"UNKNOWN {cell.target}/{cell.suite}"}, cell.reason) for cell in unknown]
@@ -32,9 +32,9 @@ def render(judgement: Judgement) -> str:
 
 
 def outputs(folder: Path, judgement: Judgement) -> str:
-    """A step's outputs, as $GITHUB_OUTPUT takes them: verdict, how many findings are not known, where the report is."""
+    """A step's outputs for $GITHUB_OUTPUT: the verdict, the number of new findings, the run folder and the report."""
     new = sum(not finding.known for finding in judgement.findings)
-    # Joined runs have a summary and no page.
+    # Joined runs have a summary but no page.
     report = next((folder / name for name in ("report.html", "summary.md") if (folder / name).is_file()), "")
     told = {"verdict": judgement.verdict, "findings": new, "run": folder, "report": report}
     return "".join(f"{name}={one_line(str(value))}\n" for name, value in told.items())
@@ -58,7 +58,7 @@ def _command(name: str, properties: dict[str, str], message: str) -> str:
 
 
 def _data(text: str) -> str:
-    # The older form is obeyed in the middle of a line, too.
+    # The runner obeys the older form even in the middle of a line.
     plain = visible(text).replace("##[", r"##\[")
     return plain.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 

@@ -1,4 +1,4 @@
-"""junit.xml: a test case a cell, as CI systems read them; valid for Jenkins' junit-10.xsd, the strictest of them."""
+"""junit.xml: one test case per cell, for CI systems. Valid for Jenkins' junit-10.xsd, the strictest schema."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
 
 _CHILDREN = {"FAIL": "failure", "UNKNOWN": "error", "XFAIL": "skipped", "SKIP": "skipped"}
-"""Verdict -> how a CI system hears it. UNKNOWN is an error: nothing was shown about the server."""
+"""Verdict -> element for a CI system. UNKNOWN is an error: the run showed nothing about the server."""
 
 
 def render(judgement: Judgement) -> str:
@@ -43,7 +43,7 @@ def render(judgement: Judgement) -> str:
 
 
 def _besides(judgement: Judgement) -> list[CellVerdict]:
-    """What counts and is no cell: compilers' warnings where they are to fail, and changes that nothing looked at."""
+    """Rows that count without being cells: compilers' warnings if they must fail, and changes that no suite checked."""
     warnings = [finding for finding in judgement.findings if finding.kind == "warning"]
     found = []
     for target in dict.fromkeys(target for finding in warnings for target in finding.targets):
@@ -94,7 +94,7 @@ def _told(finding: Finding) -> str:
 
 
 def _text(text: str) -> str:
-    """XML 1.0 cannot hold most control characters, even escaped (section 2.2): here they are visible escapes."""
+    """The text with control characters as visible escapes. XML 1.0 excludes most, even escaped (section 2.2)."""
     return visible(text)
 
 

@@ -1,4 +1,4 @@
-"""summary.md: what GitHub shows as a job's summary, and people paste into issues. Cut to what one reads."""
+"""summary.md: a short summary, which GitHub shows for a job and people paste into issues."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from harness.judge.verdict import CellVerdict
 
 MOST_BYTES = 900_000
-"""GitHub refuses a job summary of more than 1 MiB whole; what is beyond is left out, and told."""
+"""GitHub rejects a job summary of more than 1 MiB as a whole. A longer summary is cut, and says so."""
 OPEN_FINDINGS = 10
-"""So many are shown open; the others are folded."""
+"""How many findings are shown open; the others are folded."""
 SHOWN_WITNESSES = 3
 SHOWN_SITES = 30
 _SIGNS = {"PASS": "✅", "FAIL": "❌", "UNKNOWN": "⚠️", "XFAIL": "☑️", "SKIP": "⏭️"}
@@ -127,18 +127,18 @@ def _worklist(judgement: Judgement) -> list[str]:
 
 
 def signed(verdict: str) -> str:
-    """A verdict with its sign."""
+    """A verdict with its symbol."""
     return f"{_SIGNS[verdict]} {verdict}"
 
 
 def as_text(text: str) -> str:
-    """As text: neither HTML nor an image, a link, a table's edge or emphasis. Inside words `_` is harmless (GFM)."""
+    """The text escaped against HTML, images, links, table cells and emphasis. `_` inside words is harmless (GFM)."""
     plain = html.escape(one_line(text), quote=False)
     return re.sub(r"([\\`*\[\]|~]|(?<!\w)_|_(?!\w))", r"\\\1", plain)
 
 
 def as_code(text: str) -> str:
-    """A code span around anything (CommonMark 6.1): its fences are longer than those in the text. Not for tables."""
+    """A code span around any text (CommonMark 6.1): its fences are longer than those in the text. Not for tables."""
     if not text:
         return ""
     plain = one_line(text)

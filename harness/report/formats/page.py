@@ -1,7 +1,7 @@
-"""report.html: one file that needs no network, no script and no tool; it shows light or dark as the reader's system is.
+"""report.html: one file that needs no network, script or tool, and follows the reader's light or dark mode.
 
-It holds what a server sent, and a server may be hostile: everything is escaped, and the page's own policy forbids the
-browser to run or to load anything at all.
+The page contains data from a server, which may be hostile. Everything is escaped, and the page's own policy forbids
+the browser to run or load anything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from harness.record.run_folder import RunRecord
 
 OPEN_FINDINGS = 1
-"""So many are unfolded at first."""
+"""How many findings are unfolded at first."""
 SHOWN_SITES = 200
 _SIGNS = {"PASS": "✓", "FAIL": "✗", "UNKNOWN": "?", "XFAIL": "~", "SKIP": "–"}
 SENTENCES = {
@@ -56,7 +56,7 @@ class SourceLine(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     text: str
     marks: str
-    """Which targets show it; empty for a line around."""
+    """The targets that show a finding on this line; empty for a line of context."""
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
-    """The instructions around one."""
+    """The instructions around the one that misbehaved."""
 
     target: str
     place: str
@@ -75,7 +75,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding with what is drawn of it."""
+    """A finding with its source lines, instructions and stack, as the page shows them."""
 
     finding: Finding
     anchor: str
@@ -83,12 +83,12 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     hunks: list[Hunk]
     code: list[Code]
     stack: Witness | None
-    """Whose stack is shown."""
+    """The witness whose stack is shown."""
     is_open: bool
 
 
 def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
-    """The document. `folder` is the run's, for its excerpts and the runs beside it; links are relative to it."""
+    """The document. `folder`: the run folder, for excerpts and neighbouring runs. Links are relative to it."""
     listed = sites(judgement.findings)
     return (
         environment()
@@ -122,7 +122,7 @@ def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
 
 
 def environment(*folders: Path) -> jinja2.Environment:
-    """What all our pages are rendered with: templates of this folder and of others, everything escaped, one style."""
+    """The environment for all pages: templates of this folder and of `folders`, with escaping and a common style."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader([*folders, Path(__file__).parent]),
         autoescape=True,
@@ -145,12 +145,12 @@ def _harmless(value: Any) -> Any:
 
 
 def link(*parts: str) -> str:
-    """A relative address, of a file of this run or of a run beside it; no text can make it anything else."""
+    """A relative address of a file in this run or a neighbouring one. No text can change it into another address."""
     return "./" + quote("/".join(parts))
 
 
 def rows_of(judgement: Judgement) -> Mapping[str, dict[str, tuple[CellVerdict, int]]]:
-    """Target -> suite -> the cell, and how many findings it showed."""
+    """Target -> suite -> the cell and its number of findings."""
     rows: dict[str, dict[str, tuple[CellVerdict, int]]] = {}
     for cell in judgement.cells:
         found = sum(in_cell(finding, cell.target, cell.suite) for finding in judgement.findings)
@@ -182,17 +182,17 @@ def _shown(findings: list[Finding], excerpts: Excerpts) -> list[Shown]:
 
 
 def anchor_of(identity: str) -> str:
-    """A finding's place in the page."""
+    """A finding's anchor in the page."""
     return "finding-" + re.sub(r"[^A-Za-z0-9_.-]+", "_", identity)
 
 
 def stack_of(finding: Finding) -> Witness | None:
-    """Whose stack is shown: the first witness that has one."""
+    """The witness whose stack is shown: the first one with a stack."""
     return next((one for one in finding.witnesses if len(one.backtrace) > 1), None)
 
 
 def hunks_of(finding: Finding, excerpts: Excerpts) -> list[Hunk]:
-    """The lines around every place where a target shows it; neighbours together."""
+    """The lines around every place where a target shows the finding; neighbouring lines share a hunk."""
     hunks: list[Hunk] = []
     for file in dict.fromkeys(witness.file for witness in finding.witnesses):
         source = excerpts.sources.get(file, {})
@@ -213,7 +213,7 @@ def hunks_of(finding: Finding, excerpts: Excerpts) -> list[Hunk]:
 
 
 def _dedented(hunk: Hunk) -> Hunk:
-    """Without the indentation that all its lines share: on a phone it would be most of the width."""
+    """The hunk without the common indentation, which would take most of a phone's width."""
     texts = textwrap.dedent("\n".join(line.text.expandtabs(8) for line in hunk.lines)).split("\n")
     lines = [msgspec.structs.replace(line, text=text) for line, text in zip(hunk.lines, texts, strict=True)]
     return Hunk(file=hunk.file, lines=lines)

@@ -1,4 +1,4 @@
-"""The formats of a report, listed once. Each is a module of its own, and none knows another."""
+"""The only list of the report's formats. Each format is a module of its own, independent of the others."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write(folder: Path, judgement: Judgement, *, formats: Iterable[ReportFormat]
 
 
 def read(folder: Path) -> Judgement:
-    """The judgement that a run folder holds. Raises UsageError where it has none, or one of another version."""
+    """The judgement in a run folder. Raises UsageError if it is missing or of another version."""
     path = folder / findings_json.FORMAT.file
     try:
         return json_codec.decode(path.read_bytes(), Judgement)

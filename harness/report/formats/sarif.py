@@ -1,8 +1,8 @@
-"""findings.sarif: SARIF 2.1.0 (OASIS Standard, errata 01) as GitHub's code scanning and editors take it.
+"""findings.sarif: SARIF 2.1.0 (OASIS Standard, errata 01) for GitHub's code scanning and for editors.
 
 Paths are relative to the repository with the server's tree, or to the tree (uriBaseId SRCROOT), never absolute. A
-result's fingerprint is made of the finding's identity alone, so that it is the same in every run, on every machine and
-whatever the line's number.
+result's fingerprint depends only on the finding's identity, so it is the same in every run, on every machine and for
+every line number.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "SRCROOT"
 PLACELESS = "src/version.h"
-"""Where a finding without a place in the code is shown, as code scanning insists on one: every tree has this file."""
+"""The file of a finding without a place in the code. Code scanning requires a place; every tree has this file."""
 GITHUB_FINGERPRINT = "primaryLocationLineHash"
-"""The one that GitHub's code scanning reads. Without it the uploader hashes the line, which findings may share."""
+"""The key that GitHub's code scanning reads. Without it the uploader hashes the line, which findings may share."""
 MOST_RELATED = 20
 
 _RULES = {
@@ -53,7 +53,7 @@ _FAMILIES = {
 
 
 def render(judgement: Judgement) -> str:
-    """The document: one run, a rule a kind, a result a finding."""
+    """The document: one run, one rule per kind, one result per finding."""
     found = [*judgement.findings, *judgement.warnings]
     kinds = list(dict.fromkeys(finding.kind for finding in found))
     run = {
@@ -82,12 +82,12 @@ def render(judgement: Judgement) -> str:
 
 
 def fingerprint(finding: Finding) -> str:
-    """The identity that outlives runs, targets, addresses and line numbers."""
+    """An identity that is independent of runs, targets, addresses and line numbers."""
     return hashlib.sha256(finding.id.encode()).hexdigest()
 
 
 def _category(judgement: Judgement) -> str:
-    """What a later document replaces: jobs of one matrix, a target each, must not replace each other's."""
+    """The category of the document. A later one of the same category replaces it, so each matrix job has its own."""
     targets = dict.fromkeys(cell.target for cell in judgement.cells)
     return f"plumbline/{judgement.policy}/{'+'.join(targets)}/"
 
@@ -107,7 +107,7 @@ def _rule(kind: str) -> dict[str, Any]:
 
 
 def _invocation(judgement: Judgement) -> dict[str, Any]:
-    """UNKNOWN is not silence: its cells are notifications, and the run counts as not successful."""
+    """The run's invocation. UNKNOWN cells become notifications, and make the invocation unsuccessful."""
     return {
         "executionSuccessful": judgement.verdict != "UNKNOWN",
         "toolExecutionNotifications": [_unknown(cell) for cell in judgement.cells if cell.verdict == "UNKNOWN"],
@@ -148,7 +148,7 @@ def _result(finding: Finding, rule: int, prefix: str) -> dict[str, Any]:
 
 
 def _visible_of(difference: Difference) -> dict[str, Any]:
-    """Its fields, with what a server said made harmless."""
+    """The difference's fields, with the server's text escaped."""
     fields = msgspec.structs.asdict(difference)
     return {name: visible(value) if isinstance(value, str) else value for name, value in fields.items()}
 
@@ -163,7 +163,7 @@ def _message(finding: Finding) -> str:
         f"After: {one_line(finding.command)}" if finding.command else "",
         f"Again: {one_line(finding.replay)}",
     ]
-    # `[text](address)` in a message is a link (SARIF 3.11.6): what a server said is none.
+    # `[text](address)` in a message is a link (SARIF 3.11.6). A server's text must not make one.
     return "\n".join(line for line in lines if line).replace("](", "] (")
 
 
@@ -180,7 +180,7 @@ def _location(file: str, line: int, function: str, prefix: str) -> dict[str, Any
 
 
 def _related(finding: Finding, prefix: str) -> list[dict[str, Any]]:
-    """The other places in the tree where targets show it."""
+    """The other places in the tree where targets show the finding."""
     places: dict[tuple[str, int], list[Witness]] = {}
     for witness in finding.witnesses:
         if witness.line and witness.backtrace and is_in_tree(witness.backtrace[0]):
@@ -194,7 +194,7 @@ def _related(finding: Finding, prefix: str) -> list[dict[str, Any]]:
 
 
 def _stacks(finding: Finding, prefix: str) -> list[dict[str, Any]]:
-    """One stack a target: that of its first witness."""
+    """One stack per target, from its first witness with a stack."""
     firsts: dict[str, Witness] = {}
     for witness in finding.witnesses:
         if witness.backtrace:

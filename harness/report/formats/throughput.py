@@ -1,7 +1,7 @@
-"""Throughput: how many commands a second each suite sends to each target, from what a run recorded. A Markdown page.
+"""Throughput: commands per second of each suite on each target, from a run's record, as a Markdown page.
 
-Of a cell: commands that its guests said they carried out, by the cell's whole time, in which the oracle answers too.
-How fast a server alone is under the emulator, `plumb bench` says.
+A cell's throughput is the number of commands that its guests executed, by their own count, divided by the cell's whole
+time. That time includes the oracle's replies. `plumb bench` measures a server alone under the emulator.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEAD = "# Throughput of the suites"
 
 
 class Throughput(Record, frozen=True):
-    """One cell's."""
+    """The throughput of one cell."""
 
     target: str
     suite: str
@@ -31,7 +31,7 @@ class Throughput(Record, frozen=True):
 
     @property
     def per_second(self) -> float:
-        """Commands a second of the cell's time; 0 for a cell that took none."""
+        """Commands per second of the cell's time; 0 for a cell that took no time."""
         return self.commands / self.seconds if self.seconds else 0.0
 
 
@@ -44,7 +44,7 @@ def cells(folder: Path, run: RunRecord) -> list[Throughput]:
 def _of_cell(folder: Path, record: CellRecord) -> Throughput:
     recorded = event_log.read_events(folder / record.target / record.suite / "events.jsonl")
     guests = [event for event in recorded if isinstance(event, run_folder.GuestEvent)]
-    # Guests of other targets are counted too: their cell waits for them.
+    # Count guests on other targets too: the cell waits for them.
     commands = sum(guest.commands for guest in guests)
     return Throughput(target=record.target, suite=record.suite, commands=commands, seconds=record.seconds)
 
