@@ -43,7 +43,7 @@ def absence(tools: Toolchain) -> str:
 
 
 def identity() -> str:
-    """The identity of the installed sources; call it only where they are installed."""
+    """The identity of the installed sources; requires that they are installed."""
     return digest_of(FOLDER)
 
 

@@ -77,7 +77,7 @@ def needed_packages(
 def diagnose(
     catalog: Catalog, targets: Sequence[str], *, emulator: str, for_tests: bool = False, debugger: bool = False
 ) -> Diagnosis:
-    """Compare with the installed packages. Without dpkg it reports none, and a missing tool fails when it is used."""
+    """Compare with the installed packages. Without dpkg none counts as missing, and a missing tool fails when used."""
     if shutil.which("dpkg-query") is None:
         return Diagnosis(packages=[], command="")
     needed = needed_packages(catalog, targets, emulator=emulator, for_tests=for_tests, debugger=debugger)

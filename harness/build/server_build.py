@@ -50,7 +50,7 @@ class BuildFailedError(PlumblineError):
     exit_code = ExitCode.FINDINGS
 
     def __init__(self, what: str, *, where: str = "", because: str = "", log: str = "", output: str = "") -> None:
-        """`output`: everything that make printed."""
+        """`output`: make's complete output."""
         super().__init__(what, where=where, because=because, log=log)
         self.complaints = complaints(output)
         """The errors, in a form that allows two machines' builds to be compared."""
@@ -77,7 +77,7 @@ class BuildDirectory:
         self.linked = linked
         """The allocator linked into the binary."""
         self.tree = work / COMPILED_IN
-        """The copy."""
+        """The copied tree."""
         self.binary = self.tree / "src" / f"{tree.family}-server"
         """The output of `make_server`."""
         self.log = builder.store.root / "logs" / f"build-{work.name}.log"
@@ -116,7 +116,7 @@ class BuildDirectory:
         return self.run([*command, "--keep-going"] if go_on else command)
 
     def make_command(self, goals: Sequence[str], *, compiler: Path | None = None) -> list[str]:
-        """The command line that makes goals."""
+        """Make's command line for these goals."""
         return _make_command(self, goals, compiler or self.work / "gcc")
 
     def run(self, command: Sequence[str | Path], *, folder: Path | None = None) -> process.Result:

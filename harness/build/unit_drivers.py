@@ -91,7 +91,7 @@ def table() -> list[Unit]:
 
 
 def absence(unit: Unit, tree: SourceTree) -> str:
-    """Why a server does not have a unit; empty when it should."""
+    """Why a server does not have a unit; empty when it should have it."""
     releases = unit.valkey if tree.family == "valkey" else unit.redis
     bounds = [tuple(int(part) for part in release.split(".")) for release in releases]
     version = ".".join(map(str, tree.version))
@@ -107,10 +107,7 @@ def absence(unit: Unit, tree: SourceTree) -> str:
 
 
 def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Units:
-    """The program, from the store if it is there.
-
-    Raises BuildFailedError when the server itself does not compile, InfrastructureError without a compiler.
-    """
+    """The program with the units, from the store if it is there."""
     sources = [folder() / "units.toml", *sorted((folder() / "drivers").iterdir())]
     parts = [RECIPE, build_key(tree, target, tools, optimisation), *(sha256_of(path) for path in sources)]
     key = f"{tree.name}-{target.name}-{optimisation}-{key_of(parts)}"

@@ -57,7 +57,7 @@ def attempt(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain
     what = f"{tree.name} for {target.name} as its makefile has it, with warnings,"
     with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
         compilers = _without_help(shop)
-        # Jobs run side by side and print relative names, so make prints each output in one piece below its folder.
+        # Parallel jobs print relative names, so make prints each job's output in one piece after its folder.
         command = shop.make_command([shop.binary.name])
         result = shop.run([*command, "--keep-going", "--output-sync=target", "--print-directory"])
         diagnostics = compiler_output.read(result.text, shop.tree)
@@ -108,7 +108,7 @@ def _configure(shop: BuildDirectory) -> Step:
 
 
 def _preprocess(calls: list[Compilation], tree: Path) -> dict[str, set[int]]:
-    """The lines that the preprocessor keeps, of all files of the tree together."""
+    """The lines that the preprocessor keeps, for all files of the tree."""
 
     def one(call: Compilation) -> dict[str, set[int]]:
         ended = process.run(preprocessing(call.words), deadline_seconds=PREPROCESS_SECONDS, folder=Path(call.folder))

@@ -49,7 +49,7 @@ class Assumption(Record, frozen=True):
 
 
 class Region(Record, frozen=True):
-    """Lines between preprocessor conditionals that ask for a system, a machine, its alignment or its byte order."""
+    """Lines between preprocessor conditionals that test for a system, a machine, its alignment or its byte order."""
 
     topic: Literal["Solaris", "alignment", "byte order", "machine"]
     file: str
@@ -57,7 +57,7 @@ class Region(Record, frozen=True):
     last: int
     condition: str
     compiled: bool
-    """Whether the preprocessor let any of them through on this target."""
+    """Whether the preprocessor kept any of the lines on this target."""
     excerpt: str
     """The first line with code."""
 
@@ -110,7 +110,7 @@ class PortingItem(Record, frozen=True):
 
 
 class PortReport(Record, frozen=True):
-    """The document."""
+    """The complete report."""
 
     schema: int
     verdict: Literal["PASS", "FAIL", "UNKNOWN"]

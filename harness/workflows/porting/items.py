@@ -54,7 +54,7 @@ def of_steps(target: str, steps: Sequence[Step]) -> list[PortingItem]:
     found = []
     for step in steps:
         if step.name == "configure" and step.result == "failed":
-            # The build goes on without jemalloc.
+            # The build continues without jemalloc.
             remedy = "make MALLOC=libc, or configure it by hand"
             title = "jemalloc's configure script fails"
             found.append(PortingItem(rank="note", title=title, targets=[target], detail=[step.detail], remedy=remedy))

@@ -140,7 +140,7 @@ class _Porter:
             return error
 
     def _try_start(self, build: Build, setup: TargetSetup) -> Death | None:
-        """How a start ends with the kernel's fixup off; None if the server answers."""
+        """The outcome of a start with the kernel's fixup off; None if the server answers."""
         target = setup.target
         runner = setup.runner("signal")
         with tempfile.TemporaryDirectory(prefix="plumbline-start-") as folder:
@@ -163,7 +163,7 @@ class _Porter:
 
 
 def write(folder: Path, report: PortReport, judgement: Judgement) -> list[Path]:
-    """port.json, port.md and port.html, in the run folder."""
+    """Write port.json, port.md and port.html into the run folder."""
     documents = {
         FILE: json_codec.pretty(report).decode(),
         "port.md": markdown.render(report),
@@ -226,7 +226,7 @@ def _started(death: Death | None) -> Step:
 
 
 def _accesses(run: Path, target: Target) -> dict[str, list[Access]] | None:
-    """Source line -> the misaligned accesses that the audit saw there; None for a target without a build."""
+    """Source line -> the misaligned accesses that the audit recorded there; None for a target without a build."""
     record = run_folder.read_run(run)
     if target.name not in record.binaries:
         return None
