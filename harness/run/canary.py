@@ -1,7 +1,6 @@
-"""Canaries: a program makes every access of a target's instruction set on the target, and shows that its silence
-counts.
+"""Canaries: a program makes every access of a target's instruction set there, and shows that silence is meaningful.
 
-The program is generated from harness/isa/accesses/ISA.toml; harness.isa.rules says what each access must do.
+The program is generated from harness/isa/accesses/ISA.toml; harness.isa.rules defines what each access must do.
 """
 
 from __future__ import annotations
@@ -191,7 +190,7 @@ def on_machine(program: Path, machine: Machine, slowdown: float) -> CanaryRunner
 def perform_all(perform: CanaryRunner, target: Target) -> dict[str, list[str]]:
     """Run `canary all`: access -> its outcome at every offset.
 
-    Raises InfrastructureError when it did not reach the end of its table.
+    Raises InfrastructureError when the program did not reach the end of its table.
     """
     result = perform(["all"])
     outcomes: dict[str, list[str]] = {}
@@ -252,7 +251,7 @@ def disagreements(case: CanaryCase, performed: CanaryResult, runner: Runner) -> 
     elif due and matching[0].offset != case.reported.index(True):
         wrong.append(f"the first report is due at {case.reported.index(True)}, got {matching[0]}")
     elif due and "signal" not in case.prescribed and access.direction not in {one.direction for one in matching}:
-        # A loop of load and store loads first, and where the load raises a signal the store never happens.
+        # A loop of load and store loads first; if the load raises a signal, the store never happens.
         wrong.append(f"a {access.direction} is to be reported, got {matching}")
     return wrong
 

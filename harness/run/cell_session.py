@@ -59,14 +59,15 @@ class CellSession:
         self.counters_before: run_folder.Counters | None = None
         self._whole_test = ""
         self._oracle_silent = ""
-        """Why the native build did not start at the last attempt; empty if it did."""
+        """Why the native build did not start at the last attempt; empty if it started."""
         self.examples_failed = False
         self.note = ""
         """The remark of a test that passes: how many examples it ran."""
 
     def guest(self) -> Guest:
-        """A live guest: the present one, or a fresh one. Raises StartError, and at once after a guest that could not
-        start.
+        """A live guest: the present one, or a fresh one.
+
+        Raises StartError, immediately if an earlier guest could not start.
         """
         if self._guest is not None and self._guest.alive():
             return self._guest
@@ -86,7 +87,7 @@ class CellSession:
             guest.failed_to_start(error)
             self._failure, self.blocked = error, True
             raise
-        # Reports during its start are not a test's doing.
+        # Reports from the server's start do not belong to a test.
         self.log_before = guest.log_bytes()
         return guest
 
@@ -165,9 +166,9 @@ class CellSession:
                 self._guest.recorder.begin()
 
     def end_example(self, label: str, message: str, seconds: float, *, asked: str = "") -> None:
-        """Record that an example has ended; it failed if there is a message. Evidence is kept of failures and reports.
+        """Record that an example has ended; it failed if there is a message. Failures and reports leave evidence.
 
-        `asked`: the command that was answered wrongly.
+        `asked`: the command with the wrong reply.
         """
         guest = self._guest
         reported = guest is not None and (guest.faults() > self.faults_before or guest.reports(self.log_before))
@@ -258,12 +259,12 @@ class CellSession:
             return
         commands = guest.commands() if guest.started() else 0
         guest.__exit__()
-        # A failed start is no test's doing.
+        # A failed start does not belong to a test.
         test = self.test if self._failure is None else ""
         self.log.append(msgspec.structs.replace(ended(guest, test), commands=commands))
 
     def give_up(self, error: InfrastructureError) -> NoReturn:
-        """End the cell, and record why nothing can be said of the server."""
+        """End the cell, and record why the results say nothing about the server."""
         # On a full disk the exit status must suffice.
         with contextlib.suppress(OSError):
             (self.cell.folder / run_folder.PROBLEM).write_text(f"{error}\n", "utf-8")
@@ -296,8 +297,9 @@ class CellSession:
             self.log.append(event)
 
     def _doubt(self) -> str:
-        """Why a failed test says nothing of the server: another process ended or stopped the oracle, or this machine
-        could not pass on the requests.
+        """Why a failed test says nothing about the server; empty if it does.
+
+        Either another process ended or stopped the oracle, or this machine could not pass on the requests.
         """
         for server in (self._guest, self._oracle):
             if server is not None and server.recorder is not None and server.recorder.trouble:

@@ -22,7 +22,7 @@ LARGEST_SEED = 2**32 - 1
 
 
 class PeerServer(Record, frozen=True):
-    """Another target of the same run, with all that a cell needs to start a server there."""
+    """Another target of the same run, with everything that a cell needs to start a server there."""
 
     runner: Runner
     build: Build
@@ -58,7 +58,7 @@ class CellSpec(Record, frozen=True):
     machine: VmImage | None = None
     """The emulated computer of a target of the kernel tier."""
     coverage: bool = False
-    """Whether the guest records the edges of its code that it takes, where its emulator supports this."""
+    """Whether the guest records the edges of its code that it takes, if its emulator supports this."""
     tests: list[str] = msgspec.field(default_factory=list)
     """Parts of names, or globs: the cell runs only the matching tests, or all tests where the list is empty."""
     limit_seconds: float | None = None
@@ -66,14 +66,14 @@ class CellSpec(Record, frozen=True):
     limit_count: int | None = None
     """Number of examples for open-ended suites; None: the tier's number."""
     corpus: Path | None = None
-    """Where an open-ended suite keeps its corpus between runs; None: nowhere."""
+    """The folder in which an open-ended suite keeps its corpus between runs; None: it keeps none."""
 
     development: bool = False
     """Whether the server's tree lies between two releases; `version` is then the release that it counts as."""
 
     @property
     def abilities(self) -> Abilities:
-        """What the server can do according to its source; nothing where the suite runs none."""
+        """The server's features according to its source; none if the suite runs no server."""
         return self.build.abilities if self.build is not None else Abilities()
 
 
@@ -85,10 +85,10 @@ def fits(test: str, wanted: Sequence[str]) -> bool:
 
 
 def write_cell(path: Path, cell: CellSpec) -> None:
-    """Write it as JSON."""
+    """Write the description as JSON."""
     path.write_bytes(json_codec.pretty(cell))
 
 
 def read_cell(path: Path) -> CellSpec:
-    """Read what `write_cell` wrote."""
+    """Read a description that `write_cell` wrote."""
     return json_codec.decode(path.read_bytes(), CellSpec)

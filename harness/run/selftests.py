@@ -63,7 +63,7 @@ class Style(Record, frozen=True):
 
 
 def style_of(tree: SourceTree) -> Style | str:
-    """How a tree's self-tests are built, according to its source; or why it has none."""
+    """How to build a tree's self-tests, according to its source; or why it has none."""
     version = ".".join(map(str, tree.version))
     source = tree.content / "src"
     listed = source / "unit" / "test_files.h"
@@ -150,7 +150,7 @@ def build_selftests(builder: Builder, tree: SourceTree, target: Target, tools: T
 
 
 def _compile(shop: BuildDirectory, style: Style, into: Path) -> str:
-    """Put the program into a folder. Returns why there is none, or an empty text."""
+    """Put the program into a folder. Returns why that failed, or an empty text."""
     compiler = shop.wrapper("gcc", style.flags, suffix="-selftests")
     settings: Mapping[str, str] = {}
     if style.googletest:
@@ -168,13 +168,13 @@ def _compile(shop: BuildDirectory, style: Style, into: Path) -> str:
 
 
 def why_none(units: Units) -> str:
-    """Why none of a server's self-tests can run; empty when one can or should, and for Plumbline's own units."""
+    """Why none of a server's self-tests can run; empty when one can or should run, and for Plumbline's own units."""
     nothing = units.kind == "selftests" and set(units.names) <= set(units.absent)
     return next(iter(units.absent.values()), "") if nothing else ""
 
 
 def without_native_faults(units: Units, native: Units) -> Units:
-    """The same units, without those that fail to compile natively by the same error: that is not the target's fault."""
+    """The same units, without those that the same compiler error breaks natively: that is not the target's fault."""
     excused = {
         name: why
         for name, why in units.broken.items()
@@ -209,7 +209,7 @@ def printed(run: UnitRun) -> list[str]:
 
 
 def why_not_run(run: UnitRun) -> str:
-    """Why a self-test's program did not run it although it was called; empty when it did."""
+    """Why a self-test's program did not run it although it was called; empty when it ran."""
     return googletest.why_not_run(lines(run))
 
 
@@ -250,7 +250,7 @@ def failed_alike(here: UnitRun, native: UnitRun) -> bool:
 
 
 def _said(run: UnitRun) -> list[str]:
-    """The failed checks, each as often as it failed."""
+    """The failed checks, each repeated as often as it failed."""
     every = lines(run)
     if googletest.spoke(every):
         return googletest.failures(every)
@@ -258,6 +258,6 @@ def _said(run: UnitRun) -> list[str]:
 
 
 def _asserted(run: UnitRun) -> list[str]:
-    """The assertion that ended a self-test, with its place; empty if none did."""
+    """The assertion that ended a self-test, with its location; empty if there was none."""
     place = assertion_log.asserted(run.output)
     return [f"{place.file}:{place.line}: an assertion failed"] if place else []

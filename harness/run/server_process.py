@@ -121,7 +121,7 @@ class Guest:
 
     @property
     def ended_stopping(self) -> bool:
-        """Whether it ended in this way after it had been told to stop."""
+        """Whether the server ended in this way after it received the order to stop."""
         return self._ended_stopping
 
     @property
@@ -142,13 +142,13 @@ class Guest:
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Files that it is certain to leave in its folder."""
+        """Files that the server certainly leaves in its folder."""
         ledger = (fault_log.ledger_of(self.fault_log).name,) if self.runner.records_faults else ()
         return (self.log.name, *ledger) if self.started() else ()
 
     @property
     def deadline_seconds(self) -> float:
-        """How long a reply may take on this target."""
+        """Time limit for a reply on this target."""
         return REPLY_SECONDS * self.runner.target.slowdown
 
     @property
@@ -222,8 +222,9 @@ class Guest:
             shutil.rmtree(self._socket_folder, ignore_errors=True)
 
     def _stop(self) -> None:
-        """Tell the server to end. Its way to do so is evidence too: a server that crashes on its way out has not
-        stopped.
+        """Tell the server to end.
+
+        How it ends is evidence too: a server that crashes during its shutdown has not stopped.
         """
         self.kill(grace_seconds=STOP_SECONDS * self.runner.target.slowdown)
         code = self.poll()
@@ -248,7 +249,7 @@ class Guest:
         process.kill_group(self._process, grace_seconds=grace_seconds)
 
     def alive(self) -> bool:
-        """Whether it runs; after its end, `end` and `detail` say how it ended."""
+        """Whether the server runs; after its end, `end` and `detail` describe how it ended."""
         if not self.started():
             return False
         code = self.poll()
@@ -272,7 +273,7 @@ class Guest:
         self._recorder = Recorder(self.upstream, self.recorded_path)
 
     def failed_to_start(self, error: StartError, *, may_refuse: bool = False) -> None:
-        """Set how it ended from its failed start. A server that `may_refuse` and exited by itself has stopped."""
+        """Derive its end from its failed start. A server that `may_refuse` and exited by itself has stopped."""
         if may_refuse and self._end == "exit":
             self._end, self._detail = "stopped", f"refused: {error.detail}"
         else:
@@ -295,7 +296,7 @@ class Guest:
         return any(f.event == "fault" and f.pid == self.pid for f in fault_log.read_faults(self.fault_log)[since:])
 
     def commands(self) -> int:
-        """The number of commands that the server has carried out (INFO); 0 when it does not answer any more."""
+        """The number of commands that the server has processed (INFO); 0 when it no longer replies."""
         if not self.alive():
             return 0
         try:
@@ -321,7 +322,7 @@ class Guest:
         if not self.runner.target.emulator.detector or not self.log.is_file():
             return []
         with self.log.open("rb") as stream:
-            # The middle of a longer log may be gone by now.
+            # The middle of a longer log may already be gone.
             stream.seek(max(since, self.log_bytes() - LIMIT_BYTES))
             return reports(stream.read(), self.runner.target.emulator.detector)
 
@@ -372,7 +373,7 @@ class Guest:
         if ignored and "ignore-warnings" in has:
             arguments += ["--ignore-warnings", *ignored]
         if "enable-debug-command" in has:
-            # Suites look inside servers by DEBUG's digests and reloads, which must be enabled since 7.0.
+            # Suites inspect servers with DEBUG's digests and reloads, which must be enabled since 7.0.
             arguments += ["--enable-debug-command", "yes"]
         # A configuration file, which a sentinel requires, is the program's first word.
         file = [word for word in self.options[:1] if not word.startswith("-")]

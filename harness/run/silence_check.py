@@ -1,7 +1,7 @@
-"""Checks that silence means something: canaries that the emulator must punish, and whose faults it must record.
+"""Checks that silence is meaningful: the emulator must punish the canaries' faults and record them.
 
-A check believes a target because of its canary suite. A replay needs the same proof: an emulator that cannot write its
-log, for example on a full disk, sees nothing at all.
+A check trusts a target because of its canary suite. A replay needs the same proof: an emulator that cannot write its
+log, for example on a full disk, reports nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def why_blind(store: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:
-    """Why a target may have misbehaved without a report; empty where it would have been seen.
+    """Why a target may misbehave without a report; empty if its canaries prove that it cannot.
 
     `folder` receives the logs; it should be on the same disk as the guest's logs.
     """

@@ -59,7 +59,7 @@ class VirtualMachine:
         self._free_ports = list(PORTS)
 
     def machine(self) -> Machine:
-        """The running machine, with its alignment mode set. Raises InfrastructureError when it does not come up."""
+        """The running machine, with its alignment mode set. Raises InfrastructureError if it does not start."""
         if self._machine is not None and self._machine.alive():
             return self._machine
         self.close()
@@ -128,12 +128,12 @@ class VmGuest(Guest):
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Nothing is certain to be left: the log is inside the machine, which may have died."""
+        """No file is certain to remain: the log is inside the machine, which may have died."""
         return ()
 
     @property
     def port(self) -> int:
-        """Where it listens inside its machine; 0 before it is launched."""
+        """The port on which the server listens inside its machine; 0 before its launch."""
         return self._port
 
     @property
@@ -183,7 +183,7 @@ class VmGuest(Guest):
         self._pid = machine.start(command, folder=self._work_folder, output=self._inside, fault_log=self.fault_log)
 
     def arguments(self) -> list[str]:
-        """Its command line. The server listens on every address of the machine, which only loopback leads to."""
+        """The server's command line. It listens on every address of the machine, which only loopback leads to."""
         arguments = ["--port", str(self._port), "--bind", "0.0.0.0", "--save", ""]  # noqa: S104
         arguments += ["--dir", self._work_folder]
         if "protected-mode" in self.build.abilities.options:

@@ -1,7 +1,7 @@
 """The control channel to a guest's init: frames over a byte stream, numbered requests, and events between them.
 
-A frame is a line `ID WORD LENGTH` and LENGTH bytes (toolchains/kernels/init/channel.c). Bytes between frames that are
-not a header are dropped, because a serial line may open with noise.
+A frame is a line `ID WORD LENGTH` and LENGTH bytes (toolchains/kernels/init/channel.c). The reader drops bytes between
+frames that are not a header, because a serial line may start with noise.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Channel:
         return reply.payload
 
     def wait_for(self, condition: Callable[[], object], what: str, *, deadline_seconds: float) -> None:
-        """Wait until a condition that frames can change holds. Raises ChannelError at the deadline."""
+        """Wait until a condition that frames can change becomes true. Raises ChannelError at the deadline."""
         deadline = time.monotonic() + deadline_seconds
         with self._news:
             while not condition():

@@ -124,7 +124,7 @@ class Machine:
 
     @property
     def fault_log(self) -> Path:
-        """Where the faults of programs without a log of their own are recorded."""
+        """The log for the faults of programs without a log of their own."""
         return self._fault_log
 
     @property
@@ -137,7 +137,7 @@ class Machine:
         return self._computer.alive()
 
     def endpoint(self, port: int) -> tuple[str, int]:
-        """Where on the host's loopback a forwarded port of the guest is."""
+        """The address on the host's loopback of a forwarded guest port."""
         return self._computer.endpoint(port)
 
     def set_alignment(self, mode: int) -> None:
@@ -202,7 +202,7 @@ class Machine:
         return pid
 
     def forget(self, pid: int) -> None:
-        """Forget the fault log of a program that has ended: the kernel will give its number to another one."""
+        """Forget the fault log of a program that has ended: the kernel will reuse its number."""
         self._fault_logs.pop(pid, None)
 
     def end(self, pid: int) -> ExitStatus | None:

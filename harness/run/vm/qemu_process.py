@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BOOT_SECONDS = 30.0
 """Time limit until init is ready, without waits for a processor: five times the boot time of the slowest machine."""
 BOOT_ATTEMPTS = 2
-"""Occasionally QEMU's sun4u hangs for ever in its firmware, or where Linux first calls the firmware."""
+"""Occasionally QEMU's sun4u hangs forever in its firmware, or where Linux first calls the firmware."""
 SOCKET_SECONDS = 30.0
 POLL_SECONDS = 0.01
 LOOK_AGAIN_SECONDS = 0.5
@@ -116,7 +116,7 @@ class QemuProcess:
         return self._process is not None and self._process.poll() is None
 
     def endpoint(self, port: int) -> tuple[str, int]:
-        """Where on the host's loopback a forwarded port of the guest is."""
+        """The address on the host's loopback of a forwarded guest port."""
         assert self._qmp is not None
         if not self._forwards:
             self._forwards = forwarded_ports(self._qmp.monitor("info usernet"))
@@ -165,7 +165,7 @@ class QemuProcess:
             time.sleep(POLL_SECONDS)
         self._qmp = Qmp(folder / "qmp", deadline_seconds=SOCKET_SECONDS)
         if self._control_port is None:
-            # The guest has not run yet, so that none of its events can be missed.
+            # The guest has not run yet, so that no event can be missed.
             self._connect(folder / "control")
 
     def _connect(self, place: Path | tuple[str, int]) -> None:

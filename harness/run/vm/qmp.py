@@ -25,7 +25,7 @@ class QmpError(Exception):
 
 
 def _connect(path: Path, deadline_seconds: float) -> socket.socket:
-    """Connect, again for as long as the emulator has bound its socket and does not listen yet. Raises OSError."""
+    """Connect, and retry while the emulator has bound its socket but does not listen yet. Raises OSError."""
     deadline = time.monotonic() + deadline_seconds
     while True:
         try:
@@ -56,7 +56,7 @@ class Qmp:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Data that cannot be sent any more do not matter.
+        # Data that can no longer be sent does not matter.
         with contextlib.suppress(OSError):
             self._stream.close()
         self._socket.close()
