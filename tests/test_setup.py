@@ -34,3 +34,24 @@ def test_an_activated_environment_is_not_made_by_its_own_python(tmp_path: Path) 
     )
     assert not (tmp_path / "bin.asked").exists()
     assert "-m venv" in (tmp_path / "outside.asked").read_text("utf-8")
+
+
+def test_only_what_an_environment_is_made_from_makes_it_again(tmp_path: Path) -> None:
+    """Not a tool's settings: the commands that run would lose their environment to a formatter's line length."""
+    (tmp_path / "ci").mkdir()
+    shutil.copy(ROOT / "ci" / "setup", tmp_path / "ci")
+    (tmp_path / "requirements.txt").touch()
+    python = tmp_path / "outside" / "python3"
+    python.parent.mkdir()
+    copies = 'mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/plumb'
+    python.write_text(f'#!/bin/sh\ncase "$*" in "-m venv"*) echo made >>asked; {copies};; esac\n', "utf-8")
+    python.chmod(0o755)
+
+    def made(scripts: str, length: int) -> int:
+        text = f"[project.scripts]\nplumb = '{scripts}'\n\n[tool.ruff]\nline-length = {length}\n"
+        (tmp_path / "pyproject.toml").write_text(text, "utf-8")
+        environment = {"PATH": f"{python.parent}:{os.environ['PATH']}"}
+        subprocess.run(["bash", "-c", ". ci/setup"], cwd=tmp_path, env=environment, capture_output=True, check=True)
+        return (tmp_path / "asked").read_text("utf-8").count("made")
+
+    assert [made("old:main", 120), made("old:main", 100), made("new:main", 100)] == [1, 1, 2]
