@@ -1,6 +1,6 @@
-"""From evidence to findings and verdicts: pure but for symbol tools, and repeatable on any stored run.
+"""Turns evidence into findings and verdicts. It starts only symbol tools, and works on any stored run.
 
-It imports `analysis`, `isa`, `protocol`, `record` and `core`, never `build`, `run` or `plan`: a run is judged by what
-it recorded. Begin with `findings`, then `causality` and `sightings`; `conclusion` adds the known list and the exit
-code.
+It imports `analysis`, `isa`, `protocol`, `record` and `core`, never `build`, `run` or `plan`: the judgement of a run
+depends only on the run's records. Begin with `findings`, then `causality` and `sightings`. `conclusion` adds the known
+list and the exit code.
 """

@@ -1,7 +1,7 @@
-"""Findings that a base revision shows too: RUN/inherited.json, beside the evidence. The change is not blamed for them.
+"""Findings that a base revision also shows: RUN/inherited.json, beside the evidence. The change did not cause them.
 
 A finding is inherited if the base shows it on the same targets, in the same suites and with the same title. A finding
-on another target or in another suite is new, and so is a server that fails to start for another reason.
+on another target or in another suite is new. A server that fails to start for another reason is also a new finding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Appearance(Record, frozen=True):
     title: str
     """The finding's title, with numbers as `#` and files without their folders."""
     test: str = ""
-    """The test of a failed assertion; else empty. Many tests may end in the assertion of one function."""
+    """The test of a failed assertion; else empty. Many tests may fail in the same function's assertion."""
 
 
 class Baseline(Record, frozen=True):
@@ -103,7 +103,7 @@ def _appearances(finding: Finding) -> list[Appearance]:
 
 
 def _without_chance(title: str) -> str:
-    """A title without a log line's prefix, with `#` for numbers and without the folders of files."""
+    """A title without log line prefixes and folders of files, and with `#` for numbers."""
     plain = re.sub(r"\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ ", "", title)
     return re.sub(r"0x[0-9a-f]+|\d+", "#", re.sub(r"/\S*/", "", plain))
 
@@ -125,7 +125,7 @@ def read(folder: Path) -> Baseline | None:
 
 
 def reason(inherited: Baseline, finding: Finding) -> str:
-    """Why the change is not to blame for a finding; empty unless the base shows all its appearances in the run."""
+    """Why a finding is not due to the change; empty unless the base shows all its appearances in the run."""
     here, in_base = _appearances(finding), inherited.appearances.get(finding.id, [])
     return f"also in BASE {inherited.base.commit[:12]}" if here and set(here) <= set(in_base) else ""
 

@@ -1,7 +1,7 @@
-"""One folder of evidence → sightings: every fault, bad end and failed test that is not a consequence of another.
+"""Turns a folder of evidence into sightings: every fault, bad end and failed test that no other one caused.
 
-harness.judge.sightings reads each piece of evidence by itself; harness.judge.findings decides which sightings are one
-finding. This module also says why the evidence may be incomplete.
+harness.judge.sightings reads each piece of evidence by itself. harness.judge.findings decides which sightings form one
+finding. This module also reports why the evidence may be incomplete.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Evidence:
-    """The evidence in one folder. Leaves out what something worse explains."""
+    """The evidence in one folder. Omits the consequences of worse events."""
 
     def __init__(self, cell: Path, run: RunRecord, record: CellRecord, recorded: list[Event]) -> None:
         self._cell = cell
@@ -133,7 +133,7 @@ class Evidence:
     def _from_reports(self, guest: Path, where: CellRecord, alone: TestEvent | None) -> list[Sighting]:
         found = []
         for report in _reports(guest / "log", self._run.machines[where.target].emulator.detector):
-            # No detector delays its reports, so that the offset tells during which test the error happened.
+            # No detector delays its reports, so the offset identifies the test during which the error happened.
             test = alone or next(
                 (t for t in self._tests if t.guest == guest.name and t.log_from <= report.offset < t.log_to), None
             )
@@ -155,9 +155,9 @@ class Evidence:
         return found
 
     def _is_explained(self, test: TestEvent) -> bool:
-        """Whether a test failed because a server of its own had ended, which is a sighting of its own.
+        """Whether a test failed because one of its own servers had ended, which is a separate sighting.
 
-        Nothing else explains a failure: an access that a server survived is no reason for a wrong answer.
+        Nothing else explains a failure: an access that a server survived does not explain a wrong reply.
         """
         if test.unit:
             return test.guest in self._dead and not test.wrong_line
@@ -169,7 +169,7 @@ class Evidence:
         )
 
     def _alone(self, guest: Path) -> TestEvent | None:
-        """The one test that a guest was started for, from that guest's view; None for a guest that served several."""
+        """The one test that a guest was started for, with that guest's data; None for a guest that served several."""
         event = next((one for one in self._guests if one.own and one.name == guest.name), None)
         test = next((one for one in self._tests if event is not None and one.name == event.test), None)
         if event is None or test is None:
@@ -197,20 +197,21 @@ _FATAL = {
 
 
 def _is_fatal(fault: fault_log.Fault, log: FaultLog, event: GuestEvent | None) -> bool:
-    """Whether a guest's first process, or a unit, died of a fault. A repaired access kills nothing, and the death of a
-    child leaves its parent alive.
+    """Whether a guest's first process, or a unit, died of a fault.
+
+    A repaired access kills no process, and the death of a child leaves its parent alive.
     """
     if fault.event != "fault":
         return False
     if event is not None:
-        # 0: its number is not known.
+        # A process number of 0 is unknown.
         return event.end != "stopped" and event.pid in {0, fault.pid}
     end = log.ends.get(fault.pid)
     return end is None or end.signal != 0
 
 
 def _times(log: FaultLog) -> list[int]:
-    """How often each record's event happened. Later repetitions count to an instruction's last full record."""
+    """How often each record's event happened. An instruction's last full record includes the later repetitions."""
     same: dict[tuple[int, int, str], list[int]] = {}
     for number, fault in enumerate(log.faults):
         same.setdefault((fault.pid, fault.pc, fault.event), []).append(number)
@@ -231,7 +232,7 @@ def _reports(log: Path, kind: str) -> list[Report]:
     if not kind or not log.is_file():
         return []
     text = log.read_bytes()
-    # Events hold offsets into everything that was written, before the log was capped.
+    # Events hold offsets into the uncapped log.
     return [
         msgspec.structs.replace(report, offset=capped_log.as_written(text, report.offset))
         for report in reports(text, kind)
@@ -239,7 +240,7 @@ def _reports(log: Path, kind: str) -> list[Report]:
 
 
 def killed_from_outside(event: Event) -> bool:
-    """Whether a guest ended by SIGKILL or was stopped: no process in a guest does that to it."""
+    """Whether SIGKILL ended a guest, or SIGSTOP stopped it. No process in the guest sends these signals."""
     return isinstance(event, run_folder.GuestEvent) and (
         (event.end in {"signal", "start-failed"} and event.detail.startswith("killed by SIGKILL"))
         or (event.end == "hang" and event.detail == run_folder.STOPPED)

@@ -1,4 +1,4 @@
-"""Evidence of one cell → its sightings and its outcome: test counts, and why the evidence may be incomplete.
+"""Turns one cell's evidence into its sightings and its outcome: test counts and reasons for incomplete evidence.
 
 harness.judge.causality decides which sightings are consequences of others.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sighting], CellOutcome]:
-    """Everything that a cell shows to be wrong, and its outcome. Includes the audit that followed the cell, if any."""
+    """The sightings and the outcome of a cell, including those of the audit that followed the cell, if any."""
     cell = folder / record.target / record.suite
     if record.problem_kind in {"build", "absent"} or not record.seal:
         sightings = [from_failed_build(record, folder / "run.json")] if record.problem_kind == "build" else []
@@ -40,7 +40,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         silence=_silence(tests),
     )
     if record.suite == CANARY_SUITE:
-        # A failed canary is no finding: it means that the run could find nothing.
+        # A failed canary is not a finding: it means that the run could not find anything.
         wrong = [test.message for test in tests if test.outcome == "failed"]
         return [], msgspec.structs.replace(outcome, unexplained=wrong)
     evidence = Evidence(cell, run, record, recorded.events)
@@ -95,7 +95,7 @@ def _unrun(record: CellRecord) -> CellOutcome:
 
 
 def _doubts_of(record: CellRecord, recorded: event_log.Recorded) -> list[str]:
-    """Why a cell's process did not reach its end: its own reason, or what its event log lacks."""
+    """Why a cell's process did not finish: its own reason, or the gaps in its event log."""
     if record.problem:
         return [record.problem]
     claims_failure = record.status not in {0, None}

@@ -65,7 +65,7 @@ class KnownList(Record, frozen=True):
 def load_known(path: Path, machines: Mapping[str, Target]) -> KnownList:
     """Read a known-findings file, and resolve each entry's targets to the names of machines.
 
-    Raises UsageError when the file is not valid.
+    Raises UsageError if the file is invalid.
     """
     listed = read_toml(path, KnownList)
     return KnownList(
@@ -129,7 +129,7 @@ def remarks(
 ) -> list[str]:
     """Sentences on the list's upkeep: entries that expired, and entries for this run that matched nothing.
 
-    `part`: only a part of the tests ran, so that an entry that matched nothing is not reported.
+    `part`: only some tests ran, so entries that matched nothing are not reported.
     """
     sentences = []
     for entry in known.findings:

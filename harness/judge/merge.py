@@ -1,6 +1,6 @@
-"""Joins the judgements of several runs, such as those of a CI system's jobs with a target each.
+"""Joins the judgements of several runs, such as those of CI jobs with one target each.
 
-A planned cell that no run has is UNKNOWN. Evidence and reproducers stay in the folders of the runs.
+A planned cell that no run contains is UNKNOWN. Evidence and reproducers stay in the folders of the runs.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Judgement:
-    """One judgement of all, as if one run had made them. Of what was planned, the cells that no run has are UNKNOWN.
+    """Join judgements into one, as if from a single run. Planned cells that no run contains are UNKNOWN.
 
-    Raises UsageError for none at all, and for runs that differ in server, policy, optimisation or allocator: their
-    findings are not of one thing.
+    Raises UsageError for an empty sequence, and for runs that differ in server, policy, optimisation or allocator,
+    since their findings are not comparable.
     """
     if not judgements:
         raise UsageError("no runs to join", remedy="plumb join RUN RUN …, folders that have been judged")
@@ -58,7 +58,7 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
         findings=findings,
         warnings=_findings([one.warnings for one in judgements]),
         remarks=[*remarks, *dict.fromkeys(remark for one in judgements for remark in one.remarks)],
-        # They ran beside each other.
+        # The runs were concurrent.
         stages={
             stage: max(one.stages.get(stage, 0.0) for one in judgements)
             for stage in dict.fromkeys(stage for one in judgements for stage in one.stages)
@@ -69,14 +69,14 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
 
 
 def _identities(first: Judgement, other: Judgement) -> Iterator[tuple[str, str, str]]:
-    """What must be the same. Jobs may have their checkouts in different folders: the tree's own name counts."""
+    """The properties that must be equal. Jobs may use different checkout folders: only the tree's own name counts."""
     yield "server", PurePath(first.server).name, PurePath(other.server).name
     for name in ("place", "policy", "optimisation", "allocator"):
         yield name, getattr(first, name), getattr(other, name)
 
 
 def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell]) -> list[CellVerdict]:
-    """By target, in the order of the runs. Of a cell that several ran, as all do the canary, the worst counts."""
+    """The cells by target, in the order of the runs. Of a cell in several runs, like the canary, the worst counts."""
     found: dict[tuple[str, str], CellVerdict] = {}
     for cell in (_as_found(cell, one) for one in judgements for cell in one.cells):
         place = (cell.target, cell.suite)
@@ -91,7 +91,7 @@ def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell]) -> list[Cel
 
 
 def _as_found(cell: CellVerdict, judgement: Judgement) -> CellVerdict:
-    """A cell whose verdict is no better than its own numbers, and its findings in the same file, allow."""
+    """The cell, with a verdict no better than its own numbers and its findings in the same file allow."""
     here = of_cell(judgement.findings, cell.target, cell.suite)
     least, why = Verdict.SKIP, ""
     if any(not finding.known for finding in here):
@@ -102,7 +102,7 @@ def _as_found(cell: CellVerdict, judgement: Judgement) -> CellVerdict:
         least, why = Verdict.FAIL, f"it has {cell.failed} failed tests and {len(here)} findings"
     if cell.suite == CANARY_SUITE:
         least = min(least, Verdict.UNKNOWN, key=lambda one: one.severity)
-    # Where canaries did not behave, findings are shown and not believed.
+    # If canaries failed, findings are shown but do not count.
     if cell.verdict == Verdict.UNKNOWN or least.severity <= cell.verdict.severity:
         return cell
     reason = f"its file says {cell.verdict}, but {why}"
@@ -123,7 +123,7 @@ def _absent(cell: Cell) -> CellVerdict:
 
 
 def _findings(found: Sequence[list[Finding]]) -> list[Finding]:
-    """One of each identity, worst first; known only where every run knows it."""
+    """One finding per identity, worst first. It is known only if every run knows it."""
     groups: dict[str, list[Finding]] = {}
     for finding in (finding for one in found for finding in one):
         groups.setdefault(finding.id, []).append(finding)

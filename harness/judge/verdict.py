@@ -1,7 +1,7 @@
-"""The outcome of a cell → its verdict. Pure: reads no file.
+"""Turns the outcome of a cell into its verdict. Pure: reads no file.
 
 Silence is never PASS, and a known finding excuses only itself. A cell passes, or fails as expected, only if it ran to
-its planned end, its evidence is whole, and something in it passed.
+its planned end, its evidence is complete, and at least one of its tests passed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHOWN = 3
 
 
 class CellOutcome(Record, frozen=True):
-    """What a cell showed, before its findings are compared with the known list."""
+    """The outcome of a cell, before its findings are compared with the known list."""
 
     target: str
     suite: str
@@ -36,7 +36,7 @@ class CellOutcome(Record, frozen=True):
     absent: str = ""
     """Why there was nothing to run; empty if there was."""
     silence: str = ""
-    """Why nothing passed, where nothing did."""
+    """Why nothing passed; empty if something did."""
 
 
 class CellVerdict(Record, frozen=True):
@@ -85,7 +85,7 @@ def of_cell(findings: Sequence[Finding], target: str, suite: str) -> list[Findin
 
 
 def overall(cells: Sequence[CellVerdict]) -> Verdict:
-    """The most severe verdict; UNKNOWN where every suite but the canary was skipped."""
+    """The most severe verdict; UNKNOWN if every suite except the canary was skipped."""
     verdict = Verdict.merge([cell.verdict for cell in cells])
     suites = {cell.verdict for cell in cells if cell.suite != CANARY_SUITE}
     return Verdict.UNKNOWN if suites == {Verdict.SKIP} else verdict
