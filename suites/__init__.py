@@ -1,1 +1,1 @@
-"""Suites: what must hold of a server on every target."""
+"""Suites: the properties that a server must have on every target."""

@@ -43,7 +43,7 @@ def ports() -> Iterator[Ports]:
 
 @pytest.fixture(scope="session")
 def family(cell: CellSpec) -> str:
-    """Redis or valkey."""
+    """The server's family: redis or valkey."""
     assert cell.build is not None
     return cell.build.server_binary.name.partition("-")[0]
 

@@ -89,7 +89,7 @@ class PairedServers:
         return actual
 
     def expect(self, requests: Sequence[Any], expected: Sequence[Any], what: str) -> None:
-        """Send requests, and compare the last replies with the model's answers, as many as there are."""
+        """Send requests, and compare the last replies with the model's, as many as the model gives."""
         actual = self.ask(requests)[len(requests) - len(expected) :]
         for request, ours, models in zip(requests[len(requests) - len(expected) :], actual, expected, strict=True):
             if ours != models:

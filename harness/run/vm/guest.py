@@ -222,7 +222,7 @@ class VmGuest(Guest):
 
     @property
     def _work_folder(self) -> str:
-        return f"/tmp/{self.name}"  # noqa: S108 - the guest's, which nobody shares
+        return f"/tmp/{self.name}"  # noqa: S108 - a folder of the guest, not of this machine
 
     @property
     def _inside(self) -> str:

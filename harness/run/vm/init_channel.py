@@ -147,7 +147,7 @@ class Channel:
             problem = "the machine has ended"
         except OSError as error:
             problem = str(error)
-        except Exception as error:  # noqa: BLE001 - whoever waits is told, whatever it is
+        except Exception as error:  # noqa: BLE001 - every waiting thread receives the error
             problem = f"an event cannot be read: {error}"
         with self._news:
             self._problem = problem

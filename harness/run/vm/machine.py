@@ -181,7 +181,7 @@ class Machine:
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
-        folder: str = "/tmp",  # noqa: S108 - the guest's, which nobody shares
+        folder: str = "/tmp",  # noqa: S108 - a folder of the guest, not of this machine
         output: str = "/dev/null",
         traced: bool = True,
         fault_log: Path | None = None,

@@ -1,8 +1,8 @@
-"""An independent reader of RDB files and DUMP payloads: it turns bytes into values and trusts nothing.
+"""An independent reader of RDB files and DUMP payloads: it turns bytes into values and checks everything.
 
-It follows the format of the servers' rdb.h and rdb.c, versions 1 to 12 (Redis) and 80 (Valkey). It checks what a server
-that reads its own file would not notice: every length, the byte order of every number, the checksum, and that nothing
-is left over. It raises RdbError with the offset.
+It follows the format of the servers' rdb.h and rdb.c, versions 1 to 12 (Redis) and 80 (Valkey). It checks even what a
+server does not notice in its own file: every length, the byte order of every number, the checksum, and that no bytes
+are left over. It raises RdbError with the offset.
 """
 
 from __future__ import annotations
