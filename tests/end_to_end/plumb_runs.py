@@ -79,7 +79,8 @@ def processes_of(folder: Path, *, named: str = "") -> list[psutil.Process]:
             words = process.cmdline()
             works_there = Path(process.cwd()).is_relative_to(folder)
             ours = (works_there or any(str(folder) in word for word in words)) and "harness.cli" not in words
-            if ours and named in words[0] and process.status() != psutil.STATUS_ZOMBIE:
+            # A process that is ending has no command line any more.
+            if ours and named in "".join(words[:1]) and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
 
