@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli import options
-from harness.cli.run_command import carry_out, selected_request
+from harness.cli.run_command import carry_out, planned_request
 from harness.core.errors import ExitCode, UsageError
 from harness.isa import rules
+from harness.plan.plan import make_plan
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -51,12 +52,11 @@ def check(
         why = f"every suite of tier {tier} ends by itself"
         raise UsageError("a time limit is not possible", where="--time", because=why, remedy="--tier thorough")
     bench = Workbench.default(offline=run.offline)
-    request = selected_request(
+    request = planned_request(
         bench.catalog,
         run,
-        targets=targets,
+        make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier),
         server=server,
-        suites=suites,
         tier=tier,
         policy=policy,
         tests=tests,
@@ -98,12 +98,17 @@ def fuzz(
     if limit_seconds is None:
         limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
     bench = Workbench.default(offline=run.offline)
-    request = selected_request(
+    request = planned_request(
         bench.catalog,
         run,
-        targets=targets,
+        make_plan(
+            bench.catalog,
+            targets=targets,
+            server=server,
+            suites=tuple(name for name, suite in bench.catalog.suites.items() if suite.guided),
+            tier="thorough",
+        ),
         server=server,
-        suites=tuple(name for name, suite in bench.catalog.suites.items() if suite.guided),
         tier="thorough",
         policy=policy,
         tests=tests,
@@ -145,12 +150,11 @@ def audit(
     Each site is listed with its count. Nothing is enforced: a misaligned access is reported and succeeds.
     """
     bench = Workbench.default(offline=run.offline)
-    request = selected_request(
+    request = planned_request(
         bench.catalog,
         run,
-        targets=targets,
+        make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier),
         server=server,
-        suites=suites,
         tier=tier,
         policy=rules.audit_name(policy),
         tests=tests,

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli import options, output
-from harness.cli.run_command import RUNS, carry_out, planned_request, selected_request, unless_empty
+from harness.cli.run_command import RUNS, carry_out, planned_request, unless_empty
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode
 from harness.judge import conclusion
 from harness.plan.catalog import Catalog
+from harness.plan.plan import make_plan
 from harness.report.formats import registry as reporting
 from harness.workflows import premerge as premerging
 from harness.workflows.porting import survey as porting
@@ -113,12 +114,11 @@ def port(
     """
     bench = Workbench.default(offline=run.offline)
     porting.portable_targets(bench.catalog, targets)
-    request = selected_request(
+    request = planned_request(
         bench.catalog,
         run,
-        targets=targets,
+        make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier),
         server=server,
-        suites=suites,
         tier=tier,
         policy=porting.AUDITED_POLICY,
         fail_fast=fail_fast,

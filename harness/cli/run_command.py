@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from harness.build.sources import server_tree
 from harness.cli import options, output
 from harness.judge import conclusion
-from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.report.formats import registry as reporting
 from harness.run.cell_spec import LARGEST_SEED
@@ -32,39 +31,6 @@ if TYPE_CHECKING:
 
 
 RUNS = Path("runs")
-
-
-def selected_request(
-    catalog: Catalog,
-    run: RunOptions,
-    *,
-    targets: Sequence[str],
-    server: str,
-    suites: Sequence[str],
-    tier: Tier,
-    policy: str,
-    warnings: CompilerWarnings,
-    tests: Sequence[str] = (),
-    limit_seconds: float | None = None,
-    limit_count: int | None = None,
-    learns: bool = False,
-    fail_fast: bool = False,
-) -> Request:
-    """The request of a run whose targets and suites the user selects."""
-    return planned_request(
-        catalog,
-        run,
-        make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier),
-        server=server,
-        tier=tier,
-        policy=policy,
-        warnings=warnings,
-        tests=tests,
-        limit_seconds=limit_seconds,
-        limit_count=limit_count,
-        learns=learns,
-        fail_fast=fail_fast,
-    )
 
 
 def planned_request(
