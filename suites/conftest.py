@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 def both(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[PairedServers]:
     """Guest and oracle, both empty."""
     with (
-        Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as ours,
-        Client.at_socket(oracle.recorded_path, deadline_seconds=oracle.deadline_seconds) as theirs,
+        Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as guest_client,
+        Client.at_socket(oracle.recorded_path, deadline_seconds=oracle.deadline_seconds) as oracle_client,
     ):
-        pair = PairedServers(ours, theirs, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier)
+        pair = PairedServers(
+            guest_client, oracle_client, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier
+        )
         pair.ask([["FLUSHALL"]])
         yield pair
 

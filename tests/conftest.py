@@ -58,9 +58,9 @@ def plumb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     def run(*words: object) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
             main([str(word) for word in words])
-        said = capsys.readouterr()
+        output = capsys.readouterr()
         assert isinstance(ended.value.code, int)
-        return ended.value.code, said.out, said.err
+        return ended.value.code, output.out, output.err
 
     return run
 

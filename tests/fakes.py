@@ -41,7 +41,7 @@ def quiet() -> Progress:
     return Progress(Console(file=io.StringIO()))
 
 
-def said(progress: Progress) -> str:
+def printed(progress: Progress) -> str:
     """What a quiet progress was told."""
     assert isinstance(progress.console.file, io.StringIO)
     return progress.console.file.getvalue()

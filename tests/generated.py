@@ -58,7 +58,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("harness/protocol/refusals.toml", RefusalList),
     ("suites/units/units.toml", UnitTable),
     ("suites/visible/differences.toml", visible.RequestTable),
-    ("suites/visible/requests.toml", visible.Asked),
+    ("suites/visible/requests.toml", visible.Requests),
     ("toolchains/kernels/NAME.toml", KernelSpec),
     ("toolchains/kernels/linux/linux.toml", LinuxSource),
     ("toolchains/qemu/qemu.toml", Qemu),
@@ -125,16 +125,16 @@ def toml_keys() -> str:
 
 
 def _keys(kind: type[msgspec.Struct], prefix: str, *, named: bool = True) -> Iterator[str]:
-    told = field_docstrings(kind)
+    docstrings = field_docstrings(kind)
     for field in msgspec.structs.fields(kind):
         if field.name in TOLD_BY_THE_PLACE and not named:
             continue
         inner, several = _inner(field.type)
-        words = told.get(field.name, "")
+        words = docstrings.get(field.name, "")
         default = "" if field.required else f"; default {_default(field)}"
         shape = "`[[{}]]`" if several else "`[{}]`" if inner else "`{}`"
-        told_type = "" if inner else f" ({_type(field.type)}{default})"
-        line = shape.format(prefix + field.name) + told_type + (f": {words}" if words else "")
+        type_text = "" if inner else f" ({_type(field.type)}{default})"
+        line = shape.format(prefix + field.name) + type_text + (f": {words}" if words else "")
         yield line
         if inner:
             yield from _keys(inner, f"{prefix}{field.name}.")

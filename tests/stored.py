@@ -161,12 +161,12 @@ class StoredRun:
         """The cell's event log, as its process would have left it; how many of its tests failed."""
         path = self.cell(target, suite) / event_log.NAME
         path.unlink(missing_ok=True)
-        told = self.events.get((target, suite), [])
-        tests = [event for event in told if isinstance(event, run_folder.TestEvent)]
+        events = self.events.get((target, suite), [])
+        tests = [event for event in events if isinstance(event, run_folder.TestEvent)]
         failed = sum(test.outcome == "failed" for test in tests)
         log = event_log.EventLog(path)
         log.append(run_folder.CollectedEvent(tests=len(tests)))
-        for event in told:
+        for event in events:
             log.append(event)
         log.close(tests=len(tests), failed=failed)
         return failed

@@ -86,15 +86,15 @@ def test_the_program_tells_the_family() -> None:
 
 def test_every_refusal_that_is_listed_is_asked_by_the_suite_of_widths() -> None:
     """Where one is not so, the suite fails: it is no hole for a bug to come."""
-    asked = [command(*one) for parts in requests.groups().values() for _, some in parts for one in some]
-    asked += [command("LSET", "l", index, "x") for index in requests.SIGNED]  # a test of its own
+    sent = [command(*one) for parts in requests.groups().values() for _, some in parts for one in some]
+    sent += [command("LSET", "l", index, "x") for index in requests.SIGNED]  # a test of its own
     never = []
     for one in allowed_refusals.listed():
         family, first = ("redis", one.redis[0]) if one.redis else ("valkey", one.valkey[0])
         release = Release(family, tuple(map(int, first.split("."))))
         for name, place in itertools.product(one.commands, one.at):
             here = msgspec.structs.replace(one, commands=[name], at=[place])
-            if not any(here.asked(request, release) for request in asked):
+            if not any(here.applies_to(request, release) for request in sent):
                 never.append(f"{name} at {place}: {one.says}")
         assert len(one.source) > 20 or one.source == "the same"
     assert never == []

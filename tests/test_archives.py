@@ -317,9 +317,9 @@ def test_a_host_that_is_no_debian_reads_debians_archive_where_python_apt_says(tm
 
 
 def test_without_it_the_remedy_is_told(tmp_path: Path, ubuntu: Path) -> None:
-    with pytest.raises(InfrastructureError, match="no place has the pinned source") as told:
+    with pytest.raises(InfrastructureError, match="no place has the pinned source") as caught:
         from_debian(tmp_path)
-    assert "knows no Debian archive" in str(told.value)
+    assert "knows no Debian archive" in str(caught.value)
     assert not ubuntu.exists()
 
 

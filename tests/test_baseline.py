@@ -91,29 +91,29 @@ def test_what_the_base_shows_elsewhere_or_otherwise_is_new(stored: StoredRun, wa
     ]
 
 
-def of_start(folder: Path, said: str) -> StoredRun:
+def of_start(folder: Path, message: str) -> StoredRun:
     """A run in which the server does not start, and says why."""
     run = StoredRun(folder, targets=("armv5",))
     run.canary("armv5")
-    run.guest("armv5", "bitops", "guest-1", end="start-failed", detail=f"exit status 1; {said}")
+    run.guest("armv5", "bitops", "guest-1", end="start-failed", detail=f"exit status 1; {message}")
     run.test("armv5", "bitops", "test_bitop", outcome="failed", blocked=True)
     return run
 
 
 @pytest.mark.parametrize(
-    ("said", "inherits"),
+    ("message", "inherits"),
     [
         ("812:M 03 Feb 2027 10:11:12.345 # Can't load /cache/ef01/plumb.so: aborting", True),
         ("812:M 03 Feb 2027 10:11:12.345 # Out of memory allocating 12 bytes", False),
     ],
 )
 def test_a_server_that_does_not_start_is_the_bases_only_for_the_bases_reason(
-    tmp_path: Path, said: str, *, inherits: bool
+    tmp_path: Path, message: str, *, inherits: bool
 ) -> None:
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
     base = of_start(tmp_path / "base", "71:M 22 Nov 2026 02:03:46.124 # Can't load /cache/abcd/plumb.so: aborting")
     old, _ = conclusion.conclude(stored_run.read(base.finish()), listed, fakes.quiet())
-    folder = of_start(tmp_path / "run", said).finish()
+    folder = of_start(tmp_path / "run", message).finish()
     baseline.write(folder, baseline.of_judgement(BASE, old))
     judgement, _ = conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
     assert [(one.id, bool(one.known)) for one in judgement.findings] == [("exit-start", inherits)]

@@ -100,8 +100,8 @@ def test_makefiles_find_the_targets_tools_by_their_plain_names(tmp_path: Path) -
     for name in ("ar", "ranlib", "gcc", "g++", "strip", "gcc-ar"):
         path = tmp_path / "bin" / f"fake-{name}"
         path.write_text(f'{path.read_text("utf-8")}echo "{name} $1 $2"\n', "utf-8")
-    told = build(tmp_path, tree_with(tmp_path, CALLING)).server_binary.read_text("utf-8").splitlines()
-    called = [line for line in told if not line.startswith("fake")]
+    lines = build(tmp_path, tree_with(tmp_path, CALLING)).server_binary.read_text("utf-8").splitlines()
+    called = [line for line in lines if not line.startswith("fake")]
     assert called == ["ar rcu lib.a", "ranlib lib.a ", "gcc -c x.c", "g++ -c x.cc", "strip x ", "gcc-ar x "]
 
 
@@ -113,19 +113,19 @@ def test_a_tools_wrapper_does_not_find_itself(tmp_path: Path, monkeypatch: pytes
     fakes.put_on_path(tmp_path / "bin", monkeypatch)
     toolchain.write_plain_tools(tmp_path / "tools", fakes.toolchain(triple=""), tmp_path)
     path = f"{tmp_path / 'tools'}:{tmp_path / 'bin'}:/usr/bin:/bin"
-    told = process.run([tmp_path / "tools" / "ar", "rcu"], deadline_seconds=20, environment={"PATH": path}).text
-    assert told == f"the host's own: rcu {tmp_path / 'bin' / 'ar'}\n"
+    output = process.run([tmp_path / "tools" / "ar", "rcu"], deadline_seconds=20, environment={"PATH": path}).text
+    assert output == f"the host's own: rcu {tmp_path / 'bin' / 'ar'}\n"
 
 
-@pytest.mark.parametrize(("macros", "asked"), [("_BSD_SOURCE", True), ("_GNU_SOURCE", False), (None, False)])
+@pytest.mark.parametrize(("macros", "defined"), [("_BSD_SOURCE", True), ("_GNU_SOURCE", False), (None, False)])
 def test_a_tree_that_does_not_ask_for_glibcs_extensions_gets_them(
-    tmp_path: Path, macros: str | None, *, asked: bool
+    tmp_path: Path, macros: str | None, *, defined: bool
 ) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     if macros:
         fakes.write(tree.path / "src" / "fmacros.h", f"#define {macros}\n")
         tree = open_tree(tree.path)
-    assert ("-D_GNU_SOURCE=" in build(tmp_path, tree).server_binary.read_text("utf-8")) is asked
+    assert ("-D_GNU_SOURCE=" in build(tmp_path, tree).server_binary.read_text("utf-8")) is defined
 
 
 @pytest.mark.parametrize("what", ["source", "optimisation", "target", "compiler"])
@@ -165,19 +165,19 @@ def test_a_failed_build_shows_the_compilers_first_error_and_names_the_log(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reason"),
     [
         ("ld: bitops.o: undefined reference to `__atomic_load_8'", "undefined reference"),
         ("Makefile:9: *** missing separator.  Stop.", "missing separator"),
         ("zmalloc.h:50:10: fatal error: jemalloc/jemalloc.h: No such file or directory", "fatal error"),
     ],
 )
-def test_other_first_errors_are_recognised(tmp_path: Path, line: str, told: str) -> None:
+def test_other_first_errors_are_recognised(tmp_path: Path, line: str, reason: str) -> None:
     quoted = line.replace("'", "'\\''")
     noise = "".join(f"\t@echo noise {number}\n" for number in range(9))
     with pytest.raises(BuildFailedError) as caught:
         build(tmp_path, tree_with(tmp_path, f"redis-server:\n\t@echo '{quoted}'\n{noise}\t@exit 1\n"))
-    assert told in caught.value.because
+    assert reason in caught.value.because
     assert caught.value.because.startswith(line[:20])
 
 

@@ -90,12 +90,12 @@ def test_bytes_in_the_wrong_order_are_told_with_offset_record_and_function(
 ) -> None:
     name = Key(0, key)
     error = the_error(swapped(name, part))
-    told = error.difference
-    assert (told.record, told.function, told.writer) == (record, function, "sparc64")
+    difference = error.difference
+    assert (difference.record, difference.function, difference.writer) == (record, function, "sparc64")
     place = FOUND.places[name]
-    assert place.start <= told.offset < place.end
-    assert bytes.fromhex(told.expected) == GOOD[told.offset : place.end][: len(told.expected) // 2]
-    assert told.expected != told.actual
+    assert place.start <= difference.offset < place.end
+    assert bytes.fromhex(difference.expected) == GOOD[difference.offset : place.end][: len(difference.expected) // 2]
+    assert difference.expected != difference.actual
     assert error.again is not None
     assert error.again.requests[-1] == "SAVE"
     assert key.decode() in error.again.requests[0]
@@ -105,9 +105,9 @@ def test_bytes_in_the_wrong_order_are_told_with_offset_record_and_function(
 
 def test_a_score_with_its_bytes_turned_is_told_as_a_double() -> None:
     key = next(key for key, kind in FOUND.types.items() if kind == 5)
-    told = the_error(swapped(key, "double")).difference
-    assert told.record == f"double in {records.record_of(5, key)}"
-    assert told.function == "rdbSaveBinaryDoubleValue"
+    difference = the_error(swapped(key, "double")).difference
+    assert difference.record == f"double in {records.record_of(5, key)}"
+    assert difference.function == "rdbSaveBinaryDoubleValue"
 
 
 def test_a_listpack_that_contradicts_itself_is_told_by_its_record() -> None:
@@ -116,9 +116,9 @@ def test_a_listpack_that_contradicts_itself_is_told_by_its_record() -> None:
     # The count of elements, behind four bytes of length: two bytes, little-endian.
     at = part.start + 4
     body = GOOD[:at] + GOOD[at : at + 2][::-1] + GOOD[at + 2 : -8]
-    told = the_error(body + crc64(body).to_bytes(8, "little")).difference
-    assert told.record == "listpack in list 'list:one' of database 0"
-    assert told.offset == at
+    difference = the_error(body + crc64(body).to_bytes(8, "little")).difference
+    assert difference.record == "listpack in list 'list:one' of database 0"
+    assert difference.offset == at
 
 
 def test_a_checksum_in_the_wrong_order_is_told_as_one() -> None:
@@ -150,9 +150,9 @@ def test_two_files_of_one_data_set_are_compared_byte_by_byte() -> None:
 
 
 def test_a_reply_is_told_by_its_byte_and_its_request() -> None:
-    told = differing(["GET", "k"], b"abXd", b"abcd", "armv5").difference
-    assert (told.where, told.record, told.offset) == ("the reply", "reply to GET k", 2)
-    assert (bytes.fromhex(told.actual), bytes.fromhex(told.expected)) == (b"Xd", b"cd")
+    difference = differing(["GET", "k"], b"abXd", b"abcd", "armv5").difference
+    assert (difference.where, difference.record, difference.offset) == ("the reply", "reply to GET k", 2)
+    assert (bytes.fromhex(difference.actual), bytes.fromhex(difference.expected)) == (b"Xd", b"cd")
     assert differing(["STRLEN", "k"], 3, 4, "armv5").difference.offset == -1
 
 
@@ -231,8 +231,8 @@ def test_every_format_tells_which_bytes_differ(name: str, tmp_path: Path) -> Non
     cells = [judgements.cell("sparc64", "persistence", "FAIL", "1 finding")]
     whole = msgspec.structs.replace(judgements.judgement(), findings=[finding], cells=cells)
     text = FORMATS[name](whole, judgements.run_folder(tmp_path / "page"))
-    for told in ("77", "double in sorted set", "rdbSaveBinaryDoubleValue", "3ff000", "00f03f", "sparc64"):
-        assert told in text, f"{name} does not tell {told}"
+    for words in ("77", "double in sorted set", "rdbSaveBinaryDoubleValue", "3ff000", "00f03f", "sparc64"):
+        assert words in text, f"{name} does not tell {words}"
 
 
 def test_sarif_has_the_fields_for_programs(tmp_path: Path) -> None:
@@ -258,6 +258,6 @@ def test_where_nobody_elses_bytes_can_be_read_the_place_is_where_reading_stopped
     wrong = body + crc64(body).to_bytes(8, "little")
     with pytest.raises(DifferenceError) as error:
         places.check_file(wrong, wrong, writer="armv5", version=VERSION, family="redis")
-    told = error.value.difference
-    assert (told.offset, told.expected) == (part.start, "")
-    assert told.record.startswith("listpack in ")
+    difference = error.value.difference
+    assert (difference.offset, difference.expected) == (part.start, "")
+    assert difference.record.startswith("listpack in ")

@@ -48,14 +48,14 @@ def test_a_folder_is_filled_once_and_found_again(tmp_path: Path) -> None:
 
 def test_nothing_is_visible_under_the_key_before_it_is_whole(tmp_path: Path) -> None:
     store = Cache(tmp_path)
-    seen: list[bool] = []
+    present: list[bool] = []
 
     def fill(into: Path) -> None:
         (into / "half").write_text("", "utf-8")
-        seen.append(store.path("builds", "key").exists())
+        present.append(store.path("builds", "key").exists())
 
     store.folder("builds", "key", fill)
-    assert seen == [False]
+    assert present == [False]
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), OSError(errno.EIO, "broken")])
@@ -215,11 +215,11 @@ def cut_in_half(entry: Path) -> None:
 
 def flip_a_bit(file: Path) -> None:
     """Of what nothing but the content tells: size and times are as they were."""
-    seen = file.stat()
+    status = file.stat()
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 4
     file.write_bytes(content)
-    os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def link_elsewhere(entry: Path) -> None:
@@ -252,18 +252,18 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_a_damaged_entry_is_never_used_and_made_anew_with_a_remark(
     tmp_path: Path, damage: str, *, same_process: bool
 ) -> None:
-    said: list[str] = []
-    first = Cache(tmp_path, said.append)
+    messages: list[str] = []
+    first = Cache(tmp_path, messages.append)
     entry = first.folder("builds", "key", fill)
     harm, why = DAMAGE[damage]
     harm(entry)
-    store = first if same_process else Cache(tmp_path, said.append)
+    store = first if same_process else Cache(tmp_path, messages.append)
     if same_process:
-        assert [f"builds/key: {why}"] == [told[: len(f"builds/key: {why}")] for told in store.damage(read_again=True)]
+        assert [f"builds/key: {why}"] == [sentence[: len(f"builds/key: {why}")] for sentence in store.damage(read_again=True)]
     assert store.folder("builds", "key", fill) == entry
     assert (entry / "server").read_bytes() == SERVER
-    assert len(said) == 1
-    assert f"builds/key is damaged ({why}" in said[0]
+    assert len(messages) == 1
+    assert f"builds/key is damaged ({why}" in messages[0]
     assert store.damage(read_again=True) == []
     assert sorted(path.name for path in entry.iterdir()) == ["etc", "name", "server"]
 
@@ -279,22 +279,22 @@ def test_a_damaged_entry_that_is_only_asked_for_is_removed(tmp_path: Path, damag
 
 
 def test_what_has_no_seal_is_not_believed_and_stays_until_another_is_made(tmp_path: Path) -> None:
-    said: list[str] = []
-    store = Cache(tmp_path, said.append)
+    messages: list[str] = []
+    store = Cache(tmp_path, messages.append)
     entry = store.path("builds", "key")
     entry.mkdir(parents=True)
     (entry / "server").write_bytes(b"of an older release")
     assert store.entry("builds", "key") is None
-    seen: list[bytes] = []
+    contents: list[bytes] = []
 
     def make(into: Path) -> None:
-        seen.append((entry / "server").read_bytes())
+        contents.append((entry / "server").read_bytes())
         fill(into)
 
     assert store.folder("builds", "key", make) == entry
-    assert seen == [b"of an older release"]
+    assert contents == [b"of an older release"]
     assert (entry / "server").read_bytes() == SERVER
-    assert "builds/key has no seal" in said[0]
+    assert "builds/key has no seal" in messages[0]
     assert entries(store, "builds") == ["key", "key.seal"]
 
 

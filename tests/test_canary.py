@@ -88,12 +88,12 @@ def test_another_outcome_at_one_offset_is_told() -> None:
     one = case("ldr")
     performed = behaving(one)
     performed.outcomes["ldr"][3] = "done"
-    told = canary.disagreements(one, performed, runner_of(CATALOG.targets["armv5"]))
-    assert told == ["at 3 done where signal is prescribed"]
+    problems = canary.disagreements(one, performed, runner_of(CATALOG.targets["armv5"]))
+    assert problems == ["at 3 done where signal is prescribed"]
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"count": 11}, "12 reports of class word are due"),
         ({"access_class": "half"}, "12 reports of class word are due"),
@@ -101,21 +101,21 @@ def test_another_outcome_at_one_offset_is_told() -> None:
         ({"direction": "store"}, "a load is to be reported"),
     ],
 )
-def test_another_report_is_told(change: dict[str, object], told: str) -> None:
+def test_another_report_is_told(change: dict[str, object], expected: str) -> None:
     one = case("ldr", AUDIT)
     performed = behaving(one)
     (report,) = performed.reports["perform_ldr"]
     performed.reports["perform_ldr"] = [msgspec.structs.replace(report, **change)]
-    (said,) = canary.disagreements(one, performed, runner_of(CATALOG.targets["armv5"], AUDIT))
-    assert told in said
+    (problem,) = canary.disagreements(one, performed, runner_of(CATALOG.targets["armv5"], AUDIT))
+    assert expected in problem
 
 
 def test_a_report_that_nothing_calls_for_is_told() -> None:
     one = case("ldr", target="armv6", policy=AUDIT)
     performed = behaving(one)
     performed.reports["perform_ldr"] = [Reported(direction="load", access_class="word", offset=1, count=1)]
-    (said,) = canary.disagreements(one, performed, runner_of(CATALOG.targets["armv6"], AUDIT))
-    assert "0 reports of class word are due" in said
+    (problem,) = canary.disagreements(one, performed, runner_of(CATALOG.targets["armv6"], AUDIT))
+    assert "0 reports of class word are due" in problem
 
 
 @pytest.mark.parametrize(

@@ -68,12 +68,12 @@ def test_the_disk_is_given_back_while_the_log_is_written(
         log.flush()
         watched.close()
         watched.close()
-    said = path.read_bytes()
-    assert len(said) < LIMIT + 100
-    assert (said[: len(HEAD)], said[-5:]) == (HEAD, b"last\n")
-    assert capped_log.as_written(said, 5) == 5
+    content = path.read_bytes()
+    assert len(content) < LIMIT + 100
+    assert (content[: len(HEAD)], content[-5:]) == (HEAD, b"last\n")
+    assert capped_log.as_written(content, 5) == 5
     if holes:
-        assert capped_log.as_written(said, len(said) - 5) == size
+        assert capped_log.as_written(content, len(content) - 5) == size
 
 
 def test_a_servers_log_is_capped(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_an_unknown_key_of_an_inner_table_is_an_error_too(copied: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("slowdown = 15", 'slowdown = "15"', "slowdown"),
         ("width_bits = 32", "width_bits = 33", "width_bits"),
@@ -151,13 +151,13 @@ def test_an_unknown_key_of_an_inner_table_is_an_error_too(copied: Path) -> None:
     ],
 )
 def test_a_wrong_or_missing_value_is_an_error_that_names_the_file_and_the_key(
-    copied: Path, old: str, new: str, told: str
+    copied: Path, old: str, new: str, message: str
 ) -> None:
     path = damage(copied / "targets" / "armv5.toml", old, new)
     with pytest.raises(UsageError) as caught:
         Catalog(copied).targets  # noqa: B018
     assert str(path) in str(caught.value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_what_the_file_name_tells_may_not_be_told_inside(copied: Path) -> None:

@@ -168,7 +168,7 @@ def test_a_crash_without_a_fault_record_is_a_finding(run: StoredRun) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "function", "file", "line"),
+    ("output", "function", "file", "line"),
     [
         (b"redis-server: sds.c:114: _sdsnewlen: Assertion `a + b > a' failed.", "_sdsnewlen", "sds.c", 114),
         (b"9:M 21 Nov 2026 19:00:00.000 # ==> sds.c:100 'a \xff' is not true", "??", "sds.c", 100),
@@ -178,12 +178,12 @@ def test_a_crash_without_a_fault_record_is_a_finding(run: StoredRun) -> None:
     ids=["the C library's", "the server's own", "a panic", "the last counts"],
 )
 def test_an_assertion_in_a_log_is_a_finding_where_it_stands(
-    run: StoredRun, said: bytes, function: str, file: str, line: int
+    run: StoredRun, output: bytes, function: str, file: str, line: int
 ) -> None:
     run.test("armv5", "bitops", "test_bitop", outcome="failed", message="closed by the server", guest="guest-1")
     run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGABRT", test="test_bitop")
     log = run.cell("armv5", "bitops") / "guest-1" / "log"
-    log.write_bytes(b"1:M # ready\n" + said + b"\n1:M # crashed\n")
+    log.write_bytes(b"1:M # ready\n" + output + b"\n1:M # crashed\n")
     (finding,) = judged(run)[0]
     # No debug information here: tests/end_to_end/test_placement.py has it tell the function.
     subject = file if function == "??" else function
@@ -194,15 +194,15 @@ def test_an_assertion_in_a_log_is_a_finding_where_it_stands(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         b"1:M # ==> sds.c:100 'a' is not true, and so on",
         b"1:M # it is not true\n1:M # ==> a b:1 'x' is not true",
         b"1:M # Guru Meditation",
     ],
 )
-def test_what_only_looks_like_an_assertion_is_none(said: bytes) -> None:
-    assert asserted(said) is None
+def test_what_only_looks_like_an_assertion_is_none(output: bytes) -> None:
+    assert asserted(output) is None
 
 
 def test_a_hang_after_another_tests_fault_in_the_same_guest_is_not_swallowed(run: StoredRun) -> None:
@@ -244,10 +244,10 @@ def test_a_server_that_cannot_start_is_one_finding_however_many_tests_failed(
 
 
 def test_the_title_of_a_server_that_did_not_start_says_what_it_said(run: StoredRun) -> None:
-    said = "exit status 1; *** FATAL CONFIG FILE ERROR *** >>> 'enable-debug-command \"yes\"' Bad directive"
-    run.guest("armv5", "bitops", "guest-1", end="start-failed", detail=said)
+    detail = "exit status 1; *** FATAL CONFIG FILE ERROR *** >>> 'enable-debug-command \"yes\"' Bad directive"
+    run.guest("armv5", "bitops", "guest-1", end="start-failed", detail=detail)
     ((finding,), _) = judged(run)
-    assert (finding.id, finding.title) == ("exit-start", f"the server ended at start: {said}")
+    assert (finding.id, finding.title) == ("exit-start", f"the server ended at start: {detail}")
 
 
 def test_findings_are_ordered_worst_first(run: StoredRun) -> None:

@@ -112,11 +112,11 @@ def test_a_server_that_may_refuse_to_start_has_stopped_if_it_exited(
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "reason"),
     [("kill -STOP $$", run_folder.STOPPED), ("sleep 60", run_folder.NO_PONG), ("kill -KILL $$", "killed by SIGKILL")],
 )
 def test_a_native_build_that_somebody_keeps_from_starting_makes_a_failed_test_no_finding(
-    script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.run.server_process.START_SECONDS", 1.0)
     fakes.write(tmp_path / "redis-server", f"#!/bin/sh\n{script}\n", mode=0o755)
@@ -127,11 +127,11 @@ def test_a_native_build_that_somebody_keeps_from_starting_makes_a_failed_test_no
     session = CellSession(msgspec.structs.replace(spec, peers={"native": native}))
     session.collected(1)
     session.begin("bitops/test_it")
-    with pytest.raises(StartError, match=said) as refused:
+    with pytest.raises(StartError, match=reason) as refused:
         session.oracle()
     session.end("failed", str(refused.value), 1.0)
     session.close()
     (recorded,) = [
         one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, run_folder.TestEvent)
     ]
-    assert recorded.doubt == f"the native build, with which answers are compared, did not start: {said}"
+    assert recorded.doubt == f"the native build, with which answers are compared, did not start: {reason}"

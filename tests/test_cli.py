@@ -339,7 +339,7 @@ COMP_WORDS=(plumb check --target armv5) COMP_CWORD=3; _plumb_completion plumb; e
 def test_progress_shows_brackets_as_they_are() -> None:
     progress = fakes.quiet()
     progress.say("x.c:3: error: bad cast [-Werror=cast-align] [/root]")
-    assert "[-Werror=cast-align] [/root]" in fakes.said(progress)
+    assert "[-Werror=cast-align] [/root]" in fakes.printed(progress)
 
 
 @pytest.mark.parametrize(
@@ -367,24 +367,24 @@ def test_a_wrong_word_about_streams_is_exit_4(plumb: Plumb, words: tuple[str, ..
 
 
 def test_a_time_is_read_in_seconds_minutes_and_hours(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Request] = []
+    requests: list[Request] = []
 
     def remember(_self: object, _bench: object, request: Request) -> None:
-        asked.append(request)
+        requests.append(request)
         raise InfrastructureError("enough is known")
 
     monkeypatch.setattr(checking.Check, "__init__", remember)
     for words in (("--time", "90s"), ("--time", "1.5m"), ("--time", "2h"), (), ("--count", "7")):
         plumb("fuzz", *TARGET, *words)
     day = 86400
-    assert [(one.limit_seconds, one.limit_count) for one in asked[:4]] == [
+    assert [(one.limit_seconds, one.limit_count) for one in requests[:4]] == [
         (90, None),
         (90, None),
         (7200, None),
         (600, None),
     ]
     plumb("check", *TARGET, "--tier", "thorough", "--time", "1h")
-    assert (asked[5].tier, asked[5].limit_seconds, asked[5].learns) == ("thorough", 3600, False)
-    assert asked[4].limit_count == 7
-    assert (asked[4].limit_seconds or 0) >= day
-    assert all(one.plan.suites == ["canary", "fuzz"] and one.learns for one in asked[:5])
+    assert (requests[5].tier, requests[5].limit_seconds, requests[5].learns) == ("thorough", 3600, False)
+    assert requests[4].limit_count == 7
+    assert (requests[4].limit_seconds or 0) >= day
+    assert all(one.plan.suites == ["canary", "fuzz"] and one.learns for one in requests[:5])

@@ -11,7 +11,7 @@ MAKES = "make[2]: *** [Makefile:9: lapi.o] Error 1\nmake[1]: *** Waiting for unf
 
 
 @pytest.mark.parametrize(
-    ("said", "first"),
+    ("output", "first"),
     [
         (
             "gcc -c x.c\nx.c:3:5: error: boom\n    3 | boom\n      | ^~~~\n",
@@ -36,9 +36,9 @@ MAKES = "make[2]: *** [Makefile:9: lapi.o] Error 1\nmake[1]: *** Waiting for unf
         ("Traceback (most recent call last):\nModuleNotFoundError: No module named 'x'\n", "ModuleNotFoundError"),
     ],
 )
-def test_the_first_error_is_that_of_who_failed_and_not_of_make(said: str, first: str) -> None:
+def test_the_first_error_is_that_of_who_failed_and_not_of_make(output: str, first: str) -> None:
     end = "collect2: error: ld returned 1 exit status\nmake: *** [Makefile:4: redis-server] Error 1\n"
-    found = first_error(said + end)
+    found = first_error(output + end)
     assert found.startswith(first)
     assert "***" not in found
     assert "ld returned" not in found
@@ -61,14 +61,14 @@ def test_makes_own_error_is_one(line: str) -> None:
 
 
 def test_a_shells_words_in_a_good_recipe_are_not_taken_for_those_of_the_one_that_failed() -> None:
-    said = "cat: .make-prerequisites: No such file or directory\ngcc -c x.c\nsh: 1: tclsh: not found\n"
-    assert first_error(f"{said}make: *** [Makefile:1: all] Error 127\n") == "sh: 1: tclsh: not found"
+    output = "cat: .make-prerequisites: No such file or directory\ngcc -c x.c\nsh: 1: tclsh: not found\n"
+    assert first_error(f"{output}make: *** [Makefile:1: all] Error 127\n") == "sh: 1: tclsh: not found"
     assert first_error("cat: a: No such file or directory\nx.c:1:1: error: boom\n") == "x.c:1:1: error: boom"
 
 
 def test_a_warning_that_speaks_of_errors_is_none() -> None:
-    said = "x.c:1:1: warning: error: not so [-Wfoo]\nld: warning: x.o: missing .note\nx.c:2:1: error: boom\n"
-    assert first_error(said) == "x.c:2:1: error: boom"
+    output = "x.c:1:1: warning: error: not so [-Wfoo]\nld: warning: x.o: missing .note\nx.c:2:1: error: boom\n"
+    assert first_error(output) == "x.c:2:1: error: boom"
 
 
 def test_of_what_nobody_understands_the_last_lines_are_told_without_makes() -> None:

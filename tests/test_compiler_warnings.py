@@ -37,7 +37,7 @@ def warning(
     return Diagnostic(severity="warning", file="src/intset.c", line=line, text=text, warning=kind, function=function)
 
 
-def passed(tmp_path: Path, *, wanted: CompilerWarnings, **said: CompilerReport) -> Path:
+def passed(tmp_path: Path, *, wanted: CompilerWarnings, **reports: CompilerReport) -> Path:
     """A run that passed, with what compilers said."""
     stored = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"))
     for name in stored.targets:
@@ -46,8 +46,8 @@ def passed(tmp_path: Path, *, wanted: CompilerWarnings, **said: CompilerReport) 
         stored.guest(name, "bitops", "guest-1", end="stopped")
     folder = stored.finish()
     run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), warnings=wanted))
-    for target, words in said.items():
-        compiler_warnings.write(folder, target, words)
+    for target, report in reports.items():
+        compiler_warnings.write(folder, target, report)
     return folder
 
 
@@ -68,8 +68,8 @@ def test_by_default_they_are_noted_beside_the_findings_and_the_run_passes(tmp_pa
         ("warning-cast-align-intsetGet", "warning", "src/intset.c", 3, "server", ["armv5", "sparc64"]),
         ("warning-overflow-src_intset.c", "warning", "src/intset.c", 5, "server", ["armv5", "sparc64"]),
     ]
-    told = "its compiler warns where the oracle's does not: 2 of cast-align, 1 of overflow (findings.json: warnings)"
-    assert judgement.remarks[0] == f"armv5: {told}"
+    remark = "its compiler warns where the oracle's does not: 2 of cast-align, 1 of overflow (findings.json: warnings)"
+    assert judgement.remarks[0] == f"armv5: {remark}"
     assert [one.id for one in join([judgement, judgement]).warnings] == [one.id for one in judgement.warnings]
 
 
@@ -95,8 +95,8 @@ def test_asked_to_fail_they_are_findings_and_exit_1_unless_they_are_known(tmp_pa
 
 @pytest.mark.parametrize("absent", ["native", "armv5"])
 def test_asked_to_fail_what_nobody_looked_at_is_no_pass(tmp_path: Path, absent: str) -> None:
-    said = {"native": SILENT, "armv5": SILENT, "sparc64": SILENT}
-    folder = passed(tmp_path, wanted="fail", **said)
+    reports = {"native": SILENT, "armv5": SILENT, "sparc64": SILENT}
+    folder = passed(tmp_path, wanted="fail", **reports)
     assert judged(folder)[0].verdict == "PASS"
     (folder / compiler_warnings.FOLDER / f"{absent}.json").unlink()
     judgement = judged(folder)[0]
@@ -129,7 +129,7 @@ def test_what_the_base_warns_of_as_well_is_not_blamed_and_a_new_line_of_another_
 def test_damage_is_told(tmp_path: Path) -> None:
     folder = passed(tmp_path, wanted="note", native=SILENT, armv5=SILENT)
     (folder / compiler_warnings.FOLDER / "armv5.json").write_text("{")
-    with pytest.raises(UsageError, match="what a compiler said is damaged"):
+    with pytest.raises(UsageError, match="what a compiler reported is damaged"):
         judged(folder)
 
 
@@ -146,7 +146,7 @@ def test_formats_show_them_as_warnings_and_their_failure_as_a_failure(tmp_path: 
 
 
 def test_a_warning_knows_its_function() -> None:
-    said = (
+    output = (
         "make: Entering directory '/t/src'\n"
         "intset.c: In function '_intsetGet':\nintset.c:3:9: warning: cast [-Wcast-align]\n"
         "intset.c: At top level:\nintset.c:5:1: warning: big [-Woverflow]\n"
@@ -154,7 +154,7 @@ def test_a_warning_knows_its_function() -> None:
     )
     from pathlib import Path as ThePath
 
-    found = [(one.file, one.line, one.function, one.warning) for one in read(said, ThePath("/t"))]
+    found = [(one.file, one.line, one.function, one.warning) for one in read(output, ThePath("/t"))]
     assert found == [
         ("src/intset.c", 3, "_intsetGet", "cast-align"),
         ("src/intset.c", 5, "", "overflow"),

@@ -37,8 +37,8 @@ def test_connections_that_were_turned_away_are_remarked_and_none_are_not(tmp_pat
     assert remarked() == []
     for number in (2, 1):
         run.guest("armv5", "bitops", f"guest-{number}", end="stopped", strangers=number)
-    (told,) = remarked()
-    assert told.endswith(": 3")
+    (remark,) = remarked()
+    assert remark.endswith(": 3")
 
 
 def test_one_unknown_finding_beside_a_known_one_still_fails(tmp_path: Path, run: StoredRun) -> None:
@@ -70,8 +70,8 @@ def test_the_known_list_excuses_no_unknown_cell(tmp_path: Path) -> None:
 
 def test_a_report_says_which_release_a_development_tree_was_taken_for(tmp_path: Path, run: StoredRun) -> None:
     a_fault(run)
-    told = "a development tree (255.255.255), taken for 7.0.0 by what its source has"
-    for development, remarks in (("", []), (told, [f"the server is {told}"])):
+    description = "a development tree (255.255.255), taken for 7.0.0 by what its source has"
+    for development, remarks in (("", []), (description, [f"the server is {description}"])):
         folder = run.finish()
         run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), development=development))
         judgement, _ = conclude(stored_run.read(folder), known_file(tmp_path, entry("alignment-*")), fakes.quiet())

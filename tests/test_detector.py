@@ -412,15 +412,15 @@ def test_a_test_that_fails_of_a_fatal_report_is_its_consequence(run: StoredRun) 
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "command"),
     [(MISALIGNED, b"", "(while starting)"), (b"", MISALIGNED, "(while stopping)")],
 )
-def test_a_report_outside_tests_belongs_to_none(run: StoredRun, before: bytes, after: bytes, told: str) -> None:
+def test_a_report_outside_tests_belongs_to_none(run: StoredRun, before: bytes, after: bytes, command: str) -> None:
     run.log("native-ubsan", "bitops", "guest-1", before)
     reported(run, NOISE)
     run.log("native-ubsan", "bitops", "guest-1", after)
     (finding,), *_ = judge(stored_run.read(run.finish()))
-    assert (finding.command, finding.witnesses[0].test) == (told, "")
+    assert (finding.command, finding.witnesses[0].test) == (command, "")
 
 
 def test_logs_of_targets_without_a_detector_are_not_read(run: StoredRun) -> None:

@@ -61,7 +61,7 @@ def runner(*, ours: bool) -> Runner:
 
 
 def test_the_pinned_emulator_is_told_the_file_and_a_distributions_is_not() -> None:
-    told = ["/e/qemu-arm", "-cpu", "arm926", "-coverage", "/r/edges", "/b", "x"]
-    assert runner(ours=True).command(Path("/b"), ["x"], coverage=Path("/r/edges")) == told
+    command_line = ["/e/qemu-arm", "-cpu", "arm926", "-coverage", "/r/edges", "/b", "x"]
+    assert runner(ours=True).command(Path("/b"), ["x"], coverage=Path("/r/edges")) == command_line
     assert "-coverage" not in runner(ours=False).command(Path("/b"), ["x"], coverage=Path("/r/edges"))
     assert "-coverage" not in runner(ours=True).command(Path("/b"), ["x"])

@@ -80,8 +80,8 @@ def test_no_list_lets_through_what_changes_results(monkeypatch: pytest.MonkeyPat
 def test_a_cell_sees_what_is_listed_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/somewhere")
     monkeypatch.setenv("REDIS_SECRET", "1")
-    seen = process.run(["env"], deadline_seconds=60, environment=environment.for_cell())
-    names = {line.partition("=")[0] for line in seen.text.splitlines()}
+    result = process.run(["env"], deadline_seconds=60, environment=environment.for_cell())
+    names = {line.partition("=")[0] for line in result.text.splitlines()}
     assert names == {*environment.CELL, *environment.CELL_SETTINGS, process_tree.MARK}
 
 

@@ -15,7 +15,7 @@ from suites._shared.checksums import sealed
 from suites.fuzz import corpus, corrupt, generate
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import KEYS, REFUSED
-from suites.fuzz.model import UNTOLD, Model
+from suites.fuzz.model import UNPREDICTED, Model
 from suites.fuzz.shrink import Shrinker
 from suites.fuzz.values import INTEGERS, Draw
 
@@ -240,11 +240,11 @@ def test_the_model_answers_strings_counters_and_bits() -> None:
 
 
 def test_the_model_says_nothing_of_what_it_does_not_know() -> None:
-    assert answers("SET k ab\nINCR k\nGET k\n") == [b"OK", UNTOLD, UNTOLD]
-    assert answers("SET k 1\nLPUSH k 1\nGET k\n")[2] is UNTOLD
-    assert answers("SET k 1\nMULTI\nSET k 2\nEXEC\nGET k\n")[1:] == [UNTOLD] * 4
-    assert answers("SET k 9223372036854775807\nINCR k\n")[1] is UNTOLD
-    assert answers("SET k 1\nDEL k\nGET k\n")[1:] == [UNTOLD, None]
+    assert answers("SET k ab\nINCR k\nGET k\n") == [b"OK", UNPREDICTED, UNPREDICTED]
+    assert answers("SET k 1\nLPUSH k 1\nGET k\n")[2] is UNPREDICTED
+    assert answers("SET k 1\nMULTI\nSET k 2\nEXEC\nGET k\n")[1:] == [UNPREDICTED] * 4
+    assert answers("SET k 9223372036854775807\nINCR k\n")[1] is UNPREDICTED
+    assert answers("SET k 1\nDEL k\nGET k\n")[1:] == [UNPREDICTED, None]
     assert answers("SET k 1\nTYPE k\nGET k\n")[2] == b"1"
 
 
@@ -291,8 +291,8 @@ def test_where_nothing_damaged_is_taken_nothing_was_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "has_keys"),
+    ("result", "has_keys"),
     [("1 keys [(b'k', b'v')]", True), ("12 keys []", True), ("0 keys []", False), (REFUSED, False)],
 )
-def test_what_a_server_took_has_keys_or_counts_for_nothing(told: str, *, has_keys: bool) -> None:
-    assert (KEYS.match(told) is not None) == has_keys
+def test_what_a_server_took_has_keys_or_counts_for_nothing(result: str, *, has_keys: bool) -> None:
+    assert (KEYS.match(result) is not None) == has_keys

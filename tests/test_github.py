@@ -53,8 +53,8 @@ def test_a_steps_outputs_count_what_is_not_known_and_name_the_page_if_there_is_o
     whole = judgement()
     known = msgspec.structs.replace(whole.findings[0], known="fixed upstream")
     (tmp_path / "summary.md").touch()
-    told = dict(line.split("=") for line in github.outputs(tmp_path, whole).splitlines())
-    assert told == {
+    outputs = dict(line.split("=") for line in github.outputs(tmp_path, whole).splitlines())
+    assert outputs == {
         "verdict": "FAIL",
         "findings": "1",
         "run": str(tmp_path),

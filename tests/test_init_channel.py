@@ -80,10 +80,10 @@ class InitDouble:
 
 def test_an_event_is_handled_before_the_reply_that_follows_it(tmp_path: Path) -> None:
     InitDouble(tmp_path / "s", b"0 fault 3\nabc1 ok 2\nhi")
-    seen: list[ChannelFrame] = []
-    channel = Channel(tmp_path / "s", seen.append, deadline_seconds=5)
+    frames: list[ChannelFrame] = []
+    channel = Channel(tmp_path / "s", frames.append, deadline_seconds=5)
     assert channel.request("ping", deadline_seconds=5) == b"hi"
-    assert [(one.word, one.payload) for one in seen] == [("fault", b"abc")]
+    assert [(one.word, one.payload) for one in frames] == [("fault", b"abc")]
     channel.close()
 
 

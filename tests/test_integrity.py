@@ -143,11 +143,11 @@ def test_a_process_that_ended_before_its_tests_did_is_unknown(clean: StoredRun, 
 
 def test_tests_that_were_collected_and_never_ran_are_missed(clean: StoredRun, tmp_path: Path) -> None:
     def claim_more(path: Path) -> None:
-        told = event_log.read_events(path)
+        events = event_log.read_events(path)
         path.unlink()
         log = event_log.EventLog(path)
         log.append(run_folder.CollectedEvent(tests=173))
-        for event in told:
+        for event in events:
             log.append(event)
         log.close(tests=101, failed=0)
 
@@ -370,14 +370,14 @@ def test_a_record_behind_one_that_was_cut_is_read(run: StoredRun, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "said",
+    "log_text",
     [
         b"qemu-arm: -fault-log: a record was cut short: No space left on device\n",
         b"QEMU internal SIGSEGV {code=MAPERR}\n",
     ],
 )
-def test_an_emulator_in_trouble_is_no_finding_of_the_server(run: StoredRun, tmp_path: Path, said: bytes) -> None:
-    run.log("armv5", "bitops", "guest-1", said)
+def test_an_emulator_in_trouble_is_no_finding_of_the_server(run: StoredRun, tmp_path: Path, log_text: bytes) -> None:
+    run.log("armv5", "bitops", "guest-1", log_text)
     run.test("armv5", "bitops", "test_bitop", outcome="failed", message="closed by the server", guest="guest-1")
     run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGSEGV", test="test_bitop")
     run.test("armv5", "bitops", "test_bitpos")

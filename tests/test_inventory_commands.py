@@ -78,14 +78,16 @@ def test_plan_prints_a_cell_a_line_also_as_json(plumb: Plumb) -> None:
 def test_plan_tells_which_release_a_development_tree_is_taken_for(plumb: Plumb, tmp_path: Path) -> None:
     tree = fakes.server_tree(tmp_path / "mine", version="999.999.999")
     fakes.write(tree / "src" / "server.c", '    {"hscan",hscanCommand,-3},\n    {"pubsub",pubsubCommand,-2},\n')
-    code, _, told = plumb("plan", *TARGET, "--server", tree, "--suite", "bitops")
+    code, _, errors = plumb("plan", *TARGET, "--server", tree, "--suite", "bitops")
     assert code == ExitCode.USAGE
-    assert "999.999.999 is older than 2.8" in told
+    assert "999.999.999 is older than 2.8" in errors
     with (tree / "src" / "server.c").open("a") as stream:
         stream.write('    {"scan",scanCommand,-2},\n')
-    code, out, told = plumb("plan", *TARGET, "--server", tree, "--suite", "bitops")
+    code, out, errors = plumb("plan", *TARGET, "--server", tree, "--suite", "bitops")
     assert (code, out) == (0, f"armv5/{tree}/canary\narmv5/{tree}/bitops\n")
-    assert "mine is a development tree (999.999.999), taken for 2.8.0 by what its source has" in " ".join(told.split())
+    assert "mine is a development tree (999.999.999), taken for 2.8.0 by what its source has" in " ".join(
+        errors.split()
+    )
 
 
 def test_clean_shows_sizes_and_removes_only_when_told(plumb: Plumb, tmp_path: Path) -> None:

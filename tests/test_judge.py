@@ -48,8 +48,8 @@ def test_tests_that_were_all_skipped_are_unknown(tmp_path: Path, run: StoredRun)
         run.test("armv5", "bitops", name, outcome="skipped", message="Skipped: needs 7.0")
     judgement, code = concluded(tmp_path, run)
     (cell,) = [cell for cell in judgement.cells if cell.suite == "bitops"]
-    told = (cell.verdict, cell.reason, code)
-    assert told == ("UNKNOWN", "every test was skipped: needs 7.0", ExitCode.INCONCLUSIVE)
+    judged = (cell.verdict, cell.reason, code)
+    assert judged == ("UNKNOWN", "every test was skipped: needs 7.0", ExitCode.INCONCLUSIVE)
 
 
 def test_a_failed_canary_makes_every_cell_of_its_target_unknown_and_of_no_other(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_every_occasion_of_a_witness_is_kept_and_the_known_list_has_to_fit_each(
         judgement, _ = conclude(stored_run.read(run.finish()), listed, fakes.quiet())
         (finding,) = judgement.findings
         (witness,) = finding.witnesses
-        told = [(one.test, one.command) for one in witness.occasions]
-        assert told == [("test_0", "RESTORE k 0 x"), ("test_1", "RESTORE k 0 y"), ("test_2", "SETRANGE k 1 x")]
+        occasions = [(one.test, one.command) for one in witness.occasions]
+        assert occasions == [("test_0", "RESTORE k 0 x"), ("test_1", "RESTORE k 0 y"), ("test_2", "SETRANGE k 1 x")]
         assert bool(finding.known) == (verdict == "XFAIL")
         assert judgement.cells[-1].verdict == verdict

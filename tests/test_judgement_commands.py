@@ -38,7 +38,7 @@ def answering(outcome: Outcome, *, machine: bool = False) -> Replay:
 
 
 @pytest.mark.parametrize(
-    ("seen", "plain", "bisecting"),
+    ("replayed", "plain", "bisecting"),
     [
         (answering("reproduced"), 1, 1),
         (answering("gone"), 0, 0),
@@ -47,18 +47,18 @@ def answering(outcome: Outcome, *, machine: bool = False) -> Replay:
     ],
 )
 def test_a_replay_has_three_answers_and_a_bisection_skips_a_tree_that_cannot_tell(
-    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: Replay, plain: int, bisecting: int
+    plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replayed: Replay, plain: int, bisecting: int
 ) -> None:
-    monkeypatch.setattr("harness.workflows.replay.replay.replay", lambda *_, **__: seen)
+    monkeypatch.setattr("harness.workflows.replay.replay.replay", lambda *_, **__: replayed)
     stream = fakes.write(tmp_path / "a.stream", "PING\n")
     code, out, _ = plumb("replay", stream, "--target", "armv5")
-    told = {"reproduced": "reproduced: a.stream", "gone": "not reproduced: a.stream", "unknown": "could not tell: a.s"}
-    assert (code, told[seen.outcome] in out, "  because: why" in out) == (plain, True, seen.outcome == "unknown")
+    first_lines = {"reproduced": "reproduced: a.stream", "gone": "not reproduced: a.stream", "unknown": "could not tell: a.s"}
+    assert (code, first_lines[replayed.outcome] in out, "  because: why" in out) == (plain, True, replayed.outcome == "unknown")
     assert plumb("replay", stream, "--target", "armv5", "--bisect")[0] == bisecting
     code, out, _ = plumb("replay", stream, "--target", "armv5", "--json")
     answer = json.loads(out)
-    assert (code, answer["outcome"], answer["reason"]) == (plain, seen.outcome, seen.reason)
-    assert answer["reproduced"] == (seen.outcome == "reproduced")
+    assert (code, answer["outcome"], answer["reason"]) == (plain, replayed.outcome, replayed.reason)
+    assert answer["reproduced"] == (replayed.outcome == "reproduced")
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_annotations_go_to_standard_error_and_leave_the_document_alone(plumb: Pl
     code, out, err = plumb("judge", stored.finish(), "--json", "--annotations", "github")
     assert code == ExitCode.FINDINGS
     json.loads(out)
-    told = "test_bitop: 1 != 2 on armv5 (1×)%0Aplumb replay "
-    replay = f"{told}{stored.folder}/reproducers/wrong-result-test_bitop.json"
+    encoded = "test_bitop: 1 != 2 on armv5 (1×)%0Aplumb replay "
+    replay = f"{encoded}{stored.folder}/reproducers/wrong-result-test_bitop.json"
     assert [line for line in err.splitlines() if line.startswith("::")] == [
         f"::error title=wrong-result-test_bitop::{replay}"
     ]

@@ -46,12 +46,12 @@ def test_no_option_stands_twice_and_every_group_of_them_is_explained(path: Path)
 
 
 def test_an_option_that_the_kernel_drops_is_an_error_that_names_it() -> None:
-    asked = "CONFIG_A=y\n# Why.\nCONFIG_B=n\nCONFIG_C=12\n"
+    requested = "CONFIG_A=y\n# Why.\nCONFIG_B=n\nCONFIG_C=12\n"
     spec = KERNELS["versatile"]
-    kernel.refuse_lost_options(asked, "CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=12\n", spec)
-    kernel.refuse_lost_options(asked, "CONFIG_A=y\nCONFIG_C=12\n", spec)
+    kernel.refuse_lost_options(requested, "CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=12\n", spec)
+    kernel.refuse_lost_options(requested, "CONFIG_A=y\nCONFIG_C=12\n", spec)
     with pytest.raises(UsageError, match="loses 2 options that it asks for: CONFIG_A=y, CONFIG_C=12"):
-        kernel.refuse_lost_options(asked, "# CONFIG_A is not set\n", spec)
+        kernel.refuse_lost_options(requested, "# CONFIG_A is not set\n", spec)
 
 
 def entries(archive: bytes) -> dict[str, tuple[int, bytes]]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from harness.core.errors import InfrastructureError
 from harness.judge.conclusion import conclude
 from harness.record import stored_run
-from harness.record.kernel_faults import counted, read_counters, told
+from harness.record.kernel_faults import as_reported, counted, read_counters
 from harness.record.run_folder import Counters
 from harness.report import terminal
 from harness.report.formats import markdown
@@ -55,9 +55,13 @@ def test_what_holds_no_counters_is_refused(text: str) -> None:
 
 
 def test_a_fault_is_told_with_signal_code_address_place_and_the_kernels_line() -> None:
-    assert told(fault(kernel_log=(LINE,))) == (f"SIGBUS, si_code BUS_ADRALN (1), si_addr 0x20001, PC 0x1000; {LINE}")
-    assert told(fault(code=77)) == "SIGBUS, si_code 77, si_addr 0x20001, PC 0x1000"
-    assert told(fault(number=fakes.SIGSEGV, address=0)).startswith("SIGSEGV, si_code SEGV_MAPERR (1), si_addr 0x0,")
+    assert as_reported(fault(kernel_log=(LINE,))) == (
+        f"SIGBUS, si_code BUS_ADRALN (1), si_addr 0x20001, PC 0x1000; {LINE}"
+    )
+    assert as_reported(fault(code=77)) == "SIGBUS, si_code 77, si_addr 0x20001, PC 0x1000"
+    assert as_reported(fault(number=fakes.SIGSEGV, address=0)).startswith(
+        "SIGSEGV, si_code SEGV_MAPERR (1), si_addr 0x0,"
+    )
 
 
 def a_run_on_a_kernel(folder: Path) -> StoredRun:
@@ -68,12 +72,12 @@ def a_run_on_a_kernel(folder: Path) -> StoredRun:
         pc = run.place(target, "bitopCommand")
         line = (LINE,) if target in run.real_kernels else ()
         run.fault(target, "bitops", "guest-1", fault(pc=pc, kernel_log=line))
-        seen = (counters(3), counters(5, word=1)) if target in run.real_kernels else None
-        run.test(target, "bitops", "test_bitop", outcome="failed", guest="guest-1", faults=(0, 1), counters=seen)
+        totals = (counters(3), counters(5, word=1)) if target in run.real_kernels else None
+        run.test(target, "bitops", "test_bitop", outcome="failed", guest="guest-1", faults=(0, 1), counters=totals)
         run.guest(target, "bitops", "guest-1", end="signal", detail="killed by SIGBUS", test="test_bitop")
-        run.test(target, "bitops", "test_more", counters=seen and (seen[1], counters(6, word=2)))
+        run.test(target, "bitops", "test_more", counters=totals and (totals[1], counters(6, word=2)))
         # A machine that was started anew counts from zero: nothing can be said of that test.
-        run.test(target, "bitops", "test_anew", counters=seen and (counters(6, word=2), counters(0)))
+        run.test(target, "bitops", "test_anew", counters=totals and (counters(6, word=2), counters(0)))
     return run
 
 
@@ -82,10 +86,10 @@ def test_a_finding_carries_what_the_kernel_said_and_the_report_shows_it(tmp_path
     folder = a_run_on_a_kernel(tmp_path / "run").finish()
     judgement, _ = conclude(stored_run.read(folder), known, fakes.quiet())
     (finding,) = judgement.findings
-    said = {witness.target: witness.kernel for witness in finding.witnesses}
-    assert said["armv5"] == ""
-    assert said["armv5-kernel"].startswith("SIGBUS, si_code BUS_ADRALN (1), si_addr 0x20001, PC 0x")
-    assert said["armv5-kernel"].endswith(f"; {LINE}")
+    reported = {witness.target: witness.kernel for witness in finding.witnesses}
+    assert reported["armv5"] == ""
+    assert reported["armv5-kernel"].startswith("SIGBUS, si_code BUS_ADRALN (1), si_addr 0x20001, PC 0x")
+    assert reported["armv5-kernel"].endswith(f"; {LINE}")
     assert judgement.kernel_counters == {"armv5-kernel": counters(3, word=2)}
     shown = io.StringIO()
     terminal.show(Console(file=shown, width=400), judgement)
@@ -93,7 +97,7 @@ def test_a_finding_carries_what_the_kernel_said_and_the_report_shows_it(tmp_path
     summary = html.unescape(markdown.render(judgement).replace("\\", ""))
     page = html.unescape(formats.render(folder, judgement, "html"))
     for text in (shown.getvalue(), summary, page):
-        assert said["armv5-kernel"] in text
+        assert reported["armv5-kernel"] in text
         assert "armv5-kernel: its kernel counted User: 3  Skipped: 0  Half: 0  Word: 2  DWord: 0  Multi: 0" in text
 
 

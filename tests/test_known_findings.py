@@ -82,7 +82,7 @@ def found(*witnesses: Witness, name: str = "alignment-bitopCommand-load") -> Fin
     )
 
 
-def seen_on(*targets: str, name: str = "alignment-bitopCommand-load") -> Finding:
+def found_on(*targets: str, name: str = "alignment-bitopCommand-load") -> Finding:
     return found(*(witness(occasion(), target=target) for target in targets), name=name)
 
 
@@ -105,7 +105,7 @@ def narrowed(**changes: object) -> KnownList:
 def test_an_entry_covers_a_finding_only_where_all_of_it_matches(
     finding: str, server: str, targets: list[str], *, matches: bool
 ) -> None:
-    assert matches == bool(match(listed(), seen_on(*targets, name=finding), server, TODAY))
+    assert matches == bool(match(listed(), found_on(*targets, name=finding), server, TODAY))
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_an_entry_covers_a_finding_only_where_all_of_it_matches(
     [(["bitops"], True), (["bitops", "bitops"], True), (["bitops", "sds"], False), (["sds"], False)],
 )
 def test_an_entry_of_one_suite_covers_nothing_that_another_shows(suites: list[str], *, matches: bool) -> None:
-    seen = found(*(witness(occasion(), suite=suite) for suite in suites))
-    assert matches == bool(match(narrowed(suite="bitops"), seen, "redis-3.2.6", TODAY))
+    finding = found(*(witness(occasion(), suite=suite) for suite in suites))
+    assert matches == bool(match(narrowed(suite="bitops"), finding, "redis-3.2.6", TODAY))
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def test_one_occasion_that_no_entry_covers_makes_a_finding_news(other: Occasion)
 
 def test_entries_cover_a_finding_together_each_where_it_was_seen() -> None:
     one, other = narrowed(suite="bitops").findings[0], narrowed(suite="sds", reason="likewise").findings[0]
-    seen = found(witness(occasion()), witness(occasion(), suite="sds"), witness(occasion()))
-    assert match(KnownList(findings=[one, other]), seen, "redis-3.2.6", TODAY) == [one, other]
-    assert not match(KnownList(findings=[one]), seen, "redis-3.2.6", TODAY)
+    finding = found(witness(occasion()), witness(occasion(), suite="sds"), witness(occasion()))
+    assert match(KnownList(findings=[one, other]), finding, "redis-3.2.6", TODAY) == [one, other]
+    assert not match(KnownList(findings=[one]), finding, "redis-3.2.6", TODAY)
 
 
 def test_of_a_failed_test_all_that_it_said_counts() -> None:
@@ -201,8 +201,8 @@ def test_a_seen_entry_is_not_remarked() -> None:
 
 
 def test_an_entry_that_fits_nothing_of_what_was_found_is_remarked() -> None:
-    (said,) = remarks(narrowed(command="BITCOUNT *"), [found()], "redis-3.2.6", ["armv5"], TODAY)
-    assert said == "known finding alignment-bitop* (redis-3.*) was not seen in this run"
+    (remark,) = remarks(narrowed(command="BITCOUNT *"), [found()], "redis-3.2.6", ["armv5"], TODAY)
+    assert remark == "known finding alignment-bitop* (redis-3.*) was not seen in this run"
 
 
 def test_an_entry_of_one_suite_is_not_missed_by_a_run_without_it() -> None:
@@ -222,7 +222,7 @@ def test_the_projects_own_list_is_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("findigns = []\n", "'findings' is the nearest known key"),
         ('[[findings]]\nid = "a"\nserver = "b"\ntargets = []\nreason = "c"\n', "expires"),
@@ -235,10 +235,10 @@ def test_the_projects_own_list_is_valid() -> None:
         ),
     ],
 )
-def test_a_list_that_is_not_valid_is_a_usage_error_that_names_the_key(tmp_path: Path, text: str, told: str) -> None:
+def test_a_list_that_is_not_valid_is_a_usage_error_that_names_the_key(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         load_known(fakes.write(tmp_path / "known.toml", text), {})
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_what_chance_shows_is_not_missed() -> None:
@@ -249,8 +249,8 @@ def test_what_chance_shows_is_not_missed() -> None:
 
 def own(name: str, **changes: str) -> Finding:
     """A finding as the project's own list has it, seen on one 32-bit machine."""
-    told = {"test": TEST, "command": "", "title": "", **changes}
-    return found(witness(occasion(functions=(), **told), suite=told["test"].partition("/")[0]), name=name)
+    fields = {"test": TEST, "command": "", "title": "", **changes}
+    return found(witness(occasion(functions=(), **fields), suite=fields["test"].partition("/")[0]), name=name)
 
 
 PAYLOAD = "width/test_width.py::test_a_payload_with_a_string_longer_than_it_is_refused[string-all-ones]"
@@ -275,15 +275,15 @@ PAYLOAD = "width/test_width.py::test_a_payload_with_a_string_longer_than_it_is_r
 )
 def test_a_size_that_overflows_is_known_only_of_a_payload(test: str, command: str, *, known: bool) -> None:
     listed = load_known(DEFAULT, Catalog().targets)
-    seen = own("assertion-_sdsnewlen", test=test, command=command, title="assertion failed in _sdsnewlen")
-    assert known == bool(match(listed, seen, "redis-7.0.15", TODAY))
+    finding = own("assertion-_sdsnewlen", test=test, command=command, title="assertion failed in _sdsnewlen")
+    assert known == bool(match(listed, finding, "redis-7.0.15", TODAY))
 
 
 MODULE = "modules/test_modules.py::test_an_independent_reader[native]"
 
 
 @pytest.mark.parametrize(
-    ("test", "said", "known"),
+    ("test", "message", "known"),
     [
         (MODULE, "exit status 1; 7:M 22 Nov 2026 # Can't load module from /m/plumbline.so: server aborting", True),
         (MODULE, "exit status 1; Unrecognized option: loadmodule", False),
@@ -291,14 +291,14 @@ MODULE = "modules/test_modules.py::test_an_independent_reader[native]"
         (MODULE, "exit status 127; cannot execute", False),
     ],
 )
-def test_a_server_that_does_not_start_is_known_only_by_what_it_said(test: str, said: str, *, known: bool) -> None:
+def test_a_server_that_does_not_start_is_known_only_by_what_it_said(test: str, message: str, *, known: bool) -> None:
     listed = load_known(DEFAULT, Catalog().targets)
-    seen = found(
+    finding = found(
         witness(
-            occasion(test=test, command="", title=f"the server ended in start: {said}", functions=()),
+            occasion(test=test, command="", title=f"the server ended in start: {message}", functions=()),
             target="sparc32plus",
             suite="modules",
         ),
         name="exit-start",
     )
-    assert known == bool(match(listed, seen, "redis-7.0.15", TODAY))
+    assert known == bool(match(listed, finding, "redis-7.0.15", TODAY))

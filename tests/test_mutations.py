@@ -147,9 +147,11 @@ def test_what_was_not_expected_does_not_count(finding: Finding) -> None:
 
 def test_the_table_says_what_was_missed() -> None:
     def row(name: str, findings: list[str]) -> campaign.MutationRow:
-        seen = campaign.MutationResult(target="armv5", suites=["sds"] * bool(findings), findings=findings, function="f")
+        result = campaign.MutationResult(
+            target="armv5", suites=["sds"] * bool(findings), findings=findings, function="f"
+        )
         return campaign.MutationRow(
-            mutation=name, title="", fault="width", allocator="libc", seconds=4.4, run="/run", seen=[seen]
+            mutation=name, title="", fault="width", allocator="libc", seconds=4.4, run="/run", seen=[result]
         )
 
     text = campaign.text_of([row("one", ["wrong-result-x"]), row("other", [])])

@@ -204,10 +204,10 @@ def test_a_signal_in_the_first_second_and_every_one_after_it_is_exit_2_in_silenc
                     # As a terminal's Ctrl-C: to both.
                     for one in (psutil.Process(plumb.pid), *psutil.Process(plumb.pid).children()):
                         one.send_signal(number)
-            _, said = plumb.communicate(timeout=3 * WAIT_SECONDS)
+            _, errors = plumb.communicate(timeout=3 * WAIT_SECONDS)
         finally:
             plumb.kill()
-    assert (plumb.returncode, said) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
+    assert (plumb.returncode, errors) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
 
 
 HANGS = """
@@ -252,16 +252,16 @@ def test_who_asks_again_does_not_wait_for_what_hangs(tmp_path: Path) -> None:
             return plumb.poll() is not None
 
         assert eventually(ended_when_asked_again)
-        _, said = plumb.communicate(timeout=3 * WAIT_SECONDS)
-    assert (plumb.returncode, said) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
+        _, errors = plumb.communicate(timeout=3 * WAIT_SECONDS)
+    assert (plumb.returncode, errors) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
 
 
 def test_who_does_not_even_take_a_signal_is_ended_after_a_while(tmp_path: Path) -> None:
     deaf = "signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.STOPPING)"
     with hanging(tmp_path / "there", deaf, grace=0.5) as plumb:
         plumb.send_signal(signal.SIGTERM)
-        _, said = plumb.communicate(timeout=3 * WAIT_SECONDS)
-    assert (plumb.returncode, said) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
+        _, errors = plumb.communicate(timeout=3 * WAIT_SECONDS)
+    assert (plumb.returncode, errors) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
 
 
 def test_ctrl_c_does_not_end_who_has_a_use_for_it(tmp_path: Path) -> None:
@@ -294,8 +294,8 @@ def test_the_processes_of_the_machine_are_known_with_their_parents() -> None:
     with subprocess.Popen(["sh", "-c", f"sleep {SLEEP} & wait"], start_new_session=True) as parent:
         try:
             assert eventually(lambda: len(process_tree.below(parent.pid, process_tree.processes())) == 1)
-            seen = process_tree.processes(since=parent.pid)
-            (child,) = process_tree.below(parent.pid, seen)
-            assert (seen[parent.pid].parent, child.parent, child.session) == (os.getpid(), parent.pid, parent.pid)
+            table = process_tree.processes(since=parent.pid)
+            (child,) = process_tree.below(parent.pid, table)
+            assert (table[parent.pid].parent, child.parent, child.session) == (os.getpid(), parent.pid, parent.pid)
         finally:
             os.killpg(parent.pid, signal.SIGKILL)

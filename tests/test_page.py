@@ -67,7 +67,7 @@ def written(tmp_path: Path, whole: Judgement) -> str:
 
 def test_it_tells_what_the_judgement_tells(tmp_path: Path) -> None:
     text = Outline(written(tmp_path, judgement())).text()
-    for told in (
+    for words in (
         "redis-3.2.6",
         "FAIL",
         "alignment-bitopCommand-load",
@@ -79,7 +79,7 @@ def test_it_tells_what_the_judgement_tells(tmp_path: Path) -> None:
         "its canaries did not behave",
         "known finding x expired",
     ):
-        assert told in text, f"the page does not show: {told}"
+        assert words in text, f"the page does not show: {words}"
 
 
 def test_what_a_run_was_compared_with_and_what_gave_it_memory_is_told_where_it_is_unusual(tmp_path: Path) -> None:
@@ -87,8 +87,10 @@ def test_what_a_run_was_compared_with_and_what_gave_it_memory_is_told_where_it_i
     assert "compared with base" not in usual
     assert "allocator" not in usual
     unusual = msgspec.structs.replace(judgement(), base="abc1234 (main)", allocator="guard")
-    told = Outline(written(tmp_path / "unusual", unusual)).texts
-    assert {("dt", "compared with base"), ("code", "abc1234 (main)"), ("dt", "allocator"), ("code", "guard")} <= {*told}
+    texts = Outline(written(tmp_path / "unusual", unusual)).texts
+    assert {("dt", "compared with base"), ("code", "abc1234 (main)"), ("dt", "allocator"), ("code", "guard")} <= {
+        *texts
+    }
 
 
 def test_whatever_a_server_said_is_shown_and_not_obeyed(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class EchoServer:
     """Says OK to everything, and keeps what it was told."""
 
     def __init__(self, path: Path) -> None:
-        self.told: list[bytes] = []
+        self.received: list[bytes] = []
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen()
@@ -66,8 +66,8 @@ class EchoServer:
         while True:
             client, _ = self._listener.accept()
             with client:
-                while told := client.recv(100):
-                    self.told.append(told)
+                while chunk := client.recv(100):
+                    self.received.append(chunk)
                     client.sendall(b"+OK\r\n")
 
 
@@ -101,7 +101,7 @@ def test_another_users_connection_reaches_no_guest(
     program = [sys.executable, "-I", "-c", AS_A_STRANGER, str(recorder.port), str(ATTEMPTS)]
     ended = process.run(program, deadline_seconds=SECONDS)
     assert (ended.code, ended.text) == (0, "")
-    assert (recorder.strangers, server.told, recorder.chunks()) == (ATTEMPTS, [], [])
+    assert (recorder.strangers, server.received, recorder.chunks()) == (ATTEMPTS, [], [])
 
 
 def test_ones_own_connection_is_served(recorder: Recorder) -> None:

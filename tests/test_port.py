@@ -58,8 +58,8 @@ make: Leaving directory '/cache/work/1/tree/src'
 
 
 def test_warnings_and_errors_have_places_in_the_tree_and_come_once() -> None:
-    said = [(one.severity, one.file, one.line, one.warning) for one in compiler_output.read(OUTPUT, TREE)]
-    assert said == [
+    diagnostics = [(one.severity, one.file, one.line, one.warning) for one in compiler_output.read(OUTPUT, TREE)]
+    assert diagnostics == [
         ("warning", "src/sds.h", 12, "cast-align"),
         ("error", "src/a.c", 9, ""),
         ("warning", "deps/lua/src/lapi.c", 4, "type-limits"),
@@ -278,8 +278,8 @@ def test_of_a_source_line_the_worst_access_counts() -> None:
     }
     rows = xmemalign.outcomes(catalog.policies, catalog.targets["sparc64"], places)
     assert {row.policy for row in rows if row.unsure} == set()
-    told = {row.policy: (row.apart, row.repaired, row.signal) for row in rows}
-    assert (told["solaris-2s"], told["solaris-2i"]) == ((0, 0, 1), (0, 1, 0))
+    counts = {row.policy: (row.apart, row.repaired, row.signal) for row in rows}
+    assert (counts["solaris-2s"], counts["solaris-2i"]) == ((0, 0, 1), (0, 1, 0))
 
 
 def test_what_would_be_worse_at_another_address_is_unsure() -> None:
@@ -305,7 +305,7 @@ def test_defaults_are_those_that_the_policies_file_tells() -> None:
 
 
 def test_what_is_mended_still_stands_in_the_way_of_the_tree_as_it_is() -> None:
-    told = items.of_steps(
+    found = items.of_steps(
         "mips",
         [
             Step(name="configure", result="failed", detail="deps/jemalloc does not"),
@@ -313,18 +313,18 @@ def test_what_is_mended_still_stands_in_the_way_of_the_tree_as_it_is() -> None:
             Step(name="link", result="mended", detail="without -latomic behind the objects it lacks __atomic_load_8"),
         ],
     )
-    assert [(one.rank, one.title) for one in told] == [
+    assert [(one.rank, one.title) for one in found] == [
         ("note", "jemalloc's configure script fails"),
         ("build", "it does not link as it is"),
     ]
-    assert "-latomic" in told[1].remedy
+    assert "-latomic" in found[1].remedy
 
 
 def audited(fate: str, **more: object) -> Finding:
     """A finding that an audit saw, with its fate."""
     known = judgement().findings[0]
-    seen = msgspec.structs.replace(known.witnesses[0], detector="audit", fate=fate)
-    return msgspec.structs.replace(known, witnesses=[seen], **more)
+    witness = msgspec.structs.replace(known.witnesses[0], detector="audit", fate=fate)
+    return msgspec.structs.replace(known, witnesses=[witness], **more)
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def report(**more: object) -> PortReport:
             Xmemalign(policy="solaris-8s", acts_as="solaris-8f", default=True, apart=1, repaired=0, signal=2),
         ],
     )
-    told = items.of_steps("sparc64", port.steps) + items.of_findings(whole.findings, []) + items.of_notes([port])
+    found = items.of_steps("sparc64", port.steps) + items.of_findings(whole.findings, []) + items.of_notes([port])
     made = PortReport(
         schema=1,
         verdict="FAIL",
@@ -421,7 +421,7 @@ def report(**more: object) -> PortReport:
         seed=7,
         run="/run",
         optimisation="O2",
-        items=items.in_order(told),
+        items=items.in_order(found),
         targets=[port],
         cells=whole.cells,
         stages={},
@@ -465,10 +465,10 @@ def test_markdown_has_every_section_in_the_order_of_what_to_fix_first() -> None:
 def test_without_a_misaligned_access_any_xmemalign_will_do_and_without_a_build_nothing_is_said(tmp_path: Path) -> None:
     catalog = Catalog()
     rows = xmemalign.outcomes(catalog.policies, catalog.targets["sparc64"], {})
-    for own, said in ((rows, True), ([], False)):
+    for own, mentioned in ((rows, True), ([], False)):
         clean = report(targets=[msgspec.structs.replace(report().targets[0], xmemalign=own)])
-        for text in (markdown.render(clean), page.render(run_folder(tmp_path / str(said)), clean, judgement())):
-            assert (ANY_POLICY in text) == said
+        for text in (markdown.render(clean), page.render(run_folder(tmp_path / str(mentioned)), clean, judgement())):
+            assert (ANY_POLICY in text) == mentioned
             assert "solaris-8s" not in text
 
 

@@ -45,9 +45,9 @@ def premerge(checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         since_words = ["--since", since] if since else []
         with pytest.raises(SystemExit) as ended:
             main(["premerge", "--offline", "--no-install", *since_words, *map(str, words)])
-        said = capsys.readouterr()
+        output = capsys.readouterr()
         assert isinstance(ended.value.code, int)
-        return ended.value.code, said.out, said.err
+        return ended.value.code, output.out, output.err
 
     return run
 
@@ -107,8 +107,8 @@ def test_what_is_not_checked_by_the_suites_that_are_named_is_told_before_they_ru
     premerge: Premerge, checkout: Path
 ) -> None:
     fakes.write(checkout / "src" / "cluster.c", "")
-    told = "NOT CHECKED: src/cluster.c is covered by `cluster` alone: not run\n"
-    assert premerge("--explain", "--suite", "sds")[1].endswith(told)
+    remark = "NOT CHECKED: src/cluster.c is covered by `cluster` alone: not run\n"
+    assert premerge("--explain", "--suite", "sds")[1].endswith(remark)
     assert "NOT CHECKED" not in premerge("--explain")[1]
     assert "NOT CHECKED" not in premerge("--explain", "--suite", "cluster")[1]
 

@@ -25,10 +25,10 @@ def test_output_of_both_streams_is_returned_with_the_exit_status() -> None:
 
 def test_who_waits_long_can_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "WATCH_SECONDS", 0.02)
-    seen: list[int] = []
-    result = process.run(["sleep", "0.5"], deadline_seconds=10, watch=lambda: seen.append(1))
+    calls: list[int] = []
+    result = process.run(["sleep", "0.5"], deadline_seconds=10, watch=lambda: calls.append(1))
     assert (result.code, result.expired) == (0, False)
-    assert len(seen) > 2
+    assert len(calls) > 2
     assert process.run(["sleep", SLEEP], deadline_seconds=0.1, watch=lambda: None).expired
 
 
@@ -176,10 +176,10 @@ def test_the_watchdog_ignores_what_it_does_not_understand_and_still_kills() -> N
 
 
 def test_a_program_that_is_attended_has_our_group_and_environment_and_its_status_is_told(tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    code = f"import os; open({str(said)!r}, 'w').write(os.environ['WORD'] + str(os.getpgrp())); os._exit(3)"
+    output = tmp_path / "said"
+    code = f"import os; open({str(output)!r}, 'w').write(os.environ['WORD'] + str(os.getpgrp())); os._exit(3)"
     assert process.attend([sys.executable, "-c", code], environment={"WORD": "a"}) == 3
-    assert said.read_text("utf-8") == f"a{os.getpgrp()}"
+    assert output.read_text("utf-8") == f"a{os.getpgrp()}"
     with pytest.raises(InfrastructureError, match="cannot start absent"):
         process.attend(["absent"], environment={})
 

@@ -108,7 +108,7 @@ def test_hash_fields_expire_as_both_families_write_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"RADIS0011\xff", "begins with"),
         (b"REDIS0011", "1 bytes are due, 0 are left"),
@@ -119,8 +119,8 @@ def test_hash_fields_expire_as_both_families_write_it() -> None:
         (b"REDIS0004\x00\xc0", "1 bytes are due, 0 are left"),
     ],
 )
-def test_what_the_format_does_not_say_is_refused_with_its_place(content: bytes, said: str) -> None:
-    with pytest.raises(RdbError, match=said):
+def test_what_the_format_does_not_say_is_refused_with_its_place(content: bytes, message: str) -> None:
+    with pytest.raises(RdbError, match=message):
         rdb.read(content)
 
 
@@ -173,14 +173,14 @@ def test_a_byte_swapped_anywhere_in_a_value_is_seen(path: Path, key: Key) -> Non
 
 def test_a_difference_is_told_where_it_is() -> None:
     key = Key(3, b"h")
-    ours, theirs = (
+    left, right = (
         {key: KeyEntry(Fields({b"a": b"1", b"b": b"2"}))},
         {key: KeyEntry(Fields({b"a": b"1", b"b": b"3"}))},
     )
-    assert differences(ours, theirs) == ["b'h' of database 3: value fields b'b' expected b'2', got b'3'"]
-    assert "without {b'b'}" in differences(ours, {key: KeyEntry(Fields({b"a": b"1"}))})[0]
-    assert "expected None" not in differences(ours, {})[0]
-    assert differences({}, theirs)[0].startswith("b'h' of database 3: expected None, got KeyEntry(")
+    assert differences(left, right) == ["b'h' of database 3: value fields b'b' expected b'2', got b'3'"]
+    assert "without {b'b'}" in differences(left, {key: KeyEntry(Fields({b"a": b"1"}))})[0]
+    assert "expected None" not in differences(left, {})[0]
+    assert differences({}, right)[0].startswith("b'h' of database 3: expected None, got KeyEntry(")
 
 
 def test_what_modules_saved_is_read_item_by_item() -> None:

@@ -72,7 +72,7 @@ def unit(*complaints: str, lines: tuple[str, ...] = ()) -> Observation:
 
 
 @pytest.mark.parametrize(
-    ("finding", "seen"),
+    ("finding", "observation"),
     [
         (ALIGNMENT, ended(detail="killed by SIGBUS", faults=(LOAD,))),
         (ALIGNMENT, ended(started=False, detail="killed by SIGBUS; ", faults=(LOAD,))),
@@ -94,8 +94,8 @@ def unit(*complaints: str, lines: tuple[str, ...] = ()) -> Observation:
         (SELFTEST, unit("FAILED x == 1")),
     ],
 )
-def test_what_comes_again_in_the_same_way_is_reproduced(finding: Reproducer, seen: Observation) -> None:
-    assert recurrence(finding, seen) == Recurrence(outcome="reproduced")
+def test_what_comes_again_in_the_same_way_is_reproduced(finding: Reproducer, observation: Observation) -> None:
+    assert recurrence(finding, observation) == Recurrence(outcome="reproduced")
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,15 @@ EVERY = [ALIGNMENT, HANDLER, CRASH, EXIT, HANG, WRONG, ASKED, ASSERTION, UBSAN]
 
 @pytest.mark.parametrize("finding", [*EVERY, AT_START, HANG_AT_START])
 @pytest.mark.parametrize(
-    "seen",
+    "observation",
     [
         ended(started=False, detail="exit status 1; Can't open the log file"),
         ended(detail="exit status 7"),
         ended(undelivered="it closed a connection, 1 of 2 requests had been sent"),
     ],
 )
-def test_what_ends_or_starts_in_another_way_shows_nothing(finding: Reproducer, seen: Observation) -> None:
-    answer = recurrence(finding, seen)
+def test_what_ends_or_starts_in_another_way_shows_nothing(finding: Reproducer, observation: Observation) -> None:
+    answer = recurrence(finding, observation)
     assert (answer.outcome, answer.machine) == ("unknown", False)
     assert answer.reason
 
@@ -131,12 +131,12 @@ def test_what_ends_or_starts_in_another_way_shows_nothing(finding: Reproducer, s
 @pytest.mark.parametrize("finding", [*EVERY, AT_START, HANG_AT_START])
 @pytest.mark.parametrize("lived", [True, False])
 def test_a_record_cut_short_or_a_kill_from_outside_is_the_machines_fault(finding: Reproducer, lived: bool) -> None:
-    seen = ended(cut="the emulator's fault log was cut short", detail="" if lived else "killed by SIGKILL")
-    assert recurrence(finding, seen) == Recurrence(outcome="unknown", reason=seen.cut, machine=True)
+    observation = ended(cut="the emulator's fault log was cut short", detail="" if lived else "killed by SIGKILL")
+    assert recurrence(finding, observation) == Recurrence(outcome="unknown", reason=observation.cut, machine=True)
 
 
 @pytest.mark.parametrize(
-    ("finding", "seen"),
+    ("finding", "observation"),
     [
         # The start that fails is no wrong result, and no other end either.
         (WRONG, ended(started=False, detail=BAD_CONFIG)),
@@ -168,8 +168,8 @@ def test_a_record_cut_short_or_a_kill_from_outside_is_the_machines_fault(finding
         (SELFTEST, unit("FAILED y == 2")),
     ],
 )
-def test_what_cannot_be_compared_is_neither_reproduced_nor_gone(finding: Reproducer, seen: Observation) -> None:
-    answer = recurrence(finding, seen)
+def test_what_cannot_be_compared_is_neither_reproduced_nor_gone(finding: Reproducer, observation: Observation) -> None:
+    answer = recurrence(finding, observation)
     assert (answer.outcome, answer.machine) == ("unknown", False)
     assert answer.reason
 
@@ -178,7 +178,7 @@ STREAMED = reproducer(finding="a.stream", kind="wrong-result", function="", dete
 
 
 @pytest.mark.parametrize(
-    ("seen", "outcome"),
+    ("observation", "outcome"),
     [
         (LIVES, "gone"),
         (ended(free=("TIME",)), "gone"),
@@ -193,8 +193,8 @@ STREAMED = reproducer(finding="a.stream", kind="wrong-result", function="", dete
         (ended(uncompared="the native build does not start"), "unknown"),
     ],
 )
-def test_of_a_stream_whatever_is_wrong_is_a_finding(seen: Observation, outcome: str) -> None:
-    assert recurrence(STREAMED, seen).outcome == outcome
+def test_of_a_stream_whatever_is_wrong_is_a_finding(observation: Observation, outcome: str) -> None:
+    assert recurrence(STREAMED, observation).outcome == outcome
 
 
 def test_a_command_that_nobody_doubts_may_stand_beside_one_that_is_free() -> None:

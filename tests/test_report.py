@@ -78,11 +78,11 @@ def junit(folder: Path) -> ET.Element:
 def test_junit_tells_failures_from_errors_and_unknown_is_an_error(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     formats.write(folder, judgement())
-    seen = {
+    children = {
         f"{suite.get('name')}": [child.tag for case in suite.iter("testcase") for child in case]
         for suite in junit(folder).iter("testsuite")
     }
-    assert seen == {
+    assert children == {
         "armv5/canary": [],
         "armv5/bitops": ["failure"],
         "sparc64/canary": ["error"],
@@ -122,7 +122,7 @@ def test_junit_parses_whatever_a_server_said(tmp_path: Path, text: str) -> None:
 
 def test_the_terminal_shows_verdicts_findings_places_and_the_last_line_is_the_verdict() -> None:
     text = shown(judgement())
-    for told in (
+    for words in (
         "alignment-bitopCommand-load",
         "src/bitops.c:452",
         "ldr r1, [r3]",
@@ -133,7 +133,7 @@ def test_the_terminal_shows_verdicts_findings_places_and_the_last_line_is_the_ve
         "UNKNOWN sparc64/bitops: its canaries did not behave",
         "known finding x expired",
     ):
-        assert told in text, f"the terminal does not show: {told}"
+        assert words in text, f"the terminal does not show: {words}"
     assert "FAIL  1 finding, seed 7, run /run" == text.strip().splitlines()[-1]  # noqa: SIM300
 
 
@@ -151,16 +151,16 @@ def test_brackets_in_a_reason_are_shown_as_they_are(text: str) -> None:
     assert text in shown(judgement(reason=text, title=text))
 
 
-@pytest.mark.parametrize(("detector", "told"), [("ubsan", "[ubsan]"), ("audit", "[audit]"), ("signal", "")])
-def test_a_witness_tells_what_saw_it_unless_it_was_a_signal(detector: str, told: str) -> None:
+@pytest.mark.parametrize(("detector", "mark"), [("ubsan", "[ubsan]"), ("audit", "[audit]"), ("signal", "")])
+def test_a_witness_tells_what_saw_it_unless_it_was_a_signal(detector: str, mark: str) -> None:
     whole = judgement()
     witness = msgspec.structs.replace(whole.findings[0].witnesses[0], detector=detector)
     finding = msgspec.structs.replace(whole.findings[0], witnesses=[witness])
-    seen = msgspec.structs.replace(whole, findings=[finding])
-    (line,) = [line for line in shown(seen).splitlines() if "452  ldr" in line]
-    assert line.strip().endswith(f"1 mod 4  {told}".strip())
-    (row,) = [line for line in markdown.render(seen).splitlines() if line.startswith("- armv5")]
-    assert row.replace("\\", "").endswith(f"1 mod 4 {told}".strip())
+    judged = msgspec.structs.replace(whole, findings=[finding])
+    (line,) = [line for line in shown(judged).splitlines() if "452  ldr" in line]
+    assert line.strip().endswith(f"1 mod 4  {mark}".strip())
+    (row,) = [line for line in markdown.render(judged).splitlines() if line.startswith("- armv5")]
+    assert row.replace("\\", "").endswith(f"1 mod 4 {mark}".strip())
 
 
 def test_a_hostile_server_gives_the_terminal_nothing_to_obey() -> None:

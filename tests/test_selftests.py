@@ -81,8 +81,8 @@ def test_a_tree_without_self_tests_that_can_be_built_says_why(tmp_path: Path) ->
     assert style(tmp_path / "a", "server.c", "int main(void);\n") == (
         "redis 7.0.15 has no self-tests: neither REDIS_TEST in src/server.c, nor src/unit"
     )
-    told = style(tmp_path / "b", "unit/main.cpp", "int main() {}\n", macro="VALKEY_VERSION")
-    assert told == "valkey 7.0.15 has no self-tests: neither REDIS_TEST in src/server.c, nor src/unit"
+    reason = style(tmp_path / "b", "unit/main.cpp", "int main() {}\n", macro="VALKEY_VERSION")
+    assert reason == "valkey 7.0.15 has no self-tests: neither REDIS_TEST in src/server.c, nor src/unit"
 
 
 IN_GOOGLETEST = """
@@ -166,7 +166,7 @@ def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_runner.U
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "complaints"),
     [
         (ran(b"1 - grows: PASSED\n69 tests, 69 passed, 0 failed\nALL TESTS PASSED!\n"), []),
         (ran(b"12 - grows: FAILED\n=== WARNING ===\n", 1), ["- grows: FAILED", "exit status 1"]),
@@ -209,8 +209,10 @@ def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_runner.U
         "a hang",
     ],
 )
-def test_a_self_test_complains_by_what_it_prints_and_how_it_ends(run: unit_runner.UnitRun, said: list[str]) -> None:
-    assert selftests.complaints(run) == said
+def test_a_self_test_complains_by_what_it_prints_and_how_it_ends(
+    run: unit_runner.UnitRun, complaints: list[str]
+) -> None:
+    assert selftests.complaints(run) == complaints
 
 
 ASSERTED = b"server: t.c:%d: f: Assertion `a' failed.\n"

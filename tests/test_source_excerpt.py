@@ -99,7 +99,7 @@ def listing(run: StoredRun, code: bytes, offset: int, **fault: object) -> source
     return kept
 
 
-def told(kept: source_excerpt.Listing) -> list[tuple[int, str]]:
+def instructions(kept: source_excerpt.Listing) -> list[tuple[int, str]]:
     return [(one.address, one.text) for one in kept.instructions]
 
 
@@ -109,7 +109,7 @@ LDR, ADD, UNKNOWN = bytes.fromhex("001093e5"), bytes.fromhex("042081e0"), bytes.
 def test_the_instructions_around_it_are_kept_and_unknown_ones_are_bytes(stored: StoredRun) -> None:
     kept = listing(stored, ADD + UNKNOWN + LDR + ADD, 8)
     assert (kept.address, kept.binary) == (0x10008, "redis-server")
-    assert told(kept) == [
+    assert instructions(kept) == [
         (0x10000, "add r2, r1, r4"),
         (0x10004, ".inst ffffffff"),
         (0x10008, "ldr r1, [r3]"),
@@ -127,7 +127,11 @@ def test_thumb_code_is_read_as_thumb(stored: StoredRun) -> None:
     registers = ["00000000"] * 25 + ["20000000"]
     code = bytes.fromhex("1968") + bytes.fromhex("d3f80420") + bytes.fromhex("0918")
     kept = listing(stored, code, 0, registers=registers, instruction="1968d3f8")
-    assert told(kept) == [(0x10000, "ldr r1, [r3]"), (0x10002, "ldr.w r2, [r3, #4]"), (0x10006, "adds r1, r1, r0")]
+    assert instructions(kept) == [
+        (0x10000, "ldr r1, [r3]"),
+        (0x10002, "ldr.w r2, [r3, #4]"),
+        (0x10006, "adds r1, r1, r0"),
+    ]
 
 
 def findings_of(run: StoredRun) -> list[Finding]:

@@ -157,11 +157,11 @@ def test_a_copy_has_the_sources_with_times_and_modes_and_no_products(tmp_path: P
     fakes.write(tree / "src" / "mkreleasehdr.sh", "#!/bin/sh\n", mode=0o755)
     (tree / "src" / "link.c").symlink_to("bitops.c")
     os.utime(tree / "src" / "bitops.c", (1_000_000_000, 1_000_000_000))
-    before = {name: seen for name, seen in snapshot(tree).items() if not (tree / name).is_dir()}
+    before = {name: content for name, content in snapshot(tree).items() if not (tree / name).is_dir()}
     add_products(tree)
     copy_tree(tree, tmp_path / "copy")
     copied = snapshot(tmp_path / "copy")
-    assert before == {name: seen for name, seen in copied.items() if not (tmp_path / "copy" / name).is_dir()}
+    assert before == {name: content for name, content in copied.items() if not (tmp_path / "copy" / name).is_dir()}
     assert (tmp_path / "copy" / "src" / "link.c").is_symlink()
     assert digest_of(tree) == digest_of(tmp_path / "copy")
 

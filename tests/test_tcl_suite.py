@@ -226,15 +226,15 @@ def test_what_guest_and_oracle_have_is_tested_and_what_both_lack_is_skipped(
 
 
 @pytest.mark.parametrize(
-    ("guest", "oracle", "told"),
+    ("guest", "oracle", "message"),
     [(b"OBJECT", b"-", "is not met here,? and met by the native"), (b"-", b"OBJECT", "is met here,? and not met by")],
     ids=["guest", "oracle"],
 )
 @pytest.mark.parametrize("number", ["1", "2"])
 def test_what_only_one_of_them_lacks_is_a_failure_and_no_reason_to_skip(
-    needing: Callable[[str, bytes, bytes], str], number: str, guest: bytes, oracle: bytes, told: str
+    needing: Callable[[str, bytes, bytes], str], number: str, guest: bytes, oracle: bytes, message: str
 ) -> None:
-    with pytest.raises(TclFailedError, match=f"the constraint knowsObjects {told}"):
+    with pytest.raises(TclFailedError, match=f"the constraint knowsObjects {message}"):
         verdict(needing(number, guest, oracle), expired=False)
 
 

@@ -76,8 +76,8 @@ def test_a_reason_is_for_what_it_names_alone(change: dict[str, str], explained: 
     listed = TierDifference(
         targets=["armv5-*"], policies=["linux-arm-0"], classes=["word"], user=["rotated"], kernel="done", reason="so"
     )
-    asked = {"target": "armv5-kernel", "policy": "linux-arm-0", "kind": "word", "user": "rotated", "kernel": "done"}
-    assert bool(explain([listed], **{**asked, **change})) is explained  # type: ignore[arg-type]
+    observed = {"target": "armv5-kernel", "policy": "linux-arm-0", "kind": "word", "user": "rotated", "kernel": "done"}
+    assert bool(explain([listed], **{**observed, **change})) is explained  # type: ignore[arg-type]
 
 
 def test_every_listed_difference_is_of_a_machine_that_there_is_and_says_why() -> None:

@@ -170,13 +170,13 @@ def development_tree(path: Path, *, version: str, commands: list[str], config: s
     return tree
 
 
-@pytest.mark.parametrize("told", ["999.999.999", "255.255.255"])
-def test_a_development_tree_is_told_as_such_with_what_it_is_taken_for_and_why(tmp_path: Path, told: str) -> None:
+@pytest.mark.parametrize("version", ["999.999.999", "255.255.255"])
+def test_a_development_tree_is_told_as_such_with_what_it_is_taken_for_and_why(tmp_path: Path, version: str) -> None:
     has = between("redis", "4.0.0")
-    path = development_tree(tmp_path / "t", version=told, commands=list(has.commands), config=" ".join(has.options))
+    path = development_tree(tmp_path / "t", version=version, commands=list(has.commands), config=" ".join(has.options))
     tree = open_tree(path)
     assert tree.version == (4, 0, 0)
-    start = f"a development tree ({told}), taken for 4.0.0 by what its source has; it has no "
+    start = f"a development tree ({version}), taken for 4.0.0 by what its source has; it has no "
     assert tree.development.startswith(start)
     assert tree.development.endswith(", which came with 5.0.0")
 
@@ -221,7 +221,7 @@ STAMPED = """1234:C 01 Jan 2020 00:00:00.000 # oO0OoO0OoO0Oo Redis is starting o
 
 
 @pytest.mark.parametrize(
-    ("log", "told"),
+    ("log", "expected"),
     [
         (
             f"a line before\n{COMPLAINT}",
@@ -237,8 +237,8 @@ STAMPED = """1234:C 01 Jan 2020 00:00:00.000 # oO0OoO0OoO0Oo Redis is starting o
         ("x" * 1000, "x" * 299 + "…"),
     ],
 )
-def test_the_last_words_of_a_server_that_did_not_start_are_one_line(log: str, told: str) -> None:
-    assert told == last_words(log)
+def test_the_last_words_of_a_server_that_did_not_start_are_one_line(log: str, expected: str) -> None:
+    assert expected == last_words(log)
 
 
 def test_a_server_that_does_not_start_is_quoted(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def test_siphash_1_3_is_that_of_this_python(data: bytes) -> None:
     if sys.hash_info.algorithm != "siphash13":
         pytest.skip(f"this Python hashes with {sys.hash_info.algorithm}")
     program = f"print(hash(bytes.fromhex('{data.hex()}')))"
-    told = process.run([sys.executable, "-c", program], deadline_seconds=60, environment={"PYTHONHASHSEED": "0"})
-    assert int(told.text) % (1 << 64) == checksums.siphash(data, bytes(16), compressions=1, finalizations=3)
+    result = process.run([sys.executable, "-c", program], deadline_seconds=60, environment={"PYTHONHASHSEED": "0"})
+    assert int(result.text) % (1 << 64) == checksums.siphash(data, bytes(16), compressions=1, finalizations=3)
 
 
 SIPHASH_1_2 = {

@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 TARGETS = Catalog().targets
 
 
-@pytest.mark.parametrize("name", [group.name for group in table.asked().groups])
+@pytest.mark.parametrize("name", [group.name for group in table.requests().groups])
 def test_every_group_has_requests_that_can_be_read(name: str) -> None:
-    (group,) = (one for one in table.asked().groups if one.name == name)
+    (group,) = (one for one in table.requests().groups if one.name == name)
     assert len(group.commands) > 1
     assert all(one.words[0].isupper() for one in group.commands)
 
 
 def test_no_command_is_both_asked_and_excused() -> None:
-    asked = {one.name for group in table.asked().groups for one in group.commands}
+    grouped = {one.name for group in table.requests().groups for one in group.commands}
     # CLUSTER KEYSLOT is asked; the rest of CLUSTER is a cluster's.
     partly = {"ACL", "CLIENT", "CLUSTER", "CONFIG", "DEBUG"}
-    assert asked & {name for one in table.asked().unasked for name in one.commands} <= partly
+    assert grouped & {name for one in table.requests().unasked for name in one.commands} <= partly
 
 
 @pytest.mark.parametrize("version", [(6, 2), (7,), (8,)])
 def test_a_development_tree_may_differ_as_any_release_does(version: tuple[int, ...]) -> None:
     one = table.Listed(request="GET *", targets=["armv5"], native="a", there=["b"], reason="c", since=(7,), until=(8,))
-    asked = command("GET", "k")
-    assert one.covers(asked, TARGETS["armv5"], version, development=True)
-    assert not one.covers(asked, TARGETS["armv6"], version, development=True)
-    assert one.covers(asked, TARGETS["armv5"], version) is (version == (7,))
+    request = command("GET", "k")
+    assert one.covers(request, TARGETS["armv5"], version, development=True)
+    assert not one.covers(request, TARGETS["armv6"], version, development=True)
+    assert one.covers(request, TARGETS["armv5"], version) is (version == (7,))
 
 
 @pytest.mark.parametrize("listed", table.table().differences, ids=lambda one: one.request)
 def test_a_listed_difference_is_of_a_request_and_of_targets_that_there_are(listed: table.Listed) -> None:
     version = (7, 0, 15)
-    requests = [one for group in table.asked().groups for one in group.commands]
+    requests = [one for group in table.requests().groups for one in group.commands]
     shown = [target.name for target in TARGETS.values() if any(listed.covers(one, target, version) for one in requests)]
     assert shown, "no request on any target shows it"
     assert "native" not in shown, "nothing differs from itself"
@@ -51,7 +51,7 @@ def test_a_listed_difference_is_of_a_request_and_of_targets_that_there_are(liste
 
 
 def test_a_reply_that_may_differ_is_listed_once_for_every_target() -> None:
-    requests = [one for group in table.asked().groups for one in group.commands]
+    requests = [one for group in table.requests().groups for one in group.commands]
     for target in TARGETS.values():
         for one in requests:
             listed = [entry for entry in table.table().differences if entry.covers(one, target, (7, 0, 15))]
@@ -89,12 +89,12 @@ def test_a_listed_difference_covers_its_targets_and_releases_alone() -> None:
     one = table.Listed(
         request="GET *", targets=["big-endian", "armv5"], native="a", there=["b"], reason="c", since=(7,), until=(8,)
     )
-    asked = command("GET", "k")
-    assert one.covers(asked, TARGETS["sparc64"], (7, 0))
-    assert one.covers(asked, TARGETS["armv5"], (7, 2))
-    assert not one.covers(asked, TARGETS["armv6"], (7, 0))
-    assert not one.covers(asked, TARGETS["armv5"], (6, 2))
-    assert not one.covers(asked, TARGETS["armv5"], (8, 0))
+    request = command("GET", "k")
+    assert one.covers(request, TARGETS["sparc64"], (7, 0))
+    assert one.covers(request, TARGETS["armv5"], (7, 2))
+    assert not one.covers(request, TARGETS["armv6"], (7, 0))
+    assert not one.covers(request, TARGETS["armv5"], (6, 2))
+    assert not one.covers(request, TARGETS["armv5"], (8, 0))
     assert not one.covers(command("SET", "k", "v"), TARGETS["armv5"], (7, 0))
 
 

@@ -162,10 +162,10 @@ def options(text: str) -> dict[str, str]:
     return found
 
 
-def refuse_lost_options(asked: str, got: str, spec: KernelSpec) -> None:
+def refuse_lost_options(requested: str, configured: str, spec: KernelSpec) -> None:
     """Raise UsageError when a configuration lacks an option that its fragments request."""
-    has = options(got)
-    lost = [f"{name}={value}" for name, value in options(asked).items() if has.get(name, "n") != value]
+    has = options(configured)
+    lost = [f"{name}={value}" for name, value in options(requested).items() if has.get(name, "n") != value]
     if lost:
         raise UsageError(
             f"the kernel for {spec.name} loses {len(lost)} options that it asks for: {', '.join(lost)}",

@@ -42,13 +42,13 @@ def look(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, o
     def look_into(into: Path) -> None:
         what = f"warnings of {tree.name} for {target.name}"
         with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
-            (into / NAME).write_bytes(json_codec.pretty(_said(shop)))
+            (into / NAME).write_bytes(json_codec.pretty(_report(shop)))
 
     folder = builder.store.folder("warnings", key, look_into)
     return json_codec.decode((folder / NAME).read_bytes(), CompilerReport)
 
 
-def _said(shop: BuildDirectory) -> CompilerReport:
+def _report(shop: BuildDirectory) -> CompilerReport:
     compilers = {str(shop.work / name): shop.wrapper(name, ASKED, suffix="-lint") for name in ("gcc", "g++")}
     # A dry run shows how the makefile would compile.
     made = shop.run([*shop.make_command([shop.binary.name]), "--dry-run", "--print-directory"])

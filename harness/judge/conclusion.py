@@ -44,13 +44,16 @@ def conclude(
     old = baseline.read(folder)
     today = datetime.datetime.now(tz=datetime.UTC).date()
     marked = [_with_known(finding, listed, old, run.server, today) for finding in findings]
-    said = compiler_warnings.read(folder, run)
-    warned = [_with_known(one, listed, old, run.server, today) for one in warning_findings.of_targets_alone(run, said)]
+    compiler_reports = compiler_warnings.read(folder, run)
+    warned = [
+        _with_known(one, listed, old, run.server, today)
+        for one in warning_findings.of_targets_alone(run, compiler_reports)
+    ]
     failing = warned if run.warnings == "fail" else []
     judged = cell_verdicts(outcomes, marked)
     left = unchecked_changes.remarks(unchecked_changes.read(folder), judged)
     left += unchecked_changes.broken(folder, run.beside)
-    left += warning_findings.unanswered(run, said) if run.warnings == "fail" else []
+    left += warning_findings.unanswered(run, compiler_reports) if run.warnings == "fail" else []
     verdict = Verdict.merge([overall(judged), *warning_findings.verdicts(failing), *(Verdict.UNKNOWN for _ in left)])
     judgement = Judgement(
         schema=1,
@@ -78,7 +81,7 @@ def conclude(
                 part=bool(run.tests),
             ),
             *(baseline.remarks(old, [*marked, *failing]) if old else []),
-            *warning_findings.remarks(said, warned),
+            *warning_findings.remarks(compiler_reports, warned),
             *stored_run.remarks(stored, marked),
         ],
         stages=run.stages,

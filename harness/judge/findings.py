@@ -108,9 +108,9 @@ def _counters(sightings: list[Sighting]) -> dict[str, Counters]:
         if one.detector == "audit" and one.fate != "hardware":
             by_target.setdefault(one.target, []).append(one)
     found = {}
-    for target, seen in by_target.items():
-        counts = {name: sum(one.count for one in seen if one.access_class == name) for name in _COUNTED}
-        user = sum(one.count for one in seen)
+    for target, recorded in by_target.items():
+        counts = {name: sum(one.count for one in recorded if one.access_class == name) for name in _COUNTED}
+        user = sum(one.count for one in recorded)
         found[target] = Counters(user=user, skipped=user - sum(counts.values()), **counts)
     return found
 
@@ -145,12 +145,14 @@ def _joined(sightings: list[Sighting]) -> list[Sighting]:
     def directed(one: Sighting, direction: str) -> str:
         return f"{one.identity}-{direction}"
 
-    seen = {one.identity for one in sightings if one.direction}
+    directed_identities = {one.identity for one in sightings if one.direction}
     joined = []
     for one in sightings:
         home = one.identity
         if one.kind == "alignment" and one.detector in registry.DETECTORS and not one.direction:
-            home = next((name for way in ("load", "store") if (name := directed(one, way)) in seen), home)
+            home = next(
+                (name for way in ("load", "store") if (name := directed(one, way)) in directed_identities), home
+            )
         joined.append(msgspec.structs.replace(one, identity=home))
     return joined
 
@@ -210,4 +212,4 @@ def _witness(site: list[Sighting]) -> Witness:
 
 def _occasion(one: Sighting) -> Occasion:
     functions = tuple(frame.function for frame in one.frames)
-    return Occasion(test=one.test, command=one.command, title=one.title, said=one.said, functions=functions)
+    return Occasion(test=one.test, command=one.command, title=one.title, said=one.message, functions=functions)

@@ -129,11 +129,11 @@ def _asks(reproducer: Reproducer) -> str:
     """The actions of a replay, in one line."""
     if reproducer.unit:
         return f"It runs the unit {reproducer.unit} of {reproducer.server}"
-    told = [line.partition(" ")[0].upper() for line in requests(reproducer.chunks)]
+    commands = [line.partition(" ")[0].upper() for line in requests(reproducer.chunks)]
     if reproducer.again is not None:
-        told += [line.partition(" ")[0].upper() for line in reproducer.again.requests]
-    names = [f"{name} {count}×" for name, count in Counter(told).most_common(SHOWN_COMMANDS)]
-    more = ", …" if len(set(told)) > SHOWN_COMMANDS else ""
+        commands += [line.partition(" ")[0].upper() for line in reproducer.again.requests]
+    names = [f"{name} {count}×" for name, count in Counter(commands).most_common(SHOWN_COMMANDS)]
+    more = ", …" if len(set(commands)) > SHOWN_COMMANDS else ""
     words = [f"It sends {', '.join(names)}{more} to {reproducer.server}"]
     words += [f"started with {' '.join(reproducer.options)}"] if reproducer.options else []
     words += [f"and the files {', '.join(reproducer.files)}"] if reproducer.files else []

@@ -126,7 +126,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         options=started.options if started else (),
         difference=best.difference,
         again=best.again,
-        detail=best.detail or best.said,
+        detail=best.detail or best.message,
         starting=best.starting,
         command=best.command,
         file=best.frames[0].file if best.frames else "",

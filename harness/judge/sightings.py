@@ -69,7 +69,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the guest ended before it was ready."""
     difference: Difference | None = None
     again: Reproduction | None = None
-    said: str = ""
+    message: str = ""
     """The whole message of a failed test. The title has its first line."""
     cell: str = ""
     """The cell of the sighting, `TARGET/SUITE`. A peer's sighting belongs to a cell of another target."""
@@ -136,7 +136,7 @@ def from_fault(
         fate=rules.fate(target, run.policies, access) if access else "",
         unit=test.unit if test else "",
         program=test.program if test else "units",
-        kernel=kernel_faults.told(fault) if target.emulator.has_kernel else "",
+        kernel=kernel_faults.as_reported(fault) if target.emulator.has_kernel else "",
         started_with=_started_with(guest, test),
     )
 
@@ -206,10 +206,10 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
         started_with=_started_with(guest, test),
     )
     sighting = msgspec.structs.replace(sighting, detail=event.detail, starting=starting)
-    told = asserted(guest_log(guest)) if event.end == "signal" else None
-    if told is None:
+    assertion = asserted(guest_log(guest)) if event.end == "signal" else None
+    if assertion is None:
         return sighting
-    place = symbols.Symbols(run.triples[record.target], run.binaries[record.target]).placed(told)
+    place = symbols.Symbols(run.triples[record.target], run.binaries[record.target]).placed(assertion)
     subject = place.file if place.function == UNKNOWN else place.function
     return msgspec.structs.replace(
         sighting,
@@ -249,7 +249,7 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
         transcript=cell / test.guest / test.transcript if test.guest and test.transcript else None,
         started_with=_started_with(cell / test.guest, test) if test.guest else None,
     )
-    sighting = msgspec.structs.replace(sighting, said=test.message)
+    sighting = msgspec.structs.replace(sighting, message=test.message)
     if test.again is None:
         return msgspec.structs.replace(sighting, difference=test.difference)
     given = StartedWith(inputs=cell / (test.again.guest or ".") / run_folder.INPUTS, options=test.again.options)

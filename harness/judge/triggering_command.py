@@ -24,15 +24,15 @@ def of_fault(fault: Fault, guest: Path, test: TestEvent | None, frames: list[Fra
     """The request that a guest served when an instruction faulted or misaligned; empty outside tests."""
     if test is None:
         return ""
-    return _asked(guest, test, frames) if fault.event == "access" else unanswered(test, frames)
+    return _in_transcript(guest, test, frames) if fault.event == "access" else unanswered(test, frames)
 
 
 def of_report(report: Report, guest: Path, test: TestEvent | None, tests: list[TestEvent]) -> str:
     """The request that a guest served when its detector reported an error; outside tests, the time of the report."""
-    return _asked(guest, test, report.frames) if test else _outside_tests(report, guest, tests)
+    return _in_transcript(guest, test, report.frames) if test else _outside_tests(report, guest, tests)
 
 
-def _asked(guest: Path, test: TestEvent, frames: list[Frame]) -> str:
+def _in_transcript(guest: Path, test: TestEvent, frames: list[Frame]) -> str:
     """The test's request that may have caused a report. All may have replies, since a report does not end the guest."""
     if test.blocked or not test.transcript:
         return unanswered(test, frames)

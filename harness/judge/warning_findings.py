@@ -30,31 +30,31 @@ _KINDS = re.compile(
 )
 
 
-def of_targets_alone(run: RunRecord, said: Mapping[str, CompilerReport]) -> list[Finding]:
+def of_targets_alone(run: RunRecord, reports: Mapping[str, CompilerReport]) -> list[Finding]:
     """A finding for each function and kind of warning that the oracle's compiler does not have, by identity."""
-    if ORACLE not in said:
+    if ORACLE not in reports:
         return []
-    everywhere = {_site(one) for one in said[ORACLE].warnings}
+    everywhere = {_site(one) for one in reports[ORACLE].warnings}
     groups: dict[str, list[tuple[str, Diagnostic]]] = {}
-    for target, words in said.items():
-        for one in words.warnings:
+    for target, report in reports.items():
+        for one in report.warnings:
             if _KINDS.fullmatch(one.warning) and _site(one) not in everywhere:
                 groups.setdefault(_identity(one), []).append((target, one))
     return [_finding(run, identity, groups[identity]) for identity in sorted(groups)]
 
 
-def remarks(said: Mapping[str, CompilerReport], findings: Sequence[Finding]) -> list[str]:
+def remarks(reports: Mapping[str, CompilerReport], findings: Sequence[Finding]) -> list[str]:
     """The number of warnings of each kind on each target, and the reports that are incomplete."""
     sentences = []
     shown = [(witness.target, finding.title.partition(" ")[0]) for finding in findings for witness in finding.witnesses]
-    for target in said:
+    for target in reports:
         counts = Counter(kind for name, kind in shown if name == target)
         if counts:
             kinds = ", ".join(f"{number} of {kind}" for kind, number in counts.most_common())
             sentences.append(
                 f"{target}: its compiler warns where the oracle's does not: {kinds} (findings.json: warnings)"
             )
-    return sentences + problems(said)
+    return sentences + problems(reports)
 
 
 def looked_at(target: Target) -> bool:
@@ -62,10 +62,10 @@ def looked_at(target: Target) -> bool:
     return not target.emulator.has_kernel and not target.emulator.detector
 
 
-def unanswered(run: RunRecord, said: Mapping[str, CompilerReport]) -> list[str]:
+def unanswered(run: RunRecord, reports: Mapping[str, CompilerReport]) -> list[str]:
     """A sentence for each compiler whose report is missing or incomplete. With one of them, the run cannot pass."""
-    asked = [name for name in run.targets if looked_at(run.machines[name]) and name != ORACLE]
-    why = {name: said[name].problem if name in said else "nobody asked" for name in [*asked, ORACLE] if asked}
+    checked = [name for name in run.targets if looked_at(run.machines[name]) and name != ORACLE]
+    why = {name: reports[name].problem if name in reports else "nobody asked" for name in [*checked, ORACLE] if checked}
     return [f"NOT CHECKED: what the compiler of {name} warns of: {problem}" for name, problem in why.items() if problem]
 
 
@@ -74,10 +74,10 @@ def verdicts(findings: Sequence[Finding]) -> list[Verdict]:
     return [Verdict.FAIL for finding in findings if finding.kind == KIND and not finding.known]
 
 
-def problems(said: Mapping[str, CompilerReport]) -> list[str]:
+def problems(reports: Mapping[str, CompilerReport]) -> list[str]:
     """A sentence for each compiler whose warnings are incomplete, with the reason."""
-    told = [(target, words.problem) for target, words in said.items() if words.problem]
-    return [f"{target}: not all that its compiler warns of is known: {problem}" for target, problem in told]
+    incomplete = [(target, report.problem) for target, report in reports.items() if report.problem]
+    return [f"{target}: not all that its compiler warns of is known: {problem}" for target, problem in incomplete]
 
 
 def _site(one: Diagnostic) -> tuple[str, int, str]:
@@ -88,10 +88,10 @@ def _identity(one: Diagnostic) -> str:
     return f"{KIND}-{one.warning}-" + re.sub(r"[^A-Za-z0-9_.]+", "_", one.function or one.file)
 
 
-def _finding(run: RunRecord, identity: str, seen: list[tuple[str, Diagnostic]]) -> Finding:
-    first = seen[0][1]
+def _finding(run: RunRecord, identity: str, diagnostics: list[tuple[str, Diagnostic]]) -> Finding:
+    first = diagnostics[0][1]
     title = f"{first.warning} in {first.function or first.file}: {first.text}"
-    targets = list(dict.fromkeys(target for target, _ in seen))
+    targets = list(dict.fromkeys(target for target, _ in diagnostics))
     return Finding(
         id=identity,
         kind=KIND,
@@ -106,8 +106,8 @@ def _finding(run: RunRecord, identity: str, seen: list[tuple[str, Diagnostic]]) 
         command="",
         replay=f"plumb check --server {run.server} --target {targets[0]} --suite canary --warnings fail",
         known="",
-        witnesses=[_witness(target, one, title) for target, one in seen],
-        occurrences=len(seen),
+        witnesses=[_witness(target, one, title) for target, one in diagnostics],
+        occurrences=len(diagnostics),
     )
 
 

@@ -58,7 +58,7 @@ class Refusal(Record, frozen=True):
     most: int = (1 << 31) - 1
     """The greatest such number."""
 
-    def asked(self, request: Command, release: Release) -> bool:
+    def applies_to(self, request: Command, release: Release) -> bool:
         """Whether the request contains such a number, and the release reads it in this way."""
         if request.name not in self.commands or not _within(release, self.redis, self.valkey):
             return False
@@ -87,15 +87,19 @@ def listed() -> list[Refusal]:
 
 def due(request: Command, release: Release, width_bits: int) -> list[Refusal]:
     """The refusals that the server may answer to a request."""
-    return [one for one in listed() if one.asked(request, release)] if width_bits == NARROW_BITS else []
+    return [one for one in listed() if one.applies_to(request, release)] if width_bits == NARROW_BITS else []
 
 
 def refused(
-    request: Command, ours: str | None, theirs: str | None, release: Release, width_bits: int
+    request: Command, error: str | None, native_error: str | None, release: Release, width_bits: int
 ) -> Refusal | None:
-    """The refusal that a reply is. `ours` and `theirs` are the error texts of the server and of a 64-bit one."""
+    """The refusal that a reply is. `error` and `native_error` are the error texts of the server and of a 64-bit one."""
     return next(
-        (one for one in due(request, release, width_bits) if ours == one.says and (theirs is not None or not one.both)),
+        (
+            one
+            for one in due(request, release, width_bits)
+            if error == one.says and (native_error is not None or not one.both)
+        ),
         None,
     )
 

@@ -196,13 +196,18 @@ def first_difference(
 ) -> ReplyDifference | None:
     """The first command whose replies differ without an entry that allows it. `release`: of both servers."""
     queued: list[Command] = []
-    for index, (command_sent, ours, theirs) in enumerate(zip(stream, guest, native, strict=False)):
-        inside = isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs) == len(queued)
-        unpack = command_sent.name == "EXEC" and inside
-        pairs = list(zip(queued, ours, theirs, strict=True)) if unpack else [(command_sent, ours, theirs)]  # type: ignore[arg-type]
-        if command_sent.name in {"EXEC", "DISCARD"} or (command_sent.name == "MULTI" and ours == b"OK"):
+    for index, (command_sent, guest_reply, native_reply) in enumerate(zip(stream, guest, native, strict=False)):
+        pairs = [(command_sent, guest_reply, native_reply)]
+        if (
+            command_sent.name == "EXEC"
+            and isinstance(guest_reply, list)
+            and isinstance(native_reply, list)
+            and len(guest_reply) == len(native_reply) == len(queued)
+        ):
+            pairs = list(zip(queued, guest_reply, native_reply, strict=True))
+        if command_sent.name in {"EXEC", "DISCARD"} or (command_sent.name == "MULTI" and guest_reply == b"OK"):
             queued = []
-        elif ours == b"QUEUED":
+        elif guest_reply == b"QUEUED":
             queued.append(command_sent)
         for request, mine, other in pairs:
             left, right = comparable(request.name, mine), comparable(request.name, other)

@@ -41,10 +41,10 @@ class CompilerReport(Record, frozen=True):
     """Why warnings may be missing; empty if the compiler checked every file."""
 
 
-def write(run: Path, target: str, said: CompilerReport) -> None:
+def write(run: Path, target: str, report: CompilerReport) -> None:
     """Write a target's report beside the evidence."""
     (run / FOLDER).mkdir(parents=True, exist_ok=True)
-    (run / FOLDER / f"{target}.json").write_bytes(json_codec.pretty(said))
+    (run / FOLDER / f"{target}.json").write_bytes(json_codec.pretty(report))
 
 
 def read(folder: Path, run: RunRecord) -> dict[str, CompilerReport]:
@@ -57,5 +57,5 @@ def read(folder: Path, run: RunRecord) -> dict[str, CompilerReport]:
         except FileNotFoundError:
             continue
         except msgspec.DecodeError as error:
-            raise UsageError("what a compiler said is damaged", where=str(path), because=str(error)) from error
+            raise UsageError("what a compiler reported is damaged", where=str(path), because=str(error)) from error
     return found

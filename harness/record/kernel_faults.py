@@ -54,7 +54,7 @@ def counted(recorded: Iterable[Event]) -> Counters | None:
     return Counters(**totals) if any(totals.values()) else None
 
 
-def told(fault: Fault) -> str:
+def as_reported(fault: Fault) -> str:
     """A fault as the kernel reported it: signal, si_code, si_addr, PC and the lines of the kernel log."""
     name = signal.Signals(fault.signal).name
     code = _CODES.get((signal.Signals(fault.signal), fault.code))

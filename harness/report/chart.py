@@ -23,7 +23,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     style: str
     start: float
     width: float
-    told: str
+    description: str
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +41,9 @@ def _bars(rows: list[tuple[str, list[tuple[str, float, str]], str]]) -> list[Bar
     for label, parts, value in rows:
         segments: list[Segment] = []
         start = 0.0
-        for style, size, told in parts:
+        for style, size, description in parts:
             width = 100 * size / largest
-            segments.append(Segment(style=style, start=round(start, 2), width=round(width, 2), told=told))
+            segments.append(Segment(style=style, start=round(start, 2), width=round(width, 2), description=description))
             start += width
         bars.append(Bar(label=label, value=value, segments=segments))
     return bars
@@ -74,7 +74,7 @@ def misaligned_sites(judgement: Judgement) -> list[Bar]:
         parts = [
             (f"fate-{fate}", float(worst.count(fate)), f"{worst.count(fate)} {fate}") for fate in FATES if fate in worst
         ]
-        rows.append((target, parts, " · ".join([str(len(here)), *(told for _, _, told in parts)])))
+        rows.append((target, parts, " · ".join([str(len(here)), *(description for _, _, description in parts)])))
     return _bars(rows)
 
 

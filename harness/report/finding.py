@@ -57,7 +57,7 @@ def place_of(witness: Witness) -> str:
     return f"{witness.file}:{witness.line}" if witness.file else witness.test
 
 
-def seen_by(witness: Witness) -> str:
+def reported_by(witness: Witness) -> str:
     """The detector, in brackets. Empty for a signal, and for a witness without a place, since its kind says enough."""
     if not witness.file or witness.detector == "signal":
         return ""

@@ -25,8 +25,8 @@ def schema() -> dict[str, Any]:
     for kind in (Judgement, CellVerdict, Counters, Difference, Finding, Frame, Witness):
         shape = definitions[kind.__name__]
         del shape["additionalProperties"]
-        for name, told in field_docstrings(kind).items():
-            shape["properties"][name]["description"] = told
+        for name, docstring in field_docstrings(kind).items():
+            shape["properties"][name]["description"] = docstring
     # Version 1 publishes verdicts as plain text, and must not change.
     for kind in (Judgement, CellVerdict):
         definitions[kind.__name__]["properties"]["verdict"] = {"type": "string"}
@@ -45,9 +45,9 @@ def field_docstrings(kind: type) -> dict[str, str]:
     """Field -> the string under it. Python itself does not keep these strings."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(body, ast.ClassDef)
-    told = {}
+    docstrings = {}
     for field, after in zip(body.body, body.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
             assert isinstance(after.value, ast.Constant)
-            told[field.target.id] = inspect.cleandoc(str(after.value.value)).replace("\n", " ")
-    return told
+            docstrings[field.target.id] = inspect.cleandoc(str(after.value.value)).replace("\n", " ")
+    return docstrings

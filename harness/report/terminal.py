@@ -11,7 +11,7 @@ from harness.core.byte_diff import described
 from harness.core.finding import Verdict
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
-from harness.report.finding import place_of, seen_by
+from harness.report.finding import place_of, reported_by
 from harness.report.misaligned_sites import FATES, counters_text, sites
 
 if TYPE_CHECKING:
@@ -30,21 +30,23 @@ def show(console: Console, judgement: Judgement) -> None:
     """Print the whole judgement."""
     suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
     table = Table(
-        title=f"{_told(judgement.server)}  -{_told(judgement.optimisation)}  policy {_told(judgement.policy)}"
+        title=f"{_escaped(judgement.server)}  -{_escaped(judgement.optimisation)}  policy {_escaped(judgement.policy)}"
         + (f"  allocator {judgement.allocator}" if judgement.allocator != "libc" else ""),
         title_justify="left",
     )
     table.add_column("target")
     for suite in suites:
-        table.add_column(_told(suite))
+        table.add_column(_escaped(suite))
     for target in dict.fromkeys(cell.target for cell in judgement.cells):
         row = {cell.suite: _cell_text(cell) for cell in judgement.cells if cell.target == target}
-        table.add_row(_told(target), *[row.get(suite, "") for suite in suites])
+        table.add_row(_escaped(target), *[row.get(suite, "") for suite in suites])
     console.print(table)
     for cell in judgement.cells:
         if cell.verdict in {Verdict.UNKNOWN, Verdict.SKIP}:
             colour = _COLOURS[cell.verdict]
-            console.print(f"[{colour}]{cell.verdict}[/{colour}] {_told(f'{cell.target}/{cell.suite}: {cell.reason}')}")
+            console.print(
+                f"[{colour}]{cell.verdict}[/{colour}] {_escaped(f'{cell.target}/{cell.suite}: {cell.reason}')}"
+            )
     for target, counters in judgement.kernel_counters.items():
         console.print(f"{target}: its kernel counted {counters_text(counters)}", markup=False)
     _show_worklist(console, judgement)
@@ -57,11 +59,11 @@ def show(console: Console, judgement: Judgement) -> None:
     colour = _COLOURS[judgement.verdict]
     found = f"{len(judgement.findings)} finding{'' if len(judgement.findings) == 1 else 's'}"
     console.print(
-        f"\n[{colour}]{judgement.verdict}[/{colour}]  {found}, seed {judgement.seed}, run {_told(judgement.run)}"
+        f"\n[{colour}]{judgement.verdict}[/{colour}]  {found}, seed {judgement.seed}, run {_escaped(judgement.run)}"
     )
 
 
-def _told(text: str) -> str:
+def _escaped(text: str) -> str:
     """A server's text, escaped for the terminal and for rich."""
     return escape(one_line(text))
 
@@ -82,7 +84,7 @@ def _show_worklist(console: Console, judgement: Judgement) -> None:
             for name in targets
         ]
         table.add_row(
-            _told(site.finding.function), _told(site.place), site.finding.origin, ", ".join(site.shapes), *cells
+            _escaped(site.finding.function), _escaped(site.place), site.finding.origin, ", ".join(site.shapes), *cells
         )
     console.print(table)
     for fate in dict.fromkeys(one.fate for site in listed for one in site.witnesses if one.fate):
@@ -105,20 +107,20 @@ def _show_finding(console: Console, finding: Finding) -> None:
 
     console.print()
     console.print(
-        f"[bold red]{_told(finding.id)}[/bold red]  {_told('known: ' + finding.known if finding.known else '')}"
+        f"[bold red]{_escaped(finding.id)}[/bold red]  {_escaped('known: ' + finding.known if finding.known else '')}"
     )
     line(f"  {finding.title}  ({finding.occurrences}×)")
     # The worklist already shows an audit's witnesses. Show them here only if there are no others.
-    told = [one for one in finding.witnesses if one.detector != "audit"] or finding.witnesses[:SHOWN_WITNESSES]
-    for witness in told:
-        detail = "  ".join(part for part in (witness.instruction, witness.access, seen_by(witness)) if part)
+    shown = [one for one in finding.witnesses if one.detector != "audit"] or finding.witnesses[:SHOWN_WITNESSES]
+    for witness in shown:
+        detail = "  ".join(part for part in (witness.instruction, witness.access, reported_by(witness)) if part)
         line(f"    {witness.target:<12} {place_of(witness)}  {detail}")
         if witness.kernel:
             line(f"    {'':<12} its kernel said {witness.kernel}")
         if witness.difference:
             line(f"    {'':<12} {described(witness.difference)}")
-    if len(told) < len(finding.witnesses):
-        line(f"    {'':<12} and {len(finding.witnesses) - len(told)} more of the audit")
+    if len(shown) < len(finding.witnesses):
+        line(f"    {'':<12} and {len(finding.witnesses) - len(shown)} more of the audit")
     first = finding.witnesses[0]
     if len(first.backtrace) > 1:
         chain = [f"{frame.function} ({frame.file}:{frame.line})" for frame in first.backtrace[:SHOWN_FRAMES]]

@@ -165,16 +165,16 @@ class CellSession:
             if self._guest.recorder is not None:
                 self._guest.recorder.begin()
 
-    def end_example(self, label: str, message: str, seconds: float, *, asked: str = "") -> None:
+    def end_example(self, label: str, message: str, seconds: float, *, wrong_command: str = "") -> None:
         """Record that an example has ended; it failed if there is a message. Failures and reports leave evidence.
 
-        `asked`: the command with the wrong reply.
+        `wrong_command`: the command with the wrong reply.
         """
         guest = self._guest
         reported = guest is not None and (guest.faults() > self.faults_before or guest.reports(self.log_before))
         if message or reported or self.start_guest.any():
             self.test = f"{self._whole_test}[{label}]"
-            self.finish("failed" if message else "passed", message, seconds, asked=asked)
+            self.finish("failed" if message else "passed", message, seconds, wrong_command=wrong_command)
             self.examples_failed |= bool(message)
             self.test = self._whole_test
 
@@ -185,7 +185,7 @@ class CellSession:
         self._finished += 1
         self._failed += outcome == "failed"
 
-    def finish(self, outcome: run_folder.Outcome, message: str, seconds: float, *, asked: str = "") -> None:
+    def finish(self, outcome: run_folder.Outcome, message: str, seconds: float, *, wrong_command: str = "") -> None:
         """Record that a test has ended, with its evidence and the state of the guest."""
         self.start_guest.finish(self.test, outcome)
         if self.unit:
@@ -199,8 +199,8 @@ class CellSession:
                 seconds=seconds,
                 wrong_line=self.wrong_line,
             )
-            seen = {"counters_before": self.counters_before, "counters_after": self._counters()}
-            self.log.append(msgspec.structs.replace(record, **seen))
+            counters = {"counters_before": self.counters_before, "counters_after": self._counters()}
+            self.log.append(msgspec.structs.replace(record, **counters))
             return
         # Decide this before sending the guest anything: a silent oracle is not the guest's fault.
         doubt = self._doubt() if outcome == "failed" else ""
@@ -228,7 +228,7 @@ class CellSession:
                 transcript=transcript,
                 counters_before=self.counters_before,
                 counters_after=self._counters(),
-                asked=asked,
+                asked=wrong_command,
                 difference=self.difference.difference if self.difference else None,
                 again=self.difference.again if self.difference else None,
                 doubt=doubt,

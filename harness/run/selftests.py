@@ -227,7 +227,7 @@ def complaints(run: UnitRun) -> list[str]:
 
     Parts that differ from run to run are left out, so that two runs can be compared.
     """
-    found = [*_said(run), *_asserted(run)]
+    found = [*_failed_checks(run), *_asserted(run)]
     if run.expired or run.code:
         found.append(how_it_ended(run, complete=False))
     return list(dict.fromkeys(found))
@@ -242,14 +242,14 @@ def failed_alike(here: UnitRun, native: UnitRun) -> bool:
     """
     if here.expired or native.expired or here.code != native.code:
         return False
-    failures, asserted = _said(here), _asserted(here)
+    failures, asserted = _failed_checks(here), _asserted(here)
     if here.code < 0 and not (here.code == -signal.SIGABRT and asserted):
         return False
-    alike = Counter(failures) == Counter(_said(native)) and asserted == _asserted(native)
+    alike = Counter(failures) == Counter(_failed_checks(native)) and asserted == _asserted(native)
     return alike and bool(failures or asserted)
 
 
-def _said(run: UnitRun) -> list[str]:
+def _failed_checks(run: UnitRun) -> list[str]:
     """The failed checks, each repeated as often as it failed."""
     every = lines(run)
     if googletest.spoke(every):

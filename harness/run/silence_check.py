@@ -41,8 +41,8 @@ def _deaf(store: Cache, runner: Runner, tools: Toolchain) -> str:
     program = detector_canary.compile_detector_canary(store, runner.target, tools)
     assert program is not None
     for case, identity in detector_canary.expectations(runner.target.emulator.detector):
-        if (said := detector_canary.outcome(program, runner, case)) != identity:
-            return f"its detector says {said} of {case}, where {identity} is due"
+        if (reported := detector_canary.outcome(program, runner, case)) != identity:
+            return f"its detector says {reported} of {case}, where {identity} is due"
     return ""
 
 

@@ -105,7 +105,7 @@ def await_agreement(nodes: Sequence[Node]) -> None:
                 return False
             if not all(_healthy(words) for words in view.values()):
                 return False
-            views.add(_slots_as_seen(view))
+            views.add(_slots_in_view(view))
         return len(views) == 1
 
     await_that(agreed, [node.guest for node in nodes], "the nodes to agree")
@@ -138,7 +138,7 @@ def _healthy(words: list[str]) -> bool:
     return "connected" in words and "handshake" not in words[2] and "fail" not in words[2]
 
 
-def _slots_as_seen(view: Mapping[str, list[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _slots_in_view(view: Mapping[str, list[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The owners of the slots in a node's view; only the nodes involved know about a migration."""
     found = []
     for identifier, words in sorted(view.items()):

@@ -137,11 +137,11 @@ def test_epochs_of_more_than_32_bits_are_the_same_everywhere(companion: str, sta
     second.ask("CLUSTER", "ADDSLOTS", *range(HALF, nodes.SLOTS))
     first.ask("CLUSTER", "MEET", "127.0.0.1", second.port)
     nodes.await_agreement([first, second])
-    told = [
+    epochs = [
         ("configEpoch", first.view()[first.identifier][6], second.view()[first.identifier][6]),
         ("currentEpoch", first.state()["cluster_current_epoch"], second.state()["cluster_current_epoch"]),
     ]
-    for field, sent, received in told:
+    for field, sent, received in epochs:
         assert sent == str(EPOCH), f"{field} of the node that was told {EPOCH}: {sent}"
         if received != sent:
             raise nodes.misread(field, int(sent), int(received), first, second)

@@ -15,7 +15,7 @@ from harness.protocol.command_stream import Command, command
 from harness.protocol.resp import Client
 from harness.record import fault_log
 from harness.run.server_process import PANIC, StartError
-from suites.fuzz.model import UNTOLD, Model
+from suites.fuzz.model import UNPREDICTED, Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -41,7 +41,7 @@ class Failure(Record, frozen=True):
     """The failing command, or the first without an answer."""
     label: str
     """The command's name, and the kind of failure unless it was the reply: a part of the finding's name."""
-    asked: str
+    wrong_command: str
     """The command that was answered wrongly; empty if it was not answered."""
     message: str
     sameness: str
@@ -79,28 +79,28 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
 
     Returns the failure, and the guest's replies as far as they came.
     """
-    ours: list[Reply] = []
-    theirs: list[Reply] = []
+    guest_replies: list[Reply] = []
+    native_replies: list[Reply] = []
     known_faults = guest.faults()
     with (
         Client.at_socket(oracle.socket_path, deadline_seconds=NATIVE_SECONDS) as native,
         Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client,
     ):
         # The native build runs first: if it dies of the stream, the guest should die too, and its death is recorded.
-        died = _ask(theirs, native, stream)
-        if error := _ask(ours, client, stream):
-            return gone(guest, known_faults, stream, len(ours), error), ours
+        died = _ask(native_replies, native, stream)
+        if error := _ask(guest_replies, client, stream):
+            return gone(guest, known_faults, stream, len(guest_replies), error), guest_replies
         if died:
-            return _native_gone(stream, len(theirs), died), ours
-        failure = _compared(stream, ours, theirs, guest)
+            return _native_gone(stream, len(native_replies), died), guest_replies
+        failure = _compared(stream, guest_replies, native_replies, guest)
         if failure is None and checkpoint:
             stored = _stored(oracle)
             stream += stored
-            theirs += reply_comparison.ask(native, stored)
-            if error := _ask(ours, client, stored):
-                return gone(guest, known_faults, stream, len(ours), error), ours
-            failure = _compared(stream, ours, theirs, guest)
-    return failure, ours
+            native_replies += reply_comparison.ask(native, stored)
+            if error := _ask(guest_replies, client, stored):
+                return gone(guest, known_faults, stream, len(guest_replies), error), guest_replies
+            failure = _compared(stream, guest_replies, native_replies, guest)
+    return failure, guest_replies
 
 
 def _ask(replies: list[Reply], client: Client, stream: Stream) -> OSError | None:
@@ -116,35 +116,35 @@ def _native_gone(stream: Stream, answered: int, error: OSError) -> Failure:
     return Failure(
         index=min(answered, len(stream) - 1),
         label=f"{name}-native-end",
-        asked="",
+        wrong_command="",
         message=f"the native build died of it, the guest did not: {error}",
         sameness=f"native end {name}",
         stream=stream,
     )
 
 
-def _compared(stream: Stream, ours: list[Reply], theirs: list[Reply], guest: Guest) -> Failure | None:
+def _compared(stream: Stream, guest_replies: list[Reply], native_replies: list[Reply], guest: Guest) -> Failure | None:
     release = release_of(guest.build.server_binary, guest.version)
-    difference = reply_comparison.first_difference(stream, ours, theirs, guest.runner.target, release)
+    difference = reply_comparison.first_difference(stream, guest_replies, native_replies, guest.runner.target, release)
     if difference is not None:
         return Failure(
             index=difference.index,
             label=difference.name,
-            asked=difference.command[: reply_comparison.SHOWN],
+            wrong_command=difference.command[: reply_comparison.SHOWN],
             message=str(difference),
             sameness=f"difference {difference.name}",
             stream=stream,
         )
     model = Model()
-    for index, (one, reply) in enumerate(zip(stream, ours, strict=True)):
+    for index, (one, reply) in enumerate(zip(stream, guest_replies, strict=True)):
         expected = model.answer(one)
-        if expected is not UNTOLD and expected != reply:
+        if expected is not UNPREDICTED and expected != reply:
             says = f"the model says {expected!r:.200}; the native build answers as the guest does"
             message = f"{one!s:.200}: got {reply_comparison.shown(reply)}, {says}"
             return Failure(
                 index=index,
                 label=f"{one.name}-model",
-                asked=f"{one!s:.200}",
+                wrong_command=f"{one!s:.200}",
                 message=message,
                 sameness=f"model {one.name}",
                 stream=stream,
@@ -163,7 +163,7 @@ def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: 
     return Failure(
         index=index,
         label=f"{stream[index].name}-end",
-        asked="",
+        wrong_command="",
         message=f"{type(error).__name__}: {error}",
         sameness=f"end {place}",
         stream=stream,

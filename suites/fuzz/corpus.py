@@ -29,7 +29,7 @@ class Corpus:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._seen: set[Hashable] = set()
+        self._features: set[Hashable] = set()
         self._waiting: list[Path] | None = None
         self.streams: list[Stream] = []
         """The streams from which mutations start."""
@@ -41,7 +41,7 @@ class Corpus:
     @property
     def features(self) -> int:
         """The number of different features found."""
-        return len(self._seen)
+        return len(self._features)
 
     def next_old(self) -> Stream | None:
         """A stream of earlier runs that has not been replayed yet: committed streams first, then failed ones."""
@@ -52,9 +52,9 @@ class Corpus:
 
     def offer(self, stream: Stream, features: Iterable[Hashable]) -> int:
         """Keep the stream if it shows new features; return their number."""
-        new = set(features) - self._seen
+        new = set(features) - self._features
         if new:
-            self._seen |= new
+            self._features |= new
             self.streams.append(stream)
             self.save(stream, "kept")
         return len(new)

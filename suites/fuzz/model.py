@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.protocol.command_stream import Command
     from harness.protocol.resp import Reply
 
-UNTOLD = object()
+UNPREDICTED = object()
 """The model makes no prediction."""
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _INTEGER = re.compile(rb"0|-?[1-9]\d{0,18}")
@@ -39,20 +39,20 @@ class Model:
         """Whether a key that no command has named is known to be absent."""
 
     def answer(self, command: Command) -> Reply | object:
-        """Apply the command, and return its predicted reply or UNTOLD."""
+        """Apply the command, and return its predicted reply or UNPREDICTED."""
         name, arguments = command.name, command.words[1:]
         if name in {"MULTI", "EXEC", "DISCARD"}:
             # A queued command may have failed: the model knows no value until later commands set one.
             self._forget_all()
             self._queueing = name == "MULTI"
-            return UNTOLD
+            return UNPREDICTED
         modelled = _COMMANDS.get((name, len(arguments))) or _COMMANDS.get((name, -1))
         if modelled is not None and not self._queueing:
             with contextlib.suppress(_UnknownError):
                 return modelled(self, *arguments)
         if name not in _READING:
             self._forget(arguments)
-        return UNTOLD
+        return UNPREDICTED
 
     def _forget(self, words: tuple[bytes, ...]) -> None:
         self._values.update(dict.fromkeys(words))
@@ -87,7 +87,7 @@ class Model:
                 self._values.pop(key, None)
             else:
                 self._values[key] = None
-        return UNTOLD
+        return UNPREDICTED
 
 
 def _whole(word: bytes) -> int:

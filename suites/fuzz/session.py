@@ -142,15 +142,16 @@ class FuzzSession:
         """
         self.run.begin_example()
         started = time.monotonic()
-        ours = taken(lambda: self.run.start_guest(files=files, options=options, may_refuse=True))
-        theirs = taken(lambda: self.run.start_guest(target="native", files=files, options=options, may_refuse=True))
-        name = next(iter(files))
-        message = (
-            "" if ours == theirs and not ours.startswith(DIED) else f"{name}: guest {ours:.200}, native {theirs:.200}"
+        guest_result = taken(lambda: self.run.start_guest(files=files, options=options, may_refuse=True))
+        native_result = taken(
+            lambda: self.run.start_guest(target="native", files=files, options=options, may_refuse=True)
         )
-        has_keys = KEYS.match(theirs) is not None
+        name = next(iter(files))
+        same = guest_result == native_result and not guest_result.startswith(DIED)
+        message = "" if same else f"{name}: guest {guest_result:.200}, native {native_result:.200}"
+        has_keys = KEYS.match(native_result) is not None
         if sound and not message and not has_keys:
-            message = f"{name}: both do not take it, and nothing in it is damaged: {theirs:.200}"
+            message = f"{name}: both do not take it, and nothing in it is damaged: {native_result:.200}"
         # A sound file is additional to the examples, which are damaged.
         if message or not sound:
             self._count(message, message)
@@ -232,7 +233,7 @@ class FuzzSession:
         )
         # In one write no command receives a reply, but the last of the few remaining commands is the culprit.
         deadly = latest.stream[-1].name
-        return latest if latest.asked else msgspec.structs.replace(latest, label=f"{deadly}-end")
+        return latest if latest.wrong_command else msgspec.structs.replace(latest, label=f"{deadly}-end")
 
     def _tell(self, shrinking: Shrinking) -> None:
         with (self._streams() / "shrinking.jsonl").open("ab") as file:
@@ -248,7 +249,7 @@ class FuzzSession:
         if failure is None:
             self.run.end_example("", "", seconds)
         else:
-            self.run.end_example(failure.label, failure.message, seconds, asked=failure.asked)
+            self.run.end_example(failure.label, failure.message, seconds, wrong_command=failure.wrong_command)
 
     def _record_again(self, small: Failure) -> None:
         """Run the short stream on a guest whose evidence is kept: its transcript is the finding's reproducer."""

@@ -57,12 +57,12 @@ def test_an_independent_reader_finds_in_the_file_what_was_stored(
 def test_an_independent_reader_finds_in_each_dump_what_was_stored(
     own: str, cell: CellSpec, family: str, written: Callable[[str], Written]
 ) -> None:
-    ours, theirs = written(own), written("native")
+    guest_files, native_files = written(own), written("native")
     expected = dataset.expected(cell.version, family)
-    assert {key.name for key in expected if key.database == 0} == set(ours.dumps)
-    version = rdb.version_of(ours.rdb)
-    for name, payload in sorted(ours.dumps.items()):
-        other = theirs.dumps.get(name, payload)
+    assert {key.name for key in expected if key.database == 0} == set(guest_files.dumps)
+    version = rdb.version_of(guest_files.rdb)
+    for name, payload in sorted(guest_files.dumps.items()):
+        other = native_files.dumps.get(name, payload)
         stored = places.check_dump(payload, other, Key(0, name), writer=own, version=cell.version, family=family)
         assert stored <= version, f"{name!r} has version {stored}, the file {version}"
 
@@ -129,9 +129,9 @@ def test_a_file_with_a_command_that_lacks_its_words_is_refused(
     with contextlib.suppress(StartError):
         guest = start_guest(options=options, files={"appendonly.aof": lacking}, may_refuse=True)
         with server.client(guest) as connection:
-            told = connection.command("GET", "k")
+            reply = connection.command("GET", "k")
         raise DifferenceError(
-            f"the file was taken, and GET k replies {told!r}",
+            f"the file was taken, and GET k replies {reply!r}",
             Difference(
                 where="appendonly.aof",
                 offset=len(whole),

@@ -137,10 +137,10 @@ def test_what_a_primary_evicts_its_replica_forgets(
         client.command("CONFIG", "SET", "maxmemory", 0)
     link.await_in_step(replica, primary)
     evicted = int(link.info(primary, "stats")["evicted_keys"])
-    ours, theirs = server.snapshot(primary), server.snapshot(replica)
-    assert differences(ours, theirs) == []
+    on_primary, on_replica = server.snapshot(primary), server.snapshot(replica)
+    assert differences(on_primary, on_replica) == []
     assert 0 < evicted < KEYS
-    assert len(ours) == KEYS - evicted
+    assert len(on_primary) == KEYS - evicted
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -160,9 +160,9 @@ def test_what_a_script_writes_and_what_expires_is_the_same_on_both(
         client.command("PEXPIRE", "soon", 1)
         link.await_that(lambda: client.command("EXISTS", "soon") == 0, [primary], "a key to expire")
     link.await_in_step(replica, primary)
-    ours, theirs = server.snapshot(primary), server.snapshot(replica)
-    assert differences(ours, theirs) == []
-    packed = {key.name: entry.value for key, entry in theirs.items()}
+    on_primary, on_replica = server.snapshot(primary), server.snapshot(replica)
+    assert differences(on_primary, on_replica) == []
+    packed = {key.name: entry.value for key, entry in on_replica.items()}
     assert packed[b"structure"].content == bytes.fromhex("00000001 0200000000000000 fdff")  # type: ignore[union-attr]
     assert packed[b"packed"].content == (  # type: ignore[union-attr]
         bytes.fromhex("98 01 ff ccff ce00010000 d2fffeee90 cf0000000100000000") + PACKED_TAIL

@@ -83,10 +83,12 @@ def test_ranges_beyond_32_bits_are_clamped(both: PairedServers, first: int, last
 def patient(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[PairedServers]:
     """Guest and oracle with enough time for gigabytes, emptied again afterwards."""
     with (
-        Client.at_socket(guest.recorded_path, deadline_seconds=PATIENCE * guest.deadline_seconds) as ours,
-        Client.at_socket(oracle.recorded_path, deadline_seconds=PATIENCE * oracle.deadline_seconds) as theirs,
+        Client.at_socket(guest.recorded_path, deadline_seconds=PATIENCE * guest.deadline_seconds) as guest_client,
+        Client.at_socket(oracle.recorded_path, deadline_seconds=PATIENCE * oracle.deadline_seconds) as oracle_client,
     ):
-        pair = PairedServers(ours, theirs, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier)
+        pair = PairedServers(
+            guest_client, oracle_client, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier
+        )
         pair.ask([["FLUSHALL"]])
         yield pair
         pair.ask([["FLUSHALL"]])

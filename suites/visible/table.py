@@ -51,7 +51,7 @@ class Unasked(Record, frozen=True):
     commands: list[str]
 
 
-class Asked(Record, frozen=True):
+class Requests(Record, frozen=True):
     """requests.toml."""
 
     groups: list[RequestGroup]
@@ -108,9 +108,9 @@ class RequestTable(Record, frozen=True):
 
 
 @cache
-def asked() -> Asked:
+def requests() -> Requests:
     """The requests."""
-    return read_toml(FOLDER / "requests.toml", Asked)
+    return read_toml(FOLDER / "requests.toml", Requests)
 
 
 @cache
@@ -121,7 +121,7 @@ def table() -> RequestTable:
 
 def page() -> str:
     """docs/DIFFERENCES.md."""
-    number = sum(len(group.commands) for group in asked().groups)
+    number = sum(len(group.commands) for group in requests().groups)
     lines = [
         "# Replies that differ between machines",
         "",

@@ -36,15 +36,22 @@ def test_answers_do_not_depend_on_the_width_of_the_machine(
     wrong, taken = [], []
     for at in range(0, len(chosen), BATCH):
         some = chosen[at : at + BATCH]
-        for request, ours, theirs in zip(some, both.guest.pipeline(some), both.oracle.pipeline(some), strict=True):
+        for request, guest_reply, native_reply in zip(
+            some, both.guest.pipeline(some), both.oracle.pipeline(some), strict=True
+        ):
             one = command(*request)
-            errors = error_of(ours), error_of(theirs)
+            errors = error_of(guest_reply), error_of(native_reply)
             if errors[0] is None and allowed_refusals.due(one, release, width_bits):
                 taken.append(line_of(one))
-            if str(ours) != str(theirs) and not allowed_refusals.refused(one, *errors, release, width_bits):
-                wrong.append((request, ours, theirs))
+            if str(guest_reply) != str(native_reply) and not allowed_refusals.refused(
+                one, *errors, release, width_bits
+            ):
+                wrong.append((request, guest_reply, native_reply))
     if wrong:
-        lines = [f"{request!s:.100}: {ours!s:.100}, on 64 bits {theirs!s:.100}" for request, ours, theirs in wrong]
+        lines = [
+            f"{request!s:.100}: {guest_reply!s:.100}, on 64 bits {native_reply!s:.100}"
+            for request, guest_reply, native_reply in wrong
+        ]
         raise differing(*wrong[0], both.target, f"{len(wrong)} answers differ: " + "; ".join(lines[:SHOWN]))
     assert not taken, f"listed in harness/protocol/refusals.toml, and not refused: {'; '.join(taken[:SHOWN])}"
 
@@ -152,8 +159,8 @@ def longer_than_it_is(both: PairedServers, cell: CellSpec, before: bytes, length
     both.ask([("SET", "k", "v")])
     (payload,) = both.ask([("DUMP", "k")])
     assert isinstance(payload, bytes)
-    told = b"\x80" + length.to_bytes(4) if length < 1 << 32 else b"\x81" + length.to_bytes(8)
-    return sealed(before + told + b"abc" + payload[-10:])
+    encoded_length = b"\x80" + length.to_bytes(4) if length < 1 << 32 else b"\x81" + length.to_bytes(8)
+    return sealed(before + encoded_length + b"abc" + payload[-10:])
 
 
 def test_a_stream_keeps_what_a_limit_beyond_32_bits_lets_it_keep(both: PairedServers, cell: CellSpec) -> None:

@@ -25,11 +25,11 @@ def main(faults: int, cuts: int, seed: int) -> None:
         chaos = Chaos(Path(folder), seed=seed)
         codes: Counter[tuple[str, int]] = Counter()
         lies = 0
-        for number, seen in enumerate(rounds(chaos, faults), 1):
-            codes[seen.fault, seen.code] += 1
-            lies += bool(seen.lies)
-            told = "; ".join(seen.lies) or "withstood"
-            click.echo(f"{number:4} {seen.fault}: exit {seen.code} {seen.verdict}: {told}")
+        for number, each in enumerate(rounds(chaos, faults), 1):
+            codes[each.fault, each.code] += 1
+            lies += bool(each.lies)
+            outcome = "; ".join(each.lies) or "withstood"
+            click.echo(f"{number:4} {each.fault}: exit {each.code} {each.verdict}: {outcome}")
         passed = list(chaos.cuts(cuts))
         damaged = chaos.damaged_entries()
         for (fault, code), times in sorted(codes.items()):

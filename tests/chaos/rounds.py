@@ -40,7 +40,7 @@ NEEDED = ("archives", "builds", "canaries", "emulators", "guest-roots", "sources
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class Outcome:
     """What a round came to."""
 
     fault: str
@@ -87,30 +87,30 @@ class Chaos:
         }
         """What of the cache a check really takes."""
 
-    def live(self, name: str) -> Seen:
+    def live(self, name: str) -> Outcome:
         """A fault in the midst of a check, after some of its tests."""
         run = self._fresh()
         after = self.draw.randrange(1, LINES)
         with self._started(run, {}) as plumb:
             wait_for(lambda: _lines(run) >= after or plumb.poll() is not None, seconds=SECONDS)
             faults.LIVE[name](plumb, run, self.draw)
-        return self._seen(name, plumb.returncode, run)
+        return self._outcome(name, plumb.returncode, run)
 
-    def surrounded(self, name: str) -> Seen:
+    def surrounded(self, name: str) -> Outcome:
         """A check in an environment that would change it."""
         run = self._fresh()
         with self._started(run, faults.ENVIRONMENTS[name]) as plumb:
             pass
-        return self._seen(name, plumb.returncode, run)
+        return self._outcome(name, plumb.returncode, run)
 
-    def limited(self, name: str) -> Seen:
+    def limited(self, name: str) -> Outcome:
         """A check whose process may do less."""
         run = self._fresh()
         with self._started(run, {}, before=faults.LIMITS[name]) as plumb:
             pass
-        return self._seen(name, plumb.returncode, run)
+        return self._outcome(name, plumb.returncode, run)
 
-    def cached(self, what: str, how: str) -> Seen:
+    def cached(self, what: str, how: str) -> Outcome:
         """A check with a cache in which one file was damaged: without the network it is mended from what is there."""
         path = self.used[what]
         entry = path.parent
@@ -121,7 +121,7 @@ class Chaos:
         try:
             with self._started(run, {}) as plumb:
                 pass
-            return self._seen(f"{what} {how}", plumb.returncode, run)
+            return self._outcome(f"{what} {how}", plumb.returncode, run)
         finally:
             if not entry.is_dir():
                 # It could not be made anew: the next round has it again.
@@ -194,13 +194,13 @@ class Chaos:
             return {}
         return read
 
-    def _seen(self, fault: str, code: int, run: Path) -> Seen:
+    def _outcome(self, fault: str, code: int, run: Path) -> Outcome:
         read = self._document(run)
-        told = bool(read)
+        has_document = bool(read)
         lies = []
-        if code == 0 and told and counts(read) != self.usual:
+        if code == 0 and has_document and counts(read) != self.usual:
             lies.append(f"false PASS: {counts(read)} instead of {self.usual}")
-        if code == 0 and not told and fault != "closed standard output":
+        if code == 0 and not has_document and fault != "closed standard output":
             lies.append("exit 0 without a document")
         if code == 1 or read.get("findings"):
             lies.append(f"false findings: {[one['id'] for one in read.get('findings', [])]}")
@@ -211,7 +211,7 @@ class Chaos:
             lies.append(f"orphans: {processes_of(run)}")
         if not lies:
             shutil.rmtree(run, ignore_errors=True)
-        return Seen(fault=fault, code=code, verdict=str(read.get("verdict", "")), lies=tuple(lies))
+        return Outcome(fault=fault, code=code, verdict=str(read.get("verdict", "")), lies=tuple(lies))
 
 
 def counts(document: dict[str, Any]) -> Counts:
@@ -222,15 +222,15 @@ def counts(document: dict[str, Any]) -> Counts:
     }
 
 
-def rounds(chaos: Chaos, number: int) -> Iterator[Seen]:
+def rounds(chaos: Chaos, number: int) -> Iterator[Outcome]:
     """So many faults, every kind in turn, in an order that the seed decides."""
-    kinds: list[Callable[[], Seen]] = [
+    kinds: list[Callable[[], Outcome]] = [
         *((lambda name=name: chaos.live(name)) for name in faults.LIVE),
         *((lambda name=name: chaos.surrounded(name)) for name in faults.ENVIRONMENTS),
         *((lambda name=name: chaos.limited(name)) for name in faults.LIMITS),
         *((lambda what=what, how=how: chaos.cached(what, how)) for what in faults.CACHED for how in faults.CACHE),
     ]
-    left: list[Callable[[], Seen]] = []
+    left: list[Callable[[], Outcome]] = []
     for _ in range(number):
         if not left:
             left = list(kinds)

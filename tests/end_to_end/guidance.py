@@ -124,8 +124,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory(prefix="plumbline-") as folder:
                 course.run(arguments.target, arguments.server, Path(folder), arguments.seconds)
             reached[way].append(len(course.edges))
-            told = f"{course.streams:>6} streams  {len(course.edges)} edges  {course.marks}"
-            click.echo(f"seed {seed}  {way:<8} {told}")
+            numbers = f"{course.streams:>6} streams  {len(course.edges)} edges  {course.marks}"
+            click.echo(f"seed {seed}  {way:<8} {numbers}")
     for way, edges in reached.items():
         click.echo(f"median   {way:<8} {statistics.median(edges):.0f} edges")
 

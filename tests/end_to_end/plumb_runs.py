@@ -88,9 +88,9 @@ def processes_of(folder: Path, *, named: str = "") -> list[psutil.Process]:
 def wait_for(condition: Callable[[], Any], *, seconds: float) -> Any:
     """The condition's first true value, or its last one at the deadline."""
     deadline = time.monotonic() + seconds
-    while not (seen := condition()) and time.monotonic() < deadline:
+    while not (result := condition()) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return seen
+    return result
 
 
 def emulated_guest(folder: Path) -> psutil.Process:

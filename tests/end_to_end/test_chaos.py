@@ -17,7 +17,7 @@ pytestmark = pytest.mark.end_to_end
 @pytest.mark.parametrize(("seed", "faults", "cuts"), [(1, 5, 60), pytest.param(2, 100, 20_000, marks=pytest.mark.slow)])
 def test_nothing_is_believed_that_was_interfered_with(tmp_path: Path, seed: int, faults: int, cuts: int) -> None:
     chaos = Chaos(tmp_path, seed=seed)
-    believed = [seen for seen in rounds(chaos, faults) if seen.lies]
+    believed = [each for each in rounds(chaos, faults) if each.lies]
     assert believed == []
     assert list(chaos.cuts(cuts)) == []
     assert chaos.damaged_entries() == []

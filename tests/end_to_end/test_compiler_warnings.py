@@ -36,10 +36,10 @@ def test_a_32_bit_machine_that_insists_on_alignment_has_warnings_that_this_one_h
     source.write_text(source.read_text("utf-8") + PLANTED, "utf-8")
     tree = open_tree(tmp_path / release.name)
     builder = Builder(store, fakes.quiet())
-    said = {}
+    kinds = {}
     for name in ("native", "armv5"):
         target = catalog.targets[name]
         words = warning_pass.look(builder, tree, target, catalog.toolchain_of(target), "O2")
         assert words.problem == ""
-        said[name] = {one.warning for one in words.warnings if one.function == "planted" and one.line == before + 3}
-    assert said == {"native": set(), "armv5": {"cast-align", "pointer-to-int-cast", "shift-count-overflow"}}
+        kinds[name] = {one.warning for one in words.warnings if one.function == "planted" and one.line == before + 3}
+    assert kinds == {"native": set(), "armv5": {"cast-align", "pointer-to-int-cast", "shift-count-overflow"}}

@@ -68,31 +68,31 @@ def test_the_emulator_does_what_is_prescribed(name: str, policy: str, tmp_path: 
     assert disagreements(program, runner, triple, tmp_path / "faults.jsonl") == []
 
 
-def broken(asked: Policy, target: Target, runner: Runner) -> list[Policy]:
+def broken(prescribed: Policy, target: Target, runner: Runner) -> list[Policy]:
     """What differs from a policy in one thing, each of which makes a difference on the target."""
     change = msgspec.structs.replace
     concerned = {
         case.access.access_class
         for case in canary.cases(runner)
         for offset in canary.OFFSETS
-        if rules.forbidden(target, asked, rules.shape(case.access, offset), hint_bytes=case.access.hint_bytes)
+        if rules.forbidden(target, prescribed, rules.shape(case.access, offset), hint_bytes=case.access.hint_bytes)
     }
-    assert concerned, f"{target.name}: {asked.name} forbids nothing"
-    wrong = [change(asked, demand="none")]
-    wrong += [change(asked, fixup=tuple({*asked.fixup} ^ {one}), ignore=()) for one in sorted(concerned)]
-    return [*wrong, change(asked, report=False)] if asked.report else wrong
+    assert concerned, f"{target.name}: {prescribed.name} forbids nothing"
+    wrong = [change(prescribed, demand="none")]
+    wrong += [change(prescribed, fixup=tuple({*prescribed.fixup} ^ {one}), ignore=()) for one in sorted(concerned)]
+    return [*wrong, change(prescribed, report=False)] if prescribed.report else wrong
 
 
 @pytest.mark.parametrize("name", machines.TESTED)
 @pytest.mark.parametrize("policy", ["signal", "fixup", "warn", "strict", rules.AUDIT])
 def test_an_emulator_that_is_told_one_thing_wrong_is_noticed(name: str, policy: str, tmp_path: Path) -> None:
     target = CATALOG.targets[name]
-    asked = rules.policy_for(CATALOG.policies, policy, target)
-    program, runner, triple = prepared(name, asked)
-    for number, wrong in enumerate(broken(asked, target, runner)):
+    prescribed = rules.policy_for(CATALOG.policies, policy, target)
+    program, runner, triple = prepared(name, prescribed)
+    for number, wrong in enumerate(broken(prescribed, target, runner)):
         sabotaged = msgspec.structs.replace(runner, options=with_alignment(runner.options, wrong))
         found = disagreements(program, sabotaged, triple, tmp_path / f"{number}.jsonl")
-        assert found, f"told '{alignment_option(wrong)}' instead of '{alignment_option(asked)}', nobody noticed"
+        assert found, f"told '{alignment_option(wrong)}' instead of '{alignment_option(prescribed)}', nobody noticed"
 
 
 def test_solaris_8i_and_8s_differ_as_documented(tmp_path: Path) -> None:

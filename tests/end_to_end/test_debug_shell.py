@@ -82,7 +82,7 @@ class Terminal:
 
     def __init__(self, *words: object) -> None:
         self.master, slave = pty.openpty()
-        self.said = ""
+        self.output = ""
         self.process = subprocess.Popen(
             [sys.executable, "-c", LEAD, *PLUMB, *map(str, words)],
             cwd=ROOT,
@@ -100,11 +100,11 @@ class Terminal:
     def expect(self, pattern: str) -> re.Match[str]:
         """Wait until what was said since the last match has it."""
         deadline = time.monotonic() + SECONDS
-        while not (found := re.search(pattern, self.said)):
-            assert time.monotonic() < deadline, f"no {pattern} in:\n{self.said}"
+        while not (found := re.search(pattern, self.output)):
+            assert time.monotonic() < deadline, f"no {pattern} in:\n{self.output}"
             if select.select([self.master], [], [], 0.2)[0]:
-                self.said += os.read(self.master, 65536).decode("utf-8", "replace")
-        self.said = self.said[found.end() :]
+                self.output += os.read(self.master, 65536).decode("utf-8", "replace")
+        self.output = self.output[found.end() :]
         return found
 
     def close(self) -> None:

@@ -75,13 +75,13 @@ def test_a_release_in_disguise_starts_and_is_tested(tmp_path: Path, name: str) -
     assert_tested(document(finished))
 
 
-def assert_tested(told: dict[str, object]) -> None:
+def assert_tested(answer: dict[str, object]) -> None:
     """The server was compiled, started and asked: whatever else was found."""
-    assert isinstance(told["findings"], list)
-    assert isinstance(told["cells"], list)
-    kept = [one for one in told["findings"] if one["id"] == "exit-start" or one["kind"] == "build"]
+    assert isinstance(answer["findings"], list)
+    assert isinstance(answer["cells"], list)
+    kept = [one for one in answer["findings"] if one["id"] == "exit-start" or one["kind"] == "build"]
     assert not kept, [one["title"] for one in kept]
-    cells = {(cell["target"], cell["suite"]): cell for cell in told["cells"]}
+    cells = {(cell["target"], cell["suite"]): cell for cell in answer["cells"]}
     assert cells["native", "bitops"]["passed"] > 0, cells
 
 

@@ -27,10 +27,14 @@ def test_a_time_in_the_wrong_order_is_placed_and_shown_again_and_gone_where_it_i
     row = campaign.mutate(quiet_workbench(), planted, targets=["sparc64"])
     assert row.caught
     (finding,) = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))["findings"]
-    told = finding["difference"]
-    assert told["record"] == "time of expiry of string 'expires:0' of database 0"
-    assert (told["where"], told["writer"], told["function"]) == ("dump.rdb", "sparc64", "rdbSaveMillisecondTime")
-    assert bytes.fromhex(told["actual"])[:8] == bytes.fromhex("0000020000000001")
+    difference = finding["difference"]
+    assert difference["record"] == "time of expiry of string 'expires:0' of database 0"
+    assert (difference["where"], difference["writer"], difference["function"]) == (
+        "dump.rdb",
+        "sparc64",
+        "rdbSaveMillisecondTime",
+    )
+    assert bytes.fromhex(difference["actual"])[:8] == bytes.fromhex("0000020000000001")
     words = shlex.split(finding["replay"])[1:]
     assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS
     assert run(*words, "--server", planted.server, program=PLUMB).returncode == ExitCode.PASS

@@ -142,13 +142,13 @@ def test_the_edges_are_those_of_the_trace(name: str, letters: str, tmp_path: Pat
 
 @pytest.mark.parametrize("name", machines.TESTED)
 def test_a_branch_never_taken_before_is_a_new_edge_and_the_same_again_is_none(name: str, tmp_path: Path) -> None:
-    seen: set[int] = set()
+    known_edges: set[int] = set()
     new = {}
     # Each run, by what is new in it.
     for run, letters in enumerate(("s", "s", "ss", "sss", "sl", "sl", "psl", "slp")):
         edges = taken(name, letters, tmp_path)
-        new[f"{run}: {letters}"] = bool(edges - seen)
-        seen |= edges
+        new[f"{run}: {letters}"] = bool(edges - known_edges)
+        known_edges |= edges
     assert new == {
         "0: s": True,
         "1: s": False,

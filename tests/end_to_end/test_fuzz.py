@@ -62,8 +62,8 @@ def test_a_missing_byte_swap_is_found_on_a_big_endian_target_and_shown_with_both
     assert finished.returncode == ExitCode.FINDINGS
     assert all(len(stream) <= SMALL for _, stream in small_streams(tmp_path / "run" / "sparc64" / "fuzz"))
     # The measure: a planted bug is made small within a minute.
-    told = (tmp_path / "run" / "sparc64" / "fuzz" / "streams" / "shrinking.jsonl").read_text("utf-8").splitlines()
-    shrunk = [json_codec.decode(line.encode(), Shrinking) for line in told]
+    lines = (tmp_path / "run" / "sparc64" / "fuzz" / "streams" / "shrinking.jsonl").read_text("utf-8").splitlines()
+    shrunk = [json_codec.decode(line.encode(), Shrinking) for line in lines]
     assert shrunk
     assert all(one.commands_after <= SMALL and one.seconds < MINUTE for one in shrunk), shrunk
     finding = next(one for one in read["findings"] if one["command"].startswith("SMEMBERS"))
@@ -78,13 +78,13 @@ def test_a_missing_byte_swap_is_found_on_a_big_endian_target_and_shown_with_both
 
 
 def test_the_same_seed_does_the_same_and_another_one_not(tmp_path: Path) -> None:
-    told = []
+    progress = []
     for number, seed in enumerate((1, 1, 2)):
         folder = tmp_path / str(number)
         words = ("--target", "native", "--suite", "fuzz", "--test", "streams", "--seed", seed, "--run", folder)
         assert run("check", *words).returncode == ExitCode.PASS
-        told.append((folder / "native" / "fuzz" / "progress").read_text("utf-8"))
-    assert told[0] == told[1] != told[2]
+        progress.append((folder / "native" / "fuzz" / "progress").read_text("utf-8"))
+    assert progress[0] == progress[1] != progress[2]
 
 
 def test_fuzzing_ends_in_time_and_goes_on_with_what_it_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

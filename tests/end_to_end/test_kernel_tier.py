@@ -41,8 +41,8 @@ def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(tmp
             if witness["detector"] == "signal":
                 places.setdefault(witness["target"], set()).add((witness["file"], witness["line"]))
         assert places["armv5"] == places["armv5-kernel"], f"{name}: {places}"
-        said = {witness["kernel"].partition(", si_addr")[0] for witness in on_kernel(found[name])}
-        assert said == {"SIGBUS, si_code BUS_ADRALN (1)"}
+        signals = {witness["kernel"].partition(", si_addr")[0] for witness in on_kernel(found[name])}
+        assert signals == {"SIGBUS, si_code BUS_ADRALN (1)"}
     recorded = event_log.read_events(tmp_path / "run" / "armv5-kernel" / "bitops" / "events.jsonl")
     counted = kernel_faults.counted(recorded)
     faults = sum(len(on_kernel(finding)) for finding in found.values())
@@ -86,7 +86,7 @@ def test_what_an_instruction_tells_of_its_access_is_what_the_emulator_recorded(n
     assert len(records) > 8
     for record in records:
         text = disassembly.disassemble(record, emulated.target.emulator.qemu)
-        told = disassembly.classify(text, emulated.target.emulator.qemu)
-        assert told[:2] == (record.access, record.access_class), text
+        classified = disassembly.classify(text, emulated.target.emulator.qemu)
+        assert classified[:2] == (record.access, record.access_class), text
         # A pair of registers may be one access of QEMU's; what is demanded of it is the same.
-        assert told[2] in {record.access_bytes, 4}, text
+        assert classified[2] in {record.access_bytes, 4}, text

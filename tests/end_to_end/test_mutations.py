@@ -28,9 +28,9 @@ def test_a_planted_dereference_is_found_and_named() -> None:
     finished = run("mutate", "siphash-dereference", *TARGET, "--json")
     (row,) = json.loads(finished.stdout)
     assert finished.returncode == ExitCode.PASS, row
-    (seen,) = row["seen"]
-    assert (seen["target"], seen["suites"], seen["function"]) == ("armv5", ["hashing"], "siphash")
-    assert "alignment-siphash-load" in seen["findings"]
+    (result,) = row["seen"]
+    assert (result["target"], result["suites"], result["function"]) == ("armv5", ["hashing"], "siphash")
+    assert "alignment-siphash-load" in result["findings"]
 
 
 def test_a_wrong_length_type_is_found_though_the_oracle_has_it_too() -> None:
@@ -42,8 +42,8 @@ def test_a_wrong_length_type_is_found_though_the_oracle_has_it_too() -> None:
 def test_an_overread_is_found_with_guard_pages_and_shown_again_and_libc_hides_it() -> None:
     bench, planted = quiet_workbench(), mutations.mutations()["bitcount-overread"]
     row = campaign.mutate(bench, planted, targets=["armv5"])
-    (seen,) = row.seen
-    assert seen.findings == ["out-of-bounds-redisPopcount-load"]
+    (result,) = row.seen
+    assert result.findings == ["out-of-bounds-redisPopcount-load"]
     read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
     # Its crash handler then overruns a list of its own (docs/FOUND.md): a finding of another kind.
     (finding,) = [one for one in read["findings"] if one["kind"] == "out-of-bounds"]

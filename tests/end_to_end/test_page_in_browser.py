@@ -20,37 +20,37 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 MEASURE = """
-const told = {};
+const layout = {};
 const page = document.documentElement;
 document.querySelectorAll("details").forEach(one => one.open = true);
-told.overflow = page.scrollWidth - window.innerWidth;
-told.scripts = document.querySelectorAll("script:not(#probe), img, iframe").length;
-told.heading = document.querySelector("details h3").textContent;
-told.cells = [...document.querySelectorAll("#main section:first-child td strong")].map(one => one.textContent.trim());
-told.skip = document.querySelector(".skip").getAttribute("href");
+layout.overflow = page.scrollWidth - window.innerWidth;
+layout.scripts = document.querySelectorAll("script:not(#probe), img, iframe").length;
+layout.heading = document.querySelector("details h3").textContent;
+layout.cells = [...document.querySelectorAll("#main section:first-child td strong")].map(one => one.textContent.trim());
+layout.skip = document.querySelector(".skip").getAttribute("href");
 const colour = text => (text.match(/[\\d.]+/g) || []).map(Number);
 const shine = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
   .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
 function behind(one) {
   for (; one; one = one.parentElement) {
-    const seen = colour(getComputedStyle(one).backgroundColor);
-    if (seen.length === 3 || seen[3] > 0) return seen;
+    const rgb = colour(getComputedStyle(one).backgroundColor);
+    if (rgb.length === 3 || rgb[3] > 0) return rgb;
   }
   return [255, 255, 255];
 }
-told.page = behind(document.body);
-told.faint = [];
+layout.page = behind(document.body);
+layout.faint = [];
 for (const one of document.querySelectorAll("body *")) {
   const own = [...one.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
   if (!own || one.closest("svg") || !one.getClientRects().length) continue;
   const [high, low] = [shine(colour(getComputedStyle(one).color)), shine(behind(one))].sort((a, b) => b - a);
-  if ((high + .05) / (low + .05) < 4.5) told.faint.push(one.className + ": " + one.textContent.slice(0, 40));
+  if ((high + .05) / (low + .05) < 4.5) layout.faint.push(one.className + ": " + one.textContent.slice(0, 40));
 }
-told.unreachable = [...document.querySelectorAll("body *")].filter(one => {
+layout.unreachable = [...document.querySelectorAll("body *")].filter(one => {
   const style = getComputedStyle(one);
   return /auto|scroll/.test(style.overflowX) && one.scrollWidth > one.clientWidth + 1 && one.tabIndex < 0;
 }).map(one => one.outerHTML.slice(0, 80));
-document.documentElement.dataset.told = JSON.stringify(told);
+document.documentElement.dataset.layout = JSON.stringify(layout);
 """
 """Runs in a copy of the page whose own policy, which forbids it, has been taken out. Contrast is WCAG 2.2, 1.4.3."""
 
@@ -72,7 +72,7 @@ def measured(page: Path, *, size: tuple[int, int], dark: bool) -> dict[str, Any]
     probe.write_text(text.replace("</body>", f'<script id="probe">{MEASURE}</script></body>'), "utf-8")
     document, console = look(probe, size=size, dark=dark)
     assert console == []
-    found = re.search(r'data-told="([^"]*)"', document)
+    found = re.search(r'data-layout="([^"]*)"', document)
     assert found is not None, document[:500]
     read: dict[str, Any] = json.loads(
         found[1].replace("&quot;", '"').replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
@@ -81,7 +81,7 @@ def measured(page: Path, *, size: tuple[int, int], dark: bool) -> dict[str, Any]
 
 
 def test_it_renders_without_a_word_on_the_console(page: Path) -> None:
-    """A script, an image or a style that the page's policy has to forbid would be told there."""
+    """A script, an image or a style that the page's policy has to forbid would be reported there."""
     document, console = look(page)
     assert console == []
     assert "<h1>redis-3.2.6</h1>" in document
@@ -99,11 +99,11 @@ def test_a_browser_does_tell_what_a_policy_forbids(page: Path) -> None:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_it_fits_is_legible_and_reachable(page: Path, size: tuple[int, int], *, dark: bool) -> None:
-    told = measured(page, size=size, dark=dark)
-    assert (told["overflow"], told["scripts"], told["faint"], told["unreachable"]) == (0, 0, [], [])
-    assert told["heading"] == "alignment-bitopCommand-load"
-    assert [text.split()[-1] for text in told["cells"]] == ["PASS", "FAIL", "UNKNOWN", "UNKNOWN", "XFAIL"]
-    assert (sum(told["page"][:3]) < 3 * 128) == dark
+    layout = measured(page, size=size, dark=dark)
+    assert (layout["overflow"], layout["scripts"], layout["faint"], layout["unreachable"]) == (0, 0, [], [])
+    assert layout["heading"] == "alignment-bitopCommand-load"
+    assert [text.split()[-1] for text in layout["cells"]] == ["PASS", "FAIL", "UNKNOWN", "UNKNOWN", "XFAIL"]
+    assert (sum(layout["page"][:3]) < 3 * 128) == dark
 
 
 def test_a_picture_can_be_taken(page: Path, tmp_path: Path) -> None:

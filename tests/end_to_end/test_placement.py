@@ -111,9 +111,9 @@ def test_a_fault_is_placed(target: str, style: str, where: str, programs: Any, t
     result = process.run(machines.runner(target).command(program, [where], log), deadline_seconds=60)
     (fault,) = fault_log.read_faults(log)
 
-    said = re.search(r"parent (\d+)\nran (\d+) (\d+)\n", result.text)
-    assert said, result.text
-    parent, pid, tid = (int(number) for number in said.groups())
+    output = re.search(r"parent (\d+)\nran (\d+) (\d+)\n", result.text)
+    assert output, result.text
+    parent, pid, tid = (int(number) for number in output.groups())
     assert (pid, tid) == (fault.pid, fault.tid), "the record is not the process's and thread's that did it"
     assert (where == "child", where == "thread") == (fault.pid != parent, fault.tid != fault.pid)
 
@@ -163,9 +163,9 @@ def test_a_line_that_was_told_has_its_function(target: str, style: str, programs
     table = symbols.Symbols("", str(program))
 
     def place(file: str, text: str, function: str = "??") -> tuple[str, str, str]:
-        told = Frame(function=function, file=file, line=line_of(Path(file).name, text), origin="unknown", pc=0)
-        found = table.placed(told)
-        assert found.line == told.line
+        frame = Frame(function=function, file=file, line=line_of(Path(file).name, text), origin="unknown", pc=0)
+        found = table.placed(frame)
+        assert found.line == frame.line
         return found.function, found.file, found.origin
 
     assert place("place.c", "    caller_thread(") == ("thread_body", "src/place.c", "server")

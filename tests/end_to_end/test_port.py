@@ -70,8 +70,8 @@ def test_a_report_of_a_bad_release_has_what_a_porter_needs(tmp_path: Path) -> No
 def test_the_page_fits_is_legible_and_reachable(tmp_path: Path, size: tuple[int, int], *, dark: bool) -> None:
     path = tmp_path / "port.html"
     path.write_text(page.render(run_folder(tmp_path), report(), judgement(title=HOSTILE)), "utf-8")
-    told = measured(path, size=size, dark=dark)
-    assert (told["overflow"], told["scripts"], told["faint"], told["unreachable"]) == (0, 0, [], [])
+    layout = measured(path, size=size, dark=dark)
+    assert (layout["overflow"], layout["scripts"], layout["faint"], layout["unreachable"]) == (0, 0, [], [])
 
 
 def test_a_tree_that_does_not_compile_there_gets_a_report_too(tmp_path: Path) -> None:

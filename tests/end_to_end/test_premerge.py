@@ -76,17 +76,17 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     clean = source.read_text("utf-8")
 
     source.write_bytes((tmp_path / "bug.c").read_bytes())
-    code, read, told = premerge(checkout, tmp_path / "planted", *UNITS)
-    assert code == ExitCode.FINDINGS, told
+    code, read, errors = premerge(checkout, tmp_path / "planted", *UNITS)
+    assert code == ExitCode.FINDINGS, errors
     (finding,) = [one for one in read["findings"] if one["id"] == PLANTED]
     assert (finding["known"], finding["file"], finding["targets"]) == ("", "src/bitops.c", ["armv5"])
     assert (tmp_path / "planted" / "base" / "report.html").is_file(), "the base was looked at"
-    assert f"BASE is {read['base']}" in told
+    assert f"BASE is {read['base']}" in errors
 
     commit(checkout)
     edit(source, "/* Bit operations.", "/* Changed. Bit operations.")
-    code, read, told = premerge(checkout, tmp_path / "inherited", *UNITS)
-    assert code == ExitCode.PASS, told
+    code, read, errors = premerge(checkout, tmp_path / "inherited", *UNITS)
+    assert code == ExitCode.PASS, errors
     (finding,) = [one for one in read["findings"] if one["id"] == PLANTED]
     assert finding["known"] == f"also in BASE {read['base'].split()[0]}"
     assert {cell["verdict"] for cell in read["cells"]} == {"PASS", "XFAIL"}
@@ -94,16 +94,16 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     edit(source, "/* Changed. Bit operations.", "/* Changed again. Bit operations.")
     head = "long redisBitpos(void *s, unsigned long count, int bit) {"
     edit(source, head, head + " (void)*(volatile int *)((char *)s + 1);")
-    code, read, told = premerge(checkout, tmp_path / "another", *UNITS)
-    assert code == ExitCode.FINDINGS, told
-    assert "the findings of BASE are in the cache" in told
+    code, read, errors = premerge(checkout, tmp_path / "another", *UNITS)
+    assert code == ExitCode.FINDINGS, errors
+    assert "the findings of BASE are in the cache" in errors
     blamed = {one["function"] for one in read["findings"] if not one["known"]}
     assert blamed == {"redisBitpos"}, read["findings"]
     assert PLANTED in {one["id"] for one in read["findings"] if one["known"]}
 
     source.write_text(clean, "utf-8")
-    code, read, told = premerge(checkout, tmp_path / "mended", *UNITS)
-    assert (code, read["verdict"], read["findings"]) == (ExitCode.PASS, "PASS", []), told
+    code, read, errors = premerge(checkout, tmp_path / "mended", *UNITS)
+    assert (code, read["verdict"], read["findings"]) == (ExitCode.PASS, "PASS", []), errors
 
 
 def test_what_a_file_changes_is_run_by_the_suites_that_it_chooses(checkout: Path, tmp_path: Path) -> None:
@@ -137,13 +137,13 @@ def test_a_file_that_a_longer_suite_alone_covers_is_checked_by_it_or_said_not_to
     explained = run("premerge", *OF, checkout, "--target", "armv5", "--explain", "--json")
     assert "cluster" in document(explained)["suites"]
 
-    code, read, told = premerge(checkout, tmp_path / "without", "--suite", "sds")
-    assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), told
+    code, read, errors = premerge(checkout, tmp_path / "without", "--suite", "sds")
+    assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
     assert read["unchecked"] == ["NOT CHECKED: src/cluster.c is covered by `cluster` alone: not run"]
     assert {cell["verdict"] for cell in read["cells"]} == {"PASS"}
 
-    code, read, told = premerge(checkout, tmp_path / "with", "--suite", "cluster")
-    assert code == ExitCode.FINDINGS, told
+    code, read, errors = premerge(checkout, tmp_path / "with", "--suite", "cluster")
+    assert code == ExitCode.FINDINGS, errors
     blamed = {one["id"] for one in read["findings"] if not one["known"]}
     assert "alignment-clusterProcessPacket-load" in blamed
     assert read["unchecked"] == []

@@ -60,9 +60,9 @@ def test_a_finding_is_reproduced_and_gone_where_it_was_mended(reproducer: Path) 
 def test_a_server_that_does_not_start_tells_nothing_and_a_bisection_skips_it(reproducer: Path) -> None:
     """What is wrong with a mended server's start is not the finding, and no proof that it is gone."""
     other = changed(reproducer, options=["--databases", "none"])
-    told = replayed(other, "--server", "redis-7.0.15", "--trust", "--json")
-    answer = json.loads(told.stdout)
-    assert (told.returncode, answer["outcome"]) == (ExitCode.INCONCLUSIVE, "unknown"), told.stderr
+    result = replayed(other, "--server", "redis-7.0.15", "--trust", "--json")
+    answer = json.loads(result.stdout)
+    assert (result.returncode, answer["outcome"]) == (ExitCode.INCONCLUSIVE, "unknown"), result.stderr
     assert "does not start" in answer["reason"]
     assert replayed(other, "--server", "redis-7.0.15", "--trust", "--bisect").returncode == 125
 
@@ -75,9 +75,9 @@ def test_silence_is_not_believed_of_an_emulator_that_cannot_write_its_log(tmp_pa
 
 def test_silence_is_not_believed_of_an_emulator_that_forbids_nothing(reproducer: Path) -> None:
     """It repairs what it was asked to trap: the finding does not come again, and is not gone."""
-    told = run("replay", reproducer, "--json", program=[sys.executable, "-c", FIXUP_FOR_SIGNAL])
-    answer = json.loads(told.stdout)
-    assert (told.returncode, answer["outcome"]) == (ExitCode.INCONCLUSIVE, "unknown"), told.stderr
+    result = run("replay", reproducer, "--json", program=[sys.executable, "-c", FIXUP_FOR_SIGNAL])
+    answer = json.loads(result.stdout)
+    assert (result.returncode, answer["outcome"]) == (ExitCode.INCONCLUSIVE, "unknown"), result.stderr
     assert "done where signal is prescribed" in answer["reason"]
     bisecting = run("replay", reproducer, "--bisect", program=[sys.executable, "-c", FIXUP_FOR_SIGNAL])
     assert bisecting.returncode == 255

@@ -110,6 +110,6 @@ def test_what_a_release_does_not_have_is_skipped_and_another_suite_still_passes(
     came = "what it tests came with release"
     assert skipped == {"cluster": f"{came} 3.0", "modules": f"{came} 6.0"}
     # The other one's guests said how many commands they carried out.
-    told = run("report", tmp_path / "run", "--format", "throughput").stdout
-    row = next(line for line in told.splitlines() if line.startswith("| `native`"))
+    table = run("report", tmp_path / "run", "--format", "throughput").stdout
+    row = next(line for line in table.splitlines() if line.startswith("| `native`"))
     assert int(re.findall(r"\(([\d,]+) in", row)[0].replace(",", "")) > 1000

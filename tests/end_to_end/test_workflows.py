@@ -46,8 +46,8 @@ def repository(top: Path, *, broken: bool) -> Path:
 
 
 def run_check(github: GitHub, **inputs: str | bool) -> dict[str, str]:
-    asked = {"plumbline": "owner/plumbline", "server": FOLDER, "suites": "units", "code-scanning": True, **inputs}
-    return github.workflow(WORKFLOWS / "check.yml", asked)
+    all_inputs = {"plumbline": "owner/plumbline", "server": FOLDER, "suites": "units", "code-scanning": True, **inputs}
+    return github.workflow(WORKFLOWS / "check.yml", all_inputs)
 
 
 def test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails(tmp_path: Path) -> None:
@@ -59,16 +59,16 @@ def test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails(tm
         "check (native)": "success",
         "check (armv5)": "failure",
         "verdict": "failure",
-    }, github.said
-    assert outputs == {"verdict": "FAIL", "findings": "1"}, github.said["verdict/Join"]
+    }, github.printed
+    assert outputs == {"verdict": "FAIL", "findings": "1"}, github.printed["verdict/Join"]
 
     lines = (top / FOLDER / "src" / "bitops.c").read_text("utf-8").splitlines()
-    (said,) = [line for line in github.said["verdict/Join"].splitlines() if line.startswith("::error ")]
-    place = dict(word.split("=") for word in said.removeprefix("::error ").split("::")[0].split(","))
+    (annotation,) = [line for line in github.printed["verdict/Join"].splitlines() if line.startswith("::error ")]
+    place = dict(word.split("=") for word in annotation.removeprefix("::error ").split("::")[0].split(","))
     assert (place["file"], place["title"]) == (f"{FOLDER}/src/bitops.c", "alignment-redisPopcount-load")
     assert "p4" in lines[int(place["line"]) - 1], "the annotation is not on a line that loads words"
     # Two targets, one diff: a finding is told once.
-    assert not [name for name, text in github.said.items() if "::error" in text and name != "verdict/Join"]
+    assert not [name for name, text in github.printed.items() if "::error" in text and name != "verdict/Join"]
 
     (alert,) = github.alerts
     document = json.loads(alert["text"])
@@ -95,7 +95,7 @@ def test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails(tm
 def test_a_clean_server_passes_and_its_caches_are_kept(tmp_path: Path) -> None:
     top = repository(tmp_path / "server", broken=False)
     github = GitHub(tmp_path / "github", {"": top, "owner/plumbline": ROOT})
-    assert run_check(github, targets="armv5") == {"verdict": "PASS", "findings": "0"}, github.said
+    assert run_check(github, targets="armv5") == {"verdict": "PASS", "findings": "0"}, github.printed
     assert set(github.results.values()) == {"success"}
     assert github.alerts, "nothing found closes the alerts of what was found"
     assert sorted(key.split("-")[1] for key in github.cached) == ["builds", "emulators"]
@@ -148,5 +148,5 @@ def test_actionlint_finds_nothing_in_our_workflows_and_something_in_a_bad_one(ac
 def test_our_own_workflow_uses_the_action_as_others_do(tmp_path: Path) -> None:
     github = GitHub(tmp_path / "github", {"": ROOT})
     github.workflow(WORKFLOWS / "ci.yml", {}, only=["action"])
-    assert github.results == {"action": "success"}, github.said
+    assert github.results == {"action": "success"}, github.printed
     assert "PASS" in github.summaries["action"].splitlines()[0]

@@ -35,7 +35,7 @@ class GitHub:
         self.alerts: list[dict[str, Any]] = []
         """Of uploads to code scanning: `file`, `root`."""
         self.summaries: dict[str, str] = {}
-        self.said: dict[str, str] = {}
+        self.printed: dict[str, str] = {}
         """`JOB/STEP` → what it printed."""
         self.results: dict[str, str] = {}
         """Job → success, failure or skipped; a job of a matrix is `JOB (NAME)`."""
@@ -137,7 +137,7 @@ class CiMachine:
         output.write_text("", "utf-8")
         script = self.temporary / "step.sh"
         script.write_text(text_of(expand(step["run"], contexts)), "utf-8")
-        asked = {key: text_of(expand(str(value), contexts)) for key, value in step.get("env", {}).items()}
+        environment = {key: text_of(expand(str(value), contexts)) for key, value in step.get("env", {}).items()}
         # Composite actions must name their shell, and bash that is named also minds pipes.
         assert action is None or step.get("shell") == "bash", f"{step.get('name')}: no shell"
         options = ["--noprofile", "--norc", "-eo", "pipefail"] if step.get("shell") == "bash" else ["-e"]
@@ -146,7 +146,7 @@ class CiMachine:
             cwd=self.workspace / text_of(expand(step.get("working-directory", "."), contexts)),
             env={
                 **os.environ,
-                **asked,
+                **environment,
                 "CI": "true",
                 "GITHUB_ACTIONS": "true",
                 "GITHUB_OUTPUT": str(output),
@@ -161,7 +161,7 @@ class CiMachine:
             timeout=STEP_SECONDS,
             check=False,
         )
-        self.github.said[f"{self.job}/{step.get('name', step['run'])}"] = finished.stdout
+        self.github.printed[f"{self.job}/{step.get('name', step['run'])}"] = finished.stdout
         return read_outputs(output.read_text("utf-8")), finished.returncode != 0
 
     def _use(self, used: str, given: dict[str, str]) -> tuple[dict[str, str], bool]:

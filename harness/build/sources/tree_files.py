@@ -125,7 +125,7 @@ def digest_of(tree: Path) -> str:
     digest = hashlib.sha256()
     for entry in entries_of(tree):
         if (read := _read(entry)) is not None:
-            digest.update(_told(entry, *read))
+            digest.update(_digest_input(entry, *read))
     return digest.hexdigest()
 
 
@@ -151,7 +151,7 @@ def copy_tree(tree: Path, destination: Path) -> str:
         if not entry.link:
             # The mode at the time of reading.
             copy.chmod(copy.stat().st_mode | 0o111 if executable else copy.stat().st_mode & ~0o111)
-        digest.update(_told(entry, content, executable))
+        digest.update(_digest_input(entry, content, executable))
     return digest.hexdigest()
 
 
@@ -187,7 +187,7 @@ def _read(entry: TreeEntry) -> tuple[bytes, bool] | None:
         raise UsageError("a file of the tree cannot be read", where=str(entry.path), because=str(error)) from error
 
 
-def _told(entry: TreeEntry, content: bytes, executable: bool) -> bytes:
+def _digest_input(entry: TreeEntry, content: bytes, executable: bool) -> bytes:
     """An entry's digest input, unambiguous: different lists of entries never have the same input."""
     kind = "link" if entry.link else "program" if executable else "file"
     return os.fsencode(entry.place) + f"\0{kind}\0{len(content)}\0".encode() + content

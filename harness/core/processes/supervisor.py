@@ -84,7 +84,7 @@ class _Stop:
         self._begun = False
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Whether it was asked to stop."""
         return self._since is not None
 
@@ -123,7 +123,7 @@ def _watch(child: int) -> tuple[int, bool]:
             stop.take(received)
         while (ended := _reap()) is not None:
             if ended[0] == child:
-                return ended[1], stop.asked
+                return ended[1], stop.requested
 
 
 def _next_signal(seconds: float | None) -> signal.struct_siginfo | None:

@@ -36,8 +36,8 @@ def outputs(folder: Path, judgement: Judgement) -> str:
     new = sum(not finding.known for finding in judgement.findings)
     # Joined runs have a summary but no page.
     report = next((folder / name for name in ("report.html", "summary.md") if (folder / name).is_file()), "")
-    told = {"verdict": judgement.verdict, "findings": new, "run": folder, "report": report}
-    return "".join(f"{name}={one_line(str(value))}\n" for name, value in told.items())
+    outputs = {"verdict": judgement.verdict, "findings": new, "run": folder, "report": report}
+    return "".join(f"{name}={one_line(str(value))}\n" for name, value in outputs.items())
 
 
 def _finding(finding: Finding, prefix: str) -> str:
@@ -53,8 +53,8 @@ def _finding(finding: Finding, prefix: str) -> str:
 
 
 def _command(name: str, properties: dict[str, str], message: str) -> str:
-    told = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    return f"::{name} {told}::{_data(message)}"
+    arguments = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    return f"::{name} {arguments}::{_data(message)}"
 
 
 def _data(text: str) -> str:

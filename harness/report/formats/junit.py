@@ -36,7 +36,7 @@ def render(judgement: Judgement) -> str:
             found = [finding for finding in judgement.findings if in_cell(finding, cell.target, cell.suite)]
             kinds = " ".join(dict.fromkeys(finding.kind for finding in found))
             child = ET.SubElement(case, _CHILDREN[cell.verdict], message=_text(cell.reason), type=kinds or cell.verdict)
-            child.text = _text("\n\n".join(_told(finding) for finding in found))
+            child.text = _text("\n\n".join(_finding_text(finding) for finding in found))
     ET.indent(root)
     text: str = ET.tostring(root, encoding="unicode")
     return f"<?xml version='1.0' encoding='utf-8'?>\n{text}\n"
@@ -86,11 +86,11 @@ def _properties(judgement: Judgement, cell: CellVerdict) -> dict[str, str]:
     }
 
 
-def _told(finding: Finding) -> str:
+def _finding_text(finding: Finding) -> str:
     place = f"{finding.file}:{finding.line} in {finding.function}" if finding.file else ""
     differs = described(finding.difference) if finding.difference else ""
-    told = (f"{finding.id}: {finding.title}", place, differs, finding.command, finding.replay)
-    return "\n".join(line for line in told if line)
+    lines = (f"{finding.id}: {finding.title}", place, differs, finding.command, finding.replay)
+    return "\n".join(line for line in lines if line)
 
 
 def _text(text: str) -> str:

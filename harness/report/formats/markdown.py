@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.byte_diff import described
 from harness.core.untrusted_text import one_line
-from harness.report.finding import frame_in_tree, level_of, place_of, seen_by
+from harness.report.finding import frame_in_tree, level_of, place_of, reported_by
 from harness.report.markdown_table import table
 from harness.report.misaligned_sites import counters_text, sites
 from harness.report.report_format import ReportFormat
@@ -101,11 +101,11 @@ def _witness(witness: Witness) -> str:
         as_code(place_of(witness)),
         as_code(witness.instruction),
         as_text(witness.access),
-        as_text(seen_by(witness)),
+        as_text(reported_by(witness)),
     )
-    told = f"(its kernel said: {as_text(witness.kernel)})" if witness.kernel else ""
+    kernel = f"(its kernel said: {as_text(witness.kernel)})" if witness.kernel else ""
     differs = f"({as_text(described(witness.difference))})" if witness.difference else ""
-    return " ".join(part for part in (*parts, told, differs) if part)
+    return " ".join(part for part in (*parts, kernel, differs) if part)
 
 
 def _worklist(judgement: Judgement) -> list[str]:

@@ -155,10 +155,10 @@ def _visible_of(difference: Difference) -> dict[str, Any]:
 
 def _message(finding: Finding) -> str:
     first = finding.witnesses[0]
-    seen = ", ".join(part for part in (first.instruction, first.access) if part)
+    instruction = ", ".join(part for part in (first.instruction, first.access) if part)
     lines = [
         f"{one_line(finding.title)}, on {', '.join(finding.targets)}.",
-        one_line(seen),
+        one_line(instruction),
         one_line(described(finding.difference)) if finding.difference else "",
         f"After: {one_line(finding.command)}" if finding.command else "",
         f"Again: {one_line(finding.replay)}",
@@ -187,8 +187,8 @@ def _related(finding: Finding, prefix: str) -> list[dict[str, Any]]:
             places.setdefault((witness.file, witness.line), []).append(witness)
     related = []
     for number, ((file, line), here) in enumerate(list(places.items())[:MOST_RELATED], start=1):
-        told = dict.fromkeys(f"{one.target}: {one.instruction or one.access or one.detector}" for one in here)
-        text = one_line("; ".join(told))
+        accesses = dict.fromkeys(f"{one.target}: {one.instruction or one.access or one.detector}" for one in here)
+        text = one_line("; ".join(accesses))
         related.append({"id": number, "message": {"text": text}, **_location(file, line, "", prefix)})
     return related
 

@@ -39,7 +39,7 @@ class _Branch(msgspec.Struct):
     """An open part of a conditional."""
 
     first: int
-    asked: list[str]
+    conditions: list[str]
     """The group's conditions so far, this part's own last."""
     negated: bool
     code: list[tuple[int, str]] = msgspec.field(default_factory=list)
@@ -86,14 +86,14 @@ def _regions_of(file: str, source: str, lines: set[int]) -> Iterator[Region]:
         compiled = any(number in lines for number, _ in branch.code)
         if not compiled:
             skipped.append((branch.first, last))
-        topic = topic_of(branch.asked)
+        topic = topic_of(branch.conditions)
         if topic:
             yield Region(
                 topic=topic,
                 file=file,
                 first=branch.first + 1,
                 last=last - 1,
-                condition=_told(branch),
+                condition=_condition(branch),
                 compiled=compiled,
                 excerpt=" ".join(branch.code[0][1].split()),
             )
@@ -105,12 +105,12 @@ def topic_of(conditions: Iterable[str]) -> Topic | None:
     return next((topic for topic, pattern in _TOPICS if any(re.fullmatch(pattern, word) for word in words)), None)
 
 
-def _told(branch: _Branch) -> str:
+def _condition(branch: _Branch) -> str:
     """The part's own condition; for an #else, the first condition that did not hold."""
-    first, own = (" ".join(branch.asked[at].split()) for at in (0, -1))
+    first, own = (" ".join(branch.conditions[at].split()) for at in (0, -1))
     if branch.negated:
-        return f"else of {first}" + (" …" if len(branch.asked) > 1 else "")
-    return own if len(branch.asked) == 1 else f"else, {own}"
+        return f"else of {first}" + (" …" if len(branch.conditions) > 1 else "")
+    return own if len(branch.conditions) == 1 else f"else, {own}"
 
 
 def _branches(source: str) -> Iterable[tuple[_Branch, int]]:
@@ -127,24 +127,24 @@ def _branches(source: str) -> Iterable[tuple[_Branch, int]]:
             continue
         word, condition = directive[1], directive[2].strip()
         if word in {"if", "ifdef", "ifndef"}:
-            told = (
+            opening = (
                 condition if word == "if" else f"defined({condition})" if word == "ifdef" else f"!defined({condition})"
             )
-            opened.append(_Branch(first=number, asked=[told], negated=False))
+            opened.append(_Branch(first=number, conditions=[opening], negated=False))
             continue
         if not opened:
             continue
         ended = opened.pop()
         yield ended, number
         if word == "elif":
-            opened.append(_Branch(first=number, asked=[*ended.asked, condition], negated=False))
+            opened.append(_Branch(first=number, conditions=[*ended.conditions, condition], negated=False))
         elif word == "else":
-            opened.append(_Branch(first=number, asked=ended.asked, negated=True))
+            opened.append(_Branch(first=number, conditions=ended.conditions, negated=True))
 
 
 def _guarded(branch: _Branch) -> str:
     """The macro of an include guard; empty for other conditions."""
-    guard = re.fullmatch(r"!defined\(\s*(\w+)\s*\)", branch.asked[0]) if len(branch.asked) == 1 else None
+    guard = re.fullmatch(r"!defined\(\s*(\w+)\s*\)", branch.conditions[0]) if len(branch.conditions) == 1 else None
     return guard[1] if guard else ""
 
 

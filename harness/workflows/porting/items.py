@@ -59,7 +59,7 @@ def of_steps(target: str, steps: Sequence[Step]) -> list[PortingItem]:
             title = "jemalloc's configure script fails"
             found.append(PortingItem(rank="note", title=title, targets=[target], detail=[step.detail], remedy=remedy))
         elif step.name in {"compile", "link"} and step.result in {"mended", "failed"}:
-            remedies = [told for sign, told in _LINKING.items() if sign in step.detail]
+            remedies = [remedy for sign, remedy in _LINKING.items() if sign in step.detail]
             mended = "with it our build succeeds" if step.result == "mended" else ""
             found.append(
                 PortingItem(
@@ -75,10 +75,10 @@ def of_steps(target: str, steps: Sequence[Step]) -> list[PortingItem]:
 
 def of_deaths(deaths: Sequence[Death], findings: Sequence[Finding]) -> list[PortingItem]:
     """Failed starts that no finding covers; targets with the same failure share an item."""
-    told = {finding.function for finding in findings}
+    covered = {finding.function for finding in findings}
     by_end: dict[tuple[str, str, str], list[Death]] = {}
     for death in deaths:
-        if death.function not in told or not death.function:
+        if death.function not in covered or not death.function:
             by_end.setdefault((death.function, death.place, death.detail), []).append(death)
     return [
         PortingItem(
@@ -142,17 +142,17 @@ def _is_harmless(witness: Witness) -> bool:
 
 def _detail(finding: Finding) -> list[str]:
     """Each instruction and line once, and the client's request."""
-    told = []
+    lines = []
     for one in finding.witnesses:
         if one.instruction:
             fate = f", {one.fate}" if one.fate else ""
-            told.append(f"{one.target} {one.file}:{one.line}  {one.instruction}  {one.access}  ({one.count}×{fate})")
+            lines.append(f"{one.target} {one.file}:{one.line}  {one.instruction}  {one.access}  ({one.count}×{fate})")
         elif one.test:
-            told.append(f"{one.target} {one.suite}: {one.test}")
+            lines.append(f"{one.target} {one.suite}: {one.test}")
     if finding.origin not in {"server", "unknown"}:
-        told.append(f"origin {finding.origin}")
+        lines.append(f"origin {finding.origin}")
     command = [f"after {finding.command:.{LONGEST_COMMAND}}"] if finding.command else []
-    return [*list(dict.fromkeys(told)), *command]
+    return [*list(dict.fromkeys(lines)), *command]
 
 
 def of_notes(ports: Sequence[TargetPort]) -> list[PortingItem]:

@@ -158,6 +158,6 @@ def _makefiles(report: PortReport) -> list[str]:
     return lines
 
 
-def _cell(told: str) -> str:
+def _cell(text: str) -> str:
     """Code in a table, where even a code span ends at a bar (GFM, 4.10)."""
-    return as_code(told).replace("|", "\\|")
+    return as_code(text).replace("|", "\\|")

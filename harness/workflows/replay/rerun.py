@@ -56,7 +56,7 @@ def run_server(
     stream = comparable_stream(reproducer)
     try:
         with guest:
-            observation = _asked(guest, reproducer, oracle, stream)
+            observation = _observed(guest, reproducer, oracle, stream)
             ended_at_once = bool(observation.undelivered) or guest.died_of_fault(0) or asserted(guest.log.read_bytes())
             if ended_at_once and not observation.hung:
                 guest.settle()
@@ -80,7 +80,7 @@ def run_server(
     )
 
 
-def _asked(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], stream: Stream) -> Observation:
+def _observed(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], stream: Stream) -> Observation:
     """Send the requests by the way that fits the finding."""
     fine = Observation(end="it answered every request and lives on")
     if reproducer.again is not None:

@@ -156,17 +156,19 @@ def check_file(content: bytes, other: bytes, *, writer: str, version: tuple[int,
     # The reader stopped in the last record.
     wrong = [key for key in expected.keys() | found.entries.keys() if expected.get(key) != found.entries.get(key)]
     key = list(found.places)[-1] if broken is not None else _first(wrong, found)
-    theirs = _or_nothing(other)
-    right = _bytes_of(other, theirs, key, found.types.get(key)) if theirs else None
+    other_contents = _or_nothing(other)
+    right = _bytes_of(other, other_contents, key, found.types.get(key)) if other_contents else None
     at = _record(found, key, right, content)
     if broken is not None and right is None:
         # Without bytes to compare with, the place is where the reader stopped.
         there = max(broken.at, 0)
         window = content[there : there + _AROUND_BYTES]
         at = Parting(there, _part_at(found.parts, there), "", excerpt(content, there), window)
-    asked = _making(version, family, key, then=("SAVE",))
-    again = Reproduction(target=writer, requests=asked, wrong=at.window.hex(), file=FILE, options=tuple(server.OPTIONS))
-    name = _name(key, theirs if broken is not None and theirs else found, expected.get(key))
+    requests = _making(version, family, key, then=("SAVE",))
+    again = Reproduction(
+        target=writer, requests=requests, wrong=at.window.hex(), file=FILE, options=tuple(server.OPTIONS)
+    )
+    name = _name(key, other_contents if broken is not None and other_contents else found, expected.get(key))
     message = lines[0] if broken is not None else message_of(lines)
     _fail(message, at, name, FILE, writer, READER, again)
 
