@@ -226,12 +226,12 @@ def test_concurrent_builds_of_one_tree_for_several_targets_do_not_mix(tmp_path: 
     tree = tree_with(tmp_path, MAKEFILE)
     names = ["armv5", "armv5", "armv6", "armv6", "armv7", "armv7"]
     together = threading.Barrier(len(names))
-    store = Cache(tmp_path / "cache")
+    cache = Cache(tmp_path / "cache")
 
     def one(name: str) -> Build:
         together.wait(10)
         target = msgspec.structs.replace(fakes.target(name), compiler_flags=[f"-mfor-{name}"])
-        return Builder(store, fakes.quiet()).build(tree, target, fakes.toolchain(), "O2")
+        return Builder(cache, fakes.quiet()).build(tree, target, fakes.toolchain(), "O2")
 
     with ThreadPoolExecutor(len(names)) as pool:
         made = list(pool.map(one, names))
@@ -244,11 +244,11 @@ def test_concurrent_builds_of_one_tree_for_several_targets_do_not_mix(tmp_path: 
 def test_concurrent_builds_of_two_contents_at_one_path_do_not_mix(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     digests = ["1" * 64, "2" * 64]
-    store = Cache(tmp_path / "cache")
+    cache = Cache(tmp_path / "cache")
 
     def one(digest: str) -> Build:
         other = msgspec.structs.replace(tree, digest=digest)
-        return Builder(store, fakes.quiet()).build(other, fakes.target(), fakes.toolchain(), "O2")
+        return Builder(cache, fakes.quiet()).build(other, fakes.target(), fakes.toolchain(), "O2")
 
     with ThreadPoolExecutor(2) as pool:
         made = list(pool.map(one, digests))
@@ -267,13 +267,13 @@ redis-server:
 def test_a_tree_that_is_edited_after_it_was_opened_is_built_as_it_was(tmp_path: Path) -> None:
     path = tree_with(tmp_path, MAKEFILE).path
     fakes.write(path / "src" / "Makefile", EDITING.format(edited=path / "src" / "bitops.c"))
-    store = Cache(tmp_path / "cache")
-    tree = open_server(Catalog(), Fetcher(store, fakes.quiet()), str(path))
-    builder = Builder(store, fakes.quiet())
+    cache = Cache(tmp_path / "cache")
+    tree = open_server(Catalog(), Fetcher(cache, fakes.quiet()), str(path))
+    builder = Builder(cache, fakes.quiet())
     made = [builder.build(tree, fakes.target(name), fakes.toolchain(), "O2") for name in ("armv5", "armv6")]
     assert (path / "src" / "bitops.c").read_text("utf-8") == "int poisoned;\n"
     assert [one.server_binary.read_text("utf-8") for one in made] == ["int bitops;\n"] * 2
-    again = open_server(Catalog(), Fetcher(store, fakes.quiet()), str(path))
+    again = open_server(Catalog(), Fetcher(cache, fakes.quiet()), str(path))
     rebuilt = builder.build(again, fakes.target("armv5"), fakes.toolchain(), "O2")
     assert rebuilt.server_binary.read_text("utf-8") == "int poisoned;\n"
 

@@ -26,53 +26,53 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def entries(store: Cache, kind: str) -> list[str]:
-    folder = store.root / kind
+def entries(cache: Cache, kind: str) -> list[str]:
+    folder = cache.root / kind
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
 def test_a_folder_is_filled_once_and_found_again(tmp_path: Path) -> None:
-    store = Cache(tmp_path)
+    cache = Cache(tmp_path)
     calls: list[Path] = []
 
     def fill(into: Path) -> None:
         calls.append(into)
         (into / "file").write_text("whole", "utf-8")
 
-    first = store.folder("builds", "key", fill)
-    second = store.folder("builds", "key", fill)
+    first = cache.folder("builds", "key", fill)
+    second = cache.folder("builds", "key", fill)
     assert (tmp_path / "builds" / "key", first) == (first, second)
     assert (first / "file").read_text("utf-8") == "whole"
     assert len(calls) == 1
 
 
 def test_nothing_is_visible_under_the_key_before_it_is_whole(tmp_path: Path) -> None:
-    store = Cache(tmp_path)
+    cache = Cache(tmp_path)
     present: list[bool] = []
 
     def fill(into: Path) -> None:
         (into / "half").write_text("", "utf-8")
-        present.append(store.path("builds", "key").exists())
+        present.append(cache.path("builds", "key").exists())
 
-    store.folder("builds", "key", fill)
+    cache.folder("builds", "key", fill)
     assert present == [False]
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), OSError(errno.EIO, "broken")])
 def test_a_fill_that_raises_publishes_nothing_and_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
-    store = Cache(tmp_path)
+    cache = Cache(tmp_path)
 
     def fill(into: Path) -> None:
         (into / "half").write_text("half", "utf-8")
         raise error
 
     with pytest.raises(type(error)):
-        store.folder("builds", "key", fill)
-    assert entries(store, "builds") == []
+        cache.folder("builds", "key", fill)
+    assert entries(cache, "builds") == []
 
 
 def test_after_a_fill_that_raised_the_next_one_succeeds(tmp_path: Path) -> None:
-    store = Cache(tmp_path)
+    cache = Cache(tmp_path)
 
     def fail(into: Path) -> None:
         raise ValueError(str(into))
@@ -81,12 +81,12 @@ def test_after_a_fill_that_raised_the_next_one_succeeds(tmp_path: Path) -> None:
         (into / "file").write_text("", "utf-8")
 
     with pytest.raises(ValueError, match="key"):
-        store.folder("builds", "key", fail)
-    assert [path.name for path in store.folder("builds", "key", fill).iterdir()] == ["file"]
+        cache.folder("builds", "key", fail)
+    assert [path.name for path in cache.folder("builds", "key", fill).iterdir()] == ["file"]
 
 
 def test_concurrent_requests_for_one_key_fill_it_once(tmp_path: Path) -> None:
-    store = Cache(tmp_path)
+    cache = Cache(tmp_path)
     calls: list[Path] = []
     together = threading.Barrier(8)
 
@@ -97,7 +97,7 @@ def test_concurrent_requests_for_one_key_fill_it_once(tmp_path: Path) -> None:
 
     def ask(_: int) -> Path:
         together.wait(10)
-        return store.folder("builds", "key", fill)
+        return cache.folder("builds", "key", fill)
 
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(ask, range(8)))
@@ -105,13 +105,13 @@ def test_concurrent_requests_for_one_key_fill_it_once(tmp_path: Path) -> None:
 
 
 def test_a_work_folder_starts_empty_and_is_gone_afterwards_whatever_happens(tmp_path: Path) -> None:
-    store = Cache(tmp_path)
-    (store.path("work", "w") / "left").mkdir(parents=True)
-    with store.work("w") as work:
+    cache = Cache(tmp_path)
+    (cache.path("work", "w") / "left").mkdir(parents=True)
+    with cache.work("w") as work:
         assert not list(work.iterdir())
         (work / "file").touch()
     assert not work.exists()
-    with pytest.raises(KeyError), store.work("w"):
+    with pytest.raises(KeyError), cache.work("w"):
         raise KeyError
     assert not work.exists()
 
@@ -142,18 +142,18 @@ def test_two_stores_on_one_folder_exclude_each_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
 def test_a_full_disk_is_an_infrastructure_error_that_says_what_to_do(tmp_path: Path, number: int) -> None:
-    store = Cache(tmp_path)
+    cache = Cache(tmp_path)
 
     def fill(into: Path) -> None:
         raise OSError(number, "No space left on device", str(into / "big"))
 
     with pytest.raises(InfrastructureError) as caught:
-        store.folder("builds", "key", fill)
+        cache.folder("builds", "key", fill)
     message = str(caught.value)
     assert message.startswith("error: cannot write: No space left on device (")
     assert "try: " in message
     assert "PLUMBLINE_CACHE" in message
-    assert entries(store, "builds") == []
+    assert entries(cache, "builds") == []
 
 
 def test_a_cache_folder_that_cannot_be_made_is_an_infrastructure_error(tmp_path: Path) -> None:
@@ -257,63 +257,65 @@ def test_a_damaged_entry_is_never_used_and_made_anew_with_a_remark(
     entry = first.folder("builds", "key", fill)
     harm, why = DAMAGE[damage]
     harm(entry)
-    store = first if same_process else Cache(tmp_path, messages.append)
+    cache = first if same_process else Cache(tmp_path, messages.append)
     if same_process:
-        assert [f"builds/key: {why}"] == [sentence[: len(f"builds/key: {why}")] for sentence in store.damage(read_again=True)]
-    assert store.folder("builds", "key", fill) == entry
+        assert [f"builds/key: {why}"] == [
+            sentence[: len(f"builds/key: {why}")] for sentence in cache.damage(read_again=True)
+        ]
+    assert cache.folder("builds", "key", fill) == entry
     assert (entry / "server").read_bytes() == SERVER
     assert len(messages) == 1
     assert f"builds/key is damaged ({why}" in messages[0]
-    assert store.damage(read_again=True) == []
+    assert cache.damage(read_again=True) == []
     assert sorted(path.name for path in entry.iterdir()) == ["etc", "name", "server"]
 
 
 @pytest.mark.parametrize("damage", list(DAMAGE))
 def test_a_damaged_entry_that_is_only_asked_for_is_removed(tmp_path: Path, damage: str) -> None:
-    store = Cache(tmp_path, lambda _: None)
-    entry = store.folder("emulators", "key", fill)
+    cache = Cache(tmp_path, lambda _: None)
+    entry = cache.folder("emulators", "key", fill)
     assert Cache(tmp_path).entry("emulators", "key") == entry
     DAMAGE[damage][0](entry)
     assert Cache(tmp_path, lambda _: None).entry("emulators", "key") is None
-    assert entries(store, "emulators") == []
+    assert entries(cache, "emulators") == []
 
 
 def test_what_has_no_seal_is_not_believed_and_stays_until_another_is_made(tmp_path: Path) -> None:
     messages: list[str] = []
-    store = Cache(tmp_path, messages.append)
-    entry = store.path("builds", "key")
+    cache = Cache(tmp_path, messages.append)
+    entry = cache.path("builds", "key")
     entry.mkdir(parents=True)
     (entry / "server").write_bytes(b"of an older release")
-    assert store.entry("builds", "key") is None
+    assert cache.entry("builds", "key") is None
     contents: list[bytes] = []
 
     def make(into: Path) -> None:
         contents.append((entry / "server").read_bytes())
         fill(into)
 
-    assert store.folder("builds", "key", make) == entry
+    assert cache.folder("builds", "key", make) == entry
     assert contents == [b"of an older release"]
     assert (entry / "server").read_bytes() == SERVER
     assert "builds/key has no seal" in messages[0]
-    assert entries(store, "builds") == ["key", "key.seal"]
+    assert entries(cache, "builds") == ["key", "key.seal"]
 
 
 def test_sealed_by_hand_it_is_believed(tmp_path: Path) -> None:
-    store = Cache(tmp_path)
-    entry = store.path("builds", "key")
+    cache = Cache(tmp_path)
+    entry = cache.path("builds", "key")
     entry.mkdir(parents=True)
     fill(entry)
-    store.seal_folder("builds", "key")
+    cache.seal_folder("builds", "key")
     assert Cache(tmp_path).entry("builds", "key") == entry
 
 
 def test_a_whole_entry_with_other_times_is_whole(tmp_path: Path) -> None:
     # As archives of a CI system's cache restore it.
-    store = Cache(tmp_path)
-    entry = store.folder("builds", "key", fill)
+    cache = Cache(tmp_path)
+    entry = cache.folder("builds", "key", fill)
     for path in (entry / "server", entry / "etc" / "build.json"):
         os.utime(path, (1, 1))
-    assert store.damage() == []
+    assert cache.damage() == []
     assert Cache(tmp_path).entry("builds", "key") == entry
 
 
@@ -348,29 +350,29 @@ def test_a_damaged_entry_that_cannot_be_removed_says_what_to_type(
 
 
 def test_what_is_damaged_while_it_is_used_is_told(tmp_path: Path) -> None:
-    store = Cache(tmp_path)
-    entry = store.folder("builds", "key", fill)
-    source = store.folder("sources", "key", fill)
-    assert store.damage() == []
+    cache = Cache(tmp_path)
+    entry = cache.folder("builds", "key", fill)
+    source = cache.folder("sources", "key", fill)
+    assert cache.damage() == []
     flip_a_bit(source / "server")
-    assert store.damage() == [], "a source was compiled long ago"
+    assert cache.damage() == [], "a source was compiled long ago"
     shutil.rmtree(entry)
-    assert store.damage() == ["builds/key: it is missing"]
+    assert cache.damage() == ["builds/key: it is missing"]
 
 
 KILLED = """
 import sys, time
 from pathlib import Path
 from harness.core.cache import Cache
-store = Cache(Path(sys.argv[1]))
+cache = Cache(Path(sys.argv[1]))
 def fill(into):
     (into / "half").write_text("half")
-    with store.work("place") as work:
+    with cache.work("place") as work:
         (work / "object").write_text("half")
-        (store.private("tree")).write_text("a copy")
+        (cache.private("tree")).write_text("a copy")
         print("there", flush=True)
         time.sleep(60)
-store.folder("builds", "key", fill)
+cache.folder("builds", "key", fill)
 """
 
 
@@ -396,12 +398,12 @@ def test_what_a_killed_run_left_is_swept_and_what_a_living_one_makes_stays(
 
 
 def test_leftovers_of_a_release_with_other_locks_are_swept_when_they_are_old(tmp_path: Path) -> None:
-    store = Cache(tmp_path)
-    old, new = store.path("builds", ".key-asdp_3pv"), store.path("work", "qemu-1")
+    cache = Cache(tmp_path)
+    old, new = cache.path("builds", ".key-asdp_3pv"), cache.path("work", "qemu-1")
     for path in (old, new):
         path.mkdir(parents=True)
     os.utime(old, (1, 1))
-    store.sweep()
+    cache.sweep()
     assert (old.exists(), new.exists()) == (False, True)
 
 

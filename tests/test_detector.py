@@ -281,8 +281,8 @@ def test_every_error_of_the_canaries_has_a_well_behaved_twin_and_is_in_the_progr
 
 
 def test_a_native_program_runs_under_valgrind_and_sanitizers_are_told_to_go_on(tmp_path: Path) -> None:
-    store = Cache(tmp_path)
-    emulators = Emulators(store, Fetcher(store, fakes.quiet(), offline=True), fakes.quiet())
+    cache = Cache(tmp_path)
+    emulators = Emulators(cache, Fetcher(cache, fakes.quiet(), offline=True), fakes.quiet())
     catalog = Catalog()
 
     def command(name: str) -> tuple[str, dict[str, str]]:

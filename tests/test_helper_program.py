@@ -30,7 +30,7 @@ class HelperBench:
 
     def __init__(self, folder: Path) -> None:
         self.calls = folder / "calls"
-        self.store = Cache(folder / "cache")
+        self.cache = Cache(folder / "cache")
         self.source = fakes.write(folder / "program.c", "int main(void);\n")
         self.header = fakes.write(folder / "include" / "program.h", "/* nothing */\n")
         self.generated: dict[str, str] = {}
@@ -39,7 +39,7 @@ class HelperBench:
 
     def make(self) -> Path:
         return compiled(
-            self.store,
+            self.cache,
             fakes.toolchain(),
             title="the program for armv5",
             kind="programs",
@@ -102,7 +102,7 @@ def test_what_does_not_compile_says_so_and_is_not_kept(bench: HelperBench) -> No
         bench.make()
     assert caught.value.where == str(bench.source)
     assert "no C" in caught.value.because
-    assert list((bench.store.root / "programs").iterdir()) == []
+    assert list((bench.cache.root / "programs").iterdir()) == []
 
 
 def test_what_was_edited_while_it_was_compiled_is_not_kept(bench: HelperBench, tmp_path: Path) -> None:
@@ -111,4 +111,4 @@ def test_what_was_edited_while_it_was_compiled_is_not_kept(bench: HelperBench, t
     fakes.write(path, editing, mode=0o755)
     with pytest.raises(InfrastructureError, match="edited while they were in use"):
         bench.make()
-    assert list((bench.store.root / "programs").iterdir()) == []
+    assert list((bench.cache.root / "programs").iterdir()) == []

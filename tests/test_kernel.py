@@ -90,7 +90,7 @@ def test_an_archive_depends_on_nothing_but_its_content() -> None:
 def test_an_archive_that_the_machine_could_not_hold_is_refused(tmp_path: Path) -> None:
     init = fakes.write(tmp_path / "init", "x" * 1000)
     with pytest.raises(InfrastructureError, match="too large for the machine"):
-        assemble(Cache(tmp_path / "store"), init, {}, memory_bytes=1000)
+        assemble(Cache(tmp_path / "cache"), init, {}, memory_bytes=1000)
 
 
 def test_forwarded_ports_are_read_from_the_monitor() -> None:

@@ -104,14 +104,14 @@ def test_excerpts_come_from_the_source_that_the_run_recorded(tmp_path: Path, run
     """An entry of the cache; a path may hold another tree by now, and nothing is fetched to judge a run."""
     a_fault(run)
     folder = run.finish()
-    store = Cache(tmp_path / "cache")
+    cache = Cache(tmp_path / "cache")
 
     def fill(tree: Path) -> None:
         fakes.write(tree / "src" / "bitops.c", "".join(f"line {number}\n" for number in range(1, 200)))
 
-    store.folder("sources", "redis-3.2.6-0123", fill)
+    cache.folder("sources", "redis-3.2.6-0123", fill)
     record = run_folder.read_run(folder)
     for source, found in (("", set()), ("another", set()), ("redis-3.2.6-0123", {"src/bitops.c"})):
         run_folder.write_run(folder, msgspec.structs.replace(record, source=source))
-        rejudge(store, fakes.quiet(), folder, STORED / "known.toml")
+        rejudge(cache, fakes.quiet(), folder, STORED / "known.toml")
         assert source_excerpt.read(folder).sources.keys() == found

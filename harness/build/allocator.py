@@ -42,7 +42,7 @@ def check_supported(allocator: Allocator, target: Target) -> None:
         )
 
 
-def preloaded(store: Cache, target: Target, tools: Toolchain, allocator: Allocator) -> Path | None:
+def preloaded(cache: Cache, target: Target, tools: Toolchain, allocator: Allocator) -> Path | None:
     """The guard allocator compiled for a target; None for allocators that are linked.
 
     Raises InfrastructureError when it does not compile.
@@ -53,7 +53,7 @@ def preloaded(store: Cache, target: Target, tools: Toolchain, allocator: Allocat
     # The target's own flags, at a fixed optimisation level: the server's level must not affect its allocator.
     flags = [*toolchain.compiler_flags(target, "O2"), *strict, "-shared", "-fPIC", "-pthread", *FLAGS[allocator]]
     return compiled(
-        store,
+        cache,
         tools,
         title=f"the allocator for {target.name}",
         kind="allocators",

@@ -22,7 +22,7 @@ COMPILE_SECONDS = 120
 
 
 def compiled(
-    store: Cache,
+    cache: Cache,
     tools: Toolchain,
     *,
     title: str,
@@ -35,9 +35,9 @@ def compiled(
     generated: Mapping[str, str] | None = None,
     where: Path | None = None,
 ) -> Path:
-    """The compiled file, from the store if it is there.
+    """The compiled file, from the cache if it is there.
 
-    The store files it under `kind` and the name of its `owner`, for example a target. `generated` maps names to the
+    The cache files it under `kind` and the name of its `owner`, for example a target. `generated` maps names to the
     texts of additional files: C files are compiled, and headers are included first. The content of all these files is
     part of its identity.
 
@@ -67,4 +67,4 @@ def compiled(
         refuse_edited(key(), before, str(where or sources[0]))
 
     before = key()
-    return store.folder(kind, f"{owner}-{before}", compile_into) / file
+    return cache.folder(kind, f"{owner}-{before}", compile_into) / file

@@ -45,10 +45,10 @@ class Initramfs(Record, frozen=True):
     """Path in the guest -> the host file that was copied there."""
 
 
-def compile_init(store: Cache, tools: Toolchain) -> Path:
+def compile_init(cache: Cache, tools: Toolchain) -> Path:
     """Compile the guest's process 1 for a toolchain's machines. Raises InfrastructureError when it does not compile."""
     return compiled(
-        store,
+        cache,
         tools,
         title=f"the guest's init for {tools.name}",
         kind="inits",
@@ -127,7 +127,7 @@ def _library(name: str, bits: int, tools: Toolchain, wanted_by: Path) -> tuple[s
     )
 
 
-def assemble(store: Cache, init: Path, places: Mapping[str, Path], *, memory_bytes: int) -> Initramfs:
+def assemble(cache: Cache, init: Path, places: Mapping[str, Path], *, memory_bytes: int) -> Initramfs:
     """The archive of init and the files at their places.
 
     Raises InfrastructureError when it is too large for the machine's memory.
@@ -142,7 +142,7 @@ def assemble(store: Cache, init: Path, places: Mapping[str, Path], *, memory_byt
             remedy="raise memory_mib in toolchains/kernels/MACHINE.toml, or take less debug information",
         )
     key = key_of(_identity(everything))
-    folder = store.folder("initramfs", key, lambda into: _write(into / "initramfs.cpio", everything, key))
+    folder = cache.folder("initramfs", key, lambda into: _write(into / "initramfs.cpio", everything, key))
     return Initramfs(key=key, archive=folder / "initramfs.cpio", places=dict(places))
 
 

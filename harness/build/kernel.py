@@ -34,7 +34,7 @@ _REPRODUCIBLE = {
     "KBUILD_BUILD_USER": "plumbline",
     "KBUILD_BUILD_HOST": "plumbline",
     "KBUILD_BUILD_TIMESTAMP": "@0",
-    # The source is in the store, where nothing may be added.
+    # The source is in the cache, where nothing may be added.
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 
@@ -73,8 +73,8 @@ def needed_packages(spec: KernelSpec) -> list[str]:
 class Kernels:
     """Kernels of this machine, built on demand."""
 
-    def __init__(self, store: Cache, fetcher: Fetcher, progress: Progress) -> None:
-        self.store = store
+    def __init__(self, cache: Cache, fetcher: Fetcher, progress: Progress) -> None:
+        self.cache = cache
         self.fetcher = fetcher
         self.progress = progress
 
@@ -87,7 +87,7 @@ class Kernels:
             seconds = self._build(spec, tools, linux, key, into)
             (into / "seconds").write_text(f"{seconds:.1f}\n")
 
-        folder = self.store.folder("kernels", kernel_name(spec, key), fill)
+        folder = self.cache.folder("kernels", kernel_name(spec, key), fill)
         device_tree = folder / Path(spec.device_tree).name if spec.device_tree else None
         return Kernel(
             spec=spec,
@@ -98,12 +98,12 @@ class Kernels:
         )
 
     def _build(self, spec: KernelSpec, tools: Toolchain, linux: LinuxSource, key: str, into: Path) -> float:
-        log = self.store.log(f"kernel-{spec.name}-{key}")
+        log = self.cache.log(f"kernel-{spec.name}-{key}")
         source = self.fetcher.tree(f"linux-{linux.version}", linux.sha256, linux.places)
         seconds = 0.0
         with (
             self.progress.stage("kernel", f"building Linux {linux.version} for {spec.name}"),
-            self.store.work(f"kernel-{spec.name}-{key}") as work,
+            self.cache.work(f"kernel-{spec.name}-{key}") as work,
         ):
             fragments = work / "fragments"
             fragments.write_text("".join(_fragment(name).read_text("utf-8") for name in spec.fragments), "utf-8")
@@ -136,7 +136,7 @@ class Kernels:
 
 
 def kernel_name(spec: KernelSpec, key: str) -> str:
-    """The name of a kernel's folder in the store."""
+    """The name of a kernel's folder in the cache."""
     return f"{spec.name}-{key}"
 
 

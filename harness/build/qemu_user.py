@@ -82,10 +82,10 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Emulators:
-    """The emulators of this machine, built on demand and kept in the store."""
+    """The emulators of this machine, built on demand and kept in the cache."""
 
-    def __init__(self, store: Cache, fetcher: Fetcher, progress: Progress, *, flavour: Flavour = "pinned") -> None:
-        self.store = store
+    def __init__(self, cache: Cache, fetcher: Fetcher, progress: Progress, *, flavour: Flavour = "pinned") -> None:
+        self.cache = cache
         self.fetcher = fetcher
         self.progress = progress
         self.flavour = flavour
@@ -98,22 +98,22 @@ class Emulators:
         qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
         key = qemu_key(qemu)
         if self._absent(key, names):
-            with self.store.lock(f"qemu-{key}"):
+            with self.cache.lock(f"qemu-{key}"):
                 # Another run may have built them while this one waited.
                 if absent := self._absent(key, names):
                     self._build(qemu, key, absent)
-        return {name: emulator_folder(self.store, key, name) / f"qemu-{name}" for name in names}
+        return {name: emulator_folder(self.cache, key, name) / f"qemu-{name}" for name in names}
 
     def _absent(self, key: str, names: Sequence[str]) -> list[str]:
-        return [name for name in names if self.store.entry("emulators", f"{key}-{name}") is None]
+        return [name for name in names if self.cache.entry("emulators", f"{key}-{name}") is None]
 
     def _build(self, qemu: Qemu, key: str, names: list[str]) -> None:
         """Build several emulators in one build folder, because they share most of the work."""
-        log = self.store.log(f"qemu-{key}")
+        log = self.cache.log(f"qemu-{key}")
         source = self.fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
         with (
             self.progress.stage("emulator", f"building QEMU {qemu.version} for {', '.join(names)}"),
-            self.store.work(f"qemu-{key}-{key_of(names)}") as work,
+            self.cache.work(f"qemu-{key}-{key_of(names)}") as work,
         ):
             shutil.copytree(source, work / "source", symlinks=True)
             (work / "build").mkdir()
@@ -130,7 +130,7 @@ class Emulators:
             refuse_edited(qemu_key(qemu), key, str(QEMU_FOLDER))
             for name in names:
                 built = work / "build" / f"qemu-{name}"
-                self.store.folder("emulators", f"{key}-{name}", partial(_publish, built))
+                self.cache.folder("emulators", f"{key}-{name}", partial(_publish, built))
 
     def runner(self, target: Target, toolchain: Toolchain, policy: Policy, programs: dict[str, Path]) -> Runner:
         """How to run a target's programs under a policy. Creates the guest's root folder of links if it is missing."""
@@ -171,7 +171,7 @@ class Emulators:
                 (into / inside).symlink_to(outside)
 
         pairs = [f"{inside}={outside}" for inside, outside in sorted(toolchain.sysroot.items())]
-        return self.store.folder("guest-roots", f"{toolchain.name}-{key_of(pairs)}", link)
+        return self.cache.folder("guest-roots", f"{toolchain.name}-{key_of(pairs)}", link)
 
 
 def alignment_option(policy: Policy) -> str:
@@ -193,9 +193,9 @@ def _publish(program: Path, into: Path) -> None:
     shutil.copy2(program, into)
 
 
-def emulator_folder(store: Cache, key: str, name: str) -> Path:
+def emulator_folder(cache: Cache, key: str, name: str) -> Path:
     """The path of emulator `name` for a `qemu_key`, whether or not it exists."""
-    return store.path("emulators", f"{key}-{name}")
+    return cache.path("emulators", f"{key}-{name}")
 
 
 def qemu_key(qemu: Qemu) -> str:

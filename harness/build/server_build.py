@@ -80,8 +80,8 @@ class BuildDirectory:
         """The copied tree."""
         self.binary = self.tree / "src" / f"{tree.family}-server"
         """The output of `make_server`."""
-        self.log = builder.store.root / "logs" / f"build-{work.name}.log"
-        self._ccache = builder.store.root / "ccache"
+        self.log = builder.cache.root / "logs" / f"build-{work.name}.log"
+        self._ccache = builder.cache.root / "ccache"
         self._configured: dict[str, str] = {}
 
     def prepare(self) -> None:
@@ -161,10 +161,10 @@ class BuildDirectory:
 
 
 class Builder:
-    """Builds servers and keeps them in the store."""
+    """Builds servers and keeps them in the cache."""
 
-    def __init__(self, store: Cache, progress: Progress) -> None:
-        self.store = store
+    def __init__(self, cache: Cache, progress: Progress) -> None:
+        self.cache = cache
         self.progress = progress
 
     def build(
@@ -198,7 +198,7 @@ class Builder:
                 if then:
                     then(shop, made)
 
-        folder = self.store.folder("builds", key, compile_into)
+        folder = self.cache.folder("builds", key, compile_into)
         recorded = json_codec.decode((folder / "build.json").read_bytes(), dict[str, list[str]])
         return Build(
             key=key,
@@ -209,7 +209,7 @@ class Builder:
             server_binary=folder / f"{tree.family}-server",
             command_line=recorded["command_line"],
             allocator=chosen,
-            preload=allocator.preloaded(self.store, target, tools, chosen),
+            preload=allocator.preloaded(self.cache, target, tools, chosen),
             abilities=tree.abilities,
         )
 
@@ -233,7 +233,7 @@ class Builder:
         """A temporary place to compile in; `what` names the product in messages."""
         place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else [])])
         with (
-            self.store.work(place) as work,
+            self.cache.work(place) as work,
             self.progress.stage("build", f"building {what} -{optimisation}"),
         ):
             with disk_errors(work):
@@ -243,7 +243,7 @@ class Builder:
 
 
 def build_name(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc") -> str:
-    """The name of a build's folder in the store. Raises InfrastructureError without a compiler."""
+    """The name of a build's folder in the cache. Raises InfrastructureError without a compiler."""
     return f"{tree.name}-{target.name}-{optimisation}-{build_key(tree, target, tools, optimisation, linked)}"
 
 

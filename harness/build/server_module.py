@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target, Toolchain
 
 
-def build_module(store: Cache, source: Path, tree: SourceTree, target: Target, tools: Toolchain) -> Path:
+def build_module(cache: Cache, source: Path, tree: SourceTree, target: Target, tools: Toolchain) -> Path:
     """The shared object of the module `source`.
 
     Raises InfrastructureError when it does not compile: the module is Plumbline's, and only its header is the server's.
@@ -23,7 +23,7 @@ def build_module(store: Cache, source: Path, tree: SourceTree, target: Target, t
     header = tree.content / "src" / "redismodule.h"
     strict = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     return compiled(
-        store,
+        cache,
         tools,
         title=f"the module {source.stem} for {target.name}",
         kind="server-modules",

@@ -107,7 +107,7 @@ def absence(unit: Unit, tree: SourceTree) -> str:
 
 
 def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Units:
-    """The program with the units, from the store if it is there."""
+    """The program with the units, from the cache if it is there."""
     sources = [folder() / "units.toml", *sorted((folder() / "drivers").iterdir())]
     parts = [RECIPE, build_key(tree, target, tools, optimisation), *(sha256_of(path) for path in sources)]
     key = f"{tree.name}-{target.name}-{optimisation}-{key_of(parts)}"
@@ -115,18 +115,18 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
     wanted = [unit for unit in table() if unit.name not in absent]
 
     def link(shop: BuildDirectory, made: process.Result) -> None:
-        builder.store.folder("units", key, lambda into: _compile(shop, made.text, wanted, into))
+        builder.cache.folder("units", key, lambda into: _compile(shop, made.text, wanted, into))
 
-    built = builder.store.entry("units", key)
+    built = builder.cache.entry("units", key)
     if built is None:
         # If the server must be compiled anyway, its objects are already there.
         builder.build(tree, target, tools, optimisation, then=link)
-        built = builder.store.entry("units", key)
+        built = builder.cache.entry("units", key)
     if built is None:
         what = f"units of {tree.name} for {target.name}"
         with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
             link(shop, shop.make_server())
-        built = builder.store.path("units", key)
+        built = builder.cache.path("units", key)
     program = built / "units"
     return Units(
         program=program if program.is_file() else None,

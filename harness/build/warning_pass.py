@@ -44,7 +44,7 @@ def look(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, o
         with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
             (into / NAME).write_bytes(json_codec.pretty(_report(shop)))
 
-    folder = builder.store.folder("warnings", key, look_into)
+    folder = builder.cache.folder("warnings", key, look_into)
     return json_codec.decode((folder / NAME).read_bytes(), CompilerReport)
 
 

@@ -50,9 +50,9 @@ class Cache:
     def default(cls) -> Cache:
         """The user's cache, after the leftovers of killed runs have been removed."""
         named = os.environ.get("PLUMBLINE_CACHE")
-        store = cls(Path(named or platformdirs.user_cache_dir("plumbline", appauthor=False)))
-        store.sweep()
-        return store
+        cache = cls(Path(named or platformdirs.user_cache_dir("plumbline", appauthor=False)))
+        cache.sweep()
+        return cache
 
     def path(self, kind: str, key: str) -> Path:
         """The path of an entry, which need not exist. To use an entry, call `entry` or `folder`, which verify it."""

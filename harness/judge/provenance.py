@@ -47,11 +47,11 @@ PLAIN_OPTIONS = frozenset(
 SHOWN_COMMANDS = 12
 
 
-def _key(store: Cache, *, make: bool) -> bytes:
+def _key(cache: Cache, *, make: bool) -> bytes:
     """The cache's key, created if `make` is set; empty if there is none."""
-    path = store.path("keys", "reproducers")
+    path = cache.path("keys", "reproducers")
     if not path.is_file() and make:
-        with store.lock("keys-reproducers"):
+        with cache.lock("keys-reproducers"):
             if not path.is_file():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.parent.chmod(0o700)
@@ -67,7 +67,7 @@ def _seal(key: bytes, document: bytes) -> bytes:
     return hmac.new(key, document, hashlib.sha256).hexdigest().encode()
 
 
-def seal_all(store: Cache, folder: Path) -> None:
+def seal_all(cache: Cache, folder: Path) -> None:
     """Seal the reproducers of a run that this command has just made on this machine.
 
     Without a writable cache there is no key, and so no seal.
@@ -75,25 +75,25 @@ def seal_all(store: Cache, folder: Path) -> None:
     paths = sorted((folder / "reproducers").glob("*.json"))
     key = b""
     with contextlib.suppress(OSError, InfrastructureError):
-        key = _key(store, make=bool(paths))
+        key = _key(cache, make=bool(paths))
     for path in paths if key else []:
         document = unsealed(path.read_bytes())
         path.write_bytes(b'{"seal":"' + _seal(key, document) + b'",' + document[1:])
 
 
-def is_ours(store: Cache, document: bytes) -> bool:
+def is_ours(cache: Cache, document: bytes) -> bool:
     """Whether a document has this cache's seal and is unchanged."""
-    key, seal = _key(store, make=False), SEAL.match(document)
+    key, seal = _key(cache, make=False), SEAL.match(document)
     return bool(key and seal and hmac.compare_digest(seal[1], _seal(key, unsealed(document))))
 
 
-def open_reproducer(store: Cache, catalogued: Collection[str], name: str, *, server: str, trust: bool) -> Reproducer:
+def open_reproducer(cache: Cache, catalogued: Collection[str], name: str, *, server: str, trust: bool) -> Reproducer:
     """Read a reproducer that may be replayed. `catalogued`: releases; `server`: the server that the user names instead.
 
     Raises UsageError for an unsealed one, unless the user trusts it and it has only plain options and no source tree.
     """
     read = read_reproducer(name)
-    if is_ours(store, Path(name).read_bytes()):
+    if is_ours(cache, Path(name).read_bytes()):
         return read
     if not trust:
         raise UsageError(

@@ -5,9 +5,9 @@ The program is generated from harness/isa/accesses/ISA.toml; harness.isa.rules d
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ def table(target: Target) -> AccessTable:
     return msgspec.structs.replace(read, accesses=mine)
 
 
-@cache
+@functools.cache
 def _instruction_set(name: str) -> AccessTable:
     return read_toml(ACCESSES / f"{name}.toml", AccessTable)
 
@@ -115,13 +115,13 @@ def function_of(access: PlannedAccess) -> str:
     return "perform_" + access.name.replace("-", "_")
 
 
-def compile_canary(store: Cache, target: Target, tools: Toolchain, driver: Path = DRIVER) -> Path:
+def compile_canary(cache: Cache, target: Target, tools: Toolchain, driver: Path = DRIVER) -> Path:
     """The canary program for a target, or with another driver a program that makes the same accesses.
 
     Raises InfrastructureError when it does not compile.
     """
     return compiled(
-        store,
+        cache,
         tools,
         title=f"the canary for {target.name}",
         kind="canaries",

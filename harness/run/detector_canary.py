@@ -26,7 +26,7 @@ def expectations(detector: str) -> list[tuple[str, str]]:
     return [*((f"{name} bad", identity) for name, identity in errors.items()), *((f"{n} good", SILENT) for n in errors)]
 
 
-def compile_detector_canary(store: Cache, target: Target, tools: Toolchain) -> Path | None:
+def compile_detector_canary(cache: Cache, target: Target, tools: Toolchain) -> Path | None:
     """Compile the program as servers are compiled; None where a target has no detector.
 
     Raises InfrastructureError when it does not compile.
@@ -38,7 +38,7 @@ def compile_detector_canary(store: Cache, target: Target, tools: Toolchain) -> P
     # visible.
     hidden = "-fvisibility=hidden"
     return compiled(
-        store,
+        cache,
         tools,
         title=f"the detector's canary for {target.name}",
         kind="canaries",

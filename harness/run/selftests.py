@@ -114,7 +114,7 @@ def build_program(
     """
     build = build_units if kind == "units" else build_selftests
     units = build(builder, tree, target, tools, optimisation)
-    return msgspec.structs.replace(units, preload=allocator.preloaded(builder.store, target, tools, chosen))
+    return msgspec.structs.replace(units, preload=allocator.preloaded(builder.cache, target, tools, chosen))
 
 
 def build_selftests(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Units:
@@ -137,7 +137,7 @@ def build_selftests(builder: Builder, tree: SourceTree, target: Target, tools: T
         with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
             (into / "broken.json").write_bytes(json_codec.pretty(_compile(shop, style, into)))
 
-    folder = builder.store.folder("selftests", key, compile_into)
+    folder = builder.cache.folder("selftests", key, compile_into)
     problem = json_codec.decode((folder / "broken.json").read_bytes(), str)
     return Units(
         program=None if problem else folder / style.goal,

@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from harness.run.vm.guest import VirtualMachine
 
 
-def why_blind(store: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:
+def why_blind(cache: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:
     """Why a target may misbehave without a report; empty if its canaries prove that it cannot.
 
     `folder` receives the logs; it should be on the same disk as the guest's logs.
     """
     if runner.target.emulator.detector:
-        return _deaf(store, runner, tools)
+        return _deaf(cache, runner, tools)
     if host is None and not runner.records_faults:
         return "this emulator, or machine, records no faults"
     try:
-        return _canaries(store, runner, tools, folder, host)
+        return _canaries(cache, runner, tools, folder, host)
     except InfrastructureError as error:
         return f"{error.what}: {error.because}"
 
 
-def _deaf(store: Cache, runner: Runner, tools: Toolchain) -> str:
+def _deaf(cache: Cache, runner: Runner, tools: Toolchain) -> str:
     """The first error that the target's detector does not report as it must; empty if there is none."""
-    program = detector_canary.compile_detector_canary(store, runner.target, tools)
+    program = detector_canary.compile_detector_canary(cache, runner.target, tools)
     assert program is not None
     for case, identity in detector_canary.expectations(runner.target.emulator.detector):
         if (reported := detector_canary.outcome(program, runner, case)) != identity:
@@ -46,8 +46,8 @@ def _deaf(store: Cache, runner: Runner, tools: Toolchain) -> str:
     return ""
 
 
-def _canaries(store: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:
-    program = canary.compile_canary(store, runner.target, tools)
+def _canaries(cache: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:
+    program = canary.compile_canary(cache, runner.target, tools)
     if host is None:
         performed = canary.performed(program, runner, folder / "canary.jsonl", tools.triple)
     else:

@@ -30,14 +30,14 @@ SERVERS = {
 
 
 def steps(
-    catalog: Catalog, store: Cache, progress: Progress, *, everything: bool
+    catalog: Catalog, cache: Cache, progress: Progress, *, everything: bool
 ) -> list[tuple[str, Callable[[], object]]]:
     """What there is to build, in order: why, and how."""
-    fetcher = Fetcher(store, progress)
+    fetcher = Fetcher(cache, progress)
     emulators, kernels, builder = (
-        Emulators(store, fetcher, progress),
-        Kernels(store, fetcher, progress),
-        Builder(store, progress),
+        Emulators(cache, fetcher, progress),
+        Kernels(cache, fetcher, progress),
+        Builder(cache, progress),
     )
     groups = [REQUIRED, OTHERS] if everything else [REQUIRED]
     machines = list(catalog.kernels) if everything else KERNELS

@@ -28,14 +28,14 @@ unsigned long long planted(char *place) {
 
 
 def test_a_32_bit_machine_that_insists_on_alignment_has_warnings_that_this_one_has_not(tmp_path: Path) -> None:
-    catalog, store = Catalog(), Cache.default()
-    release = Fetcher(store, fakes.quiet()).server(catalog.servers["redis-7.0.15"])
+    catalog, cache = Catalog(), Cache.default()
+    release = Fetcher(cache, fakes.quiet()).server(catalog.servers["redis-7.0.15"])
     shutil.copytree(release.path, tmp_path / release.name)
     source = tmp_path / release.name / "src" / "intset.c"
     before = len(source.read_text("utf-8").splitlines())
     source.write_text(source.read_text("utf-8") + PLANTED, "utf-8")
     tree = open_tree(tmp_path / release.name)
-    builder = Builder(store, fakes.quiet())
+    builder = Builder(cache, fakes.quiet())
     kinds = {}
     for name in ("native", "armv5"):
         target = catalog.targets[name]

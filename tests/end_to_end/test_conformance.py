@@ -39,12 +39,12 @@ CELLS = [
 
 
 def prepared(name: str, policy: Policy) -> tuple[Path, Runner, str]:
-    target, store = CATALOG.targets[name], Cache.default()
+    target, cache = CATALOG.targets[name], Cache.default()
     tools = CATALOG.toolchain_of(target)
-    emulators = Emulators(store, Fetcher(store, Progress()), Progress())
+    emulators = Emulators(cache, Fetcher(cache, Progress()), Progress())
     group = machines.REQUIRED if name in machines.REQUIRED else machines.OTHERS
     programs = emulators.prepare([CATALOG.targets[one].emulator for one in group])
-    program = canary.compile_canary(store, target, tools)
+    program = canary.compile_canary(cache, target, tools)
     return program, emulators.runner(target, tools, policy, programs), tools.triple
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import socket
@@ -10,7 +11,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,17 +59,17 @@ CELLS = [
 the check switched off, so that the kernel repeats those accesses for ever."""
 
 
-@cache
+@functools.cache
 def built(name: str) -> Kernel:
-    store, spec = Cache.default(), CATALOG.kernels[name]
-    return Kernels(store, Fetcher(store, Progress()), Progress()).build(spec, CATALOG.toolchains[spec.toolchain])
+    cache, spec = Cache.default(), CATALOG.kernels[name]
+    return Kernels(cache, Fetcher(cache, Progress()), Progress()).build(spec, CATALOG.toolchains[spec.toolchain])
 
 
 def archive(kernel: Kernel, target: str, programs: Mapping[str, Path]) -> Initramfs:
-    store, tools = Cache.default(), CATALOG.toolchain_of(CATALOG.targets[target])
-    init = initramfs.compile_init(store, CATALOG.toolchains[kernel.spec.toolchain])
+    cache, tools = Cache.default(), CATALOG.toolchain_of(CATALOG.targets[target])
+    init = initramfs.compile_init(cache, CATALOG.toolchains[kernel.spec.toolchain])
     places = initramfs.with_libraries(programs, tools)
-    return initramfs.assemble(store, init, places, memory_bytes=kernel.spec.machine.memory_mib << 20)
+    return initramfs.assemble(cache, init, places, memory_bytes=kernel.spec.machine.memory_mib << 20)
 
 
 def canary_machine(name: str, target: str, folder: Path) -> Machine:
@@ -250,8 +250,8 @@ def test_a_servers_sigbus_has_its_function_and_line(name: str, target: str, resu
 
 def test_a_kernel_that_panics_is_told_with_its_last_words(tmp_path: Path) -> None:
     kernel = built("versatile")
-    store = Cache(tmp_path / "store")
-    broken = initramfs.assemble(store, ROOT / "LICENSE", {}, memory_bytes=1 << 28)
+    cache = Cache(tmp_path / "cache")
+    broken = initramfs.assemble(cache, ROOT / "LICENSE", {}, memory_bytes=1 << 28)
     with pytest.raises(InfrastructureError, match="its kernel panicked") as caught:
         Machine(kernel, broken, tmp_path / "machine", sockets=tmp_path).__enter__()
     assert "No working init found" in caught.value.because

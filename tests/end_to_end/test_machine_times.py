@@ -42,14 +42,14 @@ MACHINES = {
 @pytest.mark.parametrize("resumed", [False, True], ids=["cold", "resumed"])
 @pytest.mark.parametrize("name", [name if name in KERNELS else beyond(name) for name in MACHINES])
 def test_a_server_answers_soon_after_its_machine_was_asked_for(name: str, *, resumed: bool, tmp_path: Path) -> None:
-    store, progress = Cache.default(), Progress()
+    cache, progress = Cache.default(), Progress()
     kernel, target = built(name), CATALOG.targets[MACHINES[name]]
-    tree = Fetcher(store, progress).server(CATALOG.servers["redis-7.0.15"])
-    build = Builder(store, progress).build(tree, target, CATALOG.toolchain_of(target), "O2")
+    tree = Fetcher(cache, progress).server(CATALOG.servers["redis-7.0.15"])
+    build = Builder(cache, progress).build(tree, target, CATALOG.toolchain_of(target), "O2")
     files = archive(kernel, target.name, {"/srv/server": build.server_binary})
     if resumed and not kernel.spec.machine.snapshots:
         pytest.skip("QEMU cannot save this machine")
-    state = snapshot(store, kernel, files, sockets=tmp_path) if resumed else None
+    state = snapshot(cache, kernel, files, sockets=tmp_path) if resumed else None
     started = time.monotonic()
     with Machine(kernel, files, tmp_path / "machine", sockets=tmp_path, snapshot=state) as machine:
         serving(machine)

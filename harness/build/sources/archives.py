@@ -1,4 +1,4 @@
-"""Gets source archives from package registries by package name, checks them by hash, and unpacks them into the store.
+"""Gets source archives from package registries by package name, checks them by hash, and unpacks them into the cache.
 
 A file whose SHA-256 is not the pinned one is refused and never kept. Another version is never taken silently. The
 machine's own configuration names the registries' hosts: no address is written here.
@@ -37,15 +37,15 @@ DEBIAN_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def archive_name(name: str, sha256: str) -> str:
-    """The name of an archive's folder in the store, and of its tree's."""
+    """The name of an archive's folder in the cache, and of its tree's."""
     return f"{name}-{sha256[:12]}"
 
 
 class Fetcher:
-    """Archives and trees, from the store or, unless offline, from their registries."""
+    """Archives and trees, from the cache or, unless offline, from their registries."""
 
-    def __init__(self, store: Cache, progress: Progress, *, offline: bool = False) -> None:
-        self.store = store
+    def __init__(self, cache: Cache, progress: Progress, *, offline: bool = False) -> None:
+        self.cache = cache
         self.progress = progress
         self.offline = offline
 
@@ -63,7 +63,7 @@ class Fetcher:
             with self.progress.stage("fetch", f"unpacking {name}"):
                 extract(archive, into, folder)
 
-        return self.store.folder("sources", archive_name(name, sha256), unpack)
+        return self.cache.folder("sources", archive_name(name, sha256), unpack)
 
     def archive(self, name: str, sha256: str, places: Sequence[ArchivePlace]) -> Path:
         """The verified archive file."""
@@ -72,18 +72,18 @@ class Fetcher:
             if self.offline:
                 raise InfrastructureError(
                     f"the cache lacks the source of {name}",
-                    where=str(self.store.root),
+                    where=str(self.cache.root),
                     because="--offline allows no download",
                     remedy=f"plumb fetch --server {name}",
                 )
             self._download(name, sha256, places, into)
 
         key = archive_name(name, sha256)
-        old, seal = self.store.paths("archives", key)
+        old, seal = self.cache.paths("archives", key)
         # Its own hash proves it, regardless of who put it there.
         if not seal.exists() and [sha256_of(file) for file in old.glob("*")] == [sha256]:
-            self.store.seal_folder("archives", key)
-        folder = self.store.folder("archives", key, download)
+            self.cache.seal_folder("archives", key)
+        folder = self.cache.folder("archives", key, download)
         return next(folder.iterdir())
 
     def _download(self, name: str, sha256: str, places: Sequence[ArchivePlace], into: Path) -> None:
@@ -112,8 +112,8 @@ class Fetcher:
         )
 
     def _from_debian(self, place: ArchivePlace, into: Path) -> Path:
-        with self.store.lock(f"apt-{place.suite}"):
-            root = self.store.path("apt", place.suite)
+        with self.cache.lock(f"apt-{place.suite}"):
+            root = self.cache.path("apt", place.suite)
             options = _private_apt_root(root, place.suite)
             command = ["apt-get", *options, "-qq", "source", "--download-only", "--tar-only", place.package]
             for attempt in ("listed", "updated"):

@@ -44,7 +44,7 @@ def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
     """
     known = known_server(catalog, name)
     # A tree at a path may be edited while it is built and run.
-    private = fetcher.store.private
+    private = fetcher.cache.private
     tree = source_tree.take(known, private(known.name)) if isinstance(known, Path) else fetcher.server(known)
     if tree.development:
         fetcher.progress.say(f"{tree.name} is {tree.development}")

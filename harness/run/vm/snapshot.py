@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from harness.core.cache import Cache
 
 
-def snapshot(store: Cache, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:
+def snapshot(cache: Cache, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:
     """The saved state of a machine that has just booted, made if it is not in the cache; None where there can be none.
 
     Raises InfrastructureError when the machine does not boot, or its state cannot be saved.
@@ -31,4 +31,4 @@ def snapshot(store: Cache, kernel: Kernel, initramfs: Initramfs, *, sockets: Pat
         with Machine(kernel, initramfs, into / "machine", sockets=sockets) as machine:
             machine.save(into / "state")
 
-    return store.folder("snapshots", f"{kernel.spec.name}-{key}", fill) / "state"
+    return cache.folder("snapshots", f"{kernel.spec.name}-{key}", fill) / "state"
