@@ -190,7 +190,7 @@ def test_a_page_without_findings_says_its_verdict(tmp_path: Path, verdict: str) 
     assert page.SENTENCES[verdict] in text
 
 
-def test_the_worklist_and_its_chart_show_every_target_that_an_audit_saw(tmp_path: Path) -> None:
+def test_the_misaligned_sites_and_their_chart_show_every_target_that_an_audit_saw(tmp_path: Path) -> None:
     """Also one without a cell, where a test had a server of its own."""
     whole = judgement()
     witness = whole.findings[0].witnesses[0]

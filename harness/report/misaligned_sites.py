@@ -1,4 +1,4 @@
-"""The porter's worklist: the misaligned sites of an audit, by source line, fatal ones first."""
+"""The misaligned sites of an audit, by source line, fatal ones first: the lines that a porter must change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FATES: dict[Fate, str] = {
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the worklist: a source line with misaligned accesses, and their fate on each target."""
+    """A source line with misaligned accesses, and their fate on each target."""
 
     finding: Finding
     place: str

@@ -1,4 +1,4 @@
-"""The judgement on a terminal: the table of targets by suites, the worklist, the findings, the verdict last."""
+"""The judgement on a terminal: the table of targets by suites, the misaligned sites, the findings, the verdict last."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def show(console: Console, judgement: Judgement) -> None:
             )
     for target, counters in judgement.kernel_counters.items():
         console.print(f"{target}: its kernel counted {counters_text(counters)}", markup=False)
-    _show_worklist(console, judgement)
+    _show_misaligned_sites(console, judgement)
     for finding in judgement.findings if not rules.is_audit(judgement.policy) else []:
         _show_finding(console, finding)
     if judgement.base:
@@ -68,7 +68,7 @@ def _escaped(text: str) -> str:
     return escape(one_line(text))
 
 
-def _show_worklist(console: Console, judgement: Judgement) -> None:
+def _show_misaligned_sites(console: Console, judgement: Judgement) -> None:
     listed = sites(judgement.findings)
     if not listed:
         return
@@ -110,7 +110,7 @@ def _show_finding(console: Console, finding: Finding) -> None:
         f"[bold red]{_escaped(finding.id)}[/bold red]  {_escaped('known: ' + finding.known if finding.known else '')}"
     )
     line(f"  {finding.title}  ({finding.occurrences}×)")
-    # The worklist already shows an audit's witnesses. Show them here only if there are no others.
+    # The table of misaligned sites already shows an audit's witnesses. Show them here only if there are no others.
     shown = [one for one in finding.witnesses if one.detector != "audit"] or finding.witnesses[:SHOWN_WITNESSES]
     for witness in shown:
         detail = "  ".join(part for part in (witness.instruction, witness.access, reported_by(witness)) if part)

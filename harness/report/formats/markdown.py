@@ -44,7 +44,7 @@ def render(judgement: Judgement) -> str:
     lines += [f"- note: {as_text(remark)}" for remark in judgement.remarks]
     for target, counters in judgement.kernel_counters.items():
         lines += ["", f"{target}: its kernel counted {counters_text(counters)}"]
-    lines += _findings(judgement) + _worklist(judgement)
+    lines += _findings(judgement) + _misaligned_sites(judgement)
     return _cut([*lines, ""])
 
 
@@ -108,7 +108,7 @@ def _witness(witness: Witness) -> str:
     return " ".join(part for part in (*parts, kernel, differs) if part)
 
 
-def _worklist(judgement: Judgement) -> list[str]:
+def _misaligned_sites(judgement: Judgement) -> list[str]:
     listed = sites(judgement.findings)
     if not listed:
         return []
