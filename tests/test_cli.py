@@ -17,7 +17,7 @@ from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
-from harness.workflows import check as checking
+from harness.workflows import check as check_workflow
 from tests import fakes
 from tests.stored import StoredRun
 
@@ -373,7 +373,7 @@ def test_a_time_is_read_in_seconds_minutes_and_hours(plumb: Plumb, monkeypatch: 
         requests.append(request)
         raise InfrastructureError("enough is known")
 
-    monkeypatch.setattr(checking.Check, "__init__", remember)
+    monkeypatch.setattr(check_workflow.Check, "__init__", remember)
     for words in (("--time", "90s"), ("--time", "1.5m"), ("--time", "2h"), (), ("--count", "7")):
         plumb("fuzz", *TARGET, *words)
     day = 86400

@@ -12,7 +12,7 @@ from harness.core import json_codec
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.workflows.replay import replay as replaying
+from harness.workflows.replay import replay as replay_workflow
 from harness.workflows.replay.replay import Replay
 from tests import fakes
 from tests.stored import StoredRun
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 def test_a_reproducer_of_a_unit_has_nothing_to_send(plumb: Plumb, tmp_path: Path) -> None:
-    read = replaying.from_stream(fakes.write(tmp_path / "a.stream", "PING\n"), target="armv5", server="redis-7.0.15")
+    read = replay_workflow.from_stream(
+        fakes.write(tmp_path / "a.stream", "PING\n"), target="armv5", server="redis-7.0.15"
+    )
     path = tmp_path / "unit.json"
     path.write_bytes(json_codec.encode(msgspec.structs.replace(read, unit="sha1")))
     code, _, err = plumb("shell", "armv5", "--run", path, "--trust")
@@ -52,8 +54,16 @@ def test_a_replay_has_three_answers_and_a_bisection_skips_a_tree_that_cannot_tel
     monkeypatch.setattr("harness.workflows.replay.replay.replay", lambda *_, **__: replayed)
     stream = fakes.write(tmp_path / "a.stream", "PING\n")
     code, out, _ = plumb("replay", stream, "--target", "armv5")
-    first_lines = {"reproduced": "reproduced: a.stream", "gone": "not reproduced: a.stream", "unknown": "could not tell: a.s"}
-    assert (code, first_lines[replayed.outcome] in out, "  because: why" in out) == (plain, True, replayed.outcome == "unknown")
+    first_lines = {
+        "reproduced": "reproduced: a.stream",
+        "gone": "not reproduced: a.stream",
+        "unknown": "could not tell: a.s",
+    }
+    assert (code, first_lines[replayed.outcome] in out, "  because: why" in out) == (
+        plain,
+        True,
+        replayed.outcome == "unknown",
+    )
     assert plumb("replay", stream, "--target", "armv5", "--bisect")[0] == bisecting
     code, out, _ = plumb("replay", stream, "--target", "armv5", "--json")
     answer = json.loads(out)

@@ -12,17 +12,16 @@ from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.core.untrusted_text import visible
-from harness.judge import conclusion
-from harness.judge import merge as joining
+from harness.judge import conclusion, merge
 from harness.judge.provenance import open_reproducer
 from harness.plan.catalog import DEFAULT_SERVER
 from harness.plan.plan import read_plan
 from harness.record import stored_run
-from harness.report.formats import registry as reporting
+from harness.report.formats import registry as formats
 from harness.report.schema import schema as findings_schema
-from harness.workflows import debug_shell as shelling
+from harness.workflows import debug_shell
 from harness.workflows.rejudge import rejudge
-from harness.workflows.replay import replay as replaying
+from harness.workflows.replay import replay as replay_workflow
 from harness.workflows.workbench import Workbench
 
 trust = click.option(
@@ -54,30 +53,32 @@ def replay(reproducer: str, server: str, target: str, bisect: bool, trust: bool,
     for it, and it is gone; 6: the replay cannot tell, and says why.
     """
 
-    def replay_once() -> replaying.Replay:
+    def replay_once() -> replay_workflow.Replay:
         return _replay(reproducer, server, target, trust=trust, offline=offline, as_json=as_json)
 
-    return replaying.bisect_exit_code(replay_once) if bisect else int(replaying.EXIT_CODES[replay_once().outcome])
+    if bisect:
+        return replay_workflow.bisect_exit_code(replay_once)
+    return int(replay_workflow.EXIT_CODES[replay_once().outcome])
 
 
 def _replay(
     reproducer: str, server: str, target: str, *, trust: bool, offline: bool, as_json: bool
-) -> replaying.Replay:
+) -> replay_workflow.Replay:
     bench = Workbench.default(offline=offline)
     if reproducer.endswith(".stream"):
         if not target:
             raise UsageError("a stream names no target", where=reproducer, remedy="--target NAME")
-        opened = replaying.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
+        opened = replay_workflow.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
     elif target:
         raise UsageError("a reproducer already names its target", where="--target", remedy="leave --target out")
     else:
         opened = open_reproducer(bench.cache, bench.catalog.servers, reproducer, server=server, trust=trust)
-    result = replaying.replay(bench, opened, server=server)
+    result = replay_workflow.replay(bench, opened, server=server)
     if as_json:
         answer = {"outcome": result.outcome, "reason": result.reason, "reproduced": result.outcome == "reproduced"}
         output.print_json({"finding": opened.finding, **answer, "text": result.text})
     else:
-        click.echo(visible(replaying.text_of(result, opened.finding)))
+        click.echo(visible(replay_workflow.text_of(result, opened.finding)))
     return result
 
 
@@ -125,8 +126,8 @@ def shell(
     gdb finds the server's sources. Arguments after -- go to gdb: -- -batch -ex continue -ex bt.
     """
     bench = Workbench.default(offline=offline)
-    shelling.debuggable(bench.catalog, target)
-    session = shelling.DebugSession(
+    debug_shell.debuggable(bench.catalog, target)
+    session = debug_shell.DebugSession(
         target=target,
         server=server,
         policy=policy,
@@ -137,10 +138,10 @@ def shell(
     )
     stored = None
     if reproducer.endswith(".stream"):
-        stored = replaying.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
+        stored = replay_workflow.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
     elif reproducer:
         stored = open_reproducer(bench.cache, bench.catalog.servers, reproducer, server=server, trust=trust)
-    shelling.open_shell(bench, session, stored)
+    debug_shell.open_shell(bench, session, stored)
     return ExitCode.PASS
 
 
@@ -152,7 +153,7 @@ def shell(
 def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> ExitCode:
     """Judge a stored run again and rewrite its report."""
     judgement, code = rejudge(Cache.default(), Progress(), run, known)
-    reporting.write(run, judgement)
+    formats.write(run, judgement)
     output.show(judgement, as_json=as_json)
     output.annotate(run, judgement, annotations)
     return code
@@ -163,7 +164,7 @@ def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> Exi
 @click.option(
     "--format",
     "form",
-    type=click.Choice(tuple(reporting.FORMATS)),
+    type=click.Choice(tuple(formats.FORMATS)),
     default=None,
     help="Print this format instead; github: annotations; throughput: a table of commands per second.",
 )
@@ -173,11 +174,11 @@ def report(run: Path, form: str | None) -> ExitCode:
     The command judges nothing, and exits 0 whatever the verdict.
     """
     stored_run.refuse_ways_out(run)
-    judgement = reporting.read(run)
+    judgement = formats.read(run)
     if form:
-        output.print_document(reporting.render(run, judgement, form), reporting.FORMATS[form])
+        output.print_document(formats.render(run, judgement, form), formats.FORMATS[form])
         return ExitCode.PASS
-    for path in reporting.write(run, judgement):
+    for path in formats.write(run, judgement):
         click.echo(path)
     return ExitCode.PASS
 
@@ -209,10 +210,10 @@ def join(
     planned = read_plan(plan_file) if plan_file else []
     for folder in folders:
         stored_run.refuse_ways_out(folder)
-    judgement = joining.join([reporting.read(folder) for folder in folders], planned=planned)
+    judgement = merge.join([formats.read(folder) for folder in folders], planned=planned)
     if into:
         into.mkdir(0o700, parents=True, exist_ok=True)
-        reporting.write(into, judgement, formats=reporting.OF_JOINED_RUNS)
+        formats.write(into, judgement, formats=formats.OF_JOINED_RUNS)
     output.show(judgement, as_json=as_json)
     output.annotate(into or folders[0], judgement, annotations)
     return conclusion.exit_code(judgement)

@@ -11,7 +11,7 @@ from harness.cli.options import may_install
 from harness.core.errors import ExitCode
 from harness.isa import rules
 from harness.workflows import target_setup
-from harness.workflows.measure import fixup_cost as fixup_costs
+from harness.workflows.measure import fixup_cost as fixup_cost_workflow
 from harness.workflows.measure import fixup_cost_run, overhead, overhead_run, tier_agreement
 from harness.workflows.mutation_testing import campaign
 from harness.workflows.workbench import Workbench
@@ -115,7 +115,7 @@ def fixup_cost(
     if as_json:
         output.print_json(measured)
     else:
-        click.echo("\n".join(fixup_costs.summary(measured)))
+        click.echo("\n".join(fixup_cost_workflow.summary(measured)))
     return ExitCode.PASS
 
 

@@ -13,7 +13,7 @@ import click
 from harness.cli import completion
 from harness.core import json_codec
 from harness.core.model import Allocator, CompilerWarnings, Flavour, Record, Tier
-from harness.judge import known_findings as knowing
+from harness.judge import known_findings
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
 from harness.run.cell_spec import LARGEST_SEED
 
@@ -77,7 +77,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON d
 known = click.option(
     "--known",
     type=click.Path(path_type=Path),
-    default=knowing.DEFAULT,
+    default=known_findings.DEFAULT,
     help="The known-findings file.",
     show_default="ci/known.toml",
 )

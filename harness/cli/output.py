@@ -13,7 +13,7 @@ from rich.console import Console
 from harness.core import json_codec
 from harness.core.ci_streams import in_json, write_commands
 from harness.report import terminal
-from harness.report.formats import registry as reporting
+from harness.report.formats import registry as formats
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,4 +60,4 @@ def show(judgement: Judgement, *, as_json: bool) -> None:
 def annotate(folder: Path, judgement: Judgement, system: str | None) -> None:
     """Print annotations on standard error, which CI systems read as well: standard output may be a document."""
     if system:
-        write_commands(reporting.render(folder, judgement, system), err=True)
+        write_commands(formats.render(folder, judgement, system), err=True)

@@ -15,9 +15,9 @@ from harness.core.errors import ExitCode
 from harness.judge import conclusion
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
-from harness.report.formats import registry as reporting
-from harness.workflows import premerge as premerging
-from harness.workflows.porting import survey as porting
+from harness.report.formats import registry as formats
+from harness.workflows import premerge as premerge_workflow
+from harness.workflows.porting import survey
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -62,19 +62,19 @@ def premerge(
 
     The changed files select the suites. Findings that the base revision shows as well do not fail the check.
     """
-    premerging.refuse_inside(run.folder, server)
-    planned, plan = premerging.explain(
+    premerge_workflow.refuse_inside(run.folder, server)
+    planned, plan = premerge_workflow.explain(
         Catalog(), server, since=since, targets=targets, suites=suites, allocator=run.allocator
     )
     if explain or not planned.suites:
         if run.as_json:
             output.print_json(planned)
         else:
-            click.echo(premerging.text_of(planned) if explain else premerging.summary(planned))
+            click.echo(premerge_workflow.text_of(planned) if explain else premerge_workflow.summary(planned))
         return ExitCode.PASS if explain or not planned.unchecked else ExitCode.INCONCLUSIVE
     bench = Workbench.default(offline=run.offline)
     bench.progress.say(f"BASE is {planned.base}")
-    bench.progress.say(premerging.summary(planned))
+    bench.progress.say(premerge_workflow.summary(planned))
     # A run folder in the checkout would be a change of it.
     parent = bench.cache.path("premerge", f"{Path(planned.server).name}-{key_of([planned.server])}")
     request = planned_request(
@@ -88,7 +88,7 @@ def premerge(
         seed=planned.seed,
         parent=parent,
     )
-    work = functools.partial(premerging.run, premerge=planned)
+    work = functools.partial(premerge_workflow.run, premerge=planned)
     return carry_out(bench, request, run, annotations=annotations, work=work, parent=parent)
 
 
@@ -113,22 +113,22 @@ def port(
     The report covers the build, the start, misaligned accesses and wrong bytes, and says what to fix first.
     """
     bench = Workbench.default(offline=run.offline)
-    porting.portable_targets(bench.catalog, targets)
+    survey.portable_targets(bench.catalog, targets)
     request = planned_request(
         bench.catalog,
         run,
         make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier),
         server=server,
         tier=tier,
-        policy=porting.AUDITED_POLICY,
+        policy=survey.AUDITED_POLICY,
         fail_fast=fail_fast,
         # The report has a section of its own for them.
         warnings="off",
     )
     with unless_empty(request.run):
-        report, judgement = porting.make_report(bench, request)
-    reporting.write(request.run, judgement)
-    written = porting.write(request.run, report, judgement)
+        report, judgement = survey.make_report(bench, request)
+    formats.write(request.run, judgement)
+    written = survey.write(request.run, report, judgement)
     if run.as_json:
         output.print_json(report)
     else:

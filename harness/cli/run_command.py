@@ -11,9 +11,9 @@ from harness.build.sources import server_tree
 from harness.cli import options, output
 from harness.judge import conclusion
 from harness.plan.request import Request
-from harness.report.formats import registry as reporting
+from harness.report.formats import registry as formats
 from harness.run.cell_spec import LARGEST_SEED
-from harness.workflows import check as checking
+from harness.workflows import check as check_workflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,7 +80,7 @@ def planned_request(
 
 
 def _check(bench: Workbench, request: Request) -> Judged:
-    return checking.Check(bench, request).run()
+    return check_workflow.Check(bench, request).run()
 
 
 def carry_out(
@@ -95,7 +95,7 @@ def carry_out(
     """Run a request, write and show its report, and remove old runs of `parent`."""
     with unless_empty(request.run):
         judgement, code = work(bench, request)
-    reporting.write(request.run, judgement)
+    formats.write(request.run, judgement)
     output.show(judgement, as_json=run.as_json)
     output.annotate(request.run, judgement, annotations)
     if run.folder is None:
