@@ -50,7 +50,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("ci/known.toml", KnownList),
     ("harness/build/sources/landmarks.toml", Landmarks),
     ("harness/workflows/mutation_testing/bugs/NAME.toml", Mutation),
-    ("harness/workflows/unseen.toml", IgnoredPathTable),
+    ("harness/workflows/ignored_paths.toml", IgnoredPathTable),
     ("harness/isa/accesses/ISA.toml", AccessTable),
     ("harness/workflows/measure/tier_differences.toml", tier_agreement.TierDifferenceTable),
     ("harness/protocol/differences.toml", reply_comparison.AllowedDifferenceTable),

@@ -9,7 +9,7 @@ import pytest
 
 from harness.build.unit_drivers import table
 from harness.plan.catalog import Catalog
-from harness.workflows.suite_selection import SuiteSelection, choose, read_unseen
+from harness.workflows.suite_selection import SuiteSelection, choose, read_ignored_paths
 
 FILES = Path(__file__).parent / "data" / "choice"
 SUITES = Catalog().suites
@@ -17,7 +17,7 @@ QUICK = [name for name, suite in SUITES.items() if suite.tier == "quick" and sui
 
 
 def chosen(*files: str) -> SuiteSelection:
-    return choose(files, SUITES, read_unseen())
+    return choose(files, SUITES, read_ignored_paths())
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_no_build_sees_asks_for_nothing(file: str) -> None:
 
 
 def test_jemalloc_counts_where_it_is_built() -> None:
-    (change,) = choose(["deps/jemalloc/src/sz.c"], SUITES, read_unseen(), "jemalloc").changes
+    (change,) = choose(["deps/jemalloc/src/sz.c"], SUITES, read_ignored_paths(), "jemalloc").changes
     assert (change.suites, change.unchecked) == (QUICK, False)
 
 
@@ -141,7 +141,7 @@ def looked_at_by(file: str) -> str:
 
 @pytest.mark.parametrize("table", sorted(FILES.iterdir()), ids=lambda path: path.stem)
 def test_every_source_file_of_a_release_is_looked_at_as_a_reader_agreed_or_said_to_be_unchecked(table: Path) -> None:
-    """A star stands for all the folder's files. Whoever changes `covers` or unseen.toml reads here what comes of it."""
+    """A star stands for all files of the folder. A change of `source_globs` or ignored_paths.toml shows here."""
     rows = [line.split("  ") for line in table.read_text("utf-8").splitlines()]
     wrong = {file: found for file, agreed in rows if (found := looked_at_by(file.replace("*", "any.c"))) != agreed}
     assert wrong == {}

@@ -13,7 +13,7 @@ from harness.judge.conclusion import conclude
 from harness.judge.merge import join
 from harness.plan.catalog import Catalog
 from harness.record import run_folder, stored_run
-from harness.workflows.suite_selection import choose, read_unseen
+from harness.workflows.suite_selection import choose, read_ignored_paths
 from tests import fakes
 from tests.judgements import cell
 from tests.stored import StoredRun, concluded
@@ -28,7 +28,7 @@ QUICK = [name for name, suite in SUITES.items() if suite.tier == "quick" and sui
 
 
 def changes(*files: str) -> list[Change]:
-    return choose(files, SUITES, read_unseen()).changes
+    return choose(files, SUITES, read_ignored_paths()).changes
 
 
 @pytest.mark.parametrize("verdict", ["PASS", "XFAIL", "FAIL", "UNKNOWN"])

@@ -25,7 +25,7 @@ from harness.record import stored_run
 from harness.report.formats import registry as formats
 from harness.workflows import check
 from harness.workflows.git_checkout import Checkout
-from harness.workflows.suite_selection import choose, read_unseen
+from harness.workflows.suite_selection import choose, read_ignored_paths
 from harness.workflows.target_setup import ORACLE
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def explain(
     source_tree.open_tree(path, digest="not needed yet")
     checkout = Checkout(path.resolve())
     base = checkout.base(since)
-    choice = choose(checkout.changed(base), catalog.suites, read_unseen(), allocator)
+    choice = choose(checkout.changed(base), catalog.suites, read_ignored_paths(), allocator)
     wanted = list(suites) or choice.suites
     plan = make_plan(catalog, targets=targets, server=str(path), suites=wanted or [catalog.canary])
     planned = plan.suites if wanted and choice.changes else []

@@ -17,7 +17,7 @@ from harness.judge.unchecked_changes import Change
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-UNSEEN = Path(__file__).with_name("unseen.toml")
+IGNORED_PATHS = Path(__file__).with_name("ignored_paths.toml")
 
 
 class IgnoredPath(Record, frozen=True):
@@ -31,9 +31,9 @@ class IgnoredPath(Record, frozen=True):
 
 
 class IgnoredPathTable(Record, frozen=True):
-    """harness/workflows/unseen.toml."""
+    """harness/workflows/ignored_paths.toml."""
 
-    unseen: list[IgnoredPath]
+    ignored: list[IgnoredPath]
     """Files that are part of no program."""
     unchecked: list[IgnoredPath]
     """Files that are part of a program, or of the server in another configuration."""
@@ -46,9 +46,9 @@ class SuiteSelection(Record, frozen=True):
     suites: list[str]
 
 
-def read_unseen() -> IgnoredPathTable:
+def read_ignored_paths() -> IgnoredPathTable:
     """The table. Raises UsageError when it is not valid."""
-    return read_toml(UNSEEN, IgnoredPathTable)
+    return read_toml(IGNORED_PATHS, IgnoredPathTable)
 
 
 def choose(
@@ -63,7 +63,7 @@ def choose(
 
 
 def _change(file: str, suites: Mapping[str, Suite], table: IgnoredPathTable, allocator: Allocator) -> Change:
-    for entry in (*table.unseen, *table.unchecked):
+    for entry in (*table.ignored, *table.unchecked):
         if _matches(file, entry.files) and (entry.allocator is None or entry.allocator != allocator):
             return Change(file=file, suites=[], why=entry.why, unchecked=entry in table.unchecked)
     quick = [name for name, suite in suites.items() if suite.tier == "quick" and suite.needs_server]
