@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core.strict_toml import ROOT
-from tests.generated import DOCUMENTS, TOML_FILES
+from tools.generated import DOCUMENTS, TOML_FILES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_a_generated_document_is_current(path: Path) -> None:
-    assert DOCUMENTS[path]() == path.read_text("utf-8"), f"{path} is not current: run python -m tests.generated"
+    assert DOCUMENTS[path]() == path.read_text("utf-8"), f"{path} is not current: run python -m tools.generated"
 
 
 def test_every_kind_of_toml_file_that_is_read_is_documented() -> None:

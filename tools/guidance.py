@@ -1,8 +1,8 @@
-"""Does guidance pay? Edges reached in equal processor time: from the grammar alone, led by replies, led by edges.
+"""`python -m tools.guidance TARGET SERVER`: how many edges guidance reaches, against the grammar alone.
 
-`python -m tests.end_to_end.guidance armv5 redis-7.0.15 --seconds 60 --seeds 5`: not a test, because its answer is a
-measurement. Time is that of this process and of the guest together, so that a busy machine disturbs it little; each
-way pays for telling its edges, the two that do not use them as well. Streams are asked of the guest alone.
+It compares three ways in equal processor time: the grammar alone, guidance by replies, and guidance by edges. Time is
+that of this process and of the guest together, so a busy machine hardly disturbs it. Every way pays for recording
+edges, although two do not use them. Only the guest receives the streams. docs/explanation.md has the results.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 import click
 import psutil  # type: ignore[import-untyped]
 
-from harness.build.sources import source_tree
 from harness.protocol import reply_comparison
 from harness.protocol.resp import Client
 from harness.run.server_process import Guest
+from harness.workflows.target_setup import set_up_targets
+from harness.workflows.workbench import Workbench
 from suites.fuzz.attempt import empty
 from suites.fuzz.corpus import Corpus, shapes
 from suites.fuzz.generate import generate
 from suites.fuzz.guide import Guide
-from tests.end_to_end import machines
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -54,8 +54,10 @@ class Course:
 
     def run(self, target: str, server: str, folder: Path, seconds: float) -> None:
         """Until its processor time is used up; a guest that dies is replaced."""
-        tree = source_tree.open_tree(machines.release(server))
-        build, runner = machines.build(tree, target), machines.runner(target)
+        bench = Workbench.default()
+        tree = bench.open_server(server)
+        setup = set_up_targets(bench, [bench.catalog.targets[target]])[target]
+        build, runner = setup.build(tree, "O2"), setup.runner("signal")
         number = 0
         while self._spent < seconds:
             number += 1
