@@ -39,7 +39,7 @@ class Unit(Record, frozen=True):
     driver: str
     """File in drivers/; its function is `unit_NAME`."""
     file: str
-    """Where it stands, below the server's src."""
+    """Its path below the server's src."""
     redis: list[str]
     """Releases that have it: [first], [first, first without], or none."""
     valkey: list[str]

@@ -131,8 +131,8 @@ class Suite(Record, frozen=True):
     guided: bool = False
     """Whether coverage of the guest's code guides its thorough tier."""
     source_globs: tuple[str, ...] = ()
-    """Globs of the server's source files that the suites with such a glob test as well as the whole quick tier does:
-    `plumb premerge` runs only these suites for a change of such a file alone."""
+    """Globs of the server's source files that this suite tests as thoroughly as the whole quick tier does. If a change
+    touches only such files, `plumb premerge` runs only the suites with a glob for them."""
     multi_target_tier: SuiteTier | Literal[""] = ""
     """The lowest tier in which its tests combine several targets of the run, so that a single target tests less."""
     io_bound: bool = False

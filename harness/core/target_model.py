@@ -22,11 +22,11 @@ class EmulatorSpec(Record, frozen=True):
 
     kind: Literal["user", "native", "system"]
     qemu: str = ""
-    """QEMU's name of the user-mode emulator that runs the same programs: `arm` for qemu-arm."""
+    """QEMU's name for the user-mode emulator that runs the same programs: `arm` for qemu-arm."""
     machine: str = ""
     """For a system: the file toolchains/kernels/NAME.toml with the emulated computer and its kernel."""
     cpu: str = ""
-    """QEMU's name of the CPU model; empty for the emulator's default."""
+    """QEMU's name for the CPU model; empty for the emulator's default."""
     detector: str = ""
     """A sanitizer that `compiler_flags` put into the program, or a tool that a native program runs under: one of
     harness.analysis.detectors.registry."""
@@ -95,7 +95,7 @@ class Policy(Record, frozen=True):
     ignore: tuple[AccessClass, ...] = ()
     """Classes left to hardware without its check: before ARMv6 a loaded word is rotated, else low bits are lost."""
     assumed_bytes: Literal[1, 2, 4, 8, 16] = 16
-    """Compilers are taken to split wider plain accesses into units of so many bytes (Solaris' -xmemalign)."""
+    """Compilers are assumed to split wider plain accesses into units of this many bytes (Solaris' -xmemalign)."""
     report: bool = False
     """Whether every forbidden access is logged, including those that succeed."""
     mode: int | None = None
@@ -127,7 +127,7 @@ SHORT_TASK_MARGIN = 3
 
 
 class Target(Record, frozen=True):
-    """A machine to imitate."""
+    """A machine that Plumbline imitates."""
 
     name: str
     title: str
@@ -187,7 +187,7 @@ class MachineSpec(Record, frozen=True):
     options: list[str]
     """Devices: a network card for the netdev `network`, and a serial line for the chardev `control`."""
     console: str
-    """The kernel's name of its console."""
+    """The kernel's name for its console."""
     control: str
     """The control channel's device in the guest, or a pattern (glob(7)) if its number varies. Or `tcp:PORT`, on which
     the guest listens."""

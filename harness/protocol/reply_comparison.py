@@ -59,7 +59,7 @@ class AllowedDifference(Record, frozen=True):
     asked: str = ""
     """Regular expression that one of the command's words must contain; empty: any command matches."""
     digits: int = 0
-    """Decimal digits in which both replies must agree nevertheless, relative to the largest of them and the
+    """Decimal digits in which both replies must still agree, relative to the largest of the two replies and the
     command's last word, the addend; 0: they need not be numbers."""
 
 

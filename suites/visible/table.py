@@ -125,11 +125,11 @@ def page() -> str:
     lines = [
         "# Replies that differ between machines",
         "",
-        f"The suite `visible` asks {number} requests for bytes that a machine keeps in its own way. These are",
-        "answered otherwise on some target than on this machine (x86-64); all others are the same bytes everywhere.",
-        "The suite fails for a difference that is not listed, for one that is not as listed, and for a listed one that",
-        "no longer shows. What cannot be asked so is in suites/visible/requests.toml under `unasked`, with its reason.",
-        "`python -m suites.visible.table` writes this page, of suites/visible/differences.toml.",
+        f"The suite `visible` sends {number} requests for bytes that each machine stores in its own way. This table",
+        "lists the replies that differ between a target and this machine (x86-64). All other replies have the same",
+        "bytes everywhere. The suite fails if a reply differs from this table, and if a listed difference no longer",
+        "occurs. suites/visible/requests.toml lists the commands that cannot be compared like this under `unasked`,",
+        "with reasons. `python -m suites.visible.table` writes this page from suites/visible/differences.toml.",
         "",
     ]
     rows = []

@@ -36,7 +36,7 @@ class Landmark(Record, frozen=True):
 
     release: str
     commands: tuple[str, ...] = ()
-    """A container's as `CONTAINER|COMMAND`; those are told only since 7.0."""
+    """Names; `CONTAINER|COMMAND` for a container's command, which servers list since 7.0."""
     options: tuple[str, ...] = ()
 
 

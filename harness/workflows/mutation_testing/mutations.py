@@ -29,7 +29,7 @@ class Edit(Record, frozen=True):
     """The text that is replaced, no longer than necessary to identify it."""
     replacement: str
     after: str = ""
-    """A unique text, behind which the first anchor counts; empty where the anchor itself is unique in the file."""
+    """A unique text after which the first anchor counts; empty if the anchor itself is unique in the file."""
 
 
 class Expected(Record, frozen=True):
