@@ -1,10 +1,11 @@
-"""The names and texts in a module's code, for tests of what code may know of. Comments and docstrings are prose."""
+"""The names and texts in a module's code, for tests of what code may name. Comments and docstrings are prose."""
 
 from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from harness.core.strict_toml import ROOT
 
@@ -12,38 +13,62 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+HARNESS = ROOT / "harness"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeText:
+    """A text in code that may name something."""
+
+    line: int
+    kind: Literal["identifier", "string", "import", "path"]
+    """`import`: the absolute name of what is imported. `path`: parts joined with `/`, each of which comes separately as
+    well."""
+    text: str
+
+
+def texts(source: str) -> Iterator[CodeText]:
+    """Every identifier, string literal, import and path of a module, in no particular order."""
+    tree = ast.parse(source)
+    statements = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    prose = {id(value) for value in statements if isinstance(value, ast.Constant)}
+    for node in ast.walk(tree):
+        for kind, text in _texts_of(node):
+            if id(node) not in prose:
+                yield CodeText(line=getattr(node, "lineno", 0), kind=kind, text=text)
+
+
+def _texts_of(node: ast.AST) -> Iterator[tuple[Literal["identifier", "string", "import", "path"], str]]:
+    match node:
+        case ast.Constant(value=str(text)):
+            yield "string", text
+        case ast.BinOp(op=ast.Div()):
+            yield "path", "/".join(part.strip("'\"") for part in ast.unparse(node).split(" / "))
+        case ast.Import(names=names):
+            yield from (("import", alias.name) for alias in names)
+        case ast.ImportFrom(module=module, names=names, level=level):
+            yield from (("import", f"{'.' * level}{module or ''}.{alias.name}") for alias in names)
+        case ast.alias(asname=str(text)):
+            yield "identifier", text
+        case ast.alias():
+            pass
+        case _:
+            keys = (getattr(node, key, None) for key in ("id", "attr", "arg", "name"))
+            yield from (("identifier", text) for text in keys if isinstance(text, str))
+
 
 def named_in(source: str, names: re.Pattern[str]) -> list[str]:
-    """`LINE: TEXT` of each identifier and string literal that holds a name; the words of an identifier are apart."""
+    """`LINE: TEXT` of each text that contains a name, compared in lower case with the words of an identifier apart."""
+    found = [(one.line, one.text) for one in texts(source) if one.kind != "path"]
     return [
         f"{line}: {text}"
-        for line, text in sorted(_texts(ast.parse(source)))
+        for line, text in sorted(found)
         if names.search(re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text).lower())
     ]
 
 
-def named_outside(folder: Path, names: re.Pattern[str]) -> dict[str, list[str]]:
-    """The same of every module of the harness that is not in a folder: file -> places."""
-    paths = [path for path in (ROOT / "harness").rglob("*.py") if path.parent != folder]
-    found = {str(path.relative_to(ROOT)): named_in(path.read_text("utf-8"), names) for path in paths}
+def named_outside(folder: Path, names: re.Pattern[str], *, root: Path = HARNESS) -> dict[str, list[str]]:
+    """File -> places in it that contain a name, for every module below `root` that is not in the folder."""
+    paths = [path for path in root.rglob("*.py") if path.parent != folder]
+    found = {str(path.relative_to(root.parent)): named_in(path.read_text("utf-8"), names) for path in paths}
     return {path: places for path, places in found.items() if places}
-
-
-def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    prose = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    }
-    for node in ast.walk(tree):
-        match node:
-            case ast.Constant(value=str(text), lineno=line) if id(node) not in prose:
-                yield line, text
-            case ast.Name(id=text, lineno=line) | ast.Attribute(attr=text, lineno=line):
-                yield line, text
-            case ast.FunctionDef(name=text, lineno=line) | ast.ClassDef(name=text, lineno=line):
-                yield line, text
-            case ast.keyword(arg=str(text), lineno=line) | ast.arg(arg=text, lineno=line):
-                yield line, text
-            case ast.alias(name=text, lineno=line):
-                yield line, text

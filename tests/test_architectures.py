@@ -28,6 +28,7 @@ _NAMED = re.compile(rf"(?<![a-z])({'|'.join(sorted(NAMES, key=len, reverse=True)
         "class ArmFrames: pass",
         "raise UsageError(remedy='--target armv5')",
         "import harness.isa.x86",
+        "from harness.isa.x86 import VARIANTS",
         "call(riscv64=1)",
         "text = f'{name} of Thumb code'",
     ],

@@ -17,6 +17,7 @@ from harness.build.qemu_user import Emulators
 from harness.build.sources.archives import Fetcher
 from harness.core.cache import Cache
 from harness.core.errors import UsageError
+from harness.core.strict_toml import ROOT
 from harness.judge.findings import judge
 from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
@@ -24,7 +25,7 @@ from harness.record import stored_run
 from harness.run import detector_canary
 from harness.run.server_process import Guest, StartError
 from tests import fakes
-from tests.code_names import named_outside
+from tests.code_names import named_in, named_outside
 from tests.fakes import fault
 from tests.stored import StoredRun
 
@@ -258,9 +259,40 @@ def test_every_detector_has_a_target_that_is_not_required_and_canaries() -> None
         assert detector_canary.expectations(targets[name].emulator.detector)
 
 
+NAMES = re.compile(rf"{'|'.join(DETECTORS)}|memcheck|sanitizer")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if witness.detector == 'asan': pass",
+        "message = f'{target} has no UBSan'",
+        "def _memcheck_errors(): pass",
+        "class AddressSanitizerReport: pass",
+        "from harness.analysis.detectors import ubsan",
+        "from harness.analysis.detectors.asan import reports",
+        "look(memcheck_log=1)",
+    ],
+)
+def test_a_detectors_name_in_code_is_found(tmp_path: Path, line: str) -> None:
+    """The line is planted in a copy of a module of judging, and in the folder of detectors, which may contain it."""
+    source = (ROOT / "harness" / "judge" / "verdict.py").read_text("utf-8")
+    assert named_in(source, NAMES) == []
+    own = tmp_path / "harness" / "analysis" / "detectors"
+    for path in (tmp_path / "harness" / "judge" / "verdict.py", own / "verdict.py"):
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{source}\n{line}\n", "utf-8")
+    found = named_outside(own, NAMES, root=tmp_path / "harness")
+    assert [(file, len(places)) for file, places in found.items()] == [("harness/judge/verdict.py", 1)]
+
+
+@pytest.mark.parametrize("source", ['"""As ASan does."""', "# ubsan\n", "detector = 'a detector'", "as_an = 'as any'"])
+def test_prose_and_other_words_name_no_detector(source: str) -> None:
+    assert named_in(source, NAMES) == []
+
+
 def test_only_the_modules_of_detectors_name_one() -> None:
-    names = re.compile(rf"{'|'.join(DETECTORS)}|memcheck|sanitizer")
-    assert named_outside(Path(registry.__file__).parent, names) == {}, (
+    assert named_outside(Path(registry.__file__).parent, NAMES) == {}, (
         "harness/analysis/detectors/ is where this belongs"
     )
 

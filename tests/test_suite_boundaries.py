@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import pytest
 
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
+from tests.code_names import texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,23 +18,14 @@ if TYPE_CHECKING:
 SHARED = "_shared"
 
 
-def imported(source: str) -> Iterator[str]:
-    """The absolute names of the modules that a file imports, with the names that it takes from them."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, "suites import by absolute name"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 def trespasses(folder: Path) -> list[str]:
     """Each import by which a suite below `folder`, or what suites share, depends on a suite that is another one."""
     found = []
     for path in sorted(folder.rglob("*.py")):
         file = path.relative_to(folder)
         own = file.parts[0] if len(file.parts) > 1 else ""
-        for name in imported(path.read_text("utf-8")):
+        for name in [one.text for one in texts(path.read_text("utf-8")) if one.kind == "import"]:
+            assert not name.startswith("."), "suites import by absolute name"
             package, _, rest = name.partition(".")
             suite = rest.partition(".")[0]
             if package == "suites" and suite not in {SHARED, own}:
@@ -89,20 +80,17 @@ EXCUSED = {
 
 def named(source: str) -> Iterator[str]:
     """Each suite that a module's identifiers, strings or paths name; docstrings and comments may name any."""
-    tree = ast.parse(source)
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
-            yield from SUITES & {node.value}
-            yield from _below_suites(node.value)
-        elif isinstance(node, ast.BinOp):
-            yield from _below_suites("/".join(part.strip("'\"") for part in ast.unparse(node).split(" / ")))
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
-            yield from ("an import of suites" for name in names if name.partition(".")[0] == "suites")
-        else:
-            identifiers: set[str] = {getattr(node, key, None) or "" for key in ("id", "attr", "arg", "name")}
-            yield from identifiers & (SUITES - ENGLISH - PROGRAMS)
+    for one in texts(source):
+        match one.kind:
+            case "string":
+                yield from SUITES & {one.text}
+                yield from _below_suites(one.text)
+            case "path":
+                yield from _below_suites(one.text)
+            case "import" if one.text.partition(".")[0] == "suites":
+                yield "an import of suites"
+            case "import" | "identifier":
+                yield from {one.text.rpartition(".")[2]} & (SUITES - ENGLISH - PROGRAMS)
 
 
 def _below_suites(path: str) -> Iterator[str]:
