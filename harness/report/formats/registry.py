@@ -58,8 +58,9 @@ def read(folder: Path) -> Judgement:
     try:
         return json_codec.decode(path.read_bytes(), Judgement)
     except FileNotFoundError as error:
-        why = "it has not been judged" if (folder / "run.json").is_file() else "it has no run.json"
-        remedy = f"plumb judge {folder}" if (folder / "run.json").is_file() else "name a folder below runs/"
+        why, remedy = "it has no run.json", "name a folder below runs/"
+        if (folder / "run.json").is_file():
+            why, remedy = "it has not been judged", f"plumb judge {folder}"
         raise UsageError("no judgement to report", where=str(folder), because=why, remedy=remedy) from error
     except msgspec.DecodeError as error:
         remedy = f"plumb judge {folder}"
