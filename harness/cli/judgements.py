@@ -216,7 +216,7 @@ def join(
         formats.write(into, judgement, formats=formats.OF_JOINED_RUNS)
     output.show(judgement, as_json=as_json)
     output.annotate(into or folders[0], judgement, annotations)
-    return conclusion.exit_code(judgement)
+    return conclusion.exit_code(judgement.verdict)
 
 
 @click.command()

@@ -136,4 +136,4 @@ def port(
         click.echo(f"\n{written[2]}", err=True)
     if run.folder is None:
         conclusion.forget_runs(RUNS, keep=run.keep)
-    return {"FAIL": ExitCode.FINDINGS, "UNKNOWN": ExitCode.INCONCLUSIVE}.get(report.verdict, ExitCode.PASS)
+    return conclusion.exit_code(report.verdict)

@@ -92,7 +92,7 @@ def conclude(
         place=_place(run.server),
         unchecked=left,
     )
-    return judgement, exit_code(judgement)
+    return judgement, exit_code(judgement.verdict)
 
 
 def _part(run: RunRecord) -> list[str]:
@@ -109,10 +109,10 @@ def _turned_away(folder: Path) -> list[str]:
     return [f"connections to servers under test that were turned away, as another user's or closed at once: {number}"]
 
 
-def exit_code(judgement: Judgement) -> ExitCode:
-    """The exit code for a judgement."""
-    codes = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}
-    return codes.get(judgement.verdict, ExitCode.PASS)
+def exit_code(verdict: str) -> ExitCode:
+    """The exit code for a verdict, of a judgement or of a porting report."""
+    codes: dict[str, ExitCode] = {Verdict.FAIL: ExitCode.FINDINGS, Verdict.UNKNOWN: ExitCode.INCONCLUSIVE}
+    return codes.get(verdict, ExitCode.PASS)
 
 
 def _place(server: str) -> str:
