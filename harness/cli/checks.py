@@ -16,6 +16,8 @@ from harness.workflows.workbench import Workbench
 if TYPE_CHECKING:
     from harness.cli.options import RunOptions
     from harness.core.model import CompilerWarnings, Tier
+    from harness.plan.catalog import Catalog
+    from harness.plan.plan import Plan
 
 FUZZ_SECONDS = 600.0
 UNLIMITED_SECONDS = 7 * 86400.0
@@ -29,6 +31,8 @@ UNLIMITED_SECONDS = 7 * 86400.0
 @options.policy
 @options.test
 @options.time("In tier thorough, the time limit per target for the open-ended suite `fuzz`: 90s, 10m, 2h.")
+@options.mixed
+@options.target_clients
 @options.fail_fast
 @options.warnings
 @options.annotated
@@ -43,6 +47,8 @@ def check(
     policy: str,
     tests: tuple[str, ...],
     limit_seconds: float | None,
+    mixed: bool,
+    target_clients: bool,
     fail_fast: bool,
     warnings: CompilerWarnings,
     annotations: str | None,
@@ -52,19 +58,43 @@ def check(
         why = f"every suite of tier {tier} ends by itself"
         raise UsageError("a time limit is not possible", where="--time", because=why, remedy="--tier thorough")
     bench = Workbench.default(offline=run.offline)
+    plan = make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier)
+    _refuse_unused(bench.catalog, plan, mixed=mixed, target_clients=target_clients)
     request = planned_request(
         bench.catalog,
         run,
-        make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier),
+        plan,
         server=server,
         tier=tier,
         policy=policy,
         tests=tests,
         limit_seconds=limit_seconds,
+        mixed=mixed,
+        target_clients=target_clients,
         fail_fast=fail_fast,
         warnings=warnings,
     )
     return carry_out(bench, request, run, annotations=annotations)
+
+
+def _refuse_unused(catalog: Catalog, plan: Plan, *, mixed: bool, target_clients: bool) -> None:
+    """Raise UsageError for an option of the release's own tests that would change nothing."""
+    option = "--mixed" if mixed else "--target-clients" if target_clients else ""
+    own = [name for name, suite in catalog.suites.items() if suite.upstream]
+    if option and not set(own) & set(plan.suites):
+        raise UsageError(
+            f"{option} has no effect here",
+            where=option,
+            because="no selected suite runs the release's own tests",
+            remedy=f"--suite {own[0]}, or --tier full",
+        )
+    if mixed and len(plan.targets) < 2:
+        raise UsageError(
+            "servers of one target cannot be mixed",
+            where="--mixed",
+            because=f"the only target is {plan.targets[0]}",
+            remedy="--target armv5 --target sparc64",
+        )
 
 
 @click.command()

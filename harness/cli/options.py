@@ -130,6 +130,16 @@ test = click.option(
     metavar="NAME",
     help="Only tests whose names contain this text or match this glob; repeat for more.",
 )
+mixed = click.option(
+    "--mixed",
+    is_flag=True,
+    help="In the suite `upstream`, servers that talk to each other run on the selected targets by turns.",
+)
+target_clients = click.option(
+    "--target-clients",
+    is_flag=True,
+    help="In the suite `upstream`, redis-cli and redis-benchmark run on the target, too.",
+)
 fail_fast = click.option("--fail-fast", is_flag=True, help="End each cell at its first failed test.")
 
 

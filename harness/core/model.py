@@ -122,6 +122,10 @@ class Suite(Record, frozen=True):
     needs_server: bool
     program: Program | Literal[""] = ""
     """The program that its tests run instead of a server. The drivers of `units` stand in units.toml and drivers/."""
+    upstream: bool = False
+    """Whether its tests are those that the release brings along (harness.run.upstream)."""
+    deadline_seconds: float = 0.0
+    """The deadline of a cell; 0: the tier's."""
     role: SuiteRole = ""
     """`canary` for the suite that proves that a target enforces alignment: every plan has it, and runs it first."""
     module: str = ""

@@ -13,6 +13,7 @@ import msgspec
 
 from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
+from harness.judge.deliberate_crashes import is_deliberate
 from harness.judge.sightings import (
     Sighting,
     from_child_end,
@@ -44,6 +45,8 @@ class Evidence:
         """Guests and units whose end a fault record or a report explains."""
         self._not_the_servers: set[str] = set()
         """Guests whose end says nothing about the server: killed from outside, or by a crash of the emulator."""
+        self._deliberate: set[str] = set()
+        """Guests that a test crashed on purpose."""
         self.doubts: list[str] = []
         """Why the evidence may be incomplete, or not caused by the server."""
         self.unexplained: list[str] = []
@@ -85,10 +88,11 @@ class Evidence:
             self._doubt(f"{guest.name}: {damage}")
         found, times = [], _times(log)
         for number, fault in enumerate(log.faults):
-            test = alone or next(
-                (t for t in self._tests if t.guest == guest.name and t.fault_from <= number < t.fault_to), None
-            )
+            test = alone or self._test_of_fault(guest.name, number) or self._test_of_end(event)
             sighting = from_fault(self._run, where, guest, fault, test, log.faults[:number])
+            if event is not None and is_deliberate(event, sighting):
+                self._deliberate.add(guest.name)
+                continue
             found.append(msgspec.structs.replace(sighting, count=times[number]))
             if _is_fatal(fault, log, event):
                 self._dead.add(guest.name)
@@ -96,9 +100,26 @@ class Evidence:
         self._check_emulator(guest, where, event, log)
         return found + self._from_children(guest, where, event, log, alone)
 
+    def _test_of_fault(self, guest: str, number: int) -> TestEvent | None:
+        """The test during which a guest's fault happened."""
+        for test in self._tests:
+            begin, end = test.guests.get(guest) or ((test.fault_from, test.fault_to) if test.guest == guest else (0, 0))
+            if begin <= number < end:
+                return test
+        return None
+
+    def _test_of_end(self, event: GuestEvent | None) -> TestEvent | None:
+        """The test of upstream's during which a guest ended: such a guest may serve many tests, and fault between."""
+        if event is None or not event.upstream or not event.test:
+            return None
+        return next((test for test in self._tests if test.name == event.test), None)
+
     def _check_length(self, guest: Path, faults: int) -> None:
         """Note a doubt if the fault log has fewer records than the tests counted."""
-        last = max((test.fault_to for test in self._tests if test.guest == guest.name), default=0)
+        own = (test.fault_to for test in self._tests if test.guest == guest.name)
+        last = max(
+            [*own, *(test.guests[guest.name][1] for test in self._tests if guest.name in test.guests)], default=0
+        )
         if faults < last:
             self._doubt(f"{guest.name}: its fault log has {faults} records, of {last} that there were during its tests")
 
@@ -145,13 +166,17 @@ class Evidence:
     def _from_ends(self) -> list[Sighting]:
         found = []
         for event in self._guests:
-            if event.end != "stopped" and event.name not in self._dead | self._not_the_servers:
+            if event.end != "stopped" and event.name not in self._dead | self._not_the_servers | self._deliberate:
                 folder = (self._cell / run_folder.PEERS / event.target if event.target else self._cell) / event.name
                 here = [test for test in self._tests if test.name == event.test]
                 same = (test for test in here if test.guest == event.name)
                 owner = self._alone(folder) or next(same, next(iter(here), None))
                 where = msgspec.structs.replace(self._record, target=event.target or self._record.target)
-                found.append(from_end(self._run, where, folder, event, owner))
+                sighting = from_end(self._run, where, folder, event, owner)
+                if is_deliberate(event, sighting):
+                    self._deliberate.add(event.name)
+                else:
+                    found.append(sighting)
         return found
 
     def _is_explained(self, test: TestEvent) -> bool:
@@ -161,11 +186,15 @@ class Evidence:
         """
         if test.unit:
             return test.guest in self._dead and not test.wrong_line
-        ended = [event for event in self._guests if event.end != "stopped" and not event.stopping]
+        bad = [event for event in self._guests if event.end != "stopped" and not event.stopping]
+        ended = [event for event in bad if event.name not in self._deliberate]
+        if test.blocked_by:
+            return any(event.name == test.blocked_by for event in bad)
         if test.blocked:
             return any(event.end in {"start-failed", "hang"} and not event.test for event in ended)
         return any(
-            event.test == test.name and (event.own or event.oracle or event.name == test.guest) for event in ended
+            event.test == test.name and (event.own or event.oracle or event.upstream or event.name == test.guest)
+            for event in ended
         )
 
     def _alone(self, guest: Path) -> TestEvent | None:

@@ -34,6 +34,10 @@ class Request(Record, frozen=True):
     """How long open-ended suites run; None for the tier's own limit."""
     limit_count: int | None = None
     """How many examples open-ended suites try; None for the tier's own number."""
+    mixed: bool = False
+    """Whether servers of the release's own tests that talk to each other run on the plan's targets by turns."""
+    target_clients: bool = False
+    """Whether redis-cli and redis-benchmark of the release's own tests are the target's, and not this machine's."""
     warnings: CompilerWarnings = "note"
     """How a warning counts that a compiler gives for a target alone."""
     learns: bool = False

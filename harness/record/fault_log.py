@@ -148,6 +148,24 @@ def count_faults(log: Path) -> int:
     return sum(line.startswith(_FAULT) for line in _lines(log)[0])
 
 
+def count_faults_in(content: bytes) -> int:
+    """How many faults and reported accesses stand in the first part of a log."""
+    return sum(line.startswith(_FAULT) for line in content.split(b"\n"))
+
+
+def end_in(content: bytes, pid: int) -> tuple[ProcessEnd | None, int]:
+    """A process' end in a log and its offset there; None, and the log's length, for a process that left no end."""
+    found, at = None, len(content)
+    offset = 0
+    for line in content.split(b"\n"):
+        if line.startswith(b'{"event":"end"'):
+            record, _ = _record(line)
+            if isinstance(record, ProcessEnd) and record.pid == pid:
+                found, at = record, offset
+        offset += len(line) + 1
+    return found, at
+
+
 def emulator_trouble(log: bytes) -> str:
     """The emulator's own error in a guest's log, to which the emulator also writes; empty if there is none."""
     if _CUT_SHORT in log:

@@ -47,10 +47,11 @@ class CellRecord(Record, frozen=True):
     """Digest of the audit's seal.json."""
 
 
-VERSION = 3
+VERSION = 4
 """The run folder's format. Raise it when earlier releases cannot judge the new records."""
-READABLE = (2, VERSION)
-"""The formats that this release judges. Format 2 records neither `policies` nor `source`."""
+READABLE = (2, 3, VERSION)
+"""The formats that this release judges. Format 2 records neither `policies` nor `source`; 3 has no tests of upstream's.
+"""
 
 
 class RunRecord(Record, frozen=True):
@@ -148,6 +149,15 @@ class TestEvent(Record, frozen=True, tag="test"):
     """The wrong bytes, if the test reports them."""
     again: Reproduction | None = None
     """How to reproduce the wrong bytes."""
+    upstream: str = ""
+    """The test of the release's own that ran: `unit/type/string::SET and GET an item`. It may have had several guests:
+    """
+    guests: dict[Name, tuple[int, int]] = msgspec.field(default_factory=dict)
+    """Guest -> the lines of its fault log that this test added: from, to."""
+    announced: tuple[str, ...] = ()
+    """Crashes that the test caused or expected, as `command: debug segfault` or `log: ASSERTION FAILED`."""
+    blocked_by: NameOrNone = ""
+    """The guest whose crash before this test is why it could not run."""
     doubt: str = ""
     """Why the outcome says nothing about the server, for example because the oracle was killed or the guest stopped."""
 
@@ -178,6 +188,10 @@ class GuestEvent(Record, frozen=True, tag="guest"):
     """Whether it ended after the harness had asked it to stop."""
     oracle: bool = False
     """Whether it is the oracle: the native build whose replies are the reference."""
+    upstream: bool = False
+    """Whether a test of the release's own started it. Several tests may have used it."""
+    announced: tuple[str, ...] = ()
+    """The crashes that the test caused or expected during which it ended, as in TestEvent."""
     left: tuple[Name, ...] = ()
     """Files that the guest's folder must contain, however the guest ended."""
 

@@ -21,16 +21,18 @@ from harness.run import unit_runner
 from harness.run.canary import emulated, on_machine
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest
 from harness.run.server_process import StartError, answers_ping
+from harness.run.upstream.session import UpstreamSession
 from harness.run.vm.guest import CANARY, VirtualMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from harness.core.byte_diff import DifferenceError
     from harness.run.canary import CanaryRunner
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
     from harness.run.unit_runner import UnitRun
+    from harness.run.upstream.session import UpstreamResult
 
 
 class CellSession:
@@ -46,6 +48,9 @@ class CellSession:
         self._numbers = count(1)
         self.start_guest = StartGuest(cell, self.log, self._host, self._numbers)
         """Starts servers for the present test alone."""
+        self.upstream = UpstreamSession(cell, self.log) if cell.upstream is not None else None
+        """Runs the release's own tests; None where the suite has its own."""
+        self._upstream_result: UpstreamResult | None = None
         self._scratched = 0
         self._failure: StartError | None = None
         self.test = ""
@@ -142,6 +147,12 @@ class CellSession:
         assert native.selftests is not None
         return unit_runner.run_emulated(native.selftests, native.runner, name, self.cell.folder / f"native-unit-{name}")
 
+    def run_upstream(self, item: str, *, may_fail: Callable[[str], bool]) -> UpstreamResult:
+        """What became of a test of the release's own, which is the present test's evidence."""
+        assert self.upstream is not None
+        self._upstream_result = self.upstream.result(item, may_fail)
+        return self._upstream_result
+
     def collected(self, tests: int) -> None:
         """Record the number of tests to run."""
         self.log.append(run_folder.CollectedEvent(tests=tests))
@@ -158,6 +169,7 @@ class CellSession:
         self.test = self._whole_test
         self.blocked = False
         self.unit = self.wrong_line = ""
+        self._upstream_result = None
         self.difference = None
         self.counters_before = self._counters()
         if self._guest is not None:
@@ -201,6 +213,9 @@ class CellSession:
             )
             counters = {"counters_before": self.counters_before, "counters_after": self._counters()}
             self.log.append(msgspec.structs.replace(record, **counters))
+            return
+        if self._upstream_result is not None:
+            self.log.append(self._upstream_result.event_with(outcome, message))
             return
         # Decide this before sending the guest anything: a silent oracle is not the guest's fault.
         doubt = self._doubt() if outcome == "failed" else ""
@@ -283,6 +298,8 @@ class CellSession:
             for guest in (self._guest, self._oracle):
                 if guest is not None:
                     guest.__exit__()
+            if self.upstream is not None:
+                self.upstream.close()
             if self._host is not None:
                 self._host.close()
 

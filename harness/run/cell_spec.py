@@ -21,6 +21,28 @@ LARGEST_SEED = 2**32 - 1
 """The highest seed: every random generator of the project, Tcl's included, takes the numbers from 0 to this one."""
 
 
+class UpstreamSpec(Record, frozen=True):
+    """What a cell needs to run the tests that the release brings along."""
+
+    source: Path
+    """The release's tree."""
+    cache: Path
+    """The root of the cache, which keeps how each file runs on this machine."""
+    native_key: str
+    """What the programs of this machine, and the tests, were made of."""
+    launcher: Path
+    programs: Path
+    """The target's programs and modules."""
+    native: Path
+    """This machine's."""
+    mixed: dict[str, Path] = msgspec.field(default_factory=dict)
+    """Peer -> its programs: servers of clusters, sentinels and replication take them and the cell's own by turns."""
+    target_clients: bool = False
+    """Whether redis-cli and redis-benchmark are the target's too."""
+    module_problem: str = ""
+    """Why some modules of the tests did not compile."""
+
+
 class PeerServer(Record, frozen=True):
     """Another target of the same run, with everything that a cell needs to start a server there."""
 
@@ -55,6 +77,8 @@ class CellSpec(Record, frozen=True):
     """None where the suite runs a server."""
     module: Path | None = None
     """The server module for the cell's own target, as `PeerServer.module`."""
+    upstream: UpstreamSpec | None = None
+    """None where the suite runs tests of its own."""
     machine: VmImage | None = None
     """The emulated computer of a target of the kernel tier."""
     coverage: bool = False
@@ -63,6 +87,8 @@ class CellSpec(Record, frozen=True):
     """Parts of names, or globs: the cell runs only the matching tests, or all tests where the list is empty."""
     limit_seconds: float | None = None
     """Time limit for open-ended suites; None: the tier's limit."""
+    deadline_seconds: float = 0.0
+    """The deadline of the cell; 0: the tier's."""
     limit_count: int | None = None
     """Number of examples for open-ended suites; None: the tier's number."""
     corpus: Path | None = None

@@ -67,6 +67,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("unit", [unit.name for unit in unit_drivers.table()])
     if "selftest" in metafunc.fixturenames:
         metafunc.parametrize("selftest", run.cell.units.names if run and run.cell.units else [])
+    if "upstream_test" in metafunc.fixturenames:
+        items = run.upstream.items(run.cell.tests) if run and run.upstream else []
+        metafunc.parametrize("upstream_test", items, ids=items)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -90,6 +93,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Record how many tests must have ended when the cell ends."""
     run = session.config.stash.get(_CELL, None)
     if run is not None:
+        if run.upstream is not None:
+            run.upstream.names = {
+                str(item.callspec.params["upstream_test"]): _name(item)
+                for item in session.items
+                if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            }
         run.collected(len(session.items))
 
 

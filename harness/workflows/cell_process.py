@@ -35,17 +35,26 @@ def run_cell(spec: CellSpec, progress: Progress, *, fail_fast: bool = False) -> 
     folder.mkdir(parents=True)
     write_cell(folder / "cell.json", spec)
 
+    reported = ""
+
     def report_progress() -> None:
+        nonlocal reported
         if (folder / run_folder.PROGRESS).is_file():
-            progress.say(f"{cell}: {(folder / run_folder.PROGRESS).read_text('utf-8')}")
+            line = (folder / run_folder.PROGRESS).read_text("utf-8").strip()
+            # A suite says it again only if something new happened.
+            if line and line != reported:
+                progress.say(f"{cell}: {line}")
+                reported = line
 
     result = process.run(
         [*pytest_command(spec.suite, folder / "cell.json"), *(["--exitfirst"] if fail_fast else [])],
-        deadline_seconds=max(CELL_SECONDS[spec.tier], (spec.limit_seconds or 0) + MARGIN_SECONDS),
+        deadline_seconds=max(
+            spec.deadline_seconds or CELL_SECONDS[spec.tier], (spec.limit_seconds or 0) + MARGIN_SECONDS
+        ),
         log=folder / "pytest.log",
         folder=ROOT,
         environment=environment.for_cell(),
-        watch=report_progress if spec.limit_seconds else None,
+        watch=report_progress if spec.limit_seconds or spec.upstream else None,
     )
     problem = cell_problem(result, folder)
     kind: ProblemKind = "deadline" if result.expired else "crash" if problem else ""

@@ -15,15 +15,18 @@ from harness.build.allocator import check_supported
 from harness.build.qemu_user import Runner, with_alignment
 from harness.build.sources.archives import archive_name
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.digests import key_of
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.isa import rules
 from harness.judge import unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.record import evidence_seal, fault_log, run_folder, stored_run
 from harness.record.run_folder import CellRecord, RunRecord
-from harness.run.cell_spec import CellSpec, PeerServer
+from harness.run.cell_spec import CellSpec, PeerServer, UpstreamSpec
 from harness.run.scheduler import side_by_side
 from harness.run.selftests import why_none, without_native_faults
+from harness.run.upstream.launches import compile_launcher
+from harness.run.upstream.test_files import selected, upstream_files
 from harness.workflows.cell_process import run_cell
 from harness.workflows.run_setup import PreparedRun, PreparedTarget, RunSetup
 from harness.workflows.target_setup import ORACLE
@@ -54,6 +57,9 @@ class Check:
         """Prepare, run every cell, judge. Raises PlumblineError for a problem that is not the server's fault."""
         request, progress = self.request, self.bench.progress
         self._check_request()
+        if any(suite.upstream for suite in self._suites()):
+            # The cells would notice later, in a worse place.
+            selected(upstream_files(self.tree.content), request.tests)
         setup = RunSetup(self.bench, request, self.tree)
         prepared = setup.prepare()
         request.run.mkdir(parents=True, exist_ok=True)
@@ -81,6 +87,9 @@ class Check:
             check_supported(request.allocator, catalog.targets[name])
         diagnosis = host_packages.diagnose(catalog, request.plan.targets, emulator=request.emulator)
         host_packages.install_missing(diagnosis, self.bench.progress, install=request.install)
+
+    def _suites(self) -> list[Suite]:
+        return [self.bench.catalog.suites[name] for name in self.request.plan.suites]
 
     def _refuse_damage(self, *, read_again: bool = False) -> None:
         """Raise InfrastructureError where a program that ran is not the one that was built: it proves nothing."""
@@ -118,7 +127,14 @@ class Check:
         if spec.units is not None and spec.units.broken and not record.problem:
             record = msgspec.structs.replace(record, problem=_broken(spec.units), problem_kind="units")
         can_audit = target.target.emulator.can_audit and not rules.is_audit(self.request.policy)
-        if suite.needs_server and can_audit and not self.request.fail_fast and _died_misaligned(spec.folder):
+        # An audit would run hours of tests again, to show what the other suites' audits show as well.
+        if (
+            suite.needs_server
+            and not suite.upstream
+            and can_audit
+            and not self.request.fail_fast
+            and _died_misaligned(spec.folder)
+        ):
             audit = self._run_sealed(_audit_of(spec))
             record = msgspec.structs.replace(record, audit=audit.problem or "done", audit_seal=audit.seal)
         return record
@@ -150,11 +166,37 @@ class Check:
             peers=prepared.peers,
             units=_units_of(suite, target, prepared.peers),
             module=target.module,
+            upstream=self._upstream_spec(target, prepared) if suite.upstream else None,
+            deadline_seconds=suite.deadline_seconds,
             # The canary suite always runs whole: without it no result of the target counts.
             tests=request.tests if suite.needs_server else [],
             limit_seconds=request.limit_seconds,
             limit_count=request.limit_count,
             corpus=self.bench.cache.path("corpus", f"{tree.name}-{cell.target}") if request.learns else None,
+        )
+
+    def _upstream_spec(self, target: PreparedTarget, prepared: PreparedRun) -> UpstreamSpec | None:
+        """What a cell needs to run the release's own tests on a target."""
+        native, own, tree = prepared.native_upstream, target.upstream, prepared.tree
+        if native is None or own is None:
+            return None
+        others = {
+            name: each.upstream.folder
+            for name, each in prepared.targets.items()
+            if each.upstream is not None and each is not target and name in prepared.peers
+        }
+        return UpstreamSpec(
+            source=tree.content,
+            cache=self.bench.cache.root,
+            native_key=key_of([native.folder.name, tree.digest]),
+            launcher=compile_launcher(
+                self.bench.cache, self.bench.catalog.toolchain_of(self.bench.catalog.targets[ORACLE])
+            ),
+            programs=own.folder,
+            native=native.folder,
+            mixed=others if self.request.mixed else {},
+            target_clients=self.request.target_clients,
+            module_problem=own.module_problem,
         )
 
     def _record(self, prepared: PreparedRun, records: list[CellRecord]) -> RunRecord:

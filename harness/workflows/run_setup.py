@@ -14,6 +14,7 @@ import msgspec
 from harness.build import warning_pass
 from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations
 from harness.build.server_build import BuildFailedError
+from harness.build.upstream_programs import UpstreamPrograms  # noqa: TC001 - msgspec reads the annotations
 from harness.judge import warning_findings
 from harness.record import compiler_warnings
 from harness.run.cell_spec import PeerServer
@@ -46,6 +47,8 @@ class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
     machine: VmImage | None = None
     units: dict[Program, Units] = {}
     module: Path | None = None
+    upstream: UpstreamPrograms | None = None
+    """What the release's own tests run; None where no suite of the plan does."""
 
     @property
     def target(self) -> Target:
@@ -58,6 +61,8 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     tree: SourceTree
     targets: dict[str, PreparedTarget]
+    native_upstream: UpstreamPrograms | None = None
+    """What the release's own tests run on this machine."""
     peers: dict[str, PeerServer]
     """Target -> its server, outside the kernel tier. The oracle is missing where the tree does not compile for it."""
 
@@ -85,7 +90,9 @@ class RunSetup:
         setups = set_up_targets(self.bench, chosen, flavour=self.request.emulator)
         with ThreadPoolExecutor(self.request.jobs) as pool:
             targets = dict(zip(setups, pool.map(self._prepare, setups.values()), strict=True))
-        run = PreparedRun(tree=self.tree, targets=targets, peers=self._peers(targets))
+        peers = self._peers(targets)
+        native_upstream = self._upstream(oracle_setup(self.bench)) if ORACLE in peers else None
+        run = PreparedRun(tree=self.tree, targets=targets, peers=peers, native_upstream=native_upstream)
         return run if run.has_oracle else msgspec.structs.replace(run, targets=self.without_blame(targets))
 
     def _prepare(self, setup: TargetSetup) -> PreparedTarget:
@@ -105,6 +112,7 @@ class RunSetup:
             machine=setup.server_image(build, units.values(), runner.policy),
             units=units,
             module=self._module(setup),
+            upstream=self._upstream(setup),
         )
 
     def _peers(self, prepared: Mapping[str, PreparedTarget]) -> dict[str, PeerServer]:
@@ -169,6 +177,12 @@ class RunSetup:
         """The module that servers load, where a suite of the plan has one that suits the server's release."""
         suited = [suite for suite in self.suites if suite.module and self.tree.version >= suite.since]
         return setup.module(suited[0].path / suited[0].module, self.tree) if suited else None
+
+    def _upstream(self, setup: TargetSetup) -> UpstreamPrograms | None:
+        """What the release's own tests run on a target, where the plan has a suite of them."""
+        if not any(suite.upstream for suite in self.suites):
+            return None
+        return setup.upstream(self.tree, self.request.optimisation)
 
     def _units(self, setup: TargetSetup, allocator: Allocator, *, only: Program | None = None) -> dict[Program, Units]:
         """The programs that the plan's suites run instead of a server."""

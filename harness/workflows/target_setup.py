@@ -15,6 +15,7 @@ import msgspec
 from harness.build import initramfs
 from harness.build.kernel import Kernels
 from harness.build.server_module import build_module
+from harness.build.upstream_programs import build_upstream
 from harness.core.errors import UsageError
 from harness.isa import rules
 from harness.run import canary
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from harness.build.qemu_user import Emulators, Runner
     from harness.build.unit_drivers import Units
+    from harness.build.upstream_programs import UpstreamPrograms
     from harness.core.model import Allocator, Build, Flavour, Program, SourceTree
     from harness.core.target_model import Policy, Target, Toolchain
     from harness.plan.catalog import Catalog
@@ -78,6 +80,10 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
     def units(self, kind: Program, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> Units:
         """The program that a suite runs instead of a server. Raises as `build` does."""
         return build_program(kind, self.bench.builder, tree, self.userland, self.toolchain, optimisation, allocator)
+
+    def upstream(self, tree: SourceTree, optimisation: str) -> UpstreamPrograms:
+        """Every program of the release, and the modules of its tests. Raises as `build` does."""
+        return build_upstream(self.bench.builder, tree, self.userland, self.toolchain, optimisation)
 
     def module(self, source: Path, tree: SourceTree) -> Path:
         """A suite's server module, compiled against the tree's header."""

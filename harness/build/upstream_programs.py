@@ -1,0 +1,106 @@
+"""Builds what upstream's own tests run on a target: every program of the release, and the modules of its tests.
+
+The makefile's goal `all` names the programs, because the names differ from release to release. A release whose test
+modules do not compile keeps its programs: only the tests of modules are then without them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from harness.build.server_build import BuildFailedError, build_key
+from harness.core import json_codec
+from harness.core.cache import disk_errors
+from harness.core.digests import key_of
+from harness.core.model import Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.build.server_build import BuildDirectory, Builder
+    from harness.core.model import SourceTree
+    from harness.core.target_model import Target, Toolchain
+
+RECIPE = "1"
+MODULES = "tests/modules"
+
+
+class UpstreamPrograms(Record, frozen=True):
+    """The programs for one target."""
+
+    folder: Path
+    """src/ with the programs, and tests/modules with the modules."""
+    module_problem: str = ""
+    """Why the modules of the tests did not compile."""
+
+
+def build_upstream(
+    builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str
+) -> UpstreamPrograms:
+    """Every program of a tree for a target, from the cache if possible.
+
+    Raises BuildFailedError where they do not compile, and InfrastructureError without a compiler.
+    """
+    key = f"{tree.name}-{target.name}-{optimisation}-{programs_key(tree, target, tools, optimisation)}"
+
+    def compile_into(into: Path) -> None:
+        what = f"the programs of {tree.name} for {target.name}, for its own tests,"
+        with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
+            shop.make_server()
+            _make_programs(shop)
+            problem = _make_modules(shop)
+            with disk_errors(into):
+                _publish(shop, into)
+                (into / "modules.json").write_bytes(json_codec.pretty(problem))
+
+    folder = builder.store.folder("upstream", key, compile_into)
+    problem = json_codec.decode((folder / "modules.json").read_bytes(), str)
+    return UpstreamPrograms(folder=folder, module_problem=problem)
+
+
+def programs_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> str:
+    """Content address of the programs."""
+    return key_of([RECIPE, build_key(tree, target, tools, optimisation)])
+
+
+def _make_programs(shop: BuildDirectory) -> None:
+    result = shop.make(["all"])
+    needed = [f"{shop.server.family}-{name}" for name in ("server", "cli", "benchmark")]
+    missing = [name for name in needed if not (shop.tree / "src" / name).is_file()]
+    if missing:
+        raise BuildFailedError(
+            f"{shop.server.name} does not compile for {shop.target.name}: {', '.join(missing)}",
+            where=str(shop.server.path),
+            log=str(shop.log),
+            output=result.text,
+        )
+
+
+def _make_modules(shop: BuildDirectory) -> str:
+    """Compile the modules of the tests. Returns why that failed; empty also for a release without any."""
+    if not (shop.tree / MODULES / "Makefile").is_file():
+        return ""
+    compiler = shop.work / "gcc"
+    command = ["make", f"-j{os.cpu_count() or 1}", "--keep-going", "-C", MODULES, f"CC={compiler}", f"LD={compiler}"]
+    result = shop.run([*command, "uname_S=Linux", f"uname_M={shop.target.machine}"])
+    return "" if result.code == 0 else f"the modules of its tests do not all compile (make: status {result.code})"
+
+
+def _publish(shop: BuildDirectory, into: Path) -> None:
+    (into / "src").mkdir()
+    for path in sorted((shop.tree / "src").iterdir()):
+        if path.is_file() and _is_program(path):
+            shutil.copy2(path, into / "src")
+    modules = sorted((shop.tree / MODULES).glob("*.so"))
+    if modules:
+        (into / MODULES).mkdir(parents=True)
+        for path in modules:
+            shutil.copy2(path, into / MODULES)
+
+
+def _is_program(path: Path) -> bool:
+    """Whether a file is an executable ELF file, and not one of the release's scripts or libraries."""
+    with path.open("rb") as stream:
+        return os.access(path, os.X_OK) and stream.read(4) == b"\x7fELF" and path.suffix == ""

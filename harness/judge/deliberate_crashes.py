@@ -1,0 +1,50 @@
+"""Tells the crashes that a test of upstream's makes on purpose from all others, by what the test announced.
+
+A test announces a crash by the command that causes it (DEBUG SEGFAULT, DEBUG PANIC, kill), or by counting the message
+of an assertion in the server's log, as tests with damaged values do. A misaligned access is never on purpose, and
+neither is a fault while the server reports another one.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.judge.sightings import Sighting
+    from harness.record.run_folder import GuestEvent
+
+_DEBUG = "debugCommand"
+"""The servers' function that serves DEBUG."""
+_ASSERTION = "assertion"
+
+
+def is_deliberate(event: GuestEvent, sighting: Sighting) -> bool:
+    """Whether a guest's fault or end is the crash that the test announced, during which the guest ended."""
+    if sighting.kind == "alignment" or sighting.kind.startswith("crash-handler"):
+        return False
+    return any(_announces(announced, event, sighting) for announced in event.announced)
+
+
+def _announces(announced: str, event: GuestEvent, sighting: Sighting) -> bool:
+    way, _, text = announced.partition(": ")
+    if way == "log":
+        # The test tells an assertion from a signal, and allows the first.
+        return sighting.kind == _ASSERTION or (sighting.kind == "crash" and _ended_by(event, "SIGABRT"))
+    words = text.split()
+    if words[:1] == ["kill"]:
+        return words[2:] == [str(event.pid)] and _ended_by(event, _name(words[1].lstrip("-")))
+    if sighting.kind == "crash":
+        return True
+    return sighting.kind == _ASSERTION or any(frame.function == _DEBUG for frame in sighting.frames)
+
+
+def _ended_by(event: GuestEvent, name: str) -> bool:
+    return event.end == "signal" and event.detail == f"killed by {name}"
+
+
+def _name(word: str) -> str:
+    """A signal's whole name, from what kill(1) accepts: SEGV, SIGSEGV, 11."""
+    if word.isdigit():
+        return signal.Signals(int(word)).name
+    return word if word.startswith("SIG") else f"SIG{word}"

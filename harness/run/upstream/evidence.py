@@ -1,0 +1,192 @@
+"""Turns the launches, fault logs and results of upstream's tests into the run folder's events.
+
+The launcher leaves a folder for every process, and the emulator its fault log there. The journal says how long each
+log was when a test began and ended, which tells the tests to which faults belong. Nothing here judges.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+from harness.core.model import Record
+from harness.record import fault_log, run_folder
+from harness.run.server_process import describe_exit
+from harness.run.upstream.journal import FAILED
+from harness.run.upstream.launches import Launch, log_of, read_launches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from harness.record.event_log import EventLog
+    from harness.run.cell_spec import CellSpec
+    from harness.run.upstream.file_run import FileRun
+    from harness.run.upstream.journal import UpstreamTest
+    from harness.run.upstream.results import UpstreamVerdict
+
+CRASHES = {
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGSEGV,
+    signal.SIGSYS,
+    signal.SIGTRAP,
+}
+"""Signals by which a server crashes. Tests end their servers by others."""
+LOG_BYTES = 4 << 20
+"""How much of a server's log is kept, from its end."""
+
+
+class _Process(Record, frozen=True):
+    """One process that a test started on the target, with what it left."""
+
+    launch: Launch
+    target: str
+    """Its target, if it is not the cell's own."""
+    run: int
+    """Which run of the file started it."""
+    content: bytes
+    """Its fault log."""
+    end: fault_log.ProcessEnd | None
+    """None for one that was killed, that started another program, or that ran natively."""
+    end_at: int
+    """Where the end stands in the fault log."""
+
+    @property
+    def crashed(self) -> bool:
+        return self.end is not None and self.end.signal in CRASHES
+
+    def faults_before(self, length: int) -> int:
+        """How many faults stand in the first bytes of the log."""
+        return fault_log.count_faults_in(self.content[:length])
+
+
+class UpstreamEvidence:
+    """The evidence of the runs of one file."""
+
+    def __init__(self, cell: CellSpec, log: EventLog, *, homes: list[Path], names: dict[str, str]) -> None:
+        """`names`: item -> the name of its test in the events."""
+        self._cell = cell
+        self._log = log
+        self._homes = homes
+        self._names = names
+        self._processes: list[_Process] = []
+        self._seen = {launch.guest for home in homes for launch in read_launches(home)}
+        self._runs = 0
+        self._own_clients = cell.upstream is not None and cell.upstream.target_clients
+
+    @property
+    def died(self) -> bool:
+        """Whether a server crashed, on purpose or not."""
+        return any(process.crashed for process in self._processes)
+
+    def collect(self, run: FileRun, labels: dict[int, str]) -> None:
+        """Record every process of one run of the file, and keep the logs that somebody may want to read.
+
+        `labels`: place of a test in the journal -> its item.
+        """
+        tests = [(labels.get(place, ""), test) for place, test in enumerate(run.journal.tests)]
+        failed = {number for _, test in tests if test.reported in FAILED for number in test.servers}
+        for process in self._new():
+            self._processes.append(process)
+            if process.launch.pid in failed or process.content.count(b"\n") > 1 or process.crashed:
+                (process.launch.folder / "log").write_bytes(log_of(process.launch)[-LOG_BYTES:])
+            self._log.append(self._ended(process, tests))
+        self._runs += 1
+
+    def _new(self) -> Iterator[_Process]:
+        """The processes since the last call. Clients that ran on this machine leave nothing."""
+        for home in self._homes:
+            for launch in read_launches(home):
+                if launch.guest in self._seen:
+                    continue
+                self._seen.add(launch.guest)
+                if launch.is_client and not self._own_clients:
+                    shutil.rmtree(launch.folder, ignore_errors=True)
+                    continue
+                log = launch.folder / fault_log.NAME
+                content = log.read_bytes() if log.is_file() else b""
+                end, end_at = fault_log.end_in(content, launch.pid)
+                yield _Process(
+                    launch=launch,
+                    target="" if home == self._homes[0] else home.name,
+                    run=self._runs,
+                    content=content,
+                    end=end,
+                    end_at=end_at,
+                )
+
+    def _ended(self, process: _Process, tests: list[tuple[str, UpstreamTest]]) -> run_folder.GuestEvent:
+        guest = process.launch.guest
+        during = [
+            (label, test)
+            for label, test in tests
+            if test.logs_before.get(guest, 0) <= process.end_at < test.logs_after.get(guest, 0)
+        ]
+        item, test = during[-1] if during else ("", None)
+        ended, detail = describe_exit(-process.end.signal) if process.crashed and process.end else ("stopped", "")
+        return run_folder.GuestEvent(
+            name=guest,
+            end=ended,
+            detail=detail,
+            test=self._name(item) if item else "",
+            target=process.target,
+            pid=process.launch.pid,
+            left=(fault_log.ledger_of(process.launch.folder / fault_log.NAME).name,),
+            announced=test.announced if test is not None else (),
+            unanswered=(test.sent,) if test is not None and test.sent and process.crashed else (),
+            upstream=True,
+        )
+
+    def _name(self, label: str) -> str:
+        return self._names.get(label, label)
+
+    def event_of(self, item: str, verdict: UpstreamVerdict) -> run_folder.TestEvent:
+        """The event of a test, without outcome and message."""
+        shown = verdict.shown
+        guests: dict[str, tuple[int, int]] = {}
+        for run, test in enumerate(verdict.tries):
+            if test is not None:
+                guests |= self._faults_during(run, test)
+        blocked_by = self._blocked_by(verdict)
+        return run_folder.TestEvent(
+            name=self._name(item),
+            outcome="passed",
+            seconds=round(shown.seconds, 3) if shown is not None else 0.0,
+            guests=guests,
+            announced=shown.announced if shown is not None else (),
+            blocked=bool(blocked_by),
+            blocked_by=blocked_by,
+            unanswered=(shown.sent,) if shown is not None and shown.sent and verdict.outcome == "failed" else (),
+            upstream=item,
+        )
+
+    def _faults_during(self, run: int, test: UpstreamTest) -> dict[str, tuple[int, int]]:
+        """Guest -> the faults in its log that a test added."""
+        found = {}
+        for process in self._processes:
+            guest = process.launch.guest
+            if process.run == run:
+                before = process.faults_before(test.logs_before.get(guest, 0))
+                after = process.faults_before(test.logs_after.get(guest, 0))
+                if after > before:
+                    found[guest] = (before, after)
+        return found
+
+    def _blocked_by(self, verdict: UpstreamVerdict) -> str:
+        """The guest whose crash before a failed test says why the test failed; empty if there is none."""
+        if verdict.outcome not in {"failed", "missing"}:
+            return ""
+        shown = verdict.shown
+        crashed = [process for process in self._processes if process.crashed]
+        if shown is None:
+            return crashed[-1].launch.guest if crashed else ""
+        before = [
+            process.launch.guest
+            for process in crashed
+            if process.launch.pid in shown.servers and process.end_at < shown.logs_before.get(process.launch.guest, 0)
+        ]
+        return before[-1] if before else ""

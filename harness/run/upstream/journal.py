@@ -1,0 +1,125 @@
+"""Reads the journal that overlay.tcl writes while upstream's tests run. Pure: text becomes results.
+
+A journal may end anywhere, because a test process may be killed. What it does not say did not happen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.model import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Reported = Literal["ok", "err", "exception", "skip", "ignore", ""]
+"""What upstream said of a test; empty for a test without an end."""
+FAILED = ("err", "exception")
+
+
+class UpstreamTest(Record, frozen=True):
+    """One test that began, or that upstream passed over."""
+
+    name: str
+    reported: Reported
+    message: str = ""
+    """What was expected and what came; or why the test was passed over."""
+    trace: str = ""
+    line: int = 0
+    """Its line in the file; 0 if unknown."""
+    seconds: float = 0.0
+    servers: tuple[int, ...] = ()
+    """Numbers of the server processes that it was given, the innermost last."""
+    announced: tuple[str, ...] = ()
+    """The crashes that it caused or expected: `command: debug segfault`, `log: ASSERTION FAILED`."""
+    sent: str = ""
+    """The command that it sent last."""
+    logs_before: dict[str, int] = msgspec.field(default_factory=dict)
+    logs_after: dict[str, int] = msgspec.field(default_factory=dict)
+    """Guest -> length of its fault log in bytes when the test began and ended; absent for an empty log."""
+
+
+class Journal(Record, frozen=True):
+    """What one run of a file did."""
+
+    tests: list[UpstreamTest]
+    outside: list[str]
+    """Failures that upstream reported of no test."""
+    done: bool
+    """Whether the file ran to its end."""
+
+
+class _Line(msgspec.Struct):
+    """One line of the journal. Values are texts."""
+
+    event: Literal["begin", "end", "announced", "outside", "done", "exception"]
+    time: str
+    pid: str = ""
+    test: str = ""
+    outcome: Reported = ""
+    status: str = ""
+    message: str = ""
+    trace: str = ""
+    servers: str = ""
+    faults: str = ""
+    sent: str = ""
+    line: str = "0"
+
+
+def read_journal(content: bytes) -> Journal:
+    """The results in a journal. A damaged line is passed over: its test then has no end."""
+    tests: list[UpstreamTest] = []
+    began: list[tuple[int, int]] = []
+    """The tests that run, innermost last: place in `tests`, time in milliseconds."""
+    outside: list[str] = []
+    done = False
+    logs: dict[str, int] = {}
+    for line in _lines(content):
+        logs = logs | _lengths(line.faults)
+        if line.event == "begin":
+            began.append((len(tests), int(line.time)))
+            servers = tuple(int(word) for word in line.servers.split() if word.isdigit())
+            tests.append(
+                UpstreamTest(name=line.test, reported="", line=int(line.line), servers=servers, logs_before=logs)
+            )
+        elif line.event == "end" and began:
+            place, at = began.pop()
+            tests[place] = msgspec.structs.replace(
+                tests[place],
+                reported=line.outcome,
+                message=line.message,
+                trace=line.trace,
+                sent=line.sent,
+                seconds=(int(line.time) - at) / 1000,
+                logs_after=logs,
+            )
+        elif line.event == "announced":
+            for place, _ in began:
+                announced = (*tests[place].announced, line.message)
+                tests[place] = msgspec.structs.replace(tests[place], announced=announced)
+        elif line.event == "outside" and line.status == "ignore":
+            continue
+        elif line.event in {"outside", "exception"} and not done:
+            # At its end upstream's test server closes the connection, which its client takes for a fault.
+            outside.append(line.message)
+        elif line.event == "done":
+            done = True
+    return Journal(tests=tests, outside=outside, done=done)
+
+
+def _lines(content: bytes) -> Iterator[_Line]:
+    for line in content.split(b"\n"):
+        if line:
+            try:
+                yield json_codec.decode(line, _Line)
+            except msgspec.DecodeError:
+                continue
+
+
+def _lengths(words: str) -> dict[str, int]:
+    """`guest-3=512 guest-4=99`."""
+    pairs = (word.rpartition("=") for word in words.split())
+    return {guest: int(length) for guest, _, length in pairs if length.isdigit()}

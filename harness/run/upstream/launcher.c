@@ -1,0 +1,189 @@
+/*
+ * Stands in for a server's program where upstream's own tests start one: src/redis-server and its siblings.
+ *
+ * It makes a numbered folder for the process, notes who was started there and how, and becomes the emulator (or the
+ * native program) by execv. The process number therefore stays the one that the tests know. It must be an ELF program:
+ * some tests run ldd on it.
+ *
+ * The file ../plumbline/launches beside it says what to become. It is a list of words, each ended by a NUL byte:
+ *
+ *   number of server variants; then for every variant, and at last for clients: the folder that takes the numbered
+ *   folders, the program, the number of its arguments (argv[0] included), and the arguments
+ *
+ * In the words {folder} stands for the numbered folder, {self} for the name it was called by, {name} for the last part
+ * of that name. Servers take the variants by turns. ../plumbline/number holds the last number that was given out.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_WORDS 4096
+#define LEDGER_BYTES 16
+
+static const char *self, *name;
+static char folder[PATH_MAX];
+
+static void fail(const char *what, const char *subject)
+{
+    fprintf(stderr, "plumbline launcher: %s %s: %s\n", what, subject, strerror(errno));
+    _exit(127);
+}
+
+static void *obtain(void *memory)
+{
+    if (!memory)
+        fail("no memory for", self);
+    return memory;
+}
+
+/* The whole file, followed by a NUL byte. */
+static char *content_of(const char *path, size_t *length)
+{
+    struct stat status;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 || fstat(file, &status) < 0)
+        fail("cannot read", path);
+    char *content = obtain(calloc(1, (size_t)status.st_size + 1));
+    for (*length = 0; *length < (size_t)status.st_size;) {
+        ssize_t some = read(file, content + *length, (size_t)status.st_size - *length);
+        if (some <= 0)
+            fail("cannot read", path);
+        *length += (size_t)some;
+    }
+    close(file);
+    return content;
+}
+
+/* The next number, counted across all processes that use the same file. */
+static long next_number(const char *path)
+{
+    char text[32] = "";
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0 || flock(file, LOCK_EX) < 0 || pread(file, text, sizeof text - 1, 0) < 0)
+        fail("cannot count in", path);
+    long number = strtol(text, NULL, 10) + 1;
+    int length = snprintf(text, sizeof text, "%ld\n", number);
+    if (pwrite(file, text, (size_t)length, 0) != length)
+        fail("cannot count in", path);
+    close(file);
+    return number;
+}
+
+/* A word of the list with its places filled in. */
+static char *filled(const char *word)
+{
+    static const struct { const char *place; const char **value; } places[] = {
+        {"{self}", &self}, {"{name}", &name},
+    };
+    const char *found, *value = NULL;
+    size_t skipped = 0;
+    if ((found = strstr(word, "{folder}"))) {
+        value = folder;
+        skipped = strlen("{folder}");
+    }
+    for (size_t i = 0; !found && i < sizeof places / sizeof *places; i++)
+        if ((found = strstr(word, places[i].place))) {
+            value = *places[i].value;
+            skipped = strlen(places[i].place);
+        }
+    if (!found)
+        return obtain(strdup(word));
+    char *text = NULL;
+    if (asprintf(&text, "%.*s%s%s", (int)(found - word), word, value, found + skipped) < 0)
+        fail("no memory for", word);
+    return text;
+}
+
+/* The file behind a descriptor, and the length that it has now. */
+static void describe(FILE *note, int descriptor)
+{
+    char link[64], path[PATH_MAX] = "";
+    struct stat status = {0};
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    if (readlink(link, path, sizeof path - 1) < 0 || fstat(descriptor, &status) < 0 || !S_ISREG(status.st_mode))
+        path[0] = 0;
+    fprintf(note, "%s%c%lld%c", path, 0, (long long)status.st_size, 0);
+}
+
+/* The numbered folder: a ledger for the emulator's fault log, and a note of the launch. */
+static void record(const char *home, long number, int argc, char **argv)
+{
+    char path[PATH_MAX + 32], here[PATH_MAX] = "";
+    struct timespec now;
+    if (snprintf(folder, sizeof folder, "%s/guest-%ld", home, number) >= (int)sizeof folder || mkdir(folder, 0700) < 0)
+        fail("cannot make", folder);
+    snprintf(path, sizeof path, "%s/faults.jsonl.counts", folder);
+    int ledger = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    char zeros[LEDGER_BYTES] = {0};
+    if (ledger < 0 || write(ledger, zeros, sizeof zeros) != sizeof zeros)
+        fail("cannot write", path);
+    close(ledger);
+    snprintf(path, sizeof path, "%s/launch", folder);
+    FILE *note = fopen(path, "wxe");
+    if (!note || !getcwd(here, sizeof here))
+        fail("cannot write", path);
+    clock_gettime(CLOCK_REALTIME, &now);
+    fprintf(note, "%ld%c%lld%c%s%c", (long)getpid(), 0, now.tv_sec * 1000LL + now.tv_nsec / 1000000, 0, here, 0);
+    describe(note, STDOUT_FILENO);
+    describe(note, STDERR_FILENO);
+    for (int i = 0; i < argc; i++)
+        fprintf(note, "%s%c", argv[i], 0);
+    if (fclose(note) != 0)
+        fail("cannot write", path);
+}
+
+static int is_client(void)
+{
+    const char *kind = strrchr(name, '-');
+    return kind && (!strcmp(kind, "-cli") || !strcmp(kind, "-benchmark"));
+}
+
+static int is_server(void)
+{
+    const char *kind = strrchr(name, '-');
+    return kind && (!strcmp(kind, "-server") || !strcmp(kind, "-sentinel"));
+}
+
+int main(int argc, char **argv)
+{
+    char own[PATH_MAX] = "", path[PATH_MAX + 64], *words[MOST_WORDS];
+    size_t length, count = 0;
+    self = argv[0];
+    name = strrchr(self, '/') ? strrchr(self, '/') + 1 : self;
+    if (readlink("/proc/self/exe", own, sizeof own - 1) < 0 || !strrchr(own, '/'))
+        fail("cannot find", "/proc/self/exe");
+    *strrchr(own, '/') = 0;
+    snprintf(path, sizeof path, "%s/../plumbline/launches", own);
+    char *list = content_of(path, &length);
+    for (char *word = list; word < list + length && count < MOST_WORDS; word += strlen(word) + 1)
+        words[count++] = word;
+    snprintf(path, sizeof path, "%s/../plumbline/number", own);
+    long number = next_number(path);
+    long variants = count ? strtol(words[0], NULL, 10) : 0;
+    long chosen = is_client() ? variants : is_server() && variants ? (number - 1) % variants : 0;
+    size_t at = 1;
+    for (long skipped = 0; skipped < chosen && at + 2 < count; skipped++)
+        at += 3 + (size_t)strtol(words[at + 2], NULL, 10);
+    if (variants < 1 || at + 2 >= count)
+        fail("the list of launches is cut short, so that nothing can become of", self);
+    size_t given = (size_t)strtol(words[at + 2], NULL, 10);
+    if (at + 3 + given > count)
+        fail("the list of launches is cut short, so that nothing can become of", self);
+    record(words[at], number, argc, argv);
+    char *program = filled(words[at + 1]);
+    char **arguments = obtain(calloc(given + (size_t)argc, sizeof *arguments));
+    for (size_t i = 0; i < given; i++)
+        arguments[i] = filled(words[at + 3 + i]);
+    for (int i = 1; i < argc; i++)
+        arguments[given + (size_t)i - 1] = argv[i];
+    execv(program, arguments);
+    fail("cannot become", program);
+}

@@ -1,0 +1,246 @@
+# Watches upstream's own tests from inside: it is loaded at the end of tests/support/util.tcl in a copy of their tree.
+#
+# It writes a journal of every test's beginning and end, of what ends a file early, and of the crashes that a test
+# announces. It changes only what an emulated server makes necessary: waiting takes longer, and `uname -m` names the
+# target's machine. The environment says how: PLUMB_JOURNAL, PLUMB_FOLDERS
+# (of the servers' records), PLUMB_PATIENCE, PLUMB_MACHINE, PLUMB_SEED.
+
+namespace eval ::plumb {
+    variable journal [open $::env(PLUMB_JOURNAL) a]
+    fconfigure $journal -encoding utf-8 -translation lf -buffering full -buffersize 1000000
+    variable patience $::env(PLUMB_PATIENCE)
+    variable machine $::env(PLUMB_MACHINE)
+    # The tests that run now, the innermost last: what upstream reported of each. Tests may be nested.
+    variable reports {}
+    variable raised {}
+    # The command that the present process sent last: its name, its arguments.
+    variable last {}
+    # Characters that JSON writes as escapes.
+    variable escapes {\\ \\\\ \" \\\"}
+    for {set code 0} {$code < 32} {incr code} {
+        lappend escapes [format %c $code] [format {\u%04x} $code]
+    }
+    variable longest 20000
+    # Commands that make a server crash on purpose, and the log lines by which a test says that it expects a crash.
+    variable crashing {segfault panic assert oom restart crash-and-recover}
+    variable expected {{*ASSERTION FAILED*} {*Guru Meditation*} {*crashed by signal*} {*dup elements*}}
+    variable fatal {SEGV BUS ABRT ILL FPE SIGSEGV SIGBUS SIGABRT SIGILL SIGFPE 11 7 6 4 8}
+}
+expr {srand($::env(PLUMB_SEED))}
+
+# Write one line of the journal: `event`, then keys and values. Values are texts.
+proc ::plumb::note {event args} {
+    variable journal
+    variable escapes
+    variable longest
+    set line "{\"event\":\"$event\",\"pid\":\"[pid]\",\"time\":\"[clock milliseconds]\""
+    foreach {key value} $args {
+        if {[string length $value] > $longest} {
+            set value "[string range $value 0 $longest] …"
+        }
+        append line ",\"$key\":\"[string map $escapes $value]\""
+    }
+    puts $journal "$line}"
+    # The buffer holds a whole line, so that lines of several processes do not mix.
+    flush $journal
+}
+
+# Numbers of the servers that the present test was given, innermost last.
+proc ::plumb::servers {} {
+    set numbers {}
+    if {[info exists ::servers]} {
+        foreach server $::servers {
+            if {[dict exists $server pid]} {
+                lappend numbers [dict get $server pid]
+            }
+        }
+    }
+    if {[info exists ::pids]} {
+        set numbers [concat $numbers $::pids]
+    }
+    return $numbers
+}
+
+# Lengths of the fault logs that have grown since the last call: GUEST=BYTES, separated by spaces.
+proc ::plumb::growth {} {
+    variable lengths
+    set grown {}
+    foreach folder [split $::env(PLUMB_FOLDERS) :] {
+        foreach log [glob -nocomplain -directory $folder guest-*/faults.jsonl] {
+            set length [file size $log]
+            if {![info exists lengths($log)] || $lengths($log) != $length} {
+                set lengths($log) $length
+                lappend grown [file tail [file dirname $log]]=$length
+            }
+        }
+    }
+    return $grown
+}
+
+# The command that was sent last, as one line.
+proc ::plumb::sent {} {
+    variable last
+    lassign $last method words
+    set line [string toupper $method]
+    foreach word $words {
+        append line " [string range $word 0 200]"
+    }
+    return [string range $line 0 400]
+}
+
+# Run the body of a test. Every error becomes an assertion, which ends the test and not the whole file.
+proc ::plumb::attempt {code} {
+    variable raised
+    set status [catch {uplevel 1 $code} result options]
+    if {$status == 1} {
+        set raised [dict get $options -errorinfo]
+        if {![string match assertion:* $result]} {
+            error "assertion:$result" $raised
+        }
+    }
+    dict incr options -level
+    return -options $options $result
+}
+
+# Stands in for upstream's `test`.
+proc ::plumb::test {name code args} {
+    variable reports
+    variable raised
+    set frame [info frame -1]
+    set line [expr {[dict exists $frame line] ? [dict get $frame line] : 0}]
+    variable last
+    set before $raised
+    set raised {}
+    set last {}
+    lappend reports {}
+    note begin test $name servers [servers] line $line faults [growth]
+    set call [list ::plumb_original_test $name [list ::plumb::attempt $code] {*}$args]
+    set status [catch {uplevel 1 $call} result options]
+    lassign [lindex $reports end] outcome message
+    set reports [lrange $reports 0 end-1]
+    if {$outcome eq {}} {
+        # The tests of clusters and sentinels report to nobody: they print, and go on with the next file.
+        set outcome [expr {$status == 0 && $raised eq {} ? "ok" : "err"}]
+        set message [expr {$raised eq {} ? $result : $raised}]
+    } elseif {$status == 1} {
+        set outcome exception
+        set message $result
+    }
+    note end test $name outcome $outcome message $message trace $raised faults [growth] sent [sent]
+    set raised $before
+    dict incr options -level
+    return -options $options $result
+}
+
+# Stands in for the message by which a client tells upstream's test server what happened.
+proc ::plumb::send_data_packet {fd status data args} {
+    variable reports
+    if {$status in {ok err skip ignore}} {
+        if {[llength $reports]} {
+            lset reports end [list $status $data]
+        } else {
+            note outside status $status message $data
+        }
+    } elseif {$status in {done exception}} {
+        note $status message $data
+    }
+    tailcall ::plumb_original_send_data_packet $fd $status $data {*}$args
+}
+
+# An emulated server is slower: what waits for it tries as many times more often.
+proc ::plumb::wait_for_condition {tries args} {
+    variable patience
+    tailcall ::plumb_original_wait_for_condition [expr {int($tries * $patience)}] {*}$args
+}
+
+proc ::plumb::server_is_up {host port tries args} {
+    variable patience
+    tailcall ::plumb_original_server_is_up $host $port [expr {int($tries * $patience)}] {*}$args
+}
+
+# A server that died before it logged its number never will: upstream would wait two minutes for every such server.
+proc ::plumb::wait_server_started {config_file stdout pid args} {
+    variable patience
+    for {set waited 0} {$waited < 120000 * $patience} {incr waited 50} {
+        set dead [catch {::plumb_original_exec kill -0 $pid}]
+        set log [::plumb_original_exec cat $stdout]
+        if {[regexp -- " PID: $pid|Failed listening on port" $log]} break
+        if {$dead} {
+            error "the server ended at its start: $log"
+        }
+        after 50
+    }
+    tailcall ::plumb_original_wait_server_started $config_file $stdout $pid {*}$args
+}
+
+proc ::plumb::count_log_message {args} {
+    variable expected
+    foreach pattern $expected {
+        if {[string match $pattern [lindex $args end]]} {
+            note announced message "log: [lindex $args end]"
+            break
+        }
+    }
+    tailcall ::plumb_original_count_log_message {*}$args
+}
+
+proc ::plumb::dispatch {id method args} {
+    variable crashing
+    variable last
+    set last [list $method $args]
+    if {[string equal -nocase $method debug] && [string tolower [lindex $args 0]] in $crashing} {
+        note announced message "command: $method $args"
+    }
+    tailcall ::redis::plumb_original_dispatch $id $method {*}$args
+}
+
+proc ::plumb::execute {args} {
+    variable fatal
+    variable machine
+    if {$args eq {uname -m}} {
+        return $machine
+    }
+    if {[lindex $args 0] eq {kill} && [string trimleft [lindex $args 1] -] in $fatal} {
+        note announced message "command: $args"
+    }
+    tailcall ::plumb_original_exec {*}$args
+}
+
+# Put one of the procedures above before upstream's, which stays in its namespace under another name.
+proc ::plumb::stand_in {theirs ours} {
+    set kept [string trimright [namespace qualifiers $theirs] :]::plumb_original_$ours
+    if {[info commands $kept] ne {}} {
+        rename $kept {}
+    }
+    rename $theirs $kept
+    ::plumb::define $theirs args "tailcall ::plumb::$ours {*}\$args"
+}
+
+set ::plumb::stand_ins {
+    test test
+    send_data_packet send_data_packet
+    wait_for_condition wait_for_condition
+    server_is_up server_is_up
+    wait_server_started wait_server_started
+    count_log_message count_log_message
+    redis::__dispatch__ dispatch
+}
+
+rename exec ::plumb_original_exec
+rename proc ::plumb::define
+::plumb::define exec args {tailcall ::plumb::execute {*}$args}
+
+# Some of these procedures are defined later than this file, or twice.
+::plumb::define proc {name arguments body} {
+    uplevel 1 [list ::plumb::define $name $arguments $body]
+    set plain [string trimleft $name :]
+    if {[dict exists $::plumb::stand_ins $plain] && [uplevel 1 {namespace current}] eq {::}} {
+        ::plumb::stand_in ::$plain [dict get $::plumb::stand_ins $plain]
+    }
+}
+
+dict for {theirs ours} $::plumb::stand_ins {
+    if {[info procs ::$theirs] ne {}} {
+        ::plumb::stand_in ::$theirs $ours
+    }
+}

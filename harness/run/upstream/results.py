@@ -1,0 +1,133 @@
+"""Compares the runs of a file on a target with its run on this machine: what became of each of upstream's tests.
+
+Names are matched exactly first. Some tests have random numbers in their names; they are matched by what is left
+without digits. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Literal
+
+from harness.core.model import Record
+from harness.run.upstream.journal import FAILED, UpstreamTest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from harness.run.upstream.file_run import FileRun
+
+WHOLE = "(the whole file)"
+"""The item of a file beside its tests: it ran to its end, and nothing failed outside of tests."""
+
+TRIES = 3
+NEEDED = 2
+"""A test fails if it fails in two of three runs."""
+
+
+class Item(Record, frozen=True):
+    """One of a file's tests, as it ran on this machine."""
+
+    label: str
+    """Its name, with a number if the file has several of that name; or WHOLE."""
+    native: UpstreamTest | None
+    """None for the item of the file."""
+
+
+Outcome = Literal["passed", "failed", "skipped", "missing"]
+
+
+class UpstreamVerdict(Record, frozen=True):
+    """What became of a test on a target."""
+
+    outcome: Outcome
+    """missing: it left no result."""
+    message: str = ""
+    tries: tuple[UpstreamTest | None, ...] = ()
+    """The test in each run of the file; None where it left no trace."""
+    failures: int = 0
+
+    @property
+    def shown(self) -> UpstreamTest | None:
+        """The try that a report shows: the first failure, or else the last try that left a trace."""
+        traces = [one for one in self.tries if one is not None]
+        return next((one for one in traces if one.reported in FAILED), traces[-1] if traces else None)
+
+
+def items_of(native: Sequence[UpstreamTest]) -> list[Item]:
+    """The items of a file."""
+    numbers: Counter[str] = Counter()
+    items = []
+    for test in native:
+        numbers[test.name] += 1
+        again = f" ({numbers[test.name]})" if numbers[test.name] > 1 else ""
+        items.append(Item(label=f"{test.name}{again}", native=test))
+    return [*items, Item(label=WHOLE, native=None)]
+
+
+def matched(items: Sequence[Item], tests: Sequence[UpstreamTest]) -> tuple[dict[str, UpstreamTest], list[UpstreamTest]]:
+    """Item -> the test of one run that belongs to it, and the tests that belong to none."""
+    left = {item.label: item.native for item in items if item.native is not None}
+    found: dict[str, UpstreamTest] = {}
+    rest = list(tests)
+    for key in (str, _shape):
+        unmatched = []
+        for test in rest:
+            label = next((label for label, native in left.items() if key(native.name) == key(test.name)), None)
+            if label is None:
+                unmatched.append(test)
+            else:
+                found[label] = test
+                del left[label]
+        rest = unmatched
+    return found, rest
+
+
+def _shape(name: str) -> str:
+    return re.sub(r"\d+", "#", name)
+
+
+def verdict_of(item: Item, runs: Sequence[FileRun], found: Sequence[dict[str, UpstreamTest]]) -> UpstreamVerdict:
+    """What became of a test in the runs of its file; `found`: what `matched` gave of each run."""
+    tries = tuple(each.get(item.label) for each in found)
+    failures = [one for one in tries if one is not None and one.reported in FAILED]
+    passed_over = [one for one in tries if one is not None and one.reported in {"skip", "ignore"}]
+    if len(failures) >= min(NEEDED, len(tries)):
+        outcome: Outcome = "failed"
+        message = failures[0].message
+    elif any(one is not None and one.reported == "ok" for one in tries):
+        outcome = "passed"
+        message = f"it failed in 1 of {len(tries)} runs: {failures[0].message}" if failures else ""
+    elif passed_over:
+        outcome, message = "skipped", f"upstream passes over it: {passed_over[0].message}"
+    else:
+        outcome, message = "missing", _why_missing(runs[-1])
+    return UpstreamVerdict(outcome=outcome, message=message, tries=tries, failures=len(failures))
+
+
+def verdict_of_file(runs: Sequence[FileRun], strangers: Sequence[list[UpstreamTest]]) -> UpstreamVerdict:
+    """What became of the file itself; `strangers`: the tests of each run that this machine's run did not have."""
+    complaints = [_complaints(run, others) for run, others in zip(runs, strangers, strict=True)]
+    failures = [each for each in complaints if each]
+    if len(failures) >= min(NEEDED, len(runs)):
+        return UpstreamVerdict(outcome="failed", message="\n".join(failures[0]), failures=len(failures))
+    return UpstreamVerdict(outcome="passed", message="\n".join(failures[0]) if failures else "", failures=len(failures))
+
+
+def _complaints(run: FileRun, others: Iterable[UpstreamTest]) -> list[str]:
+    found = [f"outside of every test: {message}" for message in run.journal.outside]
+    return found + [f"{test.name}: {test.message}" for test in others if test.reported in FAILED]
+
+
+def _why_missing(run: FileRun) -> str:
+    how = "the file was ended because it made no progress" if run.stalled else "the file ended before it"
+    return f"no result: {how}; its last line: {run.last_line}"
+
+
+def failing(items: Sequence[Item], run: FileRun) -> set[str]:
+    """The items that failed in one run although they pass on this machine."""
+    found, others = matched(items, run.journal.tests)
+    passing = {item.label for item in items if item.native is not None and item.native.reported == "ok"}
+    labels = {label for label, test in found.items() if test.reported in FAILED and label in passing}
+    return labels | ({WHOLE} if _complaints(run, others) else set())

@@ -1,0 +1,96 @@
+"""A copy of a release's tests in which the launcher stands for its programs, on a short path of its own.
+
+Upstream's tests look for programs in src/ and write below tests/tmp. The copy belongs to one cell; the tree is never
+written to. Unix sockets need a short path (unix(7)), so that the copy cannot lie in the run folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.core.cache import disk_errors
+from harness.run.upstream.launches import LaunchVariant, write_list
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.build.qemu_user import Runner
+
+OVERLAY = Path(__file__).with_name("overlay.tcl")
+PROGRAMS = ("server", "sentinel", "cli", "benchmark", "check-aof", "check-rdb", "check-dump")
+"""What follows the family's name in the names of its programs."""
+_KEPT = ("tests", "utils")
+"""Folders of the tree that tests read, and the files at its top."""
+_SCRATCH = ("tests/tmp", "tests/cluster/tmp", "tests/sentinel/tmp")
+
+
+class Stage:
+    """The place where upstream's tests of one release run against the programs of one target."""
+
+    def __init__(self, folder: Path, source: Path, launcher: Path, programs: Path, *, counter: Path) -> None:
+        """`programs`: what was built for the target, as harness.build.upstream_programs leaves it. `counter`: the file
+        from which launches take their numbers.
+        """
+        self.folder = folder
+        self._counter = counter
+        self._source = source
+        self._launcher = launcher
+        self._programs = programs
+
+    @property
+    def journal(self) -> Path:
+        """The journal of the file that runs."""
+        return self.folder / "plumbline" / "journal"
+
+    def prepare(self, servers: Sequence[LaunchVariant], clients: LaunchVariant) -> None:
+        """Make the copy. Raises InfrastructureError on a full disk."""
+        with disk_errors(self.folder):
+            (self.folder / "plumbline").mkdir(parents=True)
+            for name in _KEPT:
+                if (self._source / name).is_dir():
+                    shutil.copytree(self._source / name, self.folder / name, symlinks=True)
+            for path in self._source.iterdir():
+                if path.is_file():
+                    shutil.copy2(path, self.folder)
+            (self.folder / "src").mkdir()
+            for name in program_names(self._programs):
+                shutil.copy2(self._launcher, self.folder / "src" / name)
+            modules = self._programs / "tests" / "modules"
+            if modules.is_dir():
+                shutil.copytree(modules, self.folder / "tests" / "modules", dirs_exist_ok=True)
+            utilities = self.folder / "tests" / "support" / "util.tcl"
+            with utilities.open("a", encoding="utf-8") as stream:
+                stream.write(f"\nsource {{{OVERLAY}}}\n")
+            (self.folder / "plumbline" / "number").symlink_to(self._counter)
+            write_list(self.folder / "plumbline" / "launches", servers, clients)
+
+    def clear(self) -> None:
+        """Remove what an earlier file left."""
+        self.journal.unlink(missing_ok=True)
+        for name in _SCRATCH:
+            if (self.folder / name).is_dir():
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+                (self.folder / name).mkdir(exist_ok=True)
+
+    def remove(self) -> None:
+        """Remove the copy."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def program_names(programs: Path) -> list[str]:
+    """The names of the programs that were built."""
+    return sorted(path.name for path in (programs / "src").iterdir() if path.is_file())
+
+
+def variant(runner: Runner, programs: Path, home: Path) -> LaunchVariant:
+    """How the launcher becomes a target's program, with its records in `home`."""
+    program = programs / "src" / "{name}"
+    if runner.program is None:
+        return LaunchVariant(home=home, program=str(program), arguments=("{self}",))
+    # The emulator's command line, which ends with the program. `-0` keeps the name that the program was called by: one
+    # binary serves several names, and a server starts itself again by it.
+    words = runner.command(program, [], Path("{folder}/faults.jsonl"))
+    named = ["-0", "{self}"] if runner.target.emulator.is_qemu_user else []
+    return LaunchVariant(home=home, program=words[0], arguments=(*words[:-1], *named, words[-1]))

@@ -1,0 +1,143 @@
+"""A release's own test files: their names, in its own order, and the command that runs one of them.
+
+Three programs of upstream run them: tests/test_helper.tcl (servers of one test), tests/cluster/run.tcl and
+tests/sentinel/run.tcl (twenty and ten servers for each file). Names are upstream's own: `unit/type/string`,
+`cluster/03-failover-loop`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from harness.core.errors import UsageError
+from harness.core.model import Record
+from harness.core.processes import process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+HELPER = Path("tests/test_helper.tcl")
+INSTANCES = Path("tests/instances.tcl")
+OLDEST_TCL = (8, 6)
+VERSION = Path(__file__).with_name("version.tcl")
+LIST_SECONDS = 60.0
+SEPARATOR = "::"
+"""Between a file's name and a test's, in the names of items."""
+UPSTREAM_SECONDS = 100_000
+"""The patience of upstream's own watchdog, which knows nothing of emulators: longer than any of ours."""
+
+Driver = Literal["helper", "cluster", "sentinel"]
+
+
+class UpstreamFile(Record, frozen=True):
+    """One file of a release's tests."""
+
+    name: str
+    """`unit/type/string`, `cluster/03-failover-loop`."""
+    driver: Driver
+
+    @property
+    def path(self) -> str:
+        """The file's path in the tree."""
+        folder, _, rest = self.name.partition("/")
+        return f"tests/{self.name}.tcl" if self.driver == "helper" else f"tests/{folder}/tests/{rest}.tcl"
+
+    def command(self, tree: Path) -> list[str]:
+        """The command that runs the file alone, in a copy of the tree."""
+        if self.driver == "helper":
+            text = (tree / HELPER).read_text("utf-8", "replace")
+            words = ["tclsh", str(HELPER), "--single", self.name, "--clients", "1"]
+            words += ["--timeout", str(UPSTREAM_SECONDS)] * ("{--timeout}" in text)
+            return words + [option for option in ("--durable", "--dont-clean") if f"{{{option}}}" in text]
+        text = (tree / INSTANCES).read_text("utf-8", "replace")
+        words = ["tclsh", f"tests/{self.driver}/run.tcl", "--single", self.name.partition("/")[2]]
+        return words + [option for option in ("--dont-clean",) if option in text]
+
+
+def upstream_files(tree: Path) -> list[UpstreamFile]:
+    """Every test file of a tree, in upstream's order.
+
+    Raises UsageError for a tree without tests, and where Tcl is too old.
+    """
+    if not (tree / HELPER).is_file():
+        raise UsageError(
+            "the tree has no tests of its own",
+            where=str(tree / HELPER),
+            because="the file does not exist: archives of some packages leave tests out",
+            remedy="a release of `plumb list servers`, or a checkout of the whole repository",
+        )
+    _refuse_old_tcl()
+    listed = _listed(tree)
+    modules = [_name(path, tree) for path in sorted((tree / "tests/unit/moduleapi").glob("*.tcl"))]
+    files = [UpstreamFile(name=name, driver="helper") for name in dict.fromkeys([*listed, *modules])]
+    missing = [file.name for file in files if not (tree / file.path).is_file()]
+    drivers: tuple[Driver, ...] = ("cluster", "sentinel")
+    for driver in drivers:
+        if (tree / f"tests/{driver}/run.tcl").is_file():
+            paths = sorted((tree / f"tests/{driver}/tests").glob("*.tcl"))
+            files += [UpstreamFile(name=f"{driver}/{path.stem}", driver=driver) for path in paths]
+    return [file for file in files if file.name not in missing]
+
+
+def selected(files: Iterable[UpstreamFile], words: Sequence[str]) -> list[UpstreamFile]:
+    """The files that a selection of tests may mean: those that it names, or all files if it names none.
+
+    A word with a slash before any `::` names files: whole names, parts of them, or globs. Raises UsageError where it
+    names none.
+    """
+    every = list(files)
+    chosen: set[str] = set()
+    for word in words:
+        place = word.partition(SEPARATOR)[0]
+        if "/" not in place:
+            continue
+        names = [file.name for file in every if place in file.name or fnmatch.fnmatchcase(file.name, place)]
+        if not names:
+            near = difflib.get_close_matches(place, [file.name for file in every], n=1)
+            raise UsageError(
+                f"the release has no test file {place}",
+                where=f"--test {word}",
+                because="a word with a slash names a file of the release's own tests",
+                remedy=f"did you mean '{near[0]}'?" if near else "ls tests/unit tests/integration in its tree",
+            )
+        chosen.update(names)
+    return [file for file in every if not chosen or file.name in chosen]
+
+
+def _name(path: Path, tree: Path) -> str:
+    return str(path.relative_to(tree / "tests").with_suffix(""))
+
+
+def _listed(tree: Path) -> list[str]:
+    """What the release lists itself."""
+    if "{--list-tests}" not in (tree / HELPER).read_text("utf-8", "replace"):
+        text = (tree / HELPER).read_text("utf-8", "replace")
+        found = re.search(r"set ::all_tests \{(.*?)\}", text, re.DOTALL)
+        return found[1].split() if found else []
+    result = process.run_successfully(
+        ["tclsh", str(HELPER), "--list-tests"],
+        problem="the release does not list its tests",
+        where=str(tree / HELPER),
+        deadline_seconds=LIST_SECONDS,
+        folder=tree,
+    )
+    return [line.strip() for line in result.text.splitlines() if re.fullmatch(r"[\w./-]+", line.strip())]
+
+
+def _refuse_old_tcl() -> None:
+    """Raise UsageError where the overlay would not run (it needs tailcall)."""
+    result = process.run_successfully(
+        ["tclsh", VERSION], problem="tclsh does not run", deadline_seconds=LIST_SECONDS, remedy="plumb doctor --install"
+    )
+    version = result.text.strip()
+    if tuple(int(part) for part in version.split(".") if part.isdigit()) < OLDEST_TCL:
+        raise UsageError(
+            f"tclsh is of version {version}, which is too old",
+            where="tclsh",
+            because=f"upstream's tests run under version {'.'.join(map(str, OLDEST_TCL))} or later here",
+            remedy="apt-get install tcl",
+        )

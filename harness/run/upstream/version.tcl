@@ -1,0 +1,2 @@
+# Prints the version of Tcl.
+puts [info tclversion]

@@ -1,0 +1,1 @@
+"""The suite of upstream's own tests."""

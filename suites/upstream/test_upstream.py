@@ -1,0 +1,43 @@
+"""The release's own tests pass on the target as they do on this machine.
+
+A test that fails on this machine too says nothing about the target: it is skipped and shows what failed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from suites.upstream import table
+
+if TYPE_CHECKING:
+    from harness.run.cell_session import CellSession
+    from harness.run.cell_spec import CellSpec
+    from harness.run.upstream.session import UpstreamResult
+
+
+def test_upstream(upstream_test: str, cell_run: CellSession, cell: CellSpec, family: str) -> None:
+    def entry_of(test: str) -> table.ListedTest | None:
+        return table.listed(test, cell.runner.target, family, cell.version)
+
+    result = cell_run.run_upstream(upstream_test, may_fail=lambda test: entry_of(test) is not None)
+    verdict = result.verdict
+    if verdict.outcome == "skipped":
+        pytest.skip(verdict.message)
+    if verdict.outcome != "passed" and result.native is not None and result.native.reported != "ok":
+        pytest.skip(f"it does not pass on this machine either: {result.native.message or 'no result'}")
+    if (entry := entry_of(upstream_test)) is not None:
+        excuse(entry, result)
+    if verdict.outcome != "passed":
+        times = f" ({verdict.failures} of {len(verdict.tries)} runs)" if len(verdict.tries) > 1 else ""
+        pytest.fail(f"{verdict.message}{times} [{result.place}]", pytrace=False)
+    cell_run.note = verdict.message
+
+
+def excuse(entry: table.ListedTest, result: UpstreamResult) -> None:
+    """Skip a listed test that failed. One that passed must leave the list."""
+    if result.verdict.outcome == "failed" and not result.event.guests:
+        pytest.skip(f"listed in suites/upstream/differences.toml: {entry.reason}")
+    if result.verdict.outcome == "passed" and not entry.sometimes:
+        pytest.fail(f"it is listed in suites/upstream/differences.toml ({entry.reason}), and passes", pytrace=False)

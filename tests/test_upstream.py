@@ -1,0 +1,355 @@
+"""The suite of upstream's own tests: what the overlay notes, what the launcher becomes, and what follows from both.
+
+The tests run the real overlay and launcher against a test program of our own, which has the procedures that upstream's
+programs have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness.core.cache import Cache
+from harness.core.errors import UsageError
+from harness.core.processes import process
+from harness.plan.catalog import Catalog
+from harness.run.upstream import results
+from harness.run.upstream.file_run import FileRun, Pace, run_file
+from harness.run.upstream.journal import Journal, UpstreamTest, read_journal
+from harness.run.upstream.launches import LaunchVariant, compile_launcher, log_of, read_launches, write_list
+from harness.run.upstream.stage import Stage
+from harness.run.upstream.test_files import UpstreamFile, selected, upstream_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+HELPER = """
+source tests/support/util.tcl
+set ::all_tests {unit/first unit/second}
+# {--timeout} {--durable} {--list-tests}
+proc send_data_packet {fd status data args} {puts "\\[$status\\]: $data"}
+proc test {name code {okpattern undefined} args} {
+    if {[catch {set result [uplevel 1 $code]} error]} {
+        if {[string match assertion:* $error]} {
+            send_data_packet 0 err "$name: [string range $error 10 end]"
+            return
+        }
+        error $error $::errorInfo
+    }
+    if {$okpattern ne "undefined" && $okpattern ne $result} {
+        send_data_packet 0 err "$name: expected $okpattern, got $result"
+    } else {
+        send_data_packet 0 ok $name
+    }
+}
+proc wait_for_condition {tries delay condition _else_ script} {
+    while {[incr tries -1] >= 0} {
+        if {[uplevel 1 [list expr $condition]]} return
+        after $delay
+    }
+    uplevel 1 $script
+}
+if {[lindex $argv 0] eq "--list-tests"} {
+    foreach name $::all_tests {puts $name}
+    exit
+}
+set name [lindex $argv 1]
+if {[catch {source tests/$name.tcl} error]} {
+    send_data_packet 0 exception $error
+    exit 1
+}
+send_data_packet 0 done $name
+"""
+
+FILE = """
+test "passes" {expr 1+1} 2
+test "fails by an assertion" {error "assertion:Expected 1"}
+test "fails by another error" {expr {[string length abc] / 0}}
+test "answers otherwise" {set x 3} 4
+send_data_packet 0 ignore "a server of other tags"
+test "waits" {
+    set turns 0
+    wait_for_condition 10 1 {[incr turns] > 25} else {error "assertion:not patient"}
+    set turns
+} 26
+test "knows the machine" {exec uname -m} m88k
+test "starts a server" {exec src/redis-server one {two words} {}} {}
+test "announces" {catch {exec kill -SIGSEGV 999999999}; count_log_message 0 "*ASSERTION FAILED*"} 1
+test "odd: \\u00e9 \\t \\" \\\\ \\u0001" {set y 1}
+"""
+
+UTILITIES = """
+proc count_log_message {server pattern} {return 1}
+proc server_is_up {host port tries} {return $tries}
+"""
+
+
+@pytest.fixture(scope="module")
+def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cache = Cache(tmp_path_factory.mktemp("cache"))
+    return compile_launcher(cache, Catalog().toolchains["gcc"])
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A release with tests."""
+    tests = tmp_path / "release" / "tests"
+    for name in ("support", "unit/moduleapi", "cluster/tests", "tmp"):
+        (tests / name).mkdir(parents=True)
+    (tests / "test_helper.tcl").write_text(HELPER, "utf-8")
+    (tests / "support" / "util.tcl").write_text(UTILITIES, "utf-8")
+    (tests / "unit" / "first.tcl").write_text(FILE, "utf-8")
+    (tests / "unit" / "second.tcl").write_text("test hangs {after 100000}\n", "utf-8")
+    (tests / "unit" / "moduleapi" / "hooks.tcl").write_text("", "utf-8")
+    (tests / "cluster" / "run.tcl").write_text("", "utf-8")
+    (tests / "cluster" / "tests" / "03-failover-loop.tcl").write_text("", "utf-8")
+    return tests.parent
+
+
+@pytest.fixture
+def stage(tmp_path: Path, tree: Path, launcher: Path) -> Iterator[Stage]:
+    """A copy of the tests in which the server is /bin/echo."""
+    programs = tmp_path / "programs"
+    (programs / "src").mkdir(parents=True)
+    (programs / "src" / "redis-server").write_bytes(b"")
+    (tmp_path / "home").mkdir()
+    staged = Stage(tmp_path / "stage", tree, launcher, programs, counter=tmp_path / "number")
+    echo = LaunchVariant(home=tmp_path / "home", program="/bin/echo", arguments=("{self}", "-n"))
+    staged.prepare([echo], echo)
+    yield staged
+    staged.remove()
+
+
+def run(stage: Stage, name: str, tmp_path: Path, *, stall_seconds: float = 30.0) -> FileRun:
+    return run_file(
+        stage,
+        UpstreamFile(name=name, driver="helper"),
+        log=tmp_path / "log",
+        homes=[tmp_path / "home"],
+        machine="m88k",
+        seed=3,
+        pace=Pace(patience=3.0, stall_seconds=stall_seconds),
+    )
+
+
+def test_the_overlay_notes_every_test_and_how_it_ended(stage: Stage, tmp_path: Path) -> None:
+    done = run(stage, "unit/first", tmp_path)
+    assert done.journal.done
+    assert not done.stalled
+    assert {test.name: test.reported for test in done.journal.tests} == {
+        "passes": "ok",
+        "fails by an assertion": "err",
+        "fails by another error": "err",
+        "answers otherwise": "err",
+        "waits": "ok",
+        "knows the machine": "ok",
+        "starts a server": "err",
+        "announces": "ok",
+        'odd: \u00e9 \t " \\ \u0001': "ok",
+    }
+    messages = {test.name: test.message for test in done.journal.tests}
+    assert "Expected 1" in messages["fails by an assertion"]
+    assert "divide by zero" in messages["fails by another error"]
+    assert "expected 4, got 3" in messages["answers otherwise"]
+    announced = {test.name: test.announced for test in done.journal.tests if test.announced}
+    assert announced == {"announces": ("command: kill -SIGSEGV 999999999", "log: *ASSERTION FAILED*")}
+
+
+def test_the_launcher_becomes_the_program_with_the_same_words_and_leaves_a_note(stage: Stage, tmp_path: Path) -> None:
+    done = run(stage, "unit/first", tmp_path)
+    (answer,) = (test.message for test in done.journal.tests if test.name == "starts a server")
+    assert "got one two words " in answer
+    (launch,) = read_launches(tmp_path / "home")
+    assert launch.guest == "guest-1"
+    assert launch.words == ("src/redis-server", "one", "two words", "")
+    assert launch.working_folder == stage.folder
+    assert (launch.folder / "faults.jsonl.counts").read_bytes() == bytes(16)
+
+
+def test_servers_take_their_turns_and_clients_their_own(tmp_path: Path, launcher: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "plumbline").mkdir()
+    variants = []
+    for name in ("a", "b", "clients"):
+        (tmp_path / name).mkdir()
+        variants.append(
+            LaunchVariant(home=tmp_path / name, program="/bin/echo", arguments=("{self}", f"{name}:{{name}}"))
+        )
+    write_list(tmp_path / "plumbline" / "launches", variants[:2], variants[2])
+    said = []
+    for name in ("redis-server", "redis-sentinel", "redis-cli", "redis-check-aof", "redis-server"):
+        shutil.copy2(launcher, tmp_path / "src" / name)
+        said.append(process.run([tmp_path / "src" / name], deadline_seconds=20).text.strip())
+    assert said == ["a:redis-server", "b:redis-sentinel", "clients:redis-cli", "a:redis-check-aof", "a:redis-server"]
+    assert [launch.guest for launch in read_launches(tmp_path / "a")] == ["guest-1", "guest-4", "guest-5"]
+
+
+def test_a_cut_list_of_launches_starts_nothing(tmp_path: Path, launcher: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "plumbline").mkdir()
+    shutil.copy2(launcher, tmp_path / "src" / "redis-server")
+    echo = LaunchVariant(home=tmp_path, program="/bin/echo", arguments=("{self}", "alive"))
+    list_ = tmp_path / "plumbline" / "launches"
+    write_list(list_, [echo], echo)
+    words = list_.read_bytes().split(b"\0")[:-1]
+    own = 1 + 3 + len(echo.arguments)
+    for kept in range(own):
+        list_.write_bytes(b"".join(word + b"\0" for word in words[:kept]))
+        ran = process.run([tmp_path / "src" / "redis-server"], deadline_seconds=20)
+        assert ran.code == 127, kept
+        assert "cut short" in ran.text
+    assert [path.name for path in tmp_path.glob("guest-*")] == []
+
+
+def test_a_file_that_stands_still_is_ended_and_says_what_it_printed_last(stage: Stage, tmp_path: Path) -> None:
+    done = run(stage, "unit/second", tmp_path, stall_seconds=1.0)
+    assert done.stalled
+    assert [(test.name, test.reported) for test in done.journal.tests] == [("hangs", "")]
+    assert not done.journal.done
+
+
+def test_a_journal_cut_anywhere_never_shows_a_test_better_than_it_was(stage: Stage, tmp_path: Path) -> None:
+    run(stage, "unit/first", tmp_path)
+    content = stage.journal.read_bytes()
+    whole = read_journal(content)
+    ends = {test.name: test.reported for test in whole.tests}
+    assert len(content) > 1000
+    for cut in range(len(content)):
+        part = read_journal(content[:cut])
+        assert not part.done or cut >= len(content) - 1
+        for test in part.tests:
+            assert test.reported in {"", ends[test.name]}
+
+
+def listed(*names: str) -> list[UpstreamTest]:
+    return [UpstreamTest(name=name, reported="ok") for name in names]
+
+
+def ran(*tests: tuple[str, str], done: bool = True, outside: tuple[str, ...] = ()) -> FileRun:
+    found = [
+        msgspec.convert({"name": name, "reported": reported, "message": f"{name} {reported}"}, UpstreamTest)
+        for name, reported in tests
+    ]
+    journal = Journal(tests=found, outside=list(outside), done=done)
+    return FileRun(journal=journal, stalled=False, last_line="the last words", seconds=1.0)
+
+
+def verdicts(native: list[UpstreamTest], *runs: FileRun) -> Mapping[str, str]:
+    items = results.items_of(native)
+    pairs = [results.matched(items, each.journal.tests) for each in runs]
+    found = {
+        item.label: results.verdict_of(item, runs, [each for each, _ in pairs]).outcome
+        for item in items
+        if item.native is not None
+    }
+    return found | {results.WHOLE: results.verdict_of_file(runs, [others for _, others in pairs]).outcome}
+
+
+def test_a_test_fails_if_it_fails_in_two_of_three_runs() -> None:
+    native = listed("a", "b", "c")
+    once = ran(("a", "err"), ("b", "ok"), ("c", "err"))
+    again = ran(("a", "ok"), ("b", "ok"), ("c", "exception"))
+    assert verdicts(native, once) == {"a": "failed", "b": "passed", "c": "failed", results.WHOLE: "passed"}
+    assert verdicts(native, once, again, again) == {
+        "a": "passed",
+        "b": "passed",
+        "c": "failed",
+        results.WHOLE: "passed",
+    }
+
+
+def test_a_test_without_a_result_is_missing_and_one_that_upstream_passes_over_is_skipped() -> None:
+    native = listed("a", "b", "c")
+    outcome = verdicts(native, ran(("a", "ok"), ("b", "skip"), ("c", ""), done=False))
+    assert outcome == {"a": "passed", "b": "skipped", "c": "missing", results.WHOLE: "passed"}
+
+
+def test_tests_of_one_name_are_told_apart_and_random_numbers_in_names_are_not() -> None:
+    native = listed("twice", "twice", "Set #3 as master", "Set #4 as master")
+    assert [item.label for item in results.items_of(native)][:2] == ["twice", "twice (2)"]
+    outcome = verdicts(
+        native, ran(("twice", "ok"), ("twice", "err"), ("Set #9 as master", "err"), ("Set #4 as master", "ok"))
+    )
+    assert outcome == {
+        "twice": "passed",
+        "twice (2)": "failed",
+        "Set #3 as master": "failed",
+        "Set #4 as master": "passed",
+        results.WHOLE: "passed",
+    }
+
+
+def test_a_failure_that_belongs_to_no_test_fails_the_file() -> None:
+    native = listed("a")
+    assert verdicts(native, ran(("a", "ok"), ("unknown", "err")))[results.WHOLE] == "failed"
+    assert verdicts(native, ran(("a", "ok"), outside=("Can't start the server",)))[results.WHOLE] == "failed"
+    assert verdicts(native, ran(("a", "ok"), ("unknown", "ok")))[results.WHOLE] == "passed"
+
+
+def test_a_release_names_its_files(tree: Path) -> None:
+    names = [file.name for file in upstream_files(tree)]
+    assert names == ["unit/first", "unit/second", "unit/moduleapi/hooks", "cluster/03-failover-loop"]
+    assert [file.path for file in upstream_files(tree)][-1] == "tests/cluster/tests/03-failover-loop.tcl"
+    (tree / "tests" / "test_helper.tcl").write_text("set ::all_tests {\n    unit/second\n    unit/gone\n}\n", "utf-8")
+    assert next(file.name for file in upstream_files(tree)) == "unit/second"
+
+
+def test_a_selection_names_files_or_no_file_at_all(tree: Path) -> None:
+    files = upstream_files(tree)
+    assert [file.name for file in selected(files, ["unit/first::passes"])] == ["unit/first"]
+    assert [file.name for file in selected(files, ["unit/*"])][-1] == "unit/moduleapi/hooks"
+    assert selected(files, ["passes"]) == files
+    with pytest.raises(UsageError, match="no test file unit/frist") as caught:
+        selected(files, ["unit/frist"])
+    assert "did you mean 'unit/first'?" in str(caught.value)
+
+
+def test_a_tree_without_tests_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no tests of its own"):
+        upstream_files(tmp_path)
+
+
+def test_a_tcl_that_is_too_old_is_a_usage_error(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "old" / "tclsh"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 8.5\n", "utf-8")
+    old.chmod(0o755)
+    monkeypatch.setattr(
+        process, "PLAIN_ENVIRONMENT", {**process.PLAIN_ENVIRONMENT, "PATH": f"{old.parent}:{os.defpath}"}
+    )
+    monkeypatch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
+    with pytest.raises(UsageError, match=r"8\.5, which is too old"):
+        upstream_files(tree)
+
+
+def test_the_log_of_a_launch_begins_where_it_started(tmp_path: Path, launcher: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "plumbline").mkdir()
+    shutil.copy2(launcher, tmp_path / "src" / "redis-server")
+    echo = LaunchVariant(home=tmp_path, program="/bin/echo", arguments=("{self}", "new words"))
+    write_list(tmp_path / "plumbline" / "launches", [echo], echo)
+    log = tmp_path / "stdout"
+    log.write_text("old words\n", "utf-8")
+    script = tmp_path / "start"
+    script.write_text(f"#!/bin/sh\nexec {tmp_path}/src/redis-server >> {log}\n", "utf-8")
+    script.chmod(0o755)
+    process.run([script], deadline_seconds=20)
+    (launch,) = read_launches(tmp_path)
+    assert log_of(launch) == b"new words\n"
+
+
+def test_an_unreadable_line_of_a_journal_is_passed_over() -> None:
+    begin = json.dumps(
+        {"event": "begin", "time": "1", "test": "a", "servers": "12", "line": "3", "faults": "guest-1=20"}
+    )
+    end = json.dumps({"event": "end", "time": "1501", "test": "a", "outcome": "ok", "faults": "guest-1=99"})
+    journal = read_journal(f"{begin}\n{{\x00\n{end}\n".encode())
+    (test,) = journal.tests
+    assert (test.seconds, test.servers, test.line) == (1.5, (12,), 3)
+    assert (test.logs_before, test.logs_after) == ({"guest-1": 20}, {"guest-1": 99})
