@@ -132,7 +132,19 @@ def test_no_name_in_a_record_leads_anywhere_else(record: msgspec.Struct, name: s
             json_codec.decode(json_codec.encode({**msgspec.to_builtins(record), key: name}), type(record))
 
 
-_UNUSED = {"type", "seal", "audit_seal", "doubt", "problem_kind", "audit", "unit", "program", "wrong_line", "asked"}
+_UNUSED = {
+    "type",
+    "seal",
+    "audit_seal",
+    "doubt",
+    "problem_kind",
+    "audit",
+    "unit",
+    "program",
+    "wrong_line",
+    "asked",
+    "upstream",
+}
 """Fields that are no part of any path."""
 
 

@@ -63,7 +63,18 @@ def test_a_suite_imports_itself_and_what_suites_share(tmp_path: Path) -> None:
 
 
 SUITES = set(Catalog().suites)
-ENGLISH = {"canary", "cluster", "hashing", "modules", "persistence", "protocol", "replication", "visible", "width"}
+ENGLISH = {
+    "canary",
+    "cluster",
+    "hashing",
+    "modules",
+    "persistence",
+    "protocol",
+    "replication",
+    "upstream",
+    "visible",
+    "width",
+}
 """Suite names that are words of the field as well: what a program calls so need not be the suite."""
 PROGRAMS = {"units", "selftests"}
 """The kinds of core.model.Program, which run folders record; the suites that run them have the same names."""
@@ -74,6 +85,8 @@ EXCUSED = {
     ("harness/core/model.py", "canary"): "the role, and CANARY_SUITE, by which a stored run is judged",
     ("harness/plan/catalog.py", "canary"): "the role",
     ("harness/run/canary.py", "canary"): "the file name of the compiled program",
+    ("harness/run/upstream/stage.py", "modules"): "a folder of a release's tests",
+    ("harness/run/upstream/test_files.py", "cluster"): "the same",
     ("harness/workflows/mutation_testing/mutations.py", "width"): "a kind of mutation",
 }
 

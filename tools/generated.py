@@ -34,6 +34,7 @@ from harness.workflows.measure import tier_agreement
 from harness.workflows.mutation_testing.mutations import Mutation
 from harness.workflows.suite_selection import IgnoredPathTable
 from suites.fuzz.generate import Grammar
+from suites.upstream import table as upstream
 from suites.visible import table as visible
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("harness/protocol/refusals.toml", RefusalList),
     ("suites/units/units.toml", UnitTable),
     ("suites/visible/differences.toml", visible.RequestTable),
+    ("suites/upstream/differences.toml", upstream.DifferenceTable),
     ("suites/visible/requests.toml", visible.Requests),
     ("toolchains/kernels/NAME.toml", KernelSpec),
     ("toolchains/kernels/linux/linux.toml", LinuxSource),

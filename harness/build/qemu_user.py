@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from harness.core.target_model import EmulatorSpec, Toolchain
 
 BUILD_SECONDS = 3600
+EMULATED_SIGABRT = 35
+"""The host's signal that a guest receives as SIGABRT: QEMU keeps SIGABRT for its own abort(), and takes a real-time
+signal that has no other meaning for the program's (linux-user/signal.c, signal_table_init)."""
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"
 
 

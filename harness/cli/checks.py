@@ -93,7 +93,7 @@ def _refuse_unused(catalog: Catalog, plan: Plan, *, mixed: bool, target_clients:
             "servers of one target cannot be mixed",
             where="--mixed",
             because=f"the only target is {plan.targets[0]}",
-            remedy="--target armv5 --target sparc64",
+            remedy="--target required",
         )
 
 

@@ -14,7 +14,7 @@ from harness.core import json_codec
 from harness.core.digests import key_of
 from harness.core.errors import UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.model import Allocator, FileName, NameOrNone, Program, Record
+from harness.core.model import Allocator, FileName, Name, NameOrNone, Program, Record
 from harness.isa import rules
 from harness.record.recording_proxy import Chunk, load
 from harness.record.run_folder import AUDIT
@@ -59,6 +59,12 @@ class Reproducer(Record, frozen=True):
     """Whether the guest ended before it was ready."""
     command: str = ""
     """The client's request, as the report shows it."""
+    upstream: str = ""
+    """The test of the release's own to run, after those before it in its file: `unit/type/string::SET and GET`."""
+    mixed: list[Name] = msgspec.field(default_factory=list)
+    """The other targets on which servers of that test ran by turns."""
+    target_clients: bool = False
+    """Whether redis-cli and redis-benchmark ran on the target."""
     file: str = ""
     """The file of an assertion whose function is unknown."""
     again: Reproduction | None = None
@@ -130,6 +136,9 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         starting=best.starting,
         command=best.command,
         file=best.frames[0].file if best.frames else "",
+        upstream=best.upstream,
+        mixed=[name for name in run.targets if name != best.target] if best.upstream and run.mixed else [],
+        target_clients=bool(best.upstream) and run.target_clients,
     )
     path = folder / "reproducers" / f"{_file_name(best.identity)}.json"
     path.parent.mkdir(exist_ok=True)

@@ -59,6 +59,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """The program that contains the unit."""
     wrong_line: str = ""
     """The wrong line of the unit's output."""
+    upstream: str = ""
+    """The test of the release's own that showed it: `unit/type/string::SETRANGE against non-existing key`."""
     kernel: str = ""
     """A real kernel's report of the fault: see harness.core.finding.Witness."""
     started_with: StartedWith | None = None
@@ -126,7 +128,7 @@ def from_fault(
         direction=direction,
         target=record.target,
         suite=record.suite,
-        test=test.name if test else "",
+        test=(test.upstream or test.name) if test else "",
         command=triggering_command.of_fault(fault, guest, test, frames),
         evidence=str(guest / "faults.jsonl"),
         transcript=guest / test.transcript if test and test.transcript else None,
@@ -135,6 +137,7 @@ def from_fault(
         access_class=access.access_class if access else "",
         fate=rules.fate(target, run.policies, access) if access else "",
         unit=test.unit if test else "",
+        upstream=test.upstream if test else "",
         program=test.program if test else "units",
         kernel=kernel_faults.as_reported(fault) if target.emulator.has_kernel else "",
         started_with=_started_with(guest, test),
@@ -176,13 +179,14 @@ def from_report(
         direction=report.direction,
         target=record.target,
         suite=record.suite,
-        test=test.name if test else "",
+        test=(test.upstream or test.name) if test else "",
         command=triggering_command.of_report(report, guest, test, tests),
         evidence=str(guest / "log"),
         transcript=guest / test.transcript if test and test.transcript else None,
         identity=report.identity,
         detector=report.detector,
         unit=test.unit if test else "",
+        upstream=test.upstream if test else "",
         program=test.program if test else "units",
         started_with=_started_with(guest, test),
     )
@@ -192,7 +196,8 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
     """The sighting of a guest that ended badly, or that did not end when it should have."""
     unasked = test is None and not event.stopping
     starting = event.end == "start-failed" or event.detail == NO_PONG or unasked
-    subject = "stop" if event.stopping else "start" if event.end == "start-failed" or test is None else test.name
+    name = test.upstream or test.name if test is not None else "start"
+    subject = "stop" if event.stopping else "start" if event.end == "start-failed" else name
     sighting = _plain(
         record,
         kind="hang" if event.end == "hang" else "crash" if event.end == "signal" else "exit",
@@ -238,12 +243,14 @@ def from_child_end(record: CellRecord, guest: Path, number: int, test: TestEvent
 
 def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
     """The sighting of a failed test whose guest still runs."""
+    subject = test.upstream or test.name
+    log = cell / test.guest / "log" if test.upstream and test.guest else None
     sighting = _plain(
         record,
         kind="wrong-result",
-        subject=test.name,
-        title=f"{test.name}: {test.message.splitlines()[0] if test.message else 'failed'}",
-        evidence=str(cell / "events.jsonl"),
+        subject=subject,
+        title=f"{subject}: {test.message.splitlines()[0] if test.message else 'failed'}",
+        evidence=str(log if log is not None and log.is_file() else cell / "events.jsonl"),
         detector="suite",
         test=test,
         transcript=cell / test.guest / test.transcript if test.guest and test.transcript else None,
@@ -294,7 +301,7 @@ def _plain(
         direction="",
         target=record.target,
         suite=record.suite,
-        test=test.name if test else "",
+        test=(test.upstream or test.name) if test else "",
         command=triggering_command.unanswered(test, []) if test else "(while starting)" if subject == "start" else "",
         evidence=evidence,
         detector=detector,
@@ -302,6 +309,7 @@ def _plain(
         started_with=started_with,
         identity=f"{kind}-{_as_name(subject).strip('_')}",
         unit=test.unit if test else "",
+        upstream=test.upstream if test else "",
         program=test.program if test else "units",
         wrong_line=test.wrong_line if test else "",
     )

@@ -86,6 +86,10 @@ class RunRecord(Record, frozen=True):
     """The machine's load average over one minute, before the cells ran and after."""
     development: str = ""
     """For a tree between two releases: the release it was treated as, and why (harness.build.sources.tree_features)."""
+    mixed: bool = False
+    """Whether servers of the release's own tests that talk to each other ran on the targets by turns."""
+    target_clients: bool = False
+    """Whether redis-cli and redis-benchmark of those tests ran on the target."""
     policies: dict[str, Policy] = msgspec.field(default_factory=dict)
     """Name -> definition at the time, of the policies that the run used and of those that determine fates."""
     source: NameOrNone = ""

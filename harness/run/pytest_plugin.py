@@ -20,6 +20,7 @@ from harness.run.cell_session import CellSession
 from harness.run.cell_spec import CellSpec, fits, read_cell
 from harness.run.server_process import StartError
 from harness.run.tcl_suite import TclFile
+from harness.run.upstream.session import UpstreamFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -147,6 +148,8 @@ def pytest_runtest_makereport(
     if run is not None and isinstance(error, unit_runner.WrongLineError):
         run.wrong_line = error.line
         # The message says it all; the traceback adds nothing.
+        report.longrepr = str(error)
+    if run is not None and isinstance(error, UpstreamFailedError):
         report.longrepr = str(error)
     if run is not None and isinstance(error, DifferenceError):
         run.difference = error

@@ -15,17 +15,15 @@ from harness.build.allocator import check_supported
 from harness.build.qemu_user import Runner, with_alignment
 from harness.build.sources.archives import archive_name
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.digests import key_of
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.isa import rules
 from harness.judge import unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.record import evidence_seal, fault_log, run_folder, stored_run
 from harness.record.run_folder import CellRecord, RunRecord
-from harness.run.cell_spec import CellSpec, PeerServer, UpstreamSpec
+from harness.run.cell_spec import CellSpec, PeerServer
 from harness.run.scheduler import side_by_side
 from harness.run.selftests import why_none, without_native_faults
-from harness.run.upstream.launches import compile_launcher
 from harness.run.upstream.test_files import selected, upstream_files
 from harness.workflows.cell_process import run_cell
 from harness.workflows.run_setup import PreparedRun, PreparedTarget, RunSetup
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
     from harness.plan.request import Request
     from harness.record.run_folder import ProblemKind
+    from harness.run.cell_spec import UpstreamSpec
     from harness.workflows.workbench import Workbench
 
 
@@ -177,26 +176,19 @@ class Check:
 
     def _upstream_spec(self, target: PreparedTarget, prepared: PreparedRun) -> UpstreamSpec | None:
         """What a cell needs to run the release's own tests on a target."""
-        native, own, tree = prepared.native_upstream, target.upstream, prepared.tree
-        if native is None or own is None:
+        if prepared.native_upstream is None or target.upstream is None:
             return None
         others = {
             name: each.upstream.folder
             for name, each in prepared.targets.items()
             if each.upstream is not None and each is not target and name in prepared.peers
         }
-        return UpstreamSpec(
-            source=tree.content,
-            cache=self.bench.cache.root,
-            native_key=key_of([native.folder.name, tree.digest]),
-            launcher=compile_launcher(
-                self.bench.cache, self.bench.catalog.toolchain_of(self.bench.catalog.targets[ORACLE])
-            ),
-            programs=own.folder,
-            native=native.folder,
+        return target.setup.upstream_spec(
+            prepared.tree,
+            target.upstream,
+            prepared.native_upstream,
             mixed=others if self.request.mixed else {},
             target_clients=self.request.target_clients,
-            module_problem=own.module_problem,
         )
 
     def _record(self, prepared: PreparedRun, records: list[CellRecord]) -> RunRecord:
@@ -225,6 +217,8 @@ class Check:
             tests=request.tests,
             development=tree.development,
             warnings=request.warnings,
+            mixed=request.mixed,
+            target_clients=request.target_clients,
             beside=unchecked_changes.digests(request.run),
             policies=rules.recorded_policies(catalog.policies, request.policy, machines.values()),
             source=archive_name(tree.name, tree.digest) if is_release else "",

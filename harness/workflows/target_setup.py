@@ -16,12 +16,15 @@ from harness.build import initramfs
 from harness.build.kernel import Kernels
 from harness.build.server_module import build_module
 from harness.build.upstream_programs import build_upstream
+from harness.core.digests import key_of
 from harness.core.errors import UsageError
 from harness.isa import rules
 from harness.run import canary
+from harness.run.cell_spec import UpstreamSpec
 from harness.run.detector_canary import compile_detector_canary
 from harness.run.selftests import build_program
 from harness.run.unit_runner import PLACES
+from harness.run.upstream.launches import compile_launcher
 from harness.run.vm.guest import CANARY, SERVER, VmImage
 from harness.run.vm.snapshot import snapshot
 
@@ -84,6 +87,29 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
     def upstream(self, tree: SourceTree, optimisation: str) -> UpstreamPrograms:
         """Every program of the release, and the modules of its tests. Raises as `build` does."""
         return build_upstream(self.bench.builder, tree, self.userland, self.toolchain, optimisation)
+
+    def upstream_spec(
+        self,
+        tree: SourceTree,
+        own: UpstreamPrograms,
+        native: UpstreamPrograms,
+        *,
+        mixed: Mapping[str, Path],
+        target_clients: bool,
+    ) -> UpstreamSpec:
+        """What a cell needs to run the release's own tests with these programs. `mixed`: peer -> its programs."""
+        here = self.bench.catalog.toolchain_of(self.bench.catalog.targets[ORACLE])
+        return UpstreamSpec(
+            source=tree.content,
+            cache=self.bench.cache.root,
+            native_key=key_of([native.folder.name, tree.digest]),
+            launcher=compile_launcher(self.bench.cache, here),
+            programs=own.folder,
+            native=native.folder,
+            mixed=dict(mixed),
+            target_clients=target_clients,
+            module_problem=own.module_problem,
+        )
 
     def module(self, source: Path, tree: SourceTree) -> Path:
         """A suite's server module, compiled against the tree's header."""

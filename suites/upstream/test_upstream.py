@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.run.upstream.session import UpstreamFailedError
 from suites.upstream import table
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ def test_upstream(upstream_test: str, cell_run: CellSession, cell: CellSpec, fam
     if (entry := entry_of(upstream_test)) is not None:
         excuse(entry, result)
     if verdict.outcome != "passed":
-        times = f" ({verdict.failures} of {len(verdict.tries)} runs)" if len(verdict.tries) > 1 else ""
-        pytest.fail(f"{verdict.message}{times} [{result.place}]", pytrace=False)
+        times = f"\nfailed in {verdict.failures} of {len(verdict.tries)} runs" if len(verdict.tries) > 1 else ""
+        log = f"\nthe server's log:\n{result.log}" if result.log else ""
+        raise UpstreamFailedError(f"{verdict.message}{times}\nat {result.place}{log}")
     cell_run.note = verdict.message
 
 
@@ -40,4 +42,4 @@ def excuse(entry: table.ListedTest, result: UpstreamResult) -> None:
     if result.verdict.outcome == "failed" and not result.event.guests:
         pytest.skip(f"listed in suites/upstream/differences.toml: {entry.reason}")
     if result.verdict.outcome == "passed" and not entry.sometimes:
-        pytest.fail(f"it is listed in suites/upstream/differences.toml ({entry.reason}), and passes", pytrace=False)
+        raise UpstreamFailedError(f"it is listed in suites/upstream/differences.toml ({entry.reason}), and passes")

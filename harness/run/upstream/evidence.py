@@ -38,6 +38,8 @@ CRASHES = {
 """Signals by which a server crashes. Tests end their servers by others."""
 LOG_BYTES = 4 << 20
 """How much of a server's log is kept, from its end."""
+EXCERPT_LINES = 15
+"""How much of it a message shows."""
 
 
 class _Process(Record, frozen=True):
@@ -152,6 +154,7 @@ class UpstreamEvidence:
             if test is not None:
                 guests |= self._faults_during(run, test)
         blocked_by = self._blocked_by(verdict)
+        server = self._server_of(verdict)
         return run_folder.TestEvent(
             name=self._name(item),
             outcome="passed",
@@ -160,9 +163,27 @@ class UpstreamEvidence:
             announced=shown.announced if shown is not None else (),
             blocked=bool(blocked_by),
             blocked_by=blocked_by,
+            guest=server.launch.guest if server is not None and not server.target else "",
             unanswered=(shown.sent,) if shown is not None and shown.sent and verdict.outcome == "failed" else (),
             upstream=item,
         )
+
+    def log_excerpt(self, verdict: UpstreamVerdict) -> str:
+        """The end of what the server of a failed test logged during the test; empty where there is none."""
+        server, shown = self._server_of(verdict), verdict.shown
+        log = server.launch.folder / "log" if server is not None else None
+        if shown is None or log is None or not log.is_file():
+            return ""
+        # Upstream's tests write this line to the logs of their servers.
+        _, _, during = log.read_text("utf-8", "replace").rpartition(f"### Starting test {shown.name} in ")
+        return "\n".join(during.partition("### Starting test ")[0].splitlines()[1:][-EXCERPT_LINES:])
+
+    def _server_of(self, verdict: UpstreamVerdict) -> _Process | None:
+        """The innermost server of a failed test."""
+        shown = verdict.shown
+        if verdict.outcome != "failed" or shown is None or not shown.servers:
+            return None
+        return next((each for each in self._processes if each.launch.pid == shown.servers[-1]), None)
 
     def _faults_during(self, run: int, test: UpstreamTest) -> dict[str, tuple[int, int]]:
         """Guest -> the faults in its log that a test added."""

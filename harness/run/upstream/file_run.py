@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
 from typing import TYPE_CHECKING
 
+from harness.build.qemu_user import EMULATED_SIGABRT
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.core.processes.capped_log import capped
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from harness.core.target_model import Target
     from harness.run.upstream.stage import Stage
     from harness.run.upstream.test_files import UpstreamFile
 
@@ -49,13 +52,13 @@ def run_file(
     *,
     log: Path,
     homes: list[Path],
-    machine: str,
+    target: Target,
     seed: int,
     pace: Pace,
 ) -> FileRun:
     """Run a file. Its processes, daemons and strays included, have ended when it returns."""
     stage.clear()
-    environment = _environment(stage, homes, machine=machine, seed=seed, pace=pace)
+    environment = _environment(stage, homes, target=target, seed=seed, pace=pace)
     began = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a+b") as stream, capped(stream.fileno(), start=stream.tell()):
@@ -73,13 +76,14 @@ def run_file(
     )
 
 
-def _environment(stage: Stage, homes: list[Path], *, machine: str, seed: int, pace: Pace) -> Mapping[str, str]:
+def _environment(stage: Stage, homes: list[Path], *, target: Target, seed: int, pace: Pace) -> Mapping[str, str]:
     return {
         **process.PLAIN_ENVIRONMENT,
         "PLUMB_JOURNAL": str(stage.journal),
         "PLUMB_FOLDERS": ":".join(map(str, homes)),
         "PLUMB_PATIENCE": str(pace.patience),
-        "PLUMB_MACHINE": machine,
+        "PLUMB_MACHINE": target.machine,
+        "PLUMB_SIGABRT": str(EMULATED_SIGABRT if target.emulator.is_qemu_user else int(signal.SIGABRT)),
         "PLUMB_SEED": str(seed + 1),
     }
 

@@ -28,8 +28,6 @@ class UpstreamTest(Record, frozen=True):
     message: str = ""
     """What was expected and what came; or why the test was passed over."""
     trace: str = ""
-    line: int = 0
-    """Its line in the file; 0 if unknown."""
     seconds: float = 0.0
     servers: tuple[int, ...] = ()
     """Numbers of the server processes that it was given, the innermost last."""
@@ -66,7 +64,6 @@ class _Line(msgspec.Struct):
     servers: str = ""
     faults: str = ""
     sent: str = ""
-    line: str = "0"
 
 
 def read_journal(content: bytes) -> Journal:
@@ -82,15 +79,13 @@ def read_journal(content: bytes) -> Journal:
         if line.event == "begin":
             began.append((len(tests), int(line.time)))
             servers = tuple(int(word) for word in line.servers.split() if word.isdigit())
-            tests.append(
-                UpstreamTest(name=line.test, reported="", line=int(line.line), servers=servers, logs_before=logs)
-            )
+            tests.append(UpstreamTest(name=line.test, reported="", servers=servers, logs_before=logs))
         elif line.event == "end" and began:
             place, at = began.pop()
             tests[place] = msgspec.structs.replace(
                 tests[place],
                 reported=line.outcome,
-                message=line.message,
+                message=_without_name(line.message, line.test),
                 trace=line.trace,
                 sent=line.sent,
                 seconds=(int(line.time) - at) / 1000,
@@ -108,6 +103,12 @@ def read_journal(content: bytes) -> Journal:
         elif line.event == "done":
             done = True
     return Journal(tests=tests, outside=outside, done=done)
+
+
+def _without_name(message: str, test: str) -> str:
+    """What upstream says of a failed test, without its name and file, which are said elsewhere."""
+    first, _, rest = message.partition("\n")
+    return rest if rest and first.startswith(f"{test} in ") else message
 
 
 def _lines(content: bytes) -> Iterator[_Line]:

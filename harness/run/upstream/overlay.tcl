@@ -3,7 +3,8 @@
 # It writes a journal of every test's beginning and end, of what ends a file early, and of the crashes that a test
 # announces. It changes only what an emulated server makes necessary: waiting takes longer, and `uname -m` names the
 # target's machine. The environment says how: PLUMB_JOURNAL, PLUMB_FOLDERS
-# (of the servers' records), PLUMB_PATIENCE, PLUMB_MACHINE, PLUMB_SEED.
+# (of the servers' records), PLUMB_PATIENCE, PLUMB_MACHINE, PLUMB_SEED,
+# PLUMB_SIGABRT (the number of the signal that the target's programs receive as SIGABRT).
 
 namespace eval ::plumb {
     variable journal [open $::env(PLUMB_JOURNAL) a]
@@ -106,14 +107,12 @@ proc ::plumb::attempt {code} {
 proc ::plumb::test {name code args} {
     variable reports
     variable raised
-    set frame [info frame -1]
-    set line [expr {[dict exists $frame line] ? [dict get $frame line] : 0}]
     variable last
     set before $raised
     set raised {}
     set last {}
     lappend reports {}
-    note begin test $name servers [servers] line $line faults [growth]
+    note begin test $name servers [servers] faults [growth]
     set call [list ::plumb_original_test $name [list ::plumb::attempt $code] {*}$args]
     set status [catch {uplevel 1 $call} result options]
     lassign [lindex $reports end] outcome message
@@ -202,6 +201,10 @@ proc ::plumb::execute {args} {
     }
     if {[lindex $args 0] eq {kill} && [string trimleft [lindex $args 1] -] in $fatal} {
         note announced message "command: $args"
+    }
+    if {[lindex $args 0] eq {kill} && [lindex $args 1] in {-SIGABRT -ABRT -6}} {
+        # The emulator keeps SIGABRT for its own end, and takes another signal for the program's.
+        lset args 1 -$::env(PLUMB_SIGABRT)
     }
     tailcall ::plumb_original_exec {*}$args
 }

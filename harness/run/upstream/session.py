@@ -25,7 +25,7 @@ from harness.run.upstream.evidence import UpstreamEvidence
 from harness.run.upstream.file_run import FileRun, Pace, run_file
 from harness.run.upstream.journal import FAILED, UpstreamTest
 from harness.run.upstream.stage import OVERLAY, Stage, variant
-from harness.run.upstream.test_files import SEPARATOR, selected, upstream_files
+from harness.run.upstream.test_files import SEPARATOR, line_of, selected, upstream_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,22 +51,29 @@ class _NativeRun(Record, frozen=True):
     seconds: float
 
 
+class UpstreamFailedError(AssertionError):
+    """A test of upstream's failed, or left no result; the message says it all."""
+
+
 class UpstreamResult(Record, frozen=True):
     """What became of one of upstream's tests."""
 
     file: str
     """Its path in the tree."""
     label: str
+    line: int
+    """Its line there; 0 for a test whose name is put together at run time, and for the file itself."""
     native: UpstreamTest | None
     verdict: results.UpstreamVerdict
     event: run_folder.TestEvent
     """The evidence, without outcome and message."""
+    log: str
+    """The end of what the server of a failed test logged."""
 
     @property
     def place(self) -> str:
         """The test's file and, if known, its line."""
-        shown = self.verdict.shown
-        return f"{self.file}:{shown.line}" if shown is not None and shown.line else self.file
+        return f"{self.file}:{self.line}" if self.line else self.file
 
     def event_with(self, outcome: run_folder.Outcome, message: str) -> run_folder.TestEvent:
         """The event of the test as the suite judged it. A test without a result says nothing about the server."""
@@ -144,7 +151,7 @@ class UpstreamSession:
                     file,
                     log=into / "log",
                     homes=[],
-                    machine=native.runner.target.machine,
+                    target=native.runner.target,
                     seed=0,
                     pace=Pace(patience=1.0, stall_seconds=10 * STALL_SECONDS),
                 )
@@ -173,9 +180,9 @@ class UpstreamSession:
             run = run_file(
                 self._stage(mixed=mixed),
                 file,
-                log=self._cell.folder / "upstream" / f"{file.name.replace('/', '-')}.log",
+                log=self._cell.folder / "files" / f"{file.name.replace('/', '-')}.log",
                 homes=self._homes(),
-                machine=self._cell.runner.target.machine,
+                target=self._cell.runner.target,
                 seed=self._cell.seed % (1 << 30),
                 pace=self._pace(native),
             )
@@ -186,12 +193,18 @@ class UpstreamSession:
             if evidence.died or all(may_fail(test) for test in failing):
                 break
         pairs = [results.matched(items, run.journal.tests) for run in runs]
+        text = (self._spec.source / file.path).read_text("utf-8", "replace")
         found = {}
         for item in items:
             verdict = self._verdict(item, runs, pairs)
-            event = evidence.event_of(f"{file.name}{SEPARATOR}{item.label}", verdict)
             found[item.label] = UpstreamResult(
-                file=file.path, label=item.label, native=item.native, verdict=verdict, event=event
+                file=file.path,
+                label=item.label,
+                line=line_of(text, item.native.name) if item.native is not None else 0,
+                native=item.native,
+                verdict=verdict,
+                event=evidence.event_of(f"{file.name}{SEPARATOR}{item.label}", verdict),
+                log=evidence.log_excerpt(verdict),
             )
         return found
 

@@ -108,6 +108,14 @@ def selected(files: Iterable[UpstreamFile], words: Sequence[str]) -> list[Upstre
     return [file for file in every if not chosen or file.name in chosen]
 
 
+def line_of(text: str, test: str) -> int:
+    """The line of a file on which a test begins; 0 if its name is not written there."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if test in line and re.match(r"\s*test\b", line):
+            return number
+    return 0
+
+
 def _name(path: Path, tree: Path) -> str:
     return str(path.relative_to(tree / "tests").with_suffix(""))
 

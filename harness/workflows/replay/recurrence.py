@@ -185,7 +185,7 @@ def _not_looked(reproducer: Reproducer, observed: Observation) -> str:
         return "" if gone else f"the server does not start: {observed.detail or 'it hangs'}"
     bad = f"it ended in another way: {observed.detail}" if observed.detail else ""
     bad = bad or ("it answers no client any more" if observed.hung else observed.undelivered)
-    if not bad and reproducer.kind == WRONG_RESULT and reproducer.again is None:
+    if not bad and reproducer.kind == WRONG_RESULT and reproducer.again is None and not reproducer.upstream:
         return _not_compared(reproducer, observed)
     return bad
 

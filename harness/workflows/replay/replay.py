@@ -41,6 +41,7 @@ from harness.workflows.replay.recurrence import (
     recurrence,
 )
 from harness.workflows.replay.rerun import run_server, run_unit
+from harness.workflows.replay.upstream_rerun import run_upstream
 from harness.workflows.target_setup import oracle_setup, set_up_target
 
 if TYPE_CHECKING:
@@ -208,6 +209,8 @@ class _Replayed:
         self, build: Build, units: Units | None, runner: Runner, folder: Path, host: VirtualMachine | None
     ) -> ReplayedRun:
         reproducer = self.reproducer
+        if reproducer.upstream:
+            return run_upstream(self.setup, self.tree, reproducer, build, runner, folder)
         if units is not None:
             return run_unit(units, runner, reproducer, folder / "guest-1", host)
 

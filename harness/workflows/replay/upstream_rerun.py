@@ -1,0 +1,91 @@
+"""Runs a test of the release's own once more: its file, in a cell of its own, and what its servers left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.analysis.assertion_log import asserted
+from harness.record import event_log, fault_log, run_folder
+from harness.run.cell_spec import CellSpec, PeerServer
+from harness.workflows.cell_process import run_cell
+from harness.workflows.replay.recurrence import Observation
+from harness.workflows.replay.rerun import ReplayedRun
+from harness.workflows.target_setup import ORACLE, oracle_setup, set_up_target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.build.qemu_user import Runner
+    from harness.core.model import Build, SourceTree
+    from harness.judge.reproducer import Reproducer
+    from harness.workflows.target_setup import TargetSetup
+
+
+def run_upstream(
+    setup: TargetSetup, tree: SourceTree, reproducer: Reproducer, build: Build, runner: Runner, folder: Path
+) -> ReplayedRun:
+    """Run the test's file, up to three times as a check does, and observe the test and every server of the file."""
+    spec = _cell(setup, tree, reproducer, build, runner, folder)
+    record = run_cell(spec, setup.bench.progress)
+    events = event_log.read(spec.folder / event_log.NAME).events
+    guests = [event for event in events if isinstance(event, run_folder.GuestEvent)]
+    tests = (event for event in events if isinstance(event, run_folder.TestEvent))
+    test = next((event for event in tests if event.upstream == reproducer.upstream), None)
+    crashed = next((event for event in guests if event.end != "stopped"), None)
+    logs = [path.read_bytes() for path in sorted(spec.folder.rglob("guest-*/log"))]
+    undelivered = record.problem or ("" if test is not None else "the release has no such test")
+    undelivered = undelivered or (test.doubt if test is not None else "")
+    return ReplayedRun(
+        observation=Observation(
+            end=_told(reproducer.upstream, test, undelivered),
+            detail=crashed.detail if crashed is not None else "",
+            undelivered=undelivered,
+            came=test is not None and test.outcome == "failed" and not test.doubt,
+        ),
+        faults=[fault for path in sorted(spec.folder.rglob(fault_log.NAME)) for fault in fault_log.read_faults(path)],
+        reports=[],
+        assertion=next((place for log in logs if (place := asserted(log)) is not None), None),
+    )
+
+
+def _told(name: str, test: run_folder.TestEvent | None, problem: str) -> str:
+    if problem or test is None:
+        return f"{name}: {problem}"
+    return f"{name}: {test.outcome}" + (f"\n{test.message}" if test.message else "")
+
+
+def _cell(
+    setup: TargetSetup, tree: SourceTree, reproducer: Reproducer, build: Build, runner: Runner, folder: Path
+) -> CellSpec:
+    bench, optimisation = setup.bench, reproducer.optimisation
+    suite = next(suite for suite in bench.catalog.suites.values() if suite.upstream)
+    oracle = oracle_setup(bench)
+    peers = {ORACLE: PeerServer(runner=oracle.runner("signal"), build=oracle.build(tree, optimisation))}
+    mixed = {}
+    for name in reproducer.mixed:
+        other = set_up_target(bench, bench.catalog.targets[name])
+        peers[name] = PeerServer(runner=other.runner(reproducer.policy), build=other.build(tree, optimisation))
+        mixed[name] = other.upstream(tree, optimisation).folder
+    return CellSpec(
+        suite=suite.name,
+        folder=folder / "cell",
+        shared=folder / "shared",
+        sockets=folder,
+        runner=runner,
+        version=tree.version,
+        development=bool(tree.development),
+        build=build,
+        canary=None,
+        seed=0,
+        tier="thorough",
+        peers=peers,
+        upstream=setup.upstream_spec(
+            tree,
+            setup.upstream(tree, optimisation),
+            oracle.upstream(tree, optimisation),
+            mixed=mixed,
+            target_clients=reproducer.target_clients,
+        ),
+        deadline_seconds=suite.deadline_seconds,
+        tests=[reproducer.upstream],
+    )
