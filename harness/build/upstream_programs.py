@@ -55,7 +55,7 @@ def build_upstream(
                 _publish(shop, into)
                 (into / "modules.json").write_bytes(json_codec.pretty(problem))
 
-    folder = builder.store.folder("upstream-programs", key, compile_into)
+    folder = builder.cache.folder("upstream-programs", key, compile_into)
     problem = json_codec.decode((folder / "modules.json").read_bytes(), str)
     return UpstreamPrograms(folder=folder, module_problem=problem)
 
