@@ -168,6 +168,7 @@ def test_report_writes_every_file_anew_and_judges_nothing(plumb: Plumb, stored: 
         ("html", "<!doctype html>"),
         ("github", "::error title=wrong-result-test_bitop::"),
         ("throughput", "# Throughput of the suites\n"),
+        ("upstream-tests", "# The release's own tests\n"),
     ],
 )
 def test_report_prints_one_document(plumb: Plumb, stored: StoredRun, form: str, start: str) -> None:

@@ -47,6 +47,8 @@ class LinuxSource(Record, frozen=True):
     packages: list[str]
     """Debian packages that Linux builds with, beyond the compiler."""
     places: list[ArchivePlace]
+    left_out: list[str]
+    """Globs of folders that no kernel here compiles: only the files of the build system are unpacked from them."""
 
 
 class Kernel(Record, frozen=True):
@@ -99,7 +101,7 @@ class Kernels:
 
     def _build(self, spec: KernelSpec, tools: Toolchain, linux: LinuxSource, key: str, into: Path) -> float:
         log = self.cache.log(f"kernel-{spec.name}-{key}")
-        source = self.fetcher.tree(f"linux-{linux.version}", linux.sha256, linux.places)
+        source = self.fetcher.tree(f"linux-{linux.version}", linux.sha256, linux.places, left_out=linux.left_out)
         seconds = 0.0
         with (
             self.progress.stage("kernel", f"building Linux {linux.version} for {spec.name}"),

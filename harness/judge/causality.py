@@ -13,7 +13,6 @@ import msgspec
 
 from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
-from harness.judge.deliberate_crashes import is_deliberate
 from harness.judge.sightings import (
     Sighting,
     from_child_end,
@@ -23,6 +22,7 @@ from harness.judge.sightings import (
     from_report,
     guest_log,
 )
+from harness.judge.upstream_tests.deliberate_crashes import is_deliberate
 from harness.record import fault_log, run_folder, stored_run
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Finding, Verdict
 from harness.judge import baseline, known_findings, provenance, unchecked_changes, warning_findings
 from harness.judge.findings import Judgement, judge, kernel_counters
+from harness.judge.upstream_tests import tally
 from harness.judge.verdict import cell_verdicts, overall
 from harness.record import compiler_warnings, event_log, run_folder, stored_run
 
@@ -71,6 +72,7 @@ def conclude(
             *_part(run),
             *([f"the server is {run.development}"] if run.development else []),
             *_turned_away(folder),
+            *tally.remarks(folder, run),
             *known_findings.remarks(
                 listed,
                 [*marked, *warned],

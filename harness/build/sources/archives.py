@@ -6,6 +6,7 @@ machine's own configuration names the registries' hosts: no address is written h
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import platform
 import re
@@ -19,7 +20,7 @@ import msgspec
 from harness.build.sources import source_tree
 from harness.build.sources.tree_files import digest_of
 from harness.core.cache import Cache, disk_errors
-from harness.core.digests import sha256_of
+from harness.core.digests import key_of, sha256_of
 from harness.core.errors import InfrastructureError, PlumblineError
 from harness.core.processes import environment, process
 
@@ -55,15 +56,27 @@ class Fetcher:
         opened = source_tree.open_tree(tree, name=server.name, digest=server.sha256)
         return msgspec.structs.replace(opened, files=digest_of(tree))
 
-    def tree(self, name: str, sha256: str, places: Sequence[ArchivePlace], folder: str = "") -> Path:
-        """An archive's tree, unpacked once. Raises InfrastructureError when no registry has the pinned file."""
+    def tree(
+        self,
+        name: str,
+        sha256: str,
+        places: Sequence[ArchivePlace],
+        folder: str = "",
+        *,
+        left_out: Sequence[str] = (),
+    ) -> Path:
+        """An archive's tree, unpacked once. Of the folders in `left_out` only the build system's files are unpacked.
+
+        Raises InfrastructureError when no registry has the pinned file.
+        """
 
         def unpack(into: Path) -> None:
             archive = self.archive(name, sha256, places)
             with self.progress.stage("fetch", f"unpacking {name}"):
-                extract(archive, into, folder)
+                extract(archive, into, folder, left_out=left_out)
 
-        return self.cache.folder("sources", archive_name(name, sha256), unpack)
+        part = f"-{key_of(sorted(left_out))}" if left_out else ""
+        return self.cache.folder("sources", archive_name(name, sha256) + part, unpack)
 
     def archive(self, name: str, sha256: str, places: Sequence[ArchivePlace]) -> Path:
         """The verified archive file."""
@@ -234,8 +247,11 @@ def _from_pypi(place: ArchivePlace, into: Path) -> Path:
     return file
 
 
-def extract(archive: Path, into: Path, folder: str) -> None:
-    """Unpack the contents of the archive's single top folder (or `folder` in it). No file can land outside `into`."""
+def extract(archive: Path, into: Path, folder: str, *, left_out: Sequence[str] = ()) -> None:
+    """Unpack the contents of the archive's single top folder (or `folder` in it). No file can land outside `into`.
+
+    Of the folders in `left_out`, which are globs, only the build system's files are unpacked: it reads those anyway.
+    """
     strip = 1 + len([part for part in folder.split("/") if part])
     prefix = re.compile(rf"[^/]+/{re.escape(folder)}/" if folder else r"[^/]+/")
     try:
@@ -250,7 +266,7 @@ def extract(archive: Path, into: Path, folder: str) -> None:
                 member.name = "/".join(name.split("/")[strip:])
                 if member.islnk():
                     member.linkname = "/".join(member.linkname.removeprefix("./").split("/")[strip:])
-                if member.name:
+                if member.name and not (_is_left_out(member.name, left_out) and not member.isdir()):
                     found = True
                     _confine(member, into)
                     tar.extract(member, into)
@@ -258,6 +274,15 @@ def extract(archive: Path, into: Path, folder: str) -> None:
         raise InfrastructureError("the archive cannot be unpacked", where=str(archive), because=str(error)) from error
     if not found:
         raise InfrastructureError(f"the archive has no folder '{folder or '*'}'", where=str(archive))
+
+
+def _is_left_out(name: str, left_out: Sequence[str]) -> bool:
+    """Whether a file is in a folder that is left out, and is not the build system's."""
+    if name.rpartition("/")[2].startswith(("Kconfig", "Makefile", "Kbuild")):
+        return False
+    parts = name.split("/")[:-1]
+    folders = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
+    return any(fnmatch.fnmatchcase(folder, glob) for folder in folders for glob in left_out)
 
 
 def _confine(member: tarfile.TarInfo, into: Path) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.judge.findings import Judgement
-from harness.report.formats import findings_json, github, junit, markdown, page, sarif, throughput
+from harness.report.formats import findings_json, github, junit, markdown, page, sarif, throughput, upstream_tests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +29,7 @@ FORMATS: dict[str, ReportFormat] = {
         github.ANNOTATIONS,
         github.OUTPUTS,
         throughput.FORMAT,
+        upstream_tests.FORMAT,
     )
 }
 """Name -> format, in the order in which files are written and `--help` lists them."""
