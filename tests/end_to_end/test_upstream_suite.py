@@ -1,0 +1,105 @@
+"""Upstream's own tests under real emulators: what passes has run, what is planted is found, and replays say so."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.core import json_codec
+from harness.core.cache import Cache
+from harness.core.digests import key_of
+from harness.core.errors import ExitCode
+from harness.judge.upstream_tests.tally import tallies
+from harness.plan.catalog import Catalog
+from harness.record import event_log, run_folder
+from harness.workflows.mutation_testing import mutations
+from tests.end_to_end.machines import quiet_workbench
+from tests.end_to_end.plumb_runs import PLUMB, document, processes_of, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+NO_WORD_BOUNDARY = mutations.Edit(
+    file="src/bitops.c", anchor="while((unsigned long)p & 3 && count)", replacement="while (0)"
+)
+"""BITCOUNT loads words at any address."""
+LONG_INCREMENT = mutations.Edit(
+    file="src/t_hash.c",
+    anchor="    value += incr;\n    new = sdsfromlonglong(value);",
+    replacement="    value += (long)incr;\n    new = sdsfromlonglong(value);",
+)
+"""HINCRBY cuts its increment to a long, which has 32 bits on some machines."""
+
+
+def planted_tree(edit: mutations.Edit) -> Path:
+    """The default release with one edit of ours."""
+    server = "redis-7.0.15"
+    source = quiet_workbench().fetcher.server(Catalog().servers[server]).path
+    planted = mutations.Mutation(name="upstream", title="", fault="alignment", server=server, edits=[edit], expected=[])
+    key = key_of([source.name, json_codec.encode(edit).decode()])
+    make = functools.partial(mutations.plant, planted, source)
+    return Cache.default().folder("test-trees", f"upstream-{key}", lambda into: make(into / server)) / server
+
+
+def checked(folder: Path, target: str, *words: object) -> dict[str, Any]:
+    """The document of a check of this suite."""
+    return document(run("check", "--suite", "upstream", "--target", target, "--json", "--run", folder, *words))
+
+
+def tests_in(folder: Path, target: str) -> list[run_folder.TestEvent]:
+    events = event_log.read_events(folder / target / "upstream" / event_log.NAME)
+    return [event for event in events if isinstance(event, run_folder.TestEvent)]
+
+
+def test_tests_that_pass_have_run_on_the_target_and_crashes_on_purpose_are_no_findings(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    read = checked(folder, "armv5", "--test", "unit/type/incr", "--test", "integration/logging")
+    assert (read["verdict"], read["findings"]) == ("PASS", [])
+    (tally,) = tallies(folder, run_folder.read_run(folder))
+    assert (tally.passed, tally.total) == (28, 28)
+    assert "28 of 28 tests pass on armv5" in " ".join(read["remarks"])
+    announced = {test.upstream: test.announced for test in tests_in(folder, "armv5") if test.announced}
+    assert "integration/logging::Crash report generated on SIGABRT" in announced
+    faults = [path for path in folder.rglob("faults.jsonl") if b'"event":"fault"' in path.read_bytes()]
+    assert faults, "DEBUG SEGFAULT left no record: nothing was emulated"
+    assert processes_of(folder) == []
+
+
+def test_a_selection_of_no_file_is_a_usage_error(tmp_path: Path) -> None:
+    ended = run("check", "--suite", "upstream", "--target", "armv5", "--run", tmp_path / "run", "--test", "unit/strng")
+    assert ended.returncode == ExitCode.USAGE
+    assert "the release has no test file unit/strng" in ended.stderr
+
+
+@pytest.mark.slow
+def test_a_planted_misalignment_is_one_finding_and_what_it_hinders_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    read = checked(folder, "sparc64", "--server", planted_tree(NO_WORD_BOUNDARY), "--test", "unit/bitops")
+    assert read["verdict"] == "FAIL"
+    assert {finding["id"] for finding in read["findings"]} == {"alignment-redisPopcount-load"}
+    (finding,) = read["findings"]
+    assert (finding["file"], finding["function"]) == ("src/bitops.c", "redisPopcount")
+    assert any(test.blocked_by for test in tests_in(folder, "sparc64"))
+    words = shlex.split(finding["replay"])[1:]
+    assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS
+    assert run(*words, "--server", "redis-7.0.15", program=PLUMB).returncode == ExitCode.PASS
+
+
+@pytest.mark.slow
+def test_a_planted_wrong_value_is_a_finding_with_the_test_and_its_words(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    read = checked(folder, "armv5", "--server", planted_tree(LONG_INCREMENT), "--test", "unit/type/hash")
+    found = {finding["id"]: finding for finding in read["findings"]}
+    name = "wrong-result-unit_type_hash_HINCRBY_over_32bit_value_with_over_32bit_increment"
+    assert name in found
+    reproducer = json.loads((folder / "reproducers" / f"{name}.json").read_text("utf-8"))
+    assert "34359738368" in reproducer["detail"]
+    words = shlex.split(found[name]["replay"])[1:]
+    assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS
+    assert run(*words, "--server", "redis-7.0.15", program=PLUMB).returncode == ExitCode.PASS
