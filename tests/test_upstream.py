@@ -19,10 +19,11 @@ from harness.core.cache import Cache
 from harness.core.errors import UsageError
 from harness.core.processes import process
 from harness.plan.catalog import Catalog
-from harness.run.upstream import results
+from harness.record import fault_log
+from harness.run.upstream import evidence, results
 from harness.run.upstream.file_run import FileRun, Pace, run_file
 from harness.run.upstream.journal import Journal, UpstreamTest, read_journal
-from harness.run.upstream.launches import LaunchVariant, compile_launcher, log_of, read_launches, write_list
+from harness.run.upstream.launches import Launch, LaunchVariant, compile_launcher, log_of, read_launches, write_list
 from harness.run.upstream.stage import Stage
 from harness.run.upstream.test_files import UpstreamFile, selected, upstream_files
 
@@ -352,3 +353,32 @@ def test_an_unreadable_line_of_a_journal_is_passed_over() -> None:
     (test,) = journal.tests
     assert (test.seconds, test.servers) == (1.5, (12,))
     assert (test.logs_before, test.logs_after) == ({"guest-1": 20}, {"guest-1": 99})
+
+
+def ended_process(tmp_path: Path, pid: int, *, end_at: int) -> evidence.StartedProcess:
+    launch = Launch(
+        guest="guest-1", folder=tmp_path, pid=pid, outputs=(), working_folder=tmp_path, words=("src/redis-server",)
+    )
+    end = fault_log.ProcessEnd(event="end", pid=pid, signal=6, status=0)
+    return evidence.StartedProcess(launch=launch, target="", run=0, content=b"", end=end, end_at=end_at)
+
+
+@pytest.mark.parametrize(
+    ("end_at", "expected"),
+    [(50, "first"), (150, "second"), (250, "second"), (350, "third")],
+    ids=["in the first", "in the second", "between the second and the third", "after the last"],
+)
+def test_a_server_that_ends_between_two_tests_belongs_to_the_first_of_them(
+    tmp_path: Path, end_at: int, expected: str
+) -> None:
+    spans = {"first": (0, 100), "second": (100, 200), "third": (300, 320)}
+    tests = [
+        UpstreamTest(
+            name=name, reported="ok", servers=(7,), logs_before={"guest-1": before}, logs_after={"guest-1": after}
+        )
+        for name, (before, after) in spans.items()
+    ]
+    process_ = ended_process(tmp_path, 7, end_at=end_at)
+    assert evidence.during(process_, [(test.name, test) for test in tests])[0] == expected
+    stranger = ended_process(tmp_path, 8, end_at=250)
+    assert evidence.during(stranger, [(test.name, test) for test in tests]) == ("", None)

@@ -48,8 +48,6 @@ class CellSession:
         self._numbers = count(1)
         self.start_guest = StartGuest(cell, self.log, self._host, self._numbers)
         """Starts servers for the present test alone."""
-        self.upstream = UpstreamSession(cell, self.log) if cell.upstream is not None else None
-        """Runs the release's own tests; None where the suite has its own."""
         self._upstream_result: UpstreamResult | None = None
         self._scratched = 0
         self._failure: StartError | None = None
@@ -68,6 +66,10 @@ class CellSession:
         self.examples_failed = False
         self.note = ""
         """The remark of a test that passes: how many examples it ran."""
+        self.upstream: UpstreamSession | None = None
+        """Runs the release's own tests; None where the suite has its own."""
+        if cell.upstream is not None:
+            self.upstream = UpstreamSession(cell, self.log, guest=self.guest, oracle=self.oracle)
 
     def guest(self) -> Guest:
         """A live guest: the present one, or a fresh one.

@@ -372,9 +372,7 @@ class Guest:
         ignored = registry.of_isa(self.runner.target.isa).ignored_warnings
         if ignored and "ignore-warnings" in has:
             arguments += ["--ignore-warnings", *ignored]
-        if "enable-debug-command" in has:
-            # Suites inspect servers with DEBUG's digests and reloads, which must be enabled since 7.0.
-            arguments += ["--enable-debug-command", "yes"]
+        arguments += debug_arguments(self.build)
         # A configuration file, which a sentinel requires, is the program's first word.
         file = [word for word in self.options[:1] if not word.startswith("-")]
         return file + arguments + self.options[len(file) :]
@@ -387,6 +385,11 @@ SHOWN_CHARACTERS = 300
 _STAMP = re.compile(r"^(?:\d+:\w )?(?:\[\d+\] )?\d+ \w{3} (?:\d{4} )?\d\d:\d\d:\d\d\.\d+ [.\-*#] ")
 _COMPLAINT = "*** FATAL"
 """The start of a complaint about the configuration; the lines after it name the error."""
+
+
+def debug_arguments(build: Build) -> list[str]:
+    """Options that enable DEBUG, with whose digests and reloads suites inspect servers. It is off since Redis 7.0."""
+    return ["--enable-debug-command", "yes"] if "enable-debug-command" in build.abilities.options else []
 
 
 def last_words(log: str) -> str:

@@ -52,7 +52,7 @@ def checked(folder: Path, target: str, *words: object) -> dict[str, Any]:
     return document(run("check", "--suite", "upstream", "--target", target, "--json", "--run", folder, *words))
 
 
-def tests_in(folder: Path, target: str) -> list[run_folder.TestEvent]:
+def events_of(folder: Path, target: str) -> list[run_folder.TestEvent]:
     events = event_log.read_events(folder / target / "upstream" / event_log.NAME)
     return [event for event in events if isinstance(event, run_folder.TestEvent)]
 
@@ -64,7 +64,7 @@ def test_tests_that_pass_have_run_on_the_target_and_crashes_on_purpose_are_no_fi
     (tally,) = tallies(folder, run_folder.read_run(folder))
     assert (tally.passed, tally.total) == (28, 28)
     assert "28 of 28 tests pass on armv5" in " ".join(read["remarks"])
-    announced = {test.upstream: test.announced for test in tests_in(folder, "armv5") if test.announced}
+    announced = {test.upstream: test.announced for test in events_of(folder, "armv5") if test.announced}
     assert "integration/logging::Crash report generated on SIGABRT" in announced
     faults = [path for path in folder.rglob("faults.jsonl") if b'"event":"fault"' in path.read_bytes()]
     assert faults, "DEBUG SEGFAULT left no record: nothing was emulated"
@@ -85,7 +85,7 @@ def test_a_planted_misalignment_is_one_finding_and_what_it_hinders_is_none(tmp_p
     assert {finding["id"] for finding in read["findings"]} == {"alignment-redisPopcount-load"}
     (finding,) = read["findings"]
     assert (finding["file"], finding["function"]) == ("src/bitops.c", "redisPopcount")
-    assert any(test.blocked_by for test in tests_in(folder, "sparc64"))
+    assert any(test.blocked_by for test in events_of(folder, "sparc64"))
     words = shlex.split(finding["replay"])[1:]
     assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS
     assert run(*words, "--server", "redis-7.0.15", program=PLUMB).returncode == ExitCode.PASS

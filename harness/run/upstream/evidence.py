@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from harness.record.event_log import EventLog
     from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
     from harness.run.upstream.file_run import FileRun
     from harness.run.upstream.journal import UpstreamTest
     from harness.run.upstream.results import UpstreamVerdict
@@ -42,7 +43,7 @@ EXCERPT_LINES = 15
 """How much of it a message shows."""
 
 
-class _Process(Record, frozen=True):
+class StartedProcess(Record, frozen=True):
     """One process that a test started on the target, with what it left."""
 
     launch: Launch
@@ -59,6 +60,7 @@ class _Process(Record, frozen=True):
 
     @property
     def crashed(self) -> bool:
+        """Whether a signal ended it by which servers crash."""
         return self.end is not None and self.end.signal in CRASHES
 
     def faults_before(self, length: int) -> int:
@@ -75,7 +77,7 @@ class UpstreamEvidence:
         self._log = log
         self._homes = homes
         self._names = names
-        self._processes: list[_Process] = []
+        self._processes: list[StartedProcess] = []
         self._seen = {launch.guest for home in homes for launch in read_launches(home)}
         self._runs = 0
         self._own_clients = cell.upstream is not None and cell.upstream.target_clients
@@ -99,7 +101,7 @@ class UpstreamEvidence:
             self._log.append(self._ended(process, tests))
         self._runs += 1
 
-    def _new(self) -> Iterator[_Process]:
+    def _new(self) -> Iterator[StartedProcess]:
         """The processes since the last call. Clients that ran on this machine leave nothing."""
         for home in self._homes:
             for launch in read_launches(home):
@@ -112,7 +114,7 @@ class UpstreamEvidence:
                 log = launch.folder / fault_log.NAME
                 content = log.read_bytes() if log.is_file() else b""
                 end, end_at = fault_log.end_in(content, launch.pid)
-                yield _Process(
+                yield StartedProcess(
                     launch=launch,
                     target="" if home == self._homes[0] else home.name,
                     run=self._runs,
@@ -121,14 +123,9 @@ class UpstreamEvidence:
                     end_at=end_at,
                 )
 
-    def _ended(self, process: _Process, tests: list[tuple[str, UpstreamTest]]) -> run_folder.GuestEvent:
+    def _ended(self, process: StartedProcess, tests: list[tuple[str, UpstreamTest]]) -> run_folder.GuestEvent:
         guest = process.launch.guest
-        during = [
-            (label, test)
-            for label, test in tests
-            if test.logs_before.get(guest, 0) <= process.end_at < test.logs_after.get(guest, 0)
-        ]
-        item, test = during[-1] if during else ("", None)
+        item, test = during(process, tests)
         ended, detail = describe_exit(-process.end.signal) if process.crashed and process.end else ("stopped", "")
         return run_folder.GuestEvent(
             name=guest,
@@ -146,13 +143,15 @@ class UpstreamEvidence:
     def _name(self, label: str) -> str:
         return self._names.get(label, label)
 
-    def event_of(self, item: str, verdict: UpstreamVerdict) -> run_folder.TestEvent:
-        """The event of a test, without outcome and message."""
+    def event_of(self, item: str, verdict: UpstreamVerdict, shared: Guest | None) -> run_folder.TestEvent:
+        """The event of a test, without outcome and message. `shared`: the server of ours that it used, if it did."""
         shown = verdict.shown
         guests: dict[str, tuple[int, int]] = {}
         for run, test in enumerate(verdict.tries):
-            if test is not None:
+            if test is not None and shared is None:
                 guests |= self._faults_during(run, test)
+            elif test is not None and shared is not None:
+                guests |= _faults_in(shared, test)
         blocked_by = self._blocked_by(verdict)
         server = self._server_of(verdict)
         return run_folder.TestEvent(
@@ -163,10 +162,13 @@ class UpstreamEvidence:
             announced=shown.announced if shown is not None else (),
             blocked=bool(blocked_by),
             blocked_by=blocked_by,
-            guest=server.launch.guest if server is not None and not server.target else "",
+            guest=shared.name if shared is not None else self._guest_name(server),
             unanswered=(shown.sent,) if shown is not None and shown.sent and verdict.outcome == "failed" else (),
             upstream=item,
         )
+
+    def _guest_name(self, server: StartedProcess | None) -> str:
+        return server.launch.guest if server is not None and not server.target else ""
 
     def log_excerpt(self, verdict: UpstreamVerdict) -> str:
         """The end of what the server of a failed test logged during the test; empty where there is none."""
@@ -178,7 +180,7 @@ class UpstreamEvidence:
         _, _, during = log.read_text("utf-8", "replace").rpartition(f"### Starting test {shown.name} in ")
         return "\n".join(during.partition("### Starting test ")[0].splitlines()[1:][-EXCERPT_LINES:])
 
-    def _server_of(self, verdict: UpstreamVerdict) -> _Process | None:
+    def _server_of(self, verdict: UpstreamVerdict) -> StartedProcess | None:
         """The innermost server of a failed test."""
         shown = verdict.shown
         if verdict.outcome != "failed" or shown is None or not shown.servers:
@@ -211,3 +213,23 @@ class UpstreamEvidence:
             if process.launch.pid in shown.servers and process.end_at < shown.logs_before.get(process.launch.guest, 0)
         ]
         return before[-1] if before else ""
+
+
+def _faults_in(shared: Guest, test: UpstreamTest) -> dict[str, tuple[int, int]]:
+    """The faults that a test added to the log of a server that it shared with other tests."""
+    content = shared.fault_log.read_bytes() if shared.fault_log.is_file() else b""
+    spans = (test.logs_before.get(shared.name, 0), test.logs_after.get(shared.name, 0))
+    before, after = (fault_log.count_faults_in(content[:length]) for length in spans)
+    return {shared.name: (before, after)} if after > before else {}
+
+
+def during(process: StartedProcess, tests: list[tuple[str, UpstreamTest]]) -> tuple[str, UpstreamTest | None]:
+    """The item and the test during which a process ended, or after which, if it ended between two tests.
+
+    A server that a test has crashed may still write its report when the test is over.
+    """
+    guest = process.launch.guest
+    begun = [(item, test) for item, test in tests if test.logs_before.get(guest, 0) <= process.end_at]
+    within = [(item, test) for item, test in begun if process.end_at < test.logs_after.get(guest, 0)]
+    using = [(item, test) for item, test in begun if process.launch.pid in test.servers]
+    return next(iter([*within[-1:], *using[-1:]]), ("", None))

@@ -55,14 +55,17 @@ def run_file(
     target: Target,
     seed: int,
     pace: Pace,
+    server: tuple[str, int] | None = None,
 ) -> FileRun:
-    """Run a file. Its processes, daemons and strays included, have ended when it returns."""
+    """Run a file, against `server` if one is given. Its processes, strays included, have ended when it returns."""
     stage.clear()
     environment = _environment(stage, homes, target=target, seed=seed, pace=pace)
     began = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a+b") as stream, capped(stream.fileno(), start=stream.tell()):
-        started = process.start(file.command(stage.folder), output=stream, folder=stage.folder, environment=environment)
+        started = process.start(
+            file.command(stage.folder, server), output=stream, folder=stage.folder, environment=environment
+        )
         try:
             stalled = _watch(stage, started.poll, pace.stall_seconds)
         finally:

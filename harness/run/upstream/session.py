@@ -25,13 +25,14 @@ from harness.run.upstream.evidence import UpstreamEvidence
 from harness.run.upstream.file_run import FileRun, Pace, run_file
 from harness.run.upstream.journal import FAILED, UpstreamTest
 from harness.run.upstream.stage import OVERLAY, Stage, variant
-from harness.run.upstream.test_files import SEPARATOR, line_of, selected, upstream_files
+from harness.run.upstream.test_files import SEPARATOR, external_files, line_of, selected, upstream_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from harness.record.event_log import EventLog
     from harness.run.cell_spec import CellSpec, UpstreamSpec
+    from harness.run.server_process import Guest
     from harness.run.upstream.results import Item, UpstreamVerdict
     from harness.run.upstream.test_files import UpstreamFile
 
@@ -85,8 +86,15 @@ class UpstreamResult(Record, frozen=True):
 class UpstreamSession:
     """The runs of upstream's tests in one cell."""
 
-    def __init__(self, cell: CellSpec, log: EventLog) -> None:
+    def __init__(
+        self, cell: CellSpec, log: EventLog, *, guest: Callable[[], Guest], oracle: Callable[[], Guest]
+    ) -> None:
+        """`guest` and `oracle` give the cell's own servers, which tests on a real kernel share."""
         assert cell.upstream is not None
+        self._guest = guest
+        self._oracle = oracle
+        self._external = cell.machine is not None
+        """Whether tests run against a server of ours: a real kernel's programs are no processes of this machine."""
         self._cell = cell
         self._spec: UpstreamSpec = cell.upstream
         self._log = log
@@ -101,7 +109,8 @@ class UpstreamSession:
     @cached_property
     def files(self) -> dict[str, UpstreamFile]:
         """Every test file of the release. Raises UsageError for a tree without tests, and for an old Tcl."""
-        return {file.name: file for file in upstream_files(self._spec.source)}
+        listed = external_files if self._external else upstream_files
+        return {file.name: file for file in listed(self._spec.source)}
 
     def items(self, wanted: Sequence[str]) -> list[str]:
         """`FILE::TEST` for every test of the files that a selection may mean; all files if it names none."""
@@ -128,6 +137,7 @@ class UpstreamSession:
         """How a file runs on this machine."""
         if name not in self._natives:
             parts = [RECIPE, self._spec.native_key, sha256_of(OVERLAY), sha256_of(self._spec.launcher), name]
+            parts += ["external"] * self._external
             folder = self._cache.folder(
                 "upstream-native", key_of(parts), lambda into: self._run_natively(self.files[name], into)
             )
@@ -154,6 +164,7 @@ class UpstreamSession:
                     target=native.runner.target,
                     seed=0,
                     pace=Pace(patience=1.0, stall_seconds=10 * STALL_SECONDS),
+                    server=self._oracle().endpoint if self._external else None,
                 )
                 seconds = seconds or run.seconds
                 for item in results.items_of(run.journal.tests):
@@ -174,6 +185,7 @@ class UpstreamSession:
         items = results.items_of(native.tests)
         mixed = bool(self._spec.mixed) and file.name.startswith(MIXED_FOLDERS)
         evidence = UpstreamEvidence(self._cell, self._log, homes=self._homes(), names=self.names)
+        shared = self._guest() if self._external else None
         runs: list[FileRun] = []
         while len(runs) < results.TRIES:
             self._progress(f"{file.name}, {len(native.tests)} tests" + (f", run {len(runs) + 1}" if runs else ""))
@@ -185,12 +197,13 @@ class UpstreamSession:
                 target=self._cell.runner.target,
                 seed=self._cell.seed % (1 << 30),
                 pace=self._pace(native),
+                server=self._guest().endpoint if self._external else None,
             )
             runs.append(run)
             evidence.collect(run, self._labels(file, items, run))
             failing = (f"{file.name}{SEPARATOR}{label}" for label in results.failing(items, run))
             # A server that died says why the tests after it failed: no second run is needed for that.
-            if evidence.died or all(may_fail(test) for test in failing):
+            if evidence.died or (shared is not None and not shared.alive()) or all(may_fail(test) for test in failing):
                 break
         pairs = [results.matched(items, run.journal.tests) for run in runs]
         text = (self._spec.source / file.path).read_text("utf-8", "replace")
@@ -203,7 +216,7 @@ class UpstreamSession:
                 line=line_of(text, item.native.name) if item.native is not None else 0,
                 native=item.native,
                 verdict=verdict,
-                event=evidence.event_of(f"{file.name}{SEPARATOR}{item.label}", verdict),
+                event=evidence.event_of(f"{file.name}{SEPARATOR}{item.label}", verdict, shared),
                 log=evidence.log_excerpt(verdict),
             )
         return found

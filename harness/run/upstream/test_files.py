@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 HELPER = Path("tests/test_helper.tcl")
 INSTANCES = Path("tests/instances.tcl")
 OLDEST_TCL = (8, 6)
+MARK = "external:skip"
+"""The tag of tests that need servers of their own."""
 VERSION = Path(__file__).with_name("version.tcl")
 LIST_SECONDS = 60.0
 SEPARATOR = "::"
@@ -46,16 +48,35 @@ class UpstreamFile(Record, frozen=True):
         folder, _, rest = self.name.partition("/")
         return f"tests/{self.name}.tcl" if self.driver == "helper" else f"tests/{folder}/tests/{rest}.tcl"
 
-    def command(self, tree: Path) -> list[str]:
-        """The command that runs the file alone, in a copy of the tree."""
+    def command(self, tree: Path, server: tuple[str, int] | None = None) -> list[str]:
+        """The command that runs the file alone, in a copy of the tree; against a server that runs already, if given."""
         if self.driver == "helper":
             text = (tree / HELPER).read_text("utf-8", "replace")
             words = ["tclsh", str(HELPER), "--single", self.name, "--clients", "1"]
             words += ["--timeout", str(UPSTREAM_SECONDS)] * ("{--timeout}" in text)
+            if server is not None:
+                words += ["--host", server[0], "--port", str(server[1]), "--singledb"]
             return words + [option for option in ("--durable", "--dont-clean") if f"{{{option}}}" in text]
         text = (tree / INSTANCES).read_text("utf-8", "replace")
         words = ["tclsh", f"tests/{self.driver}/run.tcl", "--single", self.name.partition("/")[2]]
         return words + [option for option in ("--dont-clean",) if option in text]
+
+
+def external_files(tree: Path) -> list[UpstreamFile]:
+    """The files whose tests can run against a server that runs already: upstream marks those that cannot.
+
+    Empty for a release that has no such marks, before Redis 6.2. Raises as `upstream_files` does.
+    """
+    if MARK not in (tree / "tests/support/server.tcl").read_text("utf-8", "replace"):
+        return []
+    whole = re.compile(r"^\s*(tags|start_server|start_cluster)\b[^\n]*external:skip", re.MULTILINE)
+
+    def can(file: UpstreamFile) -> bool:
+        text = (tree / file.path).read_text("utf-8", "replace")
+        begins = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+        return file.driver == "helper" and not (begins and whole.match(begins[0]))
+
+    return [file for file in upstream_files(tree) if can(file)]
 
 
 def upstream_files(tree: Path) -> list[UpstreamFile]:
