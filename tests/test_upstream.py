@@ -184,11 +184,11 @@ def test_servers_take_their_turns_and_clients_their_own(tmp_path: Path, launcher
             LaunchVariant(home=tmp_path / name, program="/bin/echo", arguments=("{self}", f"{name}:{{name}}"))
         )
     write_list(tmp_path / "plumbline" / "launches", variants[:2], variants[2])
-    said = []
+    printed = []
     for name in ("redis-server", "redis-sentinel", "redis-cli", "redis-check-aof", "redis-server"):
         shutil.copy2(launcher, tmp_path / "src" / name)
-        said.append(process.run([tmp_path / "src" / name], deadline_seconds=20).text.strip())
-    assert said == ["a:redis-server", "b:redis-sentinel", "clients:redis-cli", "a:redis-check-aof", "a:redis-server"]
+        printed.append(process.run([tmp_path / "src" / name], deadline_seconds=20).text.strip())
+    assert printed == ["a:redis-server", "b:redis-sentinel", "clients:redis-cli", "a:redis-check-aof", "a:redis-server"]
     assert [launch.guest for launch in read_launches(tmp_path / "a")] == ["guest-1", "guest-4", "guest-5"]
 
 
