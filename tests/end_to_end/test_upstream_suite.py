@@ -72,7 +72,9 @@ def test_tests_that_pass_have_run_on_the_target_and_crashes_on_purpose_are_no_fi
 
 
 def test_a_selection_of_no_file_is_a_usage_error(tmp_path: Path) -> None:
-    ended = run("check", "--suite", "upstream", "--target", "armv5", "--run", tmp_path / "run", "--test", "unit/nowhere")
+    ended = run(
+        "check", "--suite", "upstream", "--target", "armv5", "--run", tmp_path / "run", "--test", "unit/nowhere"
+    )
     assert ended.returncode == ExitCode.USAGE
     assert "the release has no test file unit/nowhere" in ended.stderr
 
