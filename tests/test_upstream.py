@@ -86,6 +86,16 @@ test "announces" {catch {exec kill -SIGSEGV 999999999}; count_log_message 0 "*AS
 test "odd: \\u00e9 \\t \\" \\\\ \\u0001" {set y 1}
 """
 
+NODES = """
+proc exec_instance {type folder file} {return $type}
+foreach {name lines} {open {port 7} bound {{bind 10.0.0.1}}} {
+    set file [open tests/tmp/$name w]
+    puts $file [join $lines \\n]
+    close $file
+    test $name {exec_instance redis . tests/tmp/$name} redis
+}
+"""
+
 UTILITIES = """
 proc count_log_message {server pattern} {return 1}
 proc server_is_up {host port tries} {return $tries}
@@ -107,6 +117,7 @@ def tree(tmp_path: Path) -> Path:
     (tests / "test_helper.tcl").write_text(HELPER, "utf-8")
     (tests / "support" / "util.tcl").write_text(UTILITIES, "utf-8")
     (tests / "unit" / "first.tcl").write_text(FILE, "utf-8")
+    (tests / "unit" / "nodes.tcl").write_text(NODES, "utf-8")
     (tests / "unit" / "second.tcl").write_text("test hangs {after 100000}\n", "utf-8")
     (tests / "unit" / "moduleapi" / "hooks.tcl").write_text("", "utf-8")
     (tests / "cluster" / "run.tcl").write_text("", "utf-8")
@@ -128,7 +139,7 @@ def stage(tmp_path: Path, tree: Path, launcher: Path) -> Iterator[Stage]:
     staged.remove()
 
 
-def run(stage: Stage, name: str, tmp_path: Path, *, stall_seconds: float = 30.0) -> FileRun:
+def run(stage: Stage, name: str, tmp_path: Path, *, stall_seconds: float = 30.0, private: bool = True) -> FileRun:
     return run_file(
         stage,
         UpstreamFile(name=name, driver="helper"),
@@ -137,6 +148,7 @@ def run(stage: Stage, name: str, tmp_path: Path, *, stall_seconds: float = 30.0)
         target=msgspec.structs.replace(Catalog().targets["native"], machine="m88k"),
         seed=3,
         pace=Pace(patience=3.0, stall_seconds=stall_seconds),
+        private=private,
     )
 
 
@@ -172,6 +184,17 @@ def test_the_launcher_becomes_the_program_with_the_same_words_and_leaves_a_note(
     assert launch.words == ("src/redis-server", "one", "two words", "")
     assert launch.working_folder == stage.folder
     assert (launch.folder / "faults.jsonl.counts").read_bytes() == bytes(16)
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_nodes_listen_on_loopback_alone_where_others_share_the_network(
+    stage: Stage, tmp_path: Path, *, private: bool
+) -> None:
+    done = run(stage, "unit/nodes", tmp_path, private=private)
+    assert [test.reported for test in done.journal.tests] == ["ok", "ok"]
+    written = {name: (stage.folder / "tests" / "tmp" / name).read_text("utf-8") for name in ("open", "bound")}
+    assert ("bind 127.0.0.1" in written["open"]) == (not private)
+    assert "127.0.0.1" not in written["bound"]
 
 
 def test_servers_take_their_turns_and_clients_their_own(tmp_path: Path, launcher: Path) -> None:
@@ -250,7 +273,9 @@ def verdicts(native: list[UpstreamTest], *runs: FileRun) -> Mapping[str, str]:
         for item in items
         if item.native is not None
     }
-    return found | {results.WHOLE: results.verdict_of_file(runs, [others for _, others in pairs]).outcome}
+    here = results.NativeRun(tests=native, seconds=1.0, done=True, started=1)
+    whole = results.verdict_of_file(here, runs, [others for _, others in pairs], started=1)
+    return found | {results.WHOLE: whole.outcome}
 
 
 def test_a_test_fails_if_it_fails_in_two_of_three_runs() -> None:
@@ -269,7 +294,7 @@ def test_a_test_fails_if_it_fails_in_two_of_three_runs() -> None:
 def test_a_test_without_a_result_is_missing_and_one_that_upstream_passes_over_is_skipped() -> None:
     native = listed("a", "b", "c")
     outcome = verdicts(native, ran(("a", "ok"), ("b", "skip"), ("c", ""), done=False))
-    assert outcome == {"a": "passed", "b": "skipped", "c": "missing", results.WHOLE: "passed"}
+    assert outcome == {"a": "passed", "b": "skipped", "c": "missing", results.WHOLE: "missing"}
 
 
 def test_tests_of_one_name_are_told_apart_and_random_numbers_in_names_are_not() -> None:
@@ -292,6 +317,26 @@ def test_a_failure_that_belongs_to_no_test_fails_the_file() -> None:
     assert verdicts(native, ran(("a", "ok"), ("unknown", "err")))[results.WHOLE] == "failed"
     assert verdicts(native, ran(("a", "ok"), outside=("Can't start the server",)))[results.WHOLE] == "failed"
     assert verdicts(native, ran(("a", "ok"), ("unknown", "ok")))[results.WHOLE] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("here", "run_", "started", "expected"),
+    [
+        ({}, ran(("a", "ok")), 1, "passed"),
+        ({}, ran(("a", "ok"), done=False), 1, "missing"),
+        ({}, ran(("a", "ok")), 0, "missing"),
+        ({"started": 0}, ran(("a", "ok")), 0, "passed"),
+        ({"done": False}, ran(("a", "ok")), 1, "missing"),
+        ({"tests": []}, ran(), 1, "skipped"),
+    ],
+    ids=["whole", "cut short", "nothing ran on the target", "no server at all", "cut short here", "no tests"],
+)
+def test_a_file_passes_only_if_it_ran_whole_here_and_there(
+    here: dict[str, object], run_: FileRun, started: int, expected: str
+) -> None:
+    native = results.NativeRun(tests=listed("a"), seconds=1.0, done=True, started=3)
+    native = msgspec.structs.replace(native, **here)
+    assert results.verdict_of_file(native, [run_], [[]], started=started).outcome == expected
 
 
 def test_a_release_names_its_files(tree: Path) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class CellSession:
     """The state of one cell: its guest, its oracle, and the evidence so far."""
 
-    def __init__(self, cell: CellSpec) -> None:
+    def __init__(self, cell: CellSpec, *, private_network: bool = False) -> None:
         self.cell = cell
         self.log = EventLog(cell.folder / event_log.NAME)
         self._finished = self._failed = 0
@@ -69,7 +69,9 @@ class CellSession:
         self.upstream: UpstreamSession | None = None
         """Runs the release's own tests; None where the suite has its own."""
         if cell.upstream is not None:
-            self.upstream = UpstreamSession(cell, self.log, guest=self.guest, oracle=self.oracle)
+            self.upstream = UpstreamSession(
+                cell, self.log, guest=self.guest, oracle=self.oracle, private_network=private_network
+            )
 
     def guest(self) -> Guest:
         """A live guest: the present one, or a fresh one.

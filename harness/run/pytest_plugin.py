@@ -44,8 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--plumb-cell")
     if path is not None:
         # This must come before any thread or process that would stay outside.
-        private_network.enter()
-        config.stash[_CELL] = CellSession(read_cell(Path(path)))
+        alone = private_network.enter()
+        config.stash[_CELL] = CellSession(read_cell(Path(path)), private_network=alone)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

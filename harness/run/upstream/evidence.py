@@ -87,6 +87,11 @@ class UpstreamEvidence:
         """Whether a server crashed, on purpose or not."""
         return any(process.crashed for process in self._processes)
 
+    @property
+    def started(self) -> int:
+        """How many programs ran on the target."""
+        return len(self._processes)
+
     def collect(self, run: FileRun, labels: dict[int, str]) -> None:
         """Record every process of one run of the file, and keep the logs that somebody may want to read.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import signal
 import time
@@ -12,6 +13,7 @@ from harness.core.model import Record
 from harness.core.processes import process
 from harness.core.processes.capped_log import capped
 from harness.run.upstream.journal import Journal, read_journal
+from harness.run.upstream.test_files import PORTS, UpstreamFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,11 +21,11 @@ if TYPE_CHECKING:
 
     from harness.core.target_model import Target
     from harness.run.upstream.stage import Stage
-    from harness.run.upstream.test_files import UpstreamFile
 
 STALL_SECONDS = 120.0
 """How long a file may make no progress on a machine as fast as the host, beyond what its slowest test takes."""
 POLL_SECONDS = 0.1
+FIRST_PORT, RANGES = 11000, 40
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -56,15 +58,22 @@ def run_file(
     seed: int,
     pace: Pace,
     server: tuple[str, int] | None = None,
+    private: bool = True,
 ) -> FileRun:
-    """Run a file, against `server` if one is given. Its processes, strays included, have ended when it returns."""
+    """Run a file, against `server` if one is given. Its processes, strays included, have ended when it returns.
+
+    `private`: nobody else uses the network. Otherwise ports come from a range of their own.
+    """
     stage.clear()
-    environment = _environment(stage, homes, target=target, seed=seed, pace=pace)
+    environment = _environment(stage, homes, target=target, seed=seed, pace=pace, private=private)
     began = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a+b") as stream, capped(stream.fileno(), start=stream.tell()):
         started = process.start(
-            file.command(stage.folder, server), output=stream, folder=stage.folder, environment=environment
+            file.command(stage.folder, server, None if private else _first_port()),
+            output=stream,
+            folder=stage.folder,
+            environment=environment,
         )
         try:
             stalled = _watch(stage, started.poll, pace.stall_seconds)
@@ -79,7 +88,9 @@ def run_file(
     )
 
 
-def _environment(stage: Stage, homes: list[Path], *, target: Target, seed: int, pace: Pace) -> Mapping[str, str]:
+def _environment(
+    stage: Stage, homes: list[Path], *, target: Target, seed: int, pace: Pace, private: bool
+) -> Mapping[str, str]:
     return {
         **process.PLAIN_ENVIRONMENT,
         "PLUMB_JOURNAL": str(stage.journal),
@@ -87,8 +98,14 @@ def _environment(stage: Stage, homes: list[Path], *, target: Target, seed: int, 
         "PLUMB_PATIENCE": str(pace.patience),
         "PLUMB_MACHINE": target.machine,
         "PLUMB_SIGABRT": str(EMULATED_SIGABRT if target.emulator.is_qemu_user else int(signal.SIGABRT)),
+        "PLUMB_PRIVATE_NETWORK": "yes" if private else "no",
         "PLUMB_SEED": str(seed + 1),
     }
+
+
+def _first_port() -> int:
+    """The first of a range of ports that no other cell takes, unless two draw the same one of forty."""
+    return FIRST_PORT + PORTS * random.randrange(RANGES)
 
 
 def _watch(stage: Stage, poll: Callable[[], int | None], stall_seconds: float) -> bool:

@@ -4,7 +4,7 @@
 # announces. It changes only what an emulated server makes necessary: waiting takes longer, and `uname -m` names the
 # target's machine. The environment says how: PLUMB_JOURNAL, PLUMB_FOLDERS
 # (of the servers' records), PLUMB_PATIENCE, PLUMB_MACHINE, PLUMB_SEED,
-# PLUMB_SIGABRT (the number of the signal that the target's programs receive as SIGABRT).
+# PLUMB_PRIVATE_NETWORK (yes or no), PLUMB_SIGABRT (the number of the signal that the target's programs receive as SIGABRT).
 
 namespace eval ::plumb {
     variable journal [open $::env(PLUMB_JOURNAL) a]
@@ -172,6 +172,24 @@ proc ::plumb::wait_server_started {config_file stdout pid args} {
     tailcall ::plumb_original_wait_server_started $config_file $stdout $pid {*}$args
 }
 
+# Nodes of clusters and sentinels listen on every interface, unless they are told otherwise.
+proc ::plumb::exec_instance {args} {
+    if {$::env(PLUMB_PRIVATE_NETWORK) eq {no}} {
+        set file [open [lindex $args end] r+]
+        if {![regexp -line {^bind } [read $file]]} {
+            puts $file "bind 127.0.0.1"
+        }
+        close $file
+    }
+    tailcall ::plumb_original_exec_instance {*}$args
+}
+
+# The programs that run the tests of clusters and sentinels call this at their end; test_helper.tcl reports `done`.
+proc ::plumb::end_tests {args} {
+    note done
+    tailcall ::plumb_original_end_tests {*}$args
+}
+
 proc ::plumb::count_log_message {args} {
     variable expected
     foreach pattern $expected {
@@ -226,6 +244,8 @@ set ::plumb::stand_ins {
     server_is_up server_is_up
     wait_server_started wait_server_started
     count_log_message count_log_message
+    exec_instance exec_instance
+    end_tests end_tests
     redis::__dispatch__ dispatch
 }
 

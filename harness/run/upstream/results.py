@@ -26,6 +26,17 @@ NEEDED = 2
 """A test fails if it fails in two of three runs."""
 
 
+class NativeRun(Record, frozen=True):
+    """How a file runs on this machine."""
+
+    tests: list[UpstreamTest]
+    seconds: float
+    done: bool
+    """Whether it ran to its end."""
+    started: int
+    """How many programs of the release it started."""
+
+
 class Item(Record, frozen=True):
     """One of a file's tests, as it ran on this machine."""
 
@@ -106,12 +117,26 @@ def verdict_of(item: Item, runs: Sequence[FileRun], found: Sequence[dict[str, Up
     return UpstreamVerdict(outcome=outcome, message=message, tries=tries, failures=len(failures))
 
 
-def verdict_of_file(runs: Sequence[FileRun], strangers: Sequence[list[UpstreamTest]]) -> UpstreamVerdict:
-    """What became of the file itself; `strangers`: the tests of each run that this machine's run did not have."""
+def verdict_of_file(
+    native: NativeRun, runs: Sequence[FileRun], strangers: Sequence[list[UpstreamTest]], *, started: int
+) -> UpstreamVerdict:
+    """What became of the file itself.
+
+    `strangers`: the tests of each run that this machine's run did not have. `started`: how many programs the runs
+    started on the target.
+    """
     complaints = [_complaints(run, others) for run, others in zip(runs, strangers, strict=True)]
     failures = [each for each in complaints if each]
     if len(failures) >= min(NEEDED, len(runs)):
         return UpstreamVerdict(outcome="failed", message="\n".join(failures[0]), failures=len(failures))
+    if not native.done:
+        return UpstreamVerdict(outcome="missing", message="it does not run to its end on this machine")
+    if not runs[-1].journal.done:
+        return UpstreamVerdict(outcome="missing", message=_why_missing(runs[-1]))
+    if native.started and not started:
+        return UpstreamVerdict(outcome="missing", message="none of its servers ran on the target")
+    if not native.tests:
+        return UpstreamVerdict(outcome="skipped", message="it has no tests on this machine")
     return UpstreamVerdict(outcome="passed", message="\n".join(failures[0]) if failures else "", failures=len(failures))
 
 

@@ -24,6 +24,8 @@ from harness.run.upstream import results
 from harness.run.upstream.evidence import UpstreamEvidence
 from harness.run.upstream.file_run import FileRun, Pace, run_file
 from harness.run.upstream.journal import FAILED, UpstreamTest
+from harness.run.upstream.launches import read_launches
+from harness.run.upstream.results import NativeRun
 from harness.run.upstream.stage import OVERLAY, Stage, variant
 from harness.run.upstream.test_files import SEPARATOR, external_files, line_of, selected, upstream_files
 
@@ -36,20 +38,13 @@ if TYPE_CHECKING:
     from harness.run.upstream.results import Item, UpstreamVerdict
     from harness.run.upstream.test_files import UpstreamFile
 
-RECIPE = "1"
+RECIPE = "2"
 STALL_SECONDS = 60.0
 SLOWEST_TIMES = 3
 """A file may stand still this many times longer than its slowest test takes here, times the target's slowdown."""
 MOST_PATIENCE = 10.0
 MIXED_FOLDERS = ("cluster/", "sentinel/", "integration/replication", "integration/psync2", "integration/failover")
 """Files whose servers talk to each other."""
-
-
-class _NativeRun(Record, frozen=True):
-    """The cache's record of a file on this machine."""
-
-    tests: list[UpstreamTest]
-    seconds: float
 
 
 class UpstreamFailedError(AssertionError):
@@ -87,9 +82,16 @@ class UpstreamSession:
     """The runs of upstream's tests in one cell."""
 
     def __init__(
-        self, cell: CellSpec, log: EventLog, *, guest: Callable[[], Guest], oracle: Callable[[], Guest]
+        self,
+        cell: CellSpec,
+        log: EventLog,
+        *,
+        guest: Callable[[], Guest],
+        oracle: Callable[[], Guest],
+        private_network: bool,
     ) -> None:
         """`guest` and `oracle` give the cell's own servers, which tests on a real kernel share."""
+        self._private = private_network
         assert cell.upstream is not None
         self._guest = guest
         self._oracle = oracle
@@ -99,7 +101,7 @@ class UpstreamSession:
         self._spec: UpstreamSpec = cell.upstream
         self._log = log
         self._cache = Cache(self._spec.cache)
-        self._natives: dict[str, _NativeRun] = {}
+        self._natives: dict[str, NativeRun] = {}
         self._results: dict[str, dict[str, UpstreamResult]] = {}
         self._stages: dict[bool, Stage] = {}
         self._home = Path(tempfile.mkdtemp(prefix="u-", dir=cell.sockets))
@@ -133,7 +135,7 @@ class UpstreamSession:
             stage.remove()
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def _native(self, name: str) -> _NativeRun:
+    def _native(self, name: str) -> NativeRun:
         """How a file runs on this machine."""
         if name not in self._natives:
             parts = [RECIPE, self._spec.native_key, sha256_of(OVERLAY), sha256_of(self._spec.launcher), name]
@@ -141,7 +143,7 @@ class UpstreamSession:
             folder = self._cache.folder(
                 "upstream-native", key_of(parts), lambda into: self._run_natively(self.files[name], into)
             )
-            self._natives[name] = json_codec.decode((folder / "run.json").read_bytes(), _NativeRun)
+            self._natives[name] = json_codec.decode((folder / "run.json").read_bytes(), NativeRun)
         return self._natives[name]
 
     def _run_natively(self, file: UpstreamFile, into: Path) -> None:
@@ -151,7 +153,7 @@ class UpstreamSession:
         homes = Path(tempfile.mkdtemp(dir=self._cell.sockets))
         stage = self._new_stage(self._spec.native)
         merged: dict[str, UpstreamTest] = {}
-        seconds = 0.0
+        seconds, done, started = 0.0, False, 0
         try:
             here = variant(native.runner, self._spec.native, homes)
             stage.prepare([here], here)
@@ -165,8 +167,10 @@ class UpstreamSession:
                     seed=0,
                     pace=Pace(patience=1.0, stall_seconds=10 * STALL_SECONDS),
                     server=self._oracle().endpoint if self._external else None,
+                    private=self._private,
                 )
-                seconds = seconds or run.seconds
+                seconds, done = seconds or run.seconds, run.journal.done
+                started = len(read_launches(homes))
                 for item in results.items_of(run.journal.tests):
                     kept = merged.get(item.label)
                     if item.native is not None and (kept is None or kept.reported != "ok"):
@@ -176,7 +180,9 @@ class UpstreamSession:
         finally:
             stage.remove()
             shutil.rmtree(homes, ignore_errors=True)
-        record = _NativeRun(tests=[_plain(test) for test in merged.values()], seconds=seconds)
+        record = NativeRun(
+            tests=[_plain(test) for test in merged.values()], seconds=seconds, done=done, started=started
+        )
         (into / "run.json").write_bytes(json_codec.pretty(record))
 
     def _run(self, file: UpstreamFile, may_fail: Callable[[str], bool]) -> dict[str, UpstreamResult]:
@@ -198,6 +204,7 @@ class UpstreamSession:
                 seed=self._cell.seed % (1 << 30),
                 pace=self._pace(native),
                 server=self._guest().endpoint if self._external else None,
+                private=self._private,
             )
             runs.append(run)
             evidence.collect(run, self._labels(file, items, run))
@@ -209,7 +216,7 @@ class UpstreamSession:
         text = (self._spec.source / file.path).read_text("utf-8", "replace")
         found = {}
         for item in items:
-            verdict = self._verdict(item, runs, pairs)
+            verdict = self._verdict(native, item, runs, pairs, started=evidence.started + self._external)
             found[item.label] = UpstreamResult(
                 file=file.path,
                 label=item.label,
@@ -231,10 +238,16 @@ class UpstreamSession:
         }
 
     def _verdict(
-        self, item: Item, runs: list[FileRun], pairs: list[tuple[dict[str, UpstreamTest], list[UpstreamTest]]]
+        self,
+        native: NativeRun,
+        item: Item,
+        runs: list[FileRun],
+        pairs: list[tuple[dict[str, UpstreamTest], list[UpstreamTest]]],
+        *,
+        started: int,
     ) -> UpstreamVerdict:
         if item.native is None:
-            return results.verdict_of_file(runs, [others for _, others in pairs])
+            return results.verdict_of_file(native, runs, [others for _, others in pairs], started=started)
         return results.verdict_of(item, runs, [found for found, _ in pairs])
 
     def _homes(self) -> list[Path]:
@@ -262,7 +275,7 @@ class UpstreamSession:
         counter = self._home / "number"
         return Stage(folder, self._spec.source, self._spec.launcher, programs, counter=counter)
 
-    def _pace(self, native: _NativeRun) -> Pace:
+    def _pace(self, native: NativeRun) -> Pace:
         slowdown = self._cell.runner.target.slowdown
         slowest = max((test.seconds for test in native.tests), default=0.0)
         return Pace(
