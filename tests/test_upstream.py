@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +22,7 @@ from harness.core.processes import process
 from harness.plan.catalog import Catalog
 from harness.record import fault_log
 from harness.run.upstream import evidence, results
-from harness.run.upstream.file_run import FileRun, Pace, run_file
+from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_file
 from harness.run.upstream.journal import Journal, UpstreamTest, read_journal
 from harness.run.upstream.launches import Launch, LaunchVariant, compile_launcher, log_of, read_launches, write_list
 from harness.run.upstream.stage import Stage
@@ -140,16 +141,15 @@ def stage(tmp_path: Path, tree: Path, launcher: Path) -> Iterator[Stage]:
 
 
 def run(stage: Stage, name: str, tmp_path: Path, *, stall_seconds: float = 30.0, private: bool = True) -> FileRun:
-    return run_file(
-        stage,
-        UpstreamFile(name=name, driver="helper"),
-        log=tmp_path / "log",
-        homes=[tmp_path / "home"],
+    settings = FileRunSettings(
         target=msgspec.structs.replace(Catalog().targets["native"], machine="m88k"),
-        seed=3,
         pace=Pace(patience=3.0, stall_seconds=stall_seconds),
+        homes=[tmp_path / "home"],
+        seed=3,
         private=private,
     )
+    file = UpstreamFile(name=name, driver="helper")
+    return run_file(stage, file, settings, log=tmp_path / "log", cancelled=threading.Event())
 
 
 def test_the_overlay_notes_every_test_and_how_it_ended(stage: Stage, tmp_path: Path) -> None:

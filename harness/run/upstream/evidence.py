@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from harness.record.event_log import EventLog
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
     from harness.run.upstream.file_run import FileRun
@@ -71,10 +70,14 @@ class StartedProcess(Record, frozen=True):
 class UpstreamEvidence:
     """The evidence of the runs of one file."""
 
-    def __init__(self, cell: CellSpec, log: EventLog, *, homes: list[Path], names: dict[str, str]) -> None:
-        """`names`: item -> the name of its test in the events."""
+    def __init__(self, cell: CellSpec, *, homes: list[Path], names: dict[str, str], started_in: Path) -> None:
+        """`names`: item -> the name of its test in the events. `started_in`: the stage, which tells the file's
+        processes from those of the files that run beside it.
+        """
         self._cell = cell
-        self._log = log
+        self._stage = started_in
+        self.ended: list[run_folder.GuestEvent] = []
+        """How each process ended."""
         self._homes = homes
         self._names = names
         self._processes: list[StartedProcess] = []
@@ -103,14 +106,14 @@ class UpstreamEvidence:
             self._processes.append(process)
             if process.launch.pid in failed or process.content.count(b"\n") > 1 or process.crashed:
                 (process.launch.folder / "log").write_bytes(log_of(process.launch)[-LOG_BYTES:])
-            self._log.append(self._ended(process, tests))
+            self.ended.append(self._end_of(process, tests))
         self._runs += 1
 
     def _new(self) -> Iterator[StartedProcess]:
         """The processes since the last call. Clients that ran on this machine leave nothing."""
         for home in self._homes:
             for launch in read_launches(home):
-                if launch.guest in self._seen:
+                if launch.guest in self._seen or not launch.working_folder.is_relative_to(self._stage):
                     continue
                 self._seen.add(launch.guest)
                 if launch.is_client and not self._own_clients:
@@ -128,7 +131,7 @@ class UpstreamEvidence:
                     end_at=end_at,
                 )
 
-    def _ended(self, process: StartedProcess, tests: list[tuple[str, UpstreamTest]]) -> run_folder.GuestEvent:
+    def _end_of(self, process: StartedProcess, tests: list[tuple[str, UpstreamTest]]) -> run_folder.GuestEvent:
         guest = process.launch.guest
         item, test = during(process, tests)
         ended, detail = describe_exit(-process.end.signal) if process.crashed and process.end else ("stopped", "")

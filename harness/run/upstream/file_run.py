@@ -6,20 +6,21 @@ import random
 import re
 import signal
 import time
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING
 
 from harness.build.qemu_user import EMULATED_SIGABRT
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.core.processes.capped_log import capped
+from harness.core.target_model import Target  # noqa: TC001 - msgspec reads the annotations
 from harness.run.upstream.journal import Journal, read_journal
 from harness.run.upstream.test_files import PORTS, UpstreamFile
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
-    from harness.core.target_model import Target
     from harness.run.upstream.stage import Stage
 
 STALL_SECONDS = 120.0
@@ -48,35 +49,34 @@ class Pace(Record, frozen=True):
     stall_seconds: float
 
 
-def run_file(
-    stage: Stage,
-    file: UpstreamFile,
-    *,
-    log: Path,
-    homes: list[Path],
-    target: Target,
-    seed: int,
-    pace: Pace,
-    server: tuple[str, int] | None = None,
-    private: bool = True,
-) -> FileRun:
-    """Run a file, against `server` if one is given. Its processes, strays included, have ended when it returns.
+class FileRunSettings(Record, frozen=True):
+    """How a file runs."""
 
-    `private`: nobody else uses the network. Otherwise ports come from a range of their own.
-    """
+    target: Target
+    pace: Pace
+    homes: list[Path]
+    """The folders in which its servers leave their records."""
+    seed: int = 0
+    server: tuple[str, int] | None = None
+    """The server that its tests use, if they start none of their own."""
+    guest: str = ""
+    """That server's name."""
+    private: bool = True
+    """Whether nobody else uses the network. Otherwise ports come from a range of their own."""
+
+
+def run_file(
+    stage: Stage, file: UpstreamFile, settings: FileRunSettings, *, log: Path, cancelled: threading.Event
+) -> FileRun:
+    """Run a file. Its processes, strays included, have ended when it returns. Another thread ends it by `cancelled`."""
     stage.clear()
-    environment = _environment(stage, homes, target=target, seed=seed, pace=pace, private=private)
+    command = file.command(stage.folder, settings.server, None if settings.private else _first_port())
     began = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a+b") as stream, capped(stream.fileno(), start=stream.tell()):
-        started = process.start(
-            file.command(stage.folder, server, None if private else _first_port()),
-            output=stream,
-            folder=stage.folder,
-            environment=environment,
-        )
+        started = process.start(command, output=stream, folder=stage.folder, environment=_environment(stage, settings))
         try:
-            stalled = _watch(stage, started.poll, pace.stall_seconds)
+            stalled = _watch(stage, started.poll, settings.pace.stall_seconds, cancelled)
         finally:
             process.kill_group(started)
     content = stage.journal.read_bytes() if stage.journal.is_file() else b""
@@ -88,18 +88,18 @@ def run_file(
     )
 
 
-def _environment(
-    stage: Stage, homes: list[Path], *, target: Target, seed: int, pace: Pace, private: bool
-) -> Mapping[str, str]:
+def _environment(stage: Stage, settings: FileRunSettings) -> Mapping[str, str]:
+    emulated = settings.target.emulator.is_qemu_user
     return {
         **process.PLAIN_ENVIRONMENT,
         "PLUMB_JOURNAL": str(stage.journal),
-        "PLUMB_FOLDERS": ":".join(map(str, homes)),
-        "PLUMB_PATIENCE": str(pace.patience),
-        "PLUMB_MACHINE": target.machine,
-        "PLUMB_SIGABRT": str(EMULATED_SIGABRT if target.emulator.is_qemu_user else int(signal.SIGABRT)),
-        "PLUMB_PRIVATE_NETWORK": "yes" if private else "no",
-        "PLUMB_SEED": str(seed + 1),
+        "PLUMB_FOLDERS": ":".join(map(str, settings.homes)),
+        "PLUMB_GUEST": settings.guest,
+        "PLUMB_PATIENCE": str(settings.pace.patience),
+        "PLUMB_MACHINE": settings.target.machine,
+        "PLUMB_SIGABRT": str(EMULATED_SIGABRT if emulated else int(signal.SIGABRT)),
+        "PLUMB_PRIVATE_NETWORK": "yes" if settings.private else "no",
+        "PLUMB_SEED": str(settings.seed + 1),
     }
 
 
@@ -108,10 +108,10 @@ def _first_port() -> int:
     return FIRST_PORT + PORTS * random.randrange(RANGES)
 
 
-def _watch(stage: Stage, poll: Callable[[], int | None], stall_seconds: float) -> bool:
+def _watch(stage: Stage, poll: Callable[[], int | None], stall_seconds: float, cancelled: threading.Event) -> bool:
     """Wait for the end. Returns whether the file stood still for too long."""
     length, moved = -1, time.monotonic()
-    while poll() is None:
+    while poll() is None and not cancelled.is_set():
         now = stage.journal.stat().st_size if stage.journal.is_file() else 0
         if now != length:
             length, moved = now, time.monotonic()

@@ -3,7 +3,7 @@
 # It writes a journal of every test's beginning and end, of what ends a file early, and of the crashes that a test
 # announces. It changes only what an emulated server makes necessary: waiting takes longer, and `uname -m` names the
 # target's machine. The environment says how: PLUMB_JOURNAL, PLUMB_FOLDERS
-# (of the servers' records), PLUMB_PATIENCE, PLUMB_MACHINE, PLUMB_SEED,
+# (of the servers' records), PLUMB_GUEST (a server that ran before), PLUMB_PATIENCE, PLUMB_MACHINE, PLUMB_SEED,
 # PLUMB_PRIVATE_NETWORK (yes or no), PLUMB_SIGABRT (the number of the signal that the target's programs receive as SIGABRT).
 
 namespace eval ::plumb {
@@ -22,6 +22,13 @@ namespace eval ::plumb {
         lappend escapes [format %c $code] [format {\u%04x} $code]
     }
     variable longest 20000
+    # Records of the files that run beside this one, and of those before.
+    variable others {}
+    foreach folder [split $::env(PLUMB_FOLDERS) :] {
+        foreach record [glob -nocomplain -directory $folder guest-*] {
+            if {[file tail $record] ne $::env(PLUMB_GUEST)} {lappend others $record}
+        }
+    }
     # Commands that make a server crash on purpose, and the log lines by which a test says that it expects a crash.
     variable crashing {segfault panic assert oom restart crash-and-recover}
     variable expected {{*ASSERTION FAILED*} {*Guru Meditation*} {*crashed by signal*} {*dup elements*}}
@@ -65,9 +72,11 @@ proc ::plumb::servers {} {
 # Lengths of the fault logs that have grown since the last call: GUEST=BYTES, separated by spaces.
 proc ::plumb::growth {} {
     variable lengths
+    variable others
     set grown {}
     foreach folder [split $::env(PLUMB_FOLDERS) :] {
         foreach log [glob -nocomplain -directory $folder guest-*/faults.jsonl] {
+            if {[file dirname $log] in $others} continue
             set length [file size $log]
             if {![info exists lengths($log)] || $lengths($log) != $length} {
                 set lengths($log) $length

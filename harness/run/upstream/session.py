@@ -1,44 +1,40 @@
-"""Runs upstream's tests for one cell: on this machine first, then on the target, and leaves the evidence.
+"""Runs upstream's tests for one cell, and leaves the evidence.
 
-How a file runs on this machine is kept in the cache, because it says which tests there are and which of them pass here.
-A file runs on the target when the first of its tests is asked for. If a test fails that passes here, the file runs up
-to three times: a test must fail twice.
+Files run on the target from the first test that is asked for, several at a time, in their order: most of them wait for
+servers most of the time. If a test fails that passes on this machine, its file runs up to three times: a test must fail
+twice.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.core import json_codec
-from harness.core.cache import Cache
-from harness.core.digests import key_of, sha256_of
 from harness.core.model import Record
 from harness.record import run_folder
 from harness.run.upstream import results
 from harness.run.upstream.evidence import UpstreamEvidence
-from harness.run.upstream.file_run import FileRun, Pace, run_file
-from harness.run.upstream.journal import FAILED, UpstreamTest
-from harness.run.upstream.launches import read_launches
-from harness.run.upstream.results import NativeRun
-from harness.run.upstream.stage import OVERLAY, Stage, variant
+from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_file
+from harness.run.upstream.journal import UpstreamTest  # noqa: TC001 - msgspec reads the annotations
+from harness.run.upstream.native_runs import NativeRuns
+from harness.run.upstream.stage import Stages
 from harness.run.upstream.test_files import SEPARATOR, external_files, line_of, selected, upstream_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
 
     from harness.record.event_log import EventLog
     from harness.run.cell_spec import CellSpec, UpstreamSpec
     from harness.run.server_process import Guest
-    from harness.run.upstream.results import Item, UpstreamVerdict
+    from harness.run.upstream.results import Item, NativeRun, UpstreamVerdict
     from harness.run.upstream.test_files import UpstreamFile
 
-RECIPE = "2"
 STALL_SECONDS = 60.0
 SLOWEST_TIMES = 3
 """A file may stand still this many times longer than its slowest test takes here, times the target's slowdown."""
@@ -78,6 +74,13 @@ class UpstreamResult(Record, frozen=True):
         return msgspec.structs.replace(self.event, outcome=outcome, message=message, doubt=doubt)
 
 
+class _FileResults(Record, frozen=True):
+    """The results of a file, and the ends of its servers."""
+
+    by_label: dict[str, UpstreamResult]
+    ended: list[run_folder.GuestEvent]
+
+
 class UpstreamSession:
     """The runs of upstream's tests in one cell."""
 
@@ -91,22 +94,24 @@ class UpstreamSession:
         private_network: bool,
     ) -> None:
         """`guest` and `oracle` give the cell's own servers, which tests on a real kernel share."""
-        self._private = private_network
         assert cell.upstream is not None
-        self._guest = guest
-        self._oracle = oracle
-        self._external = cell.machine is not None
-        """Whether tests run against a server of ours: a real kernel's programs are no processes of this machine."""
         self._cell = cell
         self._spec: UpstreamSpec = cell.upstream
         self._log = log
-        self._cache = Cache(self._spec.cache)
-        self._natives: dict[str, NativeRun] = {}
+        self._guest = guest
+        self._private = private_network
+        self._external = cell.machine is not None
+        """Whether tests run against a server of ours: a real kernel's programs are no processes of this machine."""
+        self._stages = Stages(cell)
+        self._natives = NativeRuns(
+            cell, self._stages, oracle=oracle if self._external else None, private=private_network, say=self._progress
+        )
+        self._cancelled = threading.Event()
+        self._pool = ThreadPoolExecutor(1 if self._external else os.cpu_count() or 1)
+        self._futures: dict[str, Future[_FileResults]] = {}
         self._results: dict[str, dict[str, UpstreamResult]] = {}
-        self._stages: dict[bool, Stage] = {}
-        self._home = Path(tempfile.mkdtemp(prefix="u-", dir=cell.sockets))
         self.names: dict[str, str] = {}
-        """Item -> the name of its test in the events."""
+        """Item -> the name of its test in the events, of every test that will run, in order."""
 
     @cached_property
     def files(self) -> dict[str, UpstreamFile]:
@@ -116,107 +121,79 @@ class UpstreamSession:
 
     def items(self, wanted: Sequence[str]) -> list[str]:
         """`FILE::TEST` for every test of the files that a selection may mean; all files if it names none."""
+        files = selected(self.files.values(), wanted)
         return [
             f"{file.name}{SEPARATOR}{item.label}"
-            for file in selected(self.files.values(), wanted)
-            for item in results.items_of(self._native(file.name).tests)
+            for file, native in zip(files, self._natives.of(files), strict=True)
+            for item in results.items_of(native.tests)
         ]
 
     def result(self, name: str, may_fail: Callable[[str], bool]) -> UpstreamResult:
-        """What became of a test. Runs its whole file if that has not run yet, and not again for tests that may fail."""
+        """What became of a test. Begins to run every file, and runs none again for tests that may fail."""
         file, _, label = name.partition(SEPARATOR)
         if file not in self._results:
-            self._results[file] = self._run(self.files[file], may_fail)
+            done = self._run(self.files[file], may_fail) if self._external else self._future(file, may_fail).result()
+            for event in done.ended:
+                self._log.append(event)
+            self._results[file] = done.by_label
         return self._results[file][label]
 
+    def _future(self, file: str, may_fail: Callable[[str], bool]) -> Future[_FileResults]:
+        if not self._futures:
+            for name in dict.fromkeys([*(item.partition(SEPARATOR)[0] for item in self.names), file]):
+                self._futures[name] = self._pool.submit(self._run, self.files[name], may_fail)
+        return self._futures[file]
+
     def close(self) -> None:
-        """Remove the copies of the tree."""
-        for stage in self._stages.values():
-            stage.remove()
-        shutil.rmtree(self._home, ignore_errors=True)
+        """End what runs, and remove the copies of the tree."""
+        self._cancelled.set()
+        self._natives.cancelled.set()
+        self._pool.shutdown(cancel_futures=True)
+        self._stages.close()
 
-    def _native(self, name: str) -> NativeRun:
-        """How a file runs on this machine."""
-        if name not in self._natives:
-            parts = [RECIPE, self._spec.native_key, sha256_of(OVERLAY), sha256_of(self._spec.launcher), name]
-            parts += ["external"] * self._external
-            folder = self._cache.folder(
-                "upstream-native", key_of(parts), lambda into: self._run_natively(self.files[name], into)
-            )
-            self._natives[name] = json_codec.decode((folder / "run.json").read_bytes(), NativeRun)
-        return self._natives[name]
-
-    def _run_natively(self, file: UpstreamFile, into: Path) -> None:
-        """Run a file on this machine, again while a test fails; a test that passed once passes."""
-        self._progress(f"{file.name} on this machine")
-        native = self._cell.peers["native"]
-        homes = Path(tempfile.mkdtemp(dir=self._cell.sockets))
-        stage = self._new_stage(self._spec.native)
-        merged: dict[str, UpstreamTest] = {}
-        seconds, done, started = 0.0, False, 0
-        try:
-            here = variant(native.runner, self._spec.native, homes)
-            stage.prepare([here], here)
-            for _ in range(results.TRIES):
-                run = run_file(
-                    stage,
-                    file,
-                    log=into / "log",
-                    homes=[],
-                    target=native.runner.target,
-                    seed=0,
-                    pace=Pace(patience=1.0, stall_seconds=10 * STALL_SECONDS),
-                    server=self._oracle().endpoint if self._external else None,
-                    private=self._private,
-                )
-                seconds, done = seconds or run.seconds, run.journal.done
-                started = len(read_launches(homes))
-                for item in results.items_of(run.journal.tests):
-                    kept = merged.get(item.label)
-                    if item.native is not None and (kept is None or kept.reported != "ok"):
-                        merged[item.label] = item.native
-                if not any(test.reported in {*FAILED, ""} for test in merged.values()) and merged:
-                    break
-        finally:
-            stage.remove()
-            shutil.rmtree(homes, ignore_errors=True)
-        record = NativeRun(
-            tests=[_plain(test) for test in merged.values()], seconds=seconds, done=done, started=started
-        )
-        (into / "run.json").write_bytes(json_codec.pretty(record))
-
-    def _run(self, file: UpstreamFile, may_fail: Callable[[str], bool]) -> dict[str, UpstreamResult]:
+    def _run(self, file: UpstreamFile, may_fail: Callable[[str], bool]) -> _FileResults:
         """Run a file on the target, and turn what happened into evidence."""
-        native = self._native(file.name)
+        native = self._natives.of_file(file)
         items = results.items_of(native.tests)
         mixed = bool(self._spec.mixed) and file.name.startswith(MIXED_FOLDERS)
-        evidence = UpstreamEvidence(self._cell, self._log, homes=self._homes(), names=self.names)
         shared = self._guest() if self._external else None
         runs: list[FileRun] = []
-        while len(runs) < results.TRIES:
-            self._progress(f"{file.name}, {len(native.tests)} tests" + (f", run {len(runs) + 1}" if runs else ""))
-            run = run_file(
-                self._stage(mixed=mixed),
-                file,
-                log=self._cell.folder / "files" / f"{file.name.replace('/', '-')}.log",
-                homes=self._homes(),
-                target=self._cell.runner.target,
-                seed=self._cell.seed % (1 << 30),
-                pace=self._pace(native),
-                server=self._guest().endpoint if self._external else None,
-                private=self._private,
-            )
-            runs.append(run)
-            evidence.collect(run, self._labels(file, items, run))
-            failing = (f"{file.name}{SEPARATOR}{label}" for label in results.failing(items, run))
-            # A server that died says why the tests after it failed: no second run is needed for that.
-            if evidence.died or (shared is not None and not shared.alive()) or all(may_fail(test) for test in failing):
-                break
+        with self._stages.of_target(mixed=mixed) as stage:
+            evidence = UpstreamEvidence(self._cell, homes=self._stages.homes, names=self.names, started_in=stage.folder)
+            while len(runs) < results.TRIES and not self._cancelled.is_set():
+                self._progress(f"{file.name}, {len(native.tests)} tests" + (f", run {len(runs) + 1}" if runs else ""))
+                log = self._cell.folder / "files" / f"{file.name.replace('/', '-')}.log"
+                run = run_file(stage, file, self._settings(native), log=log, cancelled=self._cancelled)
+                runs.append(run)
+                evidence.collect(run, _labels(file, items, run))
+                failing = (f"{file.name}{SEPARATOR}{label}" for label in results.failing(items, run))
+                died = evidence.died or (shared is not None and not shared.alive())
+                # A server that died says why the tests after it failed: no second run is needed for that.
+                if died or all(may_fail(test) for test in failing):
+                    break
+        return _FileResults(
+            by_label=self._judged(file, native, items, runs, evidence, shared) if runs else {}, ended=evidence.ended
+        )
+
+    def _judged(
+        self,
+        file: UpstreamFile,
+        native: NativeRun,
+        items: list[Item],
+        runs: list[FileRun],
+        evidence: UpstreamEvidence,
+        shared: Guest | None,
+    ) -> dict[str, UpstreamResult]:
         pairs = [results.matched(items, run.journal.tests) for run in runs]
         text = (self._spec.source / file.path).read_text("utf-8", "replace")
+        started = evidence.started + self._external
         found = {}
         for item in items:
-            verdict = self._verdict(native, item, runs, pairs, started=evidence.started + self._external)
+            verdict: UpstreamVerdict = (
+                results.verdict_of_file(native, runs, [others for _, others in pairs], started=started)
+                if item.native is None
+                else results.verdict_of(item, runs, [each for each, _ in pairs])
+            )
             found[item.label] = UpstreamResult(
                 file=file.path,
                 label=item.label,
@@ -228,52 +205,17 @@ class UpstreamSession:
             )
         return found
 
-    def _labels(self, file: UpstreamFile, items: list[Item], run: FileRun) -> dict[int, str]:
-        """Place of a test in a run's journal -> its item; a test that this machine's run did not have: the file's."""
-        found, _ = results.matched(items, run.journal.tests)
-        labels = {id(test): label for label, test in found.items()}
-        return {
-            place: f"{file.name}{SEPARATOR}{labels.get(id(test), results.WHOLE)}"
-            for place, test in enumerate(run.journal.tests)
-        }
-
-    def _verdict(
-        self,
-        native: NativeRun,
-        item: Item,
-        runs: list[FileRun],
-        pairs: list[tuple[dict[str, UpstreamTest], list[UpstreamTest]]],
-        *,
-        started: int,
-    ) -> UpstreamVerdict:
-        if item.native is None:
-            return results.verdict_of_file(native, runs, [others for _, others in pairs], started=started)
-        return results.verdict_of(item, runs, [found for found, _ in pairs])
-
-    def _homes(self) -> list[Path]:
-        peers = [self._cell.folder / run_folder.PEERS / name for name in self._spec.mixed]
-        return [self._cell.folder, *peers]
-
-    def _stage(self, *, mixed: bool) -> Stage:
-        """The copy of the tree for files whose servers are all of the cell's target, or of several by turns."""
-        if mixed not in self._stages:
-            own = variant(self._cell.runner, self._spec.programs, self._cell.folder)
-            native = variant(self._cell.peers["native"].runner, self._spec.native, self._cell.folder)
-            servers = [own]
-            for name, programs in self._spec.mixed.items() if mixed else ():
-                home = self._cell.folder / run_folder.PEERS / name
-                home.mkdir(parents=True, exist_ok=True)
-                servers.append(variant(self._cell.peers[name].runner, programs, home))
-            stage = self._new_stage(self._spec.programs)
-            clients = own if self._spec.target_clients else msgspec.structs.replace(native, home=self._cell.folder)
-            stage.prepare(servers, clients)
-            self._stages[mixed] = stage
-        return self._stages[mixed]
-
-    def _new_stage(self, programs: Path) -> Stage:
-        folder = Path(tempfile.mkdtemp(prefix="u-", dir=self._cell.sockets)) / "t"
-        counter = self._home / "number"
-        return Stage(folder, self._spec.source, self._spec.launcher, programs, counter=counter)
+    def _settings(self, native: NativeRun) -> FileRunSettings:
+        guest = self._guest() if self._external else None
+        return FileRunSettings(
+            target=self._cell.runner.target,
+            pace=self._pace(native),
+            homes=self._stages.homes,
+            seed=self._cell.seed % (1 << 30),
+            server=guest.endpoint if guest is not None else None,
+            guest=guest.name if guest is not None else "",
+            private=self._private,
+        )
 
     def _pace(self, native: NativeRun) -> Pace:
         slowdown = self._cell.runner.target.slowdown
@@ -287,6 +229,11 @@ class UpstreamSession:
         (self._cell.folder / run_folder.PROGRESS).write_text(f"{text}\n", "utf-8")
 
 
-def _plain(test: UpstreamTest) -> UpstreamTest:
-    """A test without what concerns only the processes of that run."""
-    return msgspec.structs.replace(test, servers=(), announced=(), logs_before={}, logs_after={}, trace="")
+def _labels(file: UpstreamFile, items: list[Item], run: FileRun) -> dict[int, str]:
+    """Place of a test in a run's journal -> its item; for a test that this machine's run did not have: the file's."""
+    found, _ = results.matched(items, run.journal.tests)
+    labels = {id(test): label for label, test in found.items()}
+    return {
+        place: f"{file.name}{SEPARATOR}{labels.get(id(test), results.WHOLE)}"
+        for place, test in enumerate(run.journal.tests)
+    }

@@ -6,17 +6,22 @@ written to. Unix sockets need a short path (unix(7)), so that the copy cannot li
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.core.cache import disk_errors
+from harness.record import run_folder
 from harness.run.upstream.launches import LaunchVariant, write_list
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from harness.build.qemu_user import Runner
+    from harness.run.cell_spec import CellSpec, UpstreamSpec
 
 OVERLAY = Path(__file__).with_name("overlay.tcl")
 PROGRAMS = ("server", "sentinel", "cli", "benchmark", "check-aof", "check-rdb", "check-dump")
@@ -77,6 +82,53 @@ class Stage:
     def remove(self) -> None:
         """Remove the copy."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Stages:
+    """The stages of one cell: a file takes one that no other file uses, or a new one."""
+
+    def __init__(self, cell: CellSpec) -> None:
+        assert cell.upstream is not None
+        self._cell = cell
+        self._spec: UpstreamSpec = cell.upstream
+        self._home = Path(tempfile.mkdtemp(prefix="u-", dir=cell.sockets))
+        self._lock = threading.Lock()
+        self._idle: dict[bool, list[Stage]] = {False: [], True: []}
+
+    @property
+    def homes(self) -> list[Path]:
+        """The folders in which servers leave their records: the cell's, and those of its peers."""
+        return [self._cell.folder, *(self._cell.folder / run_folder.PEERS / name for name in self._spec.mixed)]
+
+    def new(self, programs: Path) -> Stage:
+        """A stage that is not prepared yet."""
+        folder = Path(tempfile.mkdtemp(dir=self._home)) / "t"
+        return Stage(folder, self._spec.source, self._spec.launcher, programs, counter=self._home / "number")
+
+    @contextlib.contextmanager
+    def of_target(self, *, mixed: bool) -> Iterator[Stage]:
+        """A stage whose servers are of the cell's target, or, where mixed, of all targets by turns."""
+        with self._lock:
+            stage = self._idle[mixed].pop() if self._idle[mixed] else self._prepared(mixed=mixed)
+        yield stage
+        with self._lock:
+            self._idle[mixed].append(stage)
+
+    def _prepared(self, *, mixed: bool) -> Stage:
+        own = variant(self._cell.runner, self._spec.programs, self._cell.folder)
+        native = variant(self._cell.peers["native"].runner, self._spec.native, self._cell.folder)
+        servers = [own]
+        for name, programs in self._spec.mixed.items() if mixed else ():
+            home = self._cell.folder / run_folder.PEERS / name
+            home.mkdir(parents=True, exist_ok=True)
+            servers.append(variant(self._cell.peers[name].runner, programs, home))
+        stage = self.new(self._spec.programs)
+        stage.prepare(servers, own if self._spec.target_clients else native)
+        return stage
+
+    def close(self) -> None:
+        """Remove all of them."""
+        shutil.rmtree(self._home, ignore_errors=True)
 
 
 def program_names(programs: Path) -> list[str]:
