@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import signal
 import time
@@ -15,18 +14,17 @@ from harness.core.processes import process
 from harness.core.processes.capped_log import capped
 from harness.core.target_model import Target  # noqa: TC001 - msgspec reads the annotations
 from harness.run.upstream.journal import Journal, read_journal
-from harness.run.upstream.test_files import PORTS, UpstreamFile
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
     from harness.run.upstream.stage import Stage
+    from harness.run.upstream.test_files import UpstreamFile
 
 STALL_SECONDS = 120.0
 """How long a file may make no progress on a machine as fast as the host, beyond what its slowest test takes."""
 POLL_SECONDS = 0.1
-FIRST_PORT, RANGES = 11000, 40
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -62,7 +60,7 @@ class FileRunSettings(Record, frozen=True):
     guest: str = ""
     """That server's name."""
     private: bool = True
-    """Whether nobody else uses the network. Otherwise ports come from a range of their own."""
+    """Whether nobody else uses the network."""
 
 
 def run_file(
@@ -70,7 +68,7 @@ def run_file(
 ) -> FileRun:
     """Run a file. Its processes, strays included, have ended when it returns. Another thread ends it by `cancelled`."""
     stage.clear()
-    command = file.command(stage.folder, settings.server, None if settings.private else _first_port())
+    command = file.command(stage.folder, stage.first_port, settings.server)
     began = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a+b") as stream, capped(stream.fileno(), start=stream.tell()):
@@ -98,14 +96,10 @@ def _environment(stage: Stage, settings: FileRunSettings) -> Mapping[str, str]:
         "PLUMB_PATIENCE": str(settings.pace.patience),
         "PLUMB_MACHINE": settings.target.machine,
         "PLUMB_SIGABRT": str(EMULATED_SIGABRT if emulated else int(signal.SIGABRT)),
+        "PLUMB_PORT": str(stage.first_port),
         "PLUMB_PRIVATE_NETWORK": "yes" if settings.private else "no",
         "PLUMB_SEED": str(settings.seed + 1),
     }
-
-
-def _first_port() -> int:
-    """The first of a range of ports that no other cell takes, unless two draw the same one of forty."""
-    return FIRST_PORT + PORTS * random.randrange(RANGES)
 
 
 def _watch(stage: Stage, poll: Callable[[], int | None], stall_seconds: float, cancelled: threading.Event) -> bool:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from harness.run.upstream.stage import Stages
     from harness.run.upstream.test_files import UpstreamFile
 
-RECIPE = "3"
+RECIPE = "4"
 """Part of every record's identity: raise it when this module, or what it calls, changes what a record says."""
 STALL_SECONDS = 600.0
 FILES_PER_PROCESSOR = 2

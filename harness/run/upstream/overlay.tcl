@@ -3,7 +3,7 @@
 # It writes a journal of every test's beginning and end, of what ends a file early, and of the crashes that a test
 # announces. It changes only what an emulated server makes necessary: waiting takes longer, and `uname -m` names the
 # target's machine. The environment says how: PLUMB_JOURNAL, PLUMB_FOLDERS
-# (of the servers' records), PLUMB_GUEST (a server that ran before), PLUMB_PATIENCE, PLUMB_MACHINE, PLUMB_SEED,
+# (of the servers' records), PLUMB_GUEST (a server that ran before), PLUMB_PATIENCE, PLUMB_MACHINE, PLUMB_SEED, PLUMB_PORT (the first of the file's range),
 # PLUMB_PRIVATE_NETWORK (yes or no), PLUMB_SIGABRT (the number of the signal that the target's programs receive as SIGABRT).
 
 namespace eval ::plumb {
@@ -193,6 +193,12 @@ proc ::plumb::exec_instance {args} {
     tailcall ::plumb_original_exec_instance {*}$args
 }
 
+# Nodes take the ports of this file's own range: two files that run beside each other would meet otherwise.
+proc ::plumb::spawn_instance {type port args} {
+    set port [expr {$::env(PLUMB_PORT) + ($type eq {sentinel} ? 150 : 0)}]
+    tailcall ::plumb_original_spawn_instance $type $port {*}$args
+}
+
 # The programs that run the tests of clusters and sentinels call this at their end; test_helper.tcl reports `done`.
 proc ::plumb::end_tests {args} {
     note done
@@ -254,6 +260,7 @@ set ::plumb::stand_ins {
     wait_server_started wait_server_started
     count_log_message count_log_message
     exec_instance exec_instance
+    spawn_instance spawn_instance
     end_tests end_tests
     redis::__dispatch__ dispatch
 }

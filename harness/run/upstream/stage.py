@@ -7,6 +7,8 @@ written to. Unix sockets need a short path (unix(7)), so that the copy cannot li
 from __future__ import annotations
 
 import contextlib
+import itertools
+import random
 import shutil
 import tempfile
 import threading
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 from harness.core.cache import disk_errors
 from harness.record import run_folder
 from harness.run.upstream.launches import LaunchVariant, write_list
+from harness.run.upstream.test_files import PORTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,16 +31,21 @@ PROGRAMS = ("server", "sentinel", "cli", "benchmark", "check-aof", "check-rdb", 
 """What follows the family's name in the names of its programs."""
 _KEPT = ("tests", "utils")
 """Folders of the tree that tests read, and the files at its top."""
+FIRST_PORT, RANGES = 11000, 30
+"""Ranges of ports. A cluster's nodes talk to each other at 10,000 above: still below the ports that Linux gives out."""
 _SCRATCH = ("tests/tmp", "tests/cluster/tmp", "tests/sentinel/tmp")
 
 
 class Stage:
     """The place where upstream's tests of one release run against the programs of one target."""
 
-    def __init__(self, folder: Path, source: Path, launcher: Path, programs: Path, *, counter: Path) -> None:
+    def __init__(
+        self, folder: Path, source: Path, launcher: Path, programs: Path, *, counter: Path, first_port: int
+    ) -> None:
         """`programs`: what was built for the target, as harness.build.upstream_programs leaves it. `counter`: the file
-        from which launches take their numbers.
+        from which launches take their numbers. `first_port`: the first of the ports that only this stage uses.
         """
+        self.first_port = first_port
         self.folder = folder
         self._counter = counter
         self._source = source
@@ -93,6 +101,8 @@ class Stages:
         self._spec: UpstreamSpec = cell.upstream
         self._home = Path(tempfile.mkdtemp(prefix="u-", dir=cell.sockets))
         self._lock = threading.Lock()
+        # Where cells share a network, two of them seldom begin at the same range.
+        self._ranges = itertools.count(random.randrange(RANGES))
         self._idle: dict[bool, list[Stage]] = {False: [], True: []}
 
     @property
@@ -103,7 +113,8 @@ class Stages:
     def new(self, programs: Path) -> Stage:
         """A stage that is not prepared yet."""
         folder = Path(tempfile.mkdtemp(dir=self._home)) / "t"
-        return Stage(folder, self._spec.source, self._spec.launcher, programs, counter=self._home / "number")
+        counter, port = self._home / "number", FIRST_PORT + PORTS * (next(self._ranges) % RANGES)
+        return Stage(folder, self._spec.source, self._spec.launcher, programs, counter=counter, first_port=port)
 
     @contextlib.contextmanager
     def of_target(self, *, mixed: bool) -> Iterator[Stage]:

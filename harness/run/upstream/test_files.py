@@ -29,8 +29,9 @@ VERSION = Path(__file__).with_name("version.tcl")
 LIST_SECONDS = 60.0
 SEPARATOR = "::"
 """Between a file's name and a test's, in the names of items."""
-PORTS = 200
-"""How many ports the servers of a file may take."""
+PORTS = 300
+"""How many ports a file may take: its servers' and, below them, those of upstream's own programs."""
+TEST_PORTS = 40
 UPSTREAM_SECONDS = 100_000
 """The patience of upstream's own watchdog, which knows nothing of emulators: longer than any of ours."""
 
@@ -50,7 +51,7 @@ class UpstreamFile(Record, frozen=True):
         folder, _, rest = self.name.partition("/")
         return f"tests/{self.name}.tcl" if self.driver == "helper" else f"tests/{folder}/tests/{rest}.tcl"
 
-    def command(self, tree: Path, server: tuple[str, int] | None = None, first_port: int | None = None) -> list[str]:
+    def command(self, tree: Path, first_port: int, server: tuple[str, int] | None = None) -> list[str]:
         """The command that runs the file alone, in a copy of the tree; against a server that runs already, if given.
 
         `first_port`: where the ports of its servers begin, for releases that can be told.
@@ -59,8 +60,8 @@ class UpstreamFile(Record, frozen=True):
             text = (tree / HELPER).read_text("utf-8", "replace")
             words = ["tclsh", str(HELPER), "--single", self.name, "--clients", "1"]
             words += ["--timeout", str(UPSTREAM_SECONDS)] * ("{--timeout}" in text)
-            if first_port is not None and "{--baseport}" in text:
-                words += ["--baseport", str(first_port), "--portcount", str(PORTS)]
+            if "{--baseport}" in text:
+                words += ["--baseport", str(first_port + TEST_PORTS), "--portcount", str(PORTS - TEST_PORTS)]
             if server is not None:
                 words += ["--host", server[0], "--port", str(server[1]), "--singledb"]
             return words + [option for option in ("--durable", "--dont-clean") if f"{{{option}}}" in text]
