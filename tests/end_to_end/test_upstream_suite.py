@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import json
+import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,9 @@ from harness.core.errors import ExitCode
 from harness.judge.upstream_tests.tally import tallies
 from harness.plan.catalog import Catalog
 from harness.record import event_log, run_folder
+from harness.run.upstream.test_files import upstream_files
 from harness.workflows.mutation_testing import mutations
+from suites.upstream import table
 from tests.end_to_end.machines import quiet_workbench
 from tests.end_to_end.plumb_runs import PLUMB, document, processes_of, run
 
@@ -77,6 +81,24 @@ def test_a_selection_of_no_file_is_a_usage_error(tmp_path: Path) -> None:
     )
     assert ended.returncode == ExitCode.USAGE
     assert "the release has no test file unit/nowhere" in ended.stderr
+
+
+def test_the_list_of_differences_names_tests_that_exist_and_at_most_three_in_a_hundred() -> None:
+    release = quiet_workbench().fetcher.server(Catalog().servers["redis-7.0.15"])
+    names = [
+        f"{file.name}::{name}"
+        for file in upstream_files(release.path)
+        for name in re.findall(
+            r'^\s*test\s+[{"](.+?)[}"]\s', (release.path / file.path).read_text("utf-8"), re.MULTILINE
+        )
+    ]
+    assert len(names) > 2000
+    entries = [entry for entry in table.table().differences if entry.since <= release.version]
+    living = [entry for entry in entries if not entry.until or release.version < entry.until]
+    globs = {glob: [name for name in names if fnmatch.fnmatchcase(name, glob)] for one in living for glob in one.tests}
+    assert [glob for glob, found in globs.items() if not found] == []
+    listed = {name for found in globs.values() for name in found}
+    assert len(listed) <= 0.03 * len(names)
 
 
 @pytest.mark.slow
