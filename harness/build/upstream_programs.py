@@ -10,20 +10,20 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from harness.build.server_build import BuildFailedError, build_key
+from harness.build.server_build import BuildFailedError, build_name
 from harness.core import json_codec
 from harness.core.cache import disk_errors
-from harness.core.digests import key_of
 from harness.core.model import Record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.build.server_build import BuildDirectory, Builder
-    from harness.core.model import SourceTree
+    from harness.build.server_build import BuildDirectory, Builder, Linked
+    from harness.core.model import Allocator, SourceTree
     from harness.core.target_model import Target, Toolchain
 
 RECIPE = "1"
+"""Part of every product's identity: raise it when this module changes its way of building."""
 MODULES = "tests/modules"
 
 
@@ -37,17 +37,23 @@ class UpstreamPrograms(Record, frozen=True):
 
 
 def build_upstream(
-    builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str
+    builder: Builder,
+    tree: SourceTree,
+    target: Target,
+    tools: Toolchain,
+    optimisation: str,
+    chosen: Allocator = "libc",
 ) -> UpstreamPrograms:
-    """Every program of a tree for a target, from the cache if possible.
+    """Every program of a tree for a target, from the cache if possible. `chosen`: the allocator of its servers.
 
     Raises BuildFailedError where they do not compile, and InfrastructureError without a compiler.
     """
-    key = f"{tree.name}-{target.name}-{optimisation}-{programs_key(tree, target, tools, optimisation)}"
+    linked: Linked = "jemalloc" if chosen == "jemalloc" else "libc"
+    key = f"{build_name(tree, target, tools, optimisation, linked)}-{RECIPE}"
 
     def compile_into(into: Path) -> None:
         what = f"the programs of {tree.name} for {target.name}, for its own tests,"
-        with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
+        with builder.workshop(tree, target, tools, optimisation, what=what, linked=linked) as shop:
             shop.make_server()
             _make_programs(shop)
             problem = _make_modules(shop)
@@ -58,11 +64,6 @@ def build_upstream(
     folder = builder.cache.folder("upstream-programs", key, compile_into)
     problem = json_codec.decode((folder / "modules.json").read_bytes(), str)
     return UpstreamPrograms(folder=folder, module_problem=problem)
-
-
-def programs_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> str:
-    """Content address of the programs."""
-    return key_of([RECIPE, build_key(tree, target, tools, optimisation)])
 
 
 def _make_programs(shop: BuildDirectory) -> None:

@@ -91,7 +91,7 @@ class RunSetup:
         with ThreadPoolExecutor(self.request.jobs) as pool:
             targets = dict(zip(setups, pool.map(self._prepare, setups.values()), strict=True))
         peers = self._peers(targets)
-        native_upstream = self._upstream(oracle_setup(self.bench)) if ORACLE in peers else None
+        native_upstream = self._upstream(oracle_setup(self.bench), "libc") if ORACLE in peers else None
         run = PreparedRun(tree=self.tree, targets=targets, peers=peers, native_upstream=native_upstream)
         return run if run.has_oracle else msgspec.structs.replace(run, targets=self.without_blame(targets))
 
@@ -112,7 +112,7 @@ class RunSetup:
             machine=setup.server_image(build, units.values(), runner.policy),
             units=units,
             module=self._module(setup),
-            upstream=self._upstream(setup),
+            upstream=self._upstream(setup, self.request.allocator),
         )
 
     def _peers(self, prepared: Mapping[str, PreparedTarget]) -> dict[str, PeerServer]:
@@ -178,11 +178,11 @@ class RunSetup:
         suited = [suite for suite in self.suites if suite.module and self.tree.version >= suite.since]
         return setup.module(suited[0].path / suited[0].module, self.tree) if suited else None
 
-    def _upstream(self, setup: TargetSetup) -> UpstreamPrograms | None:
+    def _upstream(self, setup: TargetSetup, allocator: Allocator) -> UpstreamPrograms | None:
         """What the release's own tests run on a target, where the plan has a suite of them."""
         if not any(suite.upstream for suite in self.suites):
             return None
-        return setup.upstream(self.tree, self.request.optimisation)
+        return setup.upstream(self.tree, self.request.optimisation, allocator)
 
     def _units(self, setup: TargetSetup, allocator: Allocator, *, only: Program | None = None) -> dict[Program, Units]:
         """The programs that the plan's suites run instead of a server."""

@@ -84,9 +84,9 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         """The program that a suite runs instead of a server. Raises as `build` does."""
         return build_program(kind, self.bench.builder, tree, self.userland, self.toolchain, optimisation, allocator)
 
-    def upstream(self, tree: SourceTree, optimisation: str) -> UpstreamPrograms:
+    def upstream(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> UpstreamPrograms:
         """Every program of the release, and the modules of its tests. Raises as `build` does."""
-        return build_upstream(self.bench.builder, tree, self.userland, self.toolchain, optimisation)
+        return build_upstream(self.bench.builder, tree, self.userland, self.toolchain, optimisation, allocator)
 
     def upstream_spec(
         self,

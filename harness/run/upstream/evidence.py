@@ -104,7 +104,9 @@ class UpstreamEvidence:
         failed = {number for _, test in tests if test.reported in FAILED for number in test.servers}
         for process in self._new():
             self._processes.append(process)
-            if process.launch.pid in failed or process.content.count(b"\n") > 1 or process.crashed:
+            # A detector's reports stand in the log.
+            reports = bool(self._cell.runner.target.emulator.detector)
+            if reports or process.launch.pid in failed or process.content.count(b"\n") > 1 or process.crashed:
                 (process.launch.folder / "log").write_bytes(log_of(process.launch)[-LOG_BYTES:])
             self.ended.append(self._end_of(process, tests))
         self._runs += 1

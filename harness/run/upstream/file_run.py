@@ -8,6 +8,8 @@ import time
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.build.qemu_user import EMULATED_SIGABRT
 from harness.core.model import Record
 from harness.core.processes import process
@@ -59,6 +61,8 @@ class FileRunSettings(Record, frozen=True):
     """The server that its tests use, if they start none of their own."""
     guest: str = ""
     """That server's name."""
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables that the target's programs need: its detector's options."""
     private: bool = True
     """Whether nobody else uses the network."""
 
@@ -90,6 +94,7 @@ def _environment(stage: Stage, settings: FileRunSettings) -> Mapping[str, str]:
     emulated = settings.target.emulator.is_qemu_user
     return {
         **process.PLAIN_ENVIRONMENT,
+        **settings.environment,
         "PLUMB_JOURNAL": str(stage.journal),
         "PLUMB_FOLDERS": ":".join(map(str, settings.homes)),
         "PLUMB_GUEST": settings.guest,

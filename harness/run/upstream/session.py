@@ -214,6 +214,7 @@ class UpstreamSession:
             seed=self._cell.seed % (1 << 30),
             server=guest.endpoint if guest is not None else None,
             guest=guest.name if guest is not None else "",
+            environment=self._cell.runner.environment,
             private=self._private,
         )
 

@@ -126,7 +126,8 @@ class Stages:
             self._idle[mixed].append(stage)
 
     def _prepared(self, *, mixed: bool) -> Stage:
-        own = variant(self._cell.runner, self._spec.programs, self._cell.folder)
+        preload = self._cell.build.preload if self._cell.build is not None else None
+        own = variant(self._cell.runner, self._spec.programs, self._cell.folder, preload=preload)
         native = variant(self._cell.peers["native"].runner, self._spec.native, self._cell.folder)
         servers = [own]
         for name, programs in self._spec.mixed.items() if mixed else ():
@@ -147,13 +148,14 @@ def program_names(programs: Path) -> list[str]:
     return sorted(path.name for path in (programs / "src").iterdir() if path.is_file())
 
 
-def variant(runner: Runner, programs: Path, home: Path) -> LaunchVariant:
+def variant(runner: Runner, programs: Path, home: Path, *, preload: Path | None = None) -> LaunchVariant:
     """How the launcher becomes a target's program, with its records in `home`."""
     program = programs / "src" / "{name}"
-    if runner.program is None:
+    if runner.program is None and preload is None:
         return LaunchVariant(home=home, program=str(program), arguments=("{self}",))
     # The emulator's command line, which ends with the program. `-0` keeps the name that the program was called by: one
     # binary serves several names, and a server starts itself again by it.
-    words = runner.command(program, [], Path("{folder}/faults.jsonl"))
+    words = runner.command(program, [], Path("{folder}/faults.jsonl"), preload=preload)
+    words[0] = shutil.which(words[0]) or words[0]
     named = ["-0", "{self}"] if runner.target.emulator.is_qemu_user else []
     return LaunchVariant(home=home, program=words[0], arguments=(*words[:-1], *named, words[-1]))

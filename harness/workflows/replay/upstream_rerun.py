@@ -81,7 +81,7 @@ def _cell(
         peers=peers,
         upstream=setup.upstream_spec(
             tree,
-            setup.upstream(tree, optimisation),
+            setup.upstream(tree, optimisation, reproducer.allocator),
             oracle.upstream(tree, optimisation),
             mixed=mixed,
             target_clients=reproducer.target_clients,
