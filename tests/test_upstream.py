@@ -71,6 +71,7 @@ send_data_packet 0 done $name
 """
 
 FILE = """
+source tests/support/util.tcl
 test "passes" {expr 1+1} 2
 test "fails by an assertion" {error "assertion:Expected 1"}
 test "fails by another error" {expr {[string length abc] / 0}}

@@ -6,11 +6,8 @@ It tells which tests a file has, and which of them pass here.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,10 +20,11 @@ from harness.run.upstream.file_run import FileRunSettings, Pace, run_file
 from harness.run.upstream.journal import FAILED
 from harness.run.upstream.launches import read_launches
 from harness.run.upstream.results import NativeRun
-from harness.run.upstream.stage import OVERLAY, variant
+from harness.run.upstream.stage import NATIVE_HOME, OVERLAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from harness.run.cell_spec import CellSpec, UpstreamSpec
     from harness.run.server_process import Guest
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from harness.run.upstream.stage import Stages
     from harness.run.upstream.test_files import UpstreamFile
 
-RECIPE = "4"
+RECIPE = "5"
 """Part of every record's identity: raise it when this module, or what it calls, changes what a record says."""
 STALL_SECONDS = 600.0
 FILES_PER_PROCESSOR = 2
@@ -76,45 +74,55 @@ class NativeRuns:
         if file.name not in self._known:
             parts = [RECIPE, self._spec.native_key, sha256_of(OVERLAY), sha256_of(self._spec.launcher), file.name]
             parts += ["external"] if self._oracle is not None else []
-            folder = self._cache.folder("upstream-native", key_of(parts), lambda into: self._run(file, into))
-            self._known[file.name] = json_codec.decode((folder / "run.json").read_bytes(), NativeRun)
+            key = key_of(parts)
+            try:
+                folder = self._cache.folder("upstream-native", key, lambda into: self._keep(file, into))
+                record = json_codec.decode((folder / "run.json").read_bytes(), NativeRun)
+            except _UnfinishedError as error:
+                record = error.record
+            self._known[file.name] = record
         return self._known[file.name]
 
-    def _run(self, file: UpstreamFile, into: Path) -> None:
+    def _keep(self, file: UpstreamFile, into: Path) -> None:
+        """Run a file for the cache, which keeps no record of a run that did not get to its end."""
+        record = self._run(file, into / "log")
+        if not record.done:
+            raise _UnfinishedError(record)
+        (into / "run.json").write_bytes(json_codec.pretty(record))
+
+    def _run(self, file: UpstreamFile, log: Path) -> NativeRun:
         """Run a file, again while a test fails; a test that passed once passes."""
         self._say(f"{file.name} on this machine")
-        runner = self._cell.peers["native"].runner
-        home = Path(tempfile.mkdtemp(dir=self._cell.sockets))
-        stage = self._stages.new(self._spec.native)
         merged: dict[str, UpstreamTest] = {}
         seconds, done, started = 0.0, False, 0
-        try:
-            here = variant(runner, self._spec.native, home)
-            stage.prepare([here], here)
+        settings = FileRunSettings(
+            target=self._cell.peers["native"].runner.target,
+            pace=Pace(patience=1.0, stall_seconds=STALL_SECONDS),
+            homes=[],
+            server=self._oracle().endpoint if self._oracle is not None else None,
+            private=self._private,
+        )
+        with self._stages.native() as stage:
             for _ in range(results.TRIES):
-                settings = FileRunSettings(
-                    target=runner.target,
-                    pace=Pace(patience=1.0, stall_seconds=STALL_SECONDS),
-                    homes=[],
-                    server=self._oracle().endpoint if self._oracle is not None else None,
-                    private=self._private,
-                )
-                run = run_file(stage, file, settings, log=into / "log", cancelled=self.cancelled)
+                run = run_file(stage, file, settings, log=log, cancelled=self.cancelled)
                 seconds, done = seconds or run.seconds, done or run.journal.done
-                started = len(read_launches(home))
+                started = max(started, len(read_launches(stage.folder / NATIVE_HOME)))
                 for item in results.items_of(run.journal.tests):
                     kept = merged.get(item.label)
                     if item.native is not None and (kept is None or kept.reported != "ok"):
                         merged[item.label] = item.native
                 if done and not any(test.reported in {*FAILED, ""} for test in merged.values()):
                     break
-        finally:
-            stage.remove()
-            shutil.rmtree(home, ignore_errors=True)
-        record = NativeRun(
-            tests=[_plain(test) for test in merged.values()], seconds=seconds, done=done, started=started
-        )
-        (into / "run.json").write_bytes(json_codec.pretty(record))
+        tests = [_plain(test) for test in merged.values()]
+        return NativeRun(tests=tests, seconds=seconds, done=done, started=started)
+
+
+class _UnfinishedError(Exception):
+    """A file did not run to its end on this machine."""
+
+    def __init__(self, record: NativeRun) -> None:
+        super().__init__()
+        self.record = record
 
 
 def _plain(test: UpstreamTest) -> UpstreamTest:

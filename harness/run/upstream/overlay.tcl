@@ -1,10 +1,21 @@
 # Watches upstream's own tests from inside: it is loaded at the end of tests/support/util.tcl in a copy of their tree.
 #
 # It writes a journal of every test's beginning and end, of what ends a file early, and of the crashes that a test
-# announces. It changes only what an emulated server makes necessary: waiting takes longer, and `uname -m` names the
-# target's machine. The environment says how: PLUMB_JOURNAL, PLUMB_FOLDERS
-# (of the servers' records), PLUMB_GUEST (a server that ran before), PLUMB_PATIENCE, PLUMB_MACHINE, PLUMB_SEED, PLUMB_PORT (the first of the file's range),
-# PLUMB_PRIVATE_NETWORK (yes or no), PLUMB_SIGABRT (the number of the signal that the target's programs receive as SIGABRT).
+# announces. It changes only what an emulated server makes necessary: waiting takes longer, `uname -m` names the
+# target's machine, SIGABRT reaches the emulated program, and every file has ports of its own. The environment says how:
+#
+#   PLUMB_JOURNAL          the journal
+#   PLUMB_FOLDERS          the folders of the servers' records, separated by colons
+#   PLUMB_GUEST            the record of a server that ran before the tests, if they use one
+#   PLUMB_PATIENCE         how many times longer to wait
+#   PLUMB_MACHINE          what `uname -m` prints
+#   PLUMB_SIGABRT          the number of the signal that the target's programs receive as SIGABRT
+#   PLUMB_PORT             the first of the file's ports
+#   PLUMB_PRIVATE_NETWORK  whether nobody else uses the network: yes or no
+#   PLUMB_SEED             the seed of Tcl's random numbers
+
+# Some files load util.tcl again.
+if {[namespace exists ::plumb]} return
 
 namespace eval ::plumb {
     variable journal [open $::env(PLUMB_JOURNAL) a]

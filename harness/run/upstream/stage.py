@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from harness.core.cache import disk_errors
 from harness.record import run_folder
@@ -33,6 +33,8 @@ _KEPT = ("tests", "utils")
 """Folders of the tree that tests read, and the files at its top."""
 FIRST_PORT, RANGES = 11000, 30
 """Ranges of ports. A cluster's nodes talk to each other at 10,000 above: still below the ports that Linux gives out."""
+StageKind = Literal["native", "own", "mixed"]
+NATIVE_HOME = "plumbline/records"
 _SCRATCH = ("tests/tmp", "tests/cluster/tmp", "tests/sentinel/tmp")
 
 
@@ -82,6 +84,8 @@ class Stage:
     def clear(self) -> None:
         """Remove what an earlier file left."""
         self.journal.unlink(missing_ok=True)
+        for record in (self.folder / NATIVE_HOME).glob("guest-*"):
+            shutil.rmtree(record, ignore_errors=True)
         for name in _SCRATCH:
             if (self.folder / name).is_dir():
                 shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -103,38 +107,48 @@ class Stages:
         self._lock = threading.Lock()
         # Where cells share a network, two of them seldom begin at the same range.
         self._ranges = itertools.count(random.randrange(RANGES))
-        self._idle: dict[bool, list[Stage]] = {False: [], True: []}
+        self._idle: dict[StageKind, list[Stage]] = {"native": [], "own": [], "mixed": []}
 
     @property
     def homes(self) -> list[Path]:
         """The folders in which servers leave their records: the cell's, and those of its peers."""
         return [self._cell.folder, *(self._cell.folder / run_folder.PEERS / name for name in self._spec.mixed)]
 
-    def new(self, programs: Path) -> Stage:
-        """A stage that is not prepared yet."""
-        folder = Path(tempfile.mkdtemp(dir=self._home)) / "t"
-        counter, port = self._home / "number", FIRST_PORT + PORTS * (next(self._ranges) % RANGES)
-        return Stage(folder, self._spec.source, self._spec.launcher, programs, counter=counter, first_port=port)
+    def native(self) -> contextlib.AbstractContextManager[Stage]:
+        """A stage whose servers are this machine's. They leave their records in it, in `NATIVE_HOME`."""
+        return self._taken("native")
+
+    def of_target(self, *, mixed: bool) -> contextlib.AbstractContextManager[Stage]:
+        """A stage whose servers are of the cell's target, or, where mixed, of all targets by turns."""
+        return self._taken("mixed" if mixed else "own")
 
     @contextlib.contextmanager
-    def of_target(self, *, mixed: bool) -> Iterator[Stage]:
-        """A stage whose servers are of the cell's target, or, where mixed, of all targets by turns."""
+    def _taken(self, kind: StageKind) -> Iterator[Stage]:
         with self._lock:
-            stage = self._idle[mixed].pop() if self._idle[mixed] else self._prepared(mixed=mixed)
+            stage = self._idle[kind].pop() if self._idle[kind] else self._prepared(kind)
         yield stage
         with self._lock:
-            self._idle[mixed].append(stage)
+            self._idle[kind].append(stage)
 
-    def _prepared(self, *, mixed: bool) -> Stage:
+    def _prepared(self, kind: StageKind) -> Stage:
+        folder = Path(tempfile.mkdtemp(dir=self._home)) / "t"
+        counter, port = self._home / "number", FIRST_PORT + PORTS * (next(self._ranges) % RANGES)
+        programs = self._spec.native if kind == "native" else self._spec.programs
+        stage = Stage(folder, self._spec.source, self._spec.launcher, programs, counter=counter, first_port=port)
+        runner = self._cell.peers["native"].runner
+        if kind == "native":
+            here = variant(runner, programs, folder / NATIVE_HOME)
+            stage.prepare([here], here)
+            (folder / NATIVE_HOME).mkdir()
+            return stage
         preload = self._cell.build.preload if self._cell.build is not None else None
-        own = variant(self._cell.runner, self._spec.programs, self._cell.folder, preload=preload)
-        native = variant(self._cell.peers["native"].runner, self._spec.native, self._cell.folder)
+        own = variant(self._cell.runner, programs, self._cell.folder, preload=preload)
+        native = variant(runner, self._spec.native, self._cell.folder)
         servers = [own]
-        for name, programs in self._spec.mixed.items() if mixed else ():
+        for name, others in self._spec.mixed.items() if kind == "mixed" else ():
             home = self._cell.folder / run_folder.PEERS / name
             home.mkdir(parents=True, exist_ok=True)
-            servers.append(variant(self._cell.peers[name].runner, programs, home))
-        stage = self.new(self._spec.programs)
+            servers.append(variant(self._cell.peers[name].runner, others, home))
         stage.prepare(servers, own if self._spec.target_clients else native)
         return stage
 
