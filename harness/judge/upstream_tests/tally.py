@@ -23,13 +23,16 @@ class UpstreamTally(Record, frozen=True):
     target: str
     passed: int
     total: int
+    left_out: int
+    """How many files did not run, or have no tests there."""
     others: list[tuple[str, str, str]]
     """Test, outcome and reason, of every test that did not pass."""
 
     @property
     def sentence(self) -> str:
         """`2,841 of 2,860 tests pass on armv5`."""
-        return f"{self.passed:,} of {self.total:,} tests pass on {self.target}"
+        files = f" ({self.left_out} files left out)" if self.left_out else ""
+        return f"{self.passed:,} of {self.total:,} tests pass on {self.target}{files}"
 
 
 def tallies(folder: Path, run: RunRecord) -> list[UpstreamTally]:
@@ -37,15 +40,19 @@ def tallies(folder: Path, run: RunRecord) -> list[UpstreamTally]:
     found = []
     for record in run.cells:
         events = event_log.read_events(folder / record.target / record.suite / event_log.NAME)
-        tests = [
-            event
-            for event in events
-            if isinstance(event, run_folder.TestEvent) and event.upstream and WHOLE_FILE not in event.upstream
-        ]
-        if tests:
+        items = [event for event in events if isinstance(event, run_folder.TestEvent) and event.upstream]
+        tests = [item for item in items if WHOLE_FILE not in item.upstream]
+        if items:
+            left_out = sum(item.outcome == "skipped" for item in items if WHOLE_FILE in item.upstream)
             others = [(test.upstream, str(test.outcome), _reason(test)) for test in tests if test.outcome != "passed"]
             found.append(
-                UpstreamTally(target=record.target, passed=len(tests) - len(others), total=len(tests), others=others)
+                UpstreamTally(
+                    target=record.target,
+                    passed=len(tests) - len(others),
+                    total=len(tests),
+                    others=others,
+                    left_out=left_out,
+                )
             )
     return found
 

@@ -39,6 +39,8 @@ STALL_SECONDS = 60.0
 SLOWEST_TIMES = 3
 """A file may stand still this many times longer than its slowest test takes here, times the target's slowdown."""
 MOST_PATIENCE = 10.0
+LONG_SECONDS = 15.0
+"""A file that takes longer on this machine runs in the tier `thorough`, or when it is named."""
 MIXED_FOLDERS = ("cluster/", "sentinel/", "integration/replication", "integration/psync2", "integration/failover")
 """Files whose servers talk to each other."""
 
@@ -120,13 +122,28 @@ class UpstreamSession:
         return {file.name: file for file in listed(self._spec.source)}
 
     def items(self, wanted: Sequence[str]) -> list[str]:
-        """`FILE::TEST` for every test of the files that a selection may mean; all files if it names none."""
+        """`FILE::TEST` for every test of the files that a selection may mean; all files if it names none.
+
+        Without a selection, the tiers below `thorough` leave out long files: only the item of the file itself remains.
+        """
         files = selected(self.files.values(), wanted)
-        return [
-            f"{file.name}{SEPARATOR}{item.label}"
-            for file, native in zip(files, self._natives.of(files), strict=True)
-            for item in results.items_of(native.tests)
-        ]
+        found = []
+        for file, native in zip(files, self._natives.of(files), strict=True):
+            items = results.items_of(native.tests)
+            if not wanted and self._cell.tier != "thorough" and native.seconds > LONG_SECONDS:
+                self._results[file.name] = {results.WHOLE: self._left_out(file, native)}
+                items = [item for item in items if item.native is None]
+            found += [f"{file.name}{SEPARATOR}{item.label}" for item in items]
+        return found
+
+    def _left_out(self, file: UpstreamFile, native: NativeRun) -> UpstreamResult:
+        why = f"its {len(native.tests)} tests take {native.seconds:.0f} s on this machine: --tier thorough"
+        name = f"{file.name}{SEPARATOR}{results.WHOLE}"
+        event = run_folder.TestEvent(name=name, outcome="skipped", seconds=0.0, upstream=name)
+        verdict = results.UpstreamVerdict(outcome="skipped", message=why)
+        return UpstreamResult(
+            file=file.path, label=results.WHOLE, line=0, native=None, verdict=verdict, event=event, log=""
+        )
 
     def result(self, name: str, may_fail: Callable[[str], bool]) -> UpstreamResult:
         """What became of a test. Begins to run every file, and runs none again for tests that may fail."""
@@ -140,7 +157,8 @@ class UpstreamSession:
 
     def _future(self, file: str, may_fail: Callable[[str], bool]) -> Future[_FileResults]:
         if not self._futures:
-            for name in dict.fromkeys([*(item.partition(SEPARATOR)[0] for item in self.names), file]):
+            wanted = dict.fromkeys([*(item.partition(SEPARATOR)[0] for item in self.names), file])
+            for name in (each for each in wanted if each not in self._results):
                 self._futures[name] = self._pool.submit(self._run, self.files[name], may_fail)
         return self._futures[file]
 
