@@ -1,0 +1,179 @@
+"""Stored evidence of upstream's own tests: whose fault it is, what follows from it, and which crash was on purpose."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from harness.judge.upstream_tests.tally import tallies
+from harness.record import run_folder
+from tests import fakes
+from tests.fakes import fault
+from tests.stored import StoredRun, judged, reproducer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.core.finding import Finding
+    from harness.record.fault_log import Fault
+
+pytestmark = pytest.mark.usefixtures("fake_symbols")
+SUITE = "bitops"
+SEGMENTATION = int(signal.SIGSEGV)
+
+
+class UpstreamRun(StoredRun):
+    """A stored run whose tests are upstream's."""
+
+    def passed(self, name: str, **more: Any) -> None:
+        """A test that passed, or whatever `more` says."""
+        event = run_folder.TestEvent(name=f"item[{name}]", outcome="passed", seconds=0.1, upstream=name)
+        self.add("armv5", SUITE, msgspec.structs.replace(event, **more))
+
+    def failed(self, name: str, message: str, **more: Any) -> None:
+        """A test that failed."""
+        self.passed(name, outcome="failed", message=message, **more)
+
+    def started(
+        self,
+        name: str,
+        *,
+        record: Fault | None = None,
+        ended_by: str = "",
+        test: str = "",
+        announced: tuple[str, ...] = (),
+    ) -> None:
+        """A server that a test started, with at most one fault, and how it ended."""
+        (self.cell("armv5", SUITE) / name).mkdir(parents=True, exist_ok=True)
+        if record is not None:
+            self.fault("armv5", SUITE, name, record)
+        event = run_folder.GuestEvent(
+            name=name,
+            end="signal" if ended_by else "stopped",
+            detail=f"killed by {ended_by}" if ended_by else "",
+            test=f"item[{test}]" if test else "",
+            pid=fakes.PID,
+            upstream=True,
+            announced=announced,
+        )
+        self.add("armv5", SUITE, event)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> UpstreamRun:
+    run = UpstreamRun(tmp_path / "run")
+    run.canary("armv5")
+    return run
+
+
+def found(stored: UpstreamRun) -> dict[str, Finding]:
+    return {finding.id: finding for finding in judged(stored)[0]}
+
+
+def test_a_fault_belongs_to_the_test_that_added_it_to_one_of_several_servers(stored: UpstreamRun) -> None:
+    pc = stored.place("armv5", "bitopCommand")
+    stored.started("guest-1", record=fault(pc=pc), ended_by="SIGBUS", test="unit/bitops::BITOP")
+    stored.started("guest-2")
+    stored.passed("unit/bitops::SETBIT")
+    stored.failed(
+        "unit/bitops::BITOP", "I/O error reading reply", guests={"guest-1": (0, 1)}, unanswered=("BITOP AND c a",)
+    )
+    (finding,) = found(stored).values()
+    assert finding.id == "alignment-bitopCommand-load"
+    assert finding.witnesses[0].test == "unit/bitops::BITOP"
+    assert finding.command == "BITOP AND c a"
+    assert reproducer(finding).upstream == "unit/bitops::BITOP"
+
+
+def test_a_fault_is_a_finding_even_where_the_test_passed(stored: UpstreamRun) -> None:
+    pc = stored.place("armv5", "bitopCommand")
+    stored.started("guest-1", record=fault(pc=pc), ended_by="SIGBUS", test="unit/bitops::BITOP")
+    stored.passed("unit/bitops::BITOP", guests={"guest-1": (0, 1)})
+    assert set(found(stored)) == {"alignment-bitopCommand-load"}
+
+
+def test_what_a_crash_hinders_is_no_finding_and_what_it_does_not_is_one(stored: UpstreamRun) -> None:
+    pc = stored.place("armv5", "bitopCommand")
+    stored.started("guest-1", record=fault(pc=pc), ended_by="SIGBUS", test="unit/bitops::BITOP")
+    stored.passed("unit/bitops::BITOP", guests={"guest-1": (0, 1)})
+    stored.failed("unit/bitops::BITPOS", "I/O error", blocked=True, blocked_by="guest-1")
+    stored.failed("unit/bitops::BITFIELD", "Expected '1' to be equal to '2'\nat tests/unit/bitops.tcl:7")
+    assert set(found(stored)) == {"alignment-bitopCommand-load", "wrong-result-unit_bitops_BITFIELD"}
+    assert found(stored)["wrong-result-unit_bitops_BITFIELD"].title == (
+        "unit/bitops::BITFIELD: Expected '1' to be equal to '2'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("announced", "deliberate"),
+    [
+        (("command: debug segfault",), True),
+        (("command: DEBUG PANIC",), True),
+        ((), False),
+        ((f"command: kill -SIGABRT {fakes.PID}",), False),
+        (("log: *ASSERTION FAILED*",), False),
+    ],
+)
+def test_a_crash_is_on_purpose_only_if_the_test_announced_that_one(
+    stored: UpstreamRun, announced: tuple[str, ...], *, deliberate: bool
+) -> None:
+    pc = stored.place("armv5", "debugCommand", "src/debug.c", 500)
+    crash = fault(pc=pc, number=SEGMENTATION, code=2, access="", handled=True)
+    stored.started("guest-1", record=crash, ended_by="SIGSEGV", test="integration/logging::Crash", announced=announced)
+    stored.passed("integration/logging::Crash", guests={"guest-1": (0, 1)}, announced=announced)
+    assert set(found(stored)) == (set() if deliberate else {"sigsegv-debugCommand"})
+
+
+@pytest.mark.parametrize(
+    ("announced", "deliberate"),
+    [
+        ((f"command: kill -SIGABRT {fakes.PID}",), True),
+        ((f"command: kill -6 {fakes.PID}",), True),
+        (("command: kill -SIGABRT 1",), False),
+        ((f"command: kill -SIGSEGV {fakes.PID}",), False),
+        (("log: *ASSERTION FAILED*",), True),
+        ((), False),
+    ],
+)
+def test_an_end_by_abort_is_on_purpose_only_if_the_test_announced_it(
+    stored: UpstreamRun, announced: tuple[str, ...], *, deliberate: bool
+) -> None:
+    stored.started("guest-1", ended_by="SIGABRT", test="integration/logging::Abort", announced=announced)
+    stored.passed("integration/logging::Abort", announced=announced)
+    assert set(found(stored)) == (set() if deliberate else {"crash-integration_logging_Abort"})
+
+
+def test_a_misaligned_access_is_never_on_purpose(stored: UpstreamRun) -> None:
+    pc = stored.place("armv5", "debugCommand", "src/debug.c", 500)
+    announced = ("command: debug segfault",)
+    stored.started("guest-1", record=fault(pc=pc), ended_by="SIGBUS", test="a::b", announced=announced)
+    stored.passed("a::b", guests={"guest-1": (0, 1)}, announced=announced)
+    assert set(found(stored)) == {"alignment-debugCommand-load"}
+
+
+def test_a_crash_on_purpose_explains_no_failure(stored: UpstreamRun) -> None:
+    announced = (f"command: kill -SIGABRT {fakes.PID}",)
+    stored.started("guest-1", ended_by="SIGABRT", test="integration/logging::Abort", announced=announced)
+    stored.failed("integration/logging::Abort", "log message of '*STACK TRACE*' not found", announced=announced)
+    assert set(found(stored)) == {"wrong-result-integration_logging_Abort"}
+
+
+def test_a_test_without_a_result_makes_the_cell_unknown(stored: UpstreamRun) -> None:
+    stored.passed("unit/a::one")
+    stored.failed("unit/a::two", "no result", doubt="no result: the file ended before it")
+    findings, verdicts = judged(stored)
+    assert (findings, verdicts["armv5/bitops"]) == ([], "UNKNOWN")
+
+
+def test_the_tally_counts_tests_and_not_files(stored: UpstreamRun) -> None:
+    stored.passed("unit/a::one")
+    stored.passed("unit/a::(the whole file)")
+    stored.passed("unit/a::two", outcome="skipped", message="Skipped: upstream passes over it: tag\nmore")
+    stored.passed("unit/b::(the whole file)", outcome="skipped", message="Skipped: it takes long")
+    folder = stored.finish()
+    (tally,) = tallies(folder, run_folder.read_run(folder))
+    assert tally.sentence == "1 of 2 tests pass on armv5 (1 files left out)"
+    assert tally.others == [("unit/a::two", "skipped", "upstream passes over it: tag")]
