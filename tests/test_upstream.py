@@ -300,6 +300,13 @@ def test_a_test_without_a_result_is_missing_and_one_that_upstream_passes_over_is
     assert outcome == {"a": "passed", "b": "skipped", "c": "missing", results.WHOLE: "missing"}
 
 
+def test_a_test_that_its_file_passes_over_without_a_word_is_skipped_only_if_the_file_ran_to_its_end() -> None:
+    native = listed("a", "only with 64 bits")
+    assert verdicts(native, ran(("a", "ok")))["only with 64 bits"] == "skipped"
+    assert verdicts(native, ran(("a", "ok"), done=False))["only with 64 bits"] == "missing"
+    assert verdicts(native, ran(("a", "ok"), ("only with 64 bits", "")))["only with 64 bits"] == "missing"
+
+
 def test_tests_of_one_name_are_told_apart_and_random_numbers_in_names_are_not() -> None:
     native = listed("twice", "twice", "Set #3 as master", "Set #4 as master")
     assert [item.label for item in results.items_of(native)][:2] == ["twice", "twice (2)"]
