@@ -304,6 +304,7 @@ def test_a_test_that_its_file_passes_over_without_a_word_is_skipped_only_if_the_
     native = listed("a", "only with 64 bits")
     assert verdicts(native, ran(("a", "ok")))["only with 64 bits"] == "skipped"
     assert verdicts(native, ran(("a", "ok"), done=False))["only with 64 bits"] == "missing"
+    assert verdicts(native, ran(("a", "err")))["only with 64 bits"] == "missing"
     assert verdicts(native, ran(("a", "ok"), ("only with 64 bits", "")))["only with 64 bits"] == "missing"
 
 

@@ -171,9 +171,10 @@ def test_a_test_without_a_result_makes_the_cell_unknown(stored: UpstreamRun) -> 
 def test_the_tally_counts_tests_and_not_files(stored: UpstreamRun) -> None:
     stored.passed("unit/a::one")
     stored.passed("unit/a::(the whole file)")
+    stored.passed("cluster/b::(init) Restart killed instances")
     stored.passed("unit/a::two", outcome="skipped", message="Skipped: upstream passes over it: tag\nmore")
     stored.passed("unit/b::(the whole file)", outcome="skipped", message="Skipped: it takes long")
     folder = stored.finish()
     (tally,) = tallies(folder, run_folder.read_run(folder))
-    assert tally.sentence == "1 of 2 tests pass on armv5 (1 files left out)"
+    assert tally.sentence == "2 of 3 tests pass on armv5 (1 files left out)"
     assert tally.others == [("unit/a::two", "skipped", "upstream passes over it: tag")]

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     from harness.record.run_folder import RunRecord
 
-WHOLE_FILE = "::("
-"""Part of the names of the items that stand for files and not for tests: `unit/sort::(the whole file)`."""
-
 
 class UpstreamTally(Record, frozen=True):
     """The release's own tests on one target."""
@@ -41,9 +38,9 @@ def tallies(folder: Path, run: RunRecord) -> list[UpstreamTally]:
     for record in run.cells:
         events = event_log.read_events(folder / record.target / record.suite / event_log.NAME)
         items = [event for event in events if isinstance(event, run_folder.TestEvent) and event.upstream]
-        tests = [item for item in items if WHOLE_FILE not in item.upstream]
+        tests = [item for item in items if not item.upstream.endswith(run_folder.WHOLE_FILE)]
         if items:
-            left_out = sum(item.outcome == "skipped" for item in items if WHOLE_FILE in item.upstream)
+            left_out = sum(item.outcome == "skipped" for item in items if item.upstream.endswith(run_folder.WHOLE_FILE))
             others = [(test.upstream, str(test.outcome), _reason(test)) for test in tests if test.outcome != "passed"]
             found.append(
                 UpstreamTally(

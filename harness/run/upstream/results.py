@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 from harness.core.model import Record
+from harness.record.run_folder import WHOLE_FILE
 from harness.run.upstream.journal import FAILED, UpstreamTest
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from harness.run.upstream.file_run import FileRun
 
-WHOLE = "(the whole file)"
+WHOLE = WHOLE_FILE
 """The item of a file beside its tests: it ran to its end, and nothing failed outside of tests."""
 
 TRIES = 3
@@ -112,12 +113,18 @@ def verdict_of(item: Item, runs: Sequence[FileRun], found: Sequence[dict[str, Up
         message = f"it failed in 1 of {len(tries)} runs: {failures[0].message}" if failures else ""
     elif passed_over:
         outcome, message = "skipped", f"upstream passes over it: {passed_over[0].message}"
-    elif all(one is None for one in tries) and all(run.journal.done for run in runs):
-        # Some tests stand in conditions, such as one for machines of 64 bits.
+    elif all(one is None for one in tries) and all(_ran_smoothly(run) for run in runs):
+        # Some tests stand in conditions, such as one for machines of 64 bits. A failed test hinders those inside it,
+        # and in tests of clusters all that follow.
         outcome, message = "skipped", "its file ran to the end there, and did not begin this test"
     else:
         outcome, message = "missing", _why_missing(runs[-1])
     return UpstreamVerdict(outcome=outcome, message=message, tries=tries, failures=len(failures))
+
+
+def _ran_smoothly(run: FileRun) -> bool:
+    """Whether a file ran to its end, and no test of it failed or stayed without an end."""
+    return run.journal.done and not any(test.reported in {*FAILED, ""} for test in run.journal.tests)
 
 
 def verdict_of_file(
