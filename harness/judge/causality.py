@@ -6,7 +6,6 @@ finding. This module also reports why the evidence may be incomplete.
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -148,7 +147,11 @@ class Evidence:
         if event is None or not event.pid:
             return []
         recorded = {fault.pid for fault in log.faults if fault.event == "fault"}
-        fatal = [end for end in log.ends.values() if end.signal in _FATAL and end.pid not in {event.pid, *recorded}]
+        fatal = [
+            end
+            for end in log.ends.values()
+            if end.signal in fault_log.CRASHES and end.pid not in {event.pid, *recorded}
+        ]
         return [from_child_end(where, guest, end.signal, alone) for end in fatal]
 
     def _from_reports(self, guest: Path, where: CellRecord, alone: TestEvent | None) -> list[Sighting]:
@@ -211,18 +214,6 @@ class Evidence:
             blocked=False,
             options=event.options,
         )
-
-
-_FATAL = {
-    signal.SIGABRT,
-    signal.SIGBUS,
-    signal.SIGFPE,
-    signal.SIGILL,
-    signal.SIGSEGV,
-    signal.SIGSYS,
-    signal.SIGTRAP,
-}
-"""Signals that a server never sends to its own children. It ends them by SIGTERM and SIGUSR1."""
 
 
 def _is_fatal(fault: fault_log.Fault, log: FaultLog, event: GuestEvent | None) -> bool:

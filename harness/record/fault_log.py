@@ -105,6 +105,18 @@ class FaultLog(Record, frozen=True):
     """Human-readable losses; empty if the log has every line that the emulator began."""
 
 
+CRASHES = {
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGSEGV,
+    signal.SIGSYS,
+    signal.SIGTRAP,
+}
+"""Signals by which a server crashes. It never sends them to its own children, which it ends by SIGTERM and SIGUSR1."""
+
+
 def ledger_of(log: Path) -> Path:
     """The file beside a log in which the emulator counts the lines that it begins and those that it has written."""
     return log.with_name(f"{log.name}.counts")

@@ -7,7 +7,6 @@ log was when a test began and ended, which tells the tests to which faults belon
 from __future__ import annotations
 
 import shutil
-import signal
 from typing import TYPE_CHECKING
 
 from harness.core.model import Record
@@ -26,16 +25,6 @@ if TYPE_CHECKING:
     from harness.run.upstream.journal import UpstreamTest
     from harness.run.upstream.results import UpstreamVerdict
 
-CRASHES = {
-    signal.SIGABRT,
-    signal.SIGBUS,
-    signal.SIGFPE,
-    signal.SIGILL,
-    signal.SIGSEGV,
-    signal.SIGSYS,
-    signal.SIGTRAP,
-}
-"""Signals by which a server crashes. Tests end their servers by others."""
 LOG_BYTES = 4 << 20
 """How much of a server's log is kept, from its end."""
 EXCERPT_LINES = 15
@@ -60,7 +49,7 @@ class StartedProcess(Record, frozen=True):
     @property
     def crashed(self) -> bool:
         """Whether a signal ended it by which servers crash."""
-        return self.end is not None and self.end.signal in CRASHES
+        return self.end is not None and self.end.signal in fault_log.CRASHES
 
     def faults_before(self, length: int) -> int:
         """How many faults stand in the first bytes of the log."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec, UpstreamSpec
 
 OVERLAY = Path(__file__).with_name("overlay.tcl")
-PROGRAMS = ("server", "sentinel", "cli", "benchmark", "check-aof", "check-rdb", "check-dump")
-"""What follows the family's name in the names of its programs."""
 _KEPT = ("tests", "utils")
 """Folders of the tree that tests read, and the files at its top."""
 FIRST_PORT, RANGES = 11000, 30
