@@ -19,12 +19,12 @@ import msgspec
 from harness.core import json_codec
 from harness.core.digests import key_of
 from harness.core.processes import process
+from harness.core.target_model import ORACLE
 from harness.judge import known_findings
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.report.markdown_table import table
 from harness.workflows.check import Check
-from harness.workflows.target_setup import ORACLE
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:

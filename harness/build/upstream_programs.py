@@ -11,9 +11,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from harness.build.server_build import BuildFailedError, build_name
-from harness.core import json_codec
 from harness.core.cache import disk_errors
-from harness.core.model import Record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,15 +25,6 @@ RECIPE = "1"
 MODULES = "tests/modules"
 
 
-class UpstreamPrograms(Record, frozen=True):
-    """The programs for one target."""
-
-    folder: Path
-    """src/ with the programs, and tests/modules with the modules."""
-    module_problem: str = ""
-    """Why the modules of the tests did not compile."""
-
-
 def build_upstream(
     builder: Builder,
     tree: SourceTree,
@@ -43,8 +32,10 @@ def build_upstream(
     tools: Toolchain,
     optimisation: str,
     chosen: Allocator = "libc",
-) -> UpstreamPrograms:
-    """Every program of a tree for a target, from the cache if possible. `chosen`: the allocator of its servers.
+) -> Path:
+    """Every program of a tree for a target, from the cache if possible: src/, and tests/modules with the modules.
+
+    `chosen`: the allocator of its servers.
 
     Raises BuildFailedError where they do not compile, and InfrastructureError without a compiler.
     """
@@ -56,14 +47,12 @@ def build_upstream(
         with builder.workshop(tree, target, tools, optimisation, what=what, linked=linked) as shop:
             shop.make_server()
             _make_programs(shop)
-            problem = _make_modules(shop)
+            if not _make_modules(shop):
+                builder.progress.say(f"{tree.name} for {target.name}: some modules of its own tests do not compile")
             with disk_errors(into):
                 _publish(shop, into)
-                (into / "modules.json").write_bytes(json_codec.pretty(problem))
 
-    folder = builder.cache.folder("upstream-programs", key, compile_into)
-    problem = json_codec.decode((folder / "modules.json").read_bytes(), str)
-    return UpstreamPrograms(folder=folder, module_problem=problem)
+    return builder.cache.folder("upstream-programs", key, compile_into)
 
 
 def _make_programs(shop: BuildDirectory) -> None:
@@ -79,14 +68,13 @@ def _make_programs(shop: BuildDirectory) -> None:
         )
 
 
-def _make_modules(shop: BuildDirectory) -> str:
-    """Compile the modules of the tests. Returns why that failed; empty also for a release without any."""
+def _make_modules(shop: BuildDirectory) -> bool:
+    """Compile the modules of the tests. Returns whether all compile, as the none of an old release do."""
     if not (shop.tree / MODULES / "Makefile").is_file():
-        return ""
+        return True
     compiler = shop.work / "gcc"
     command = ["make", f"-j{os.cpu_count() or 1}", "--keep-going", "-C", MODULES, f"CC={compiler}", f"LD={compiler}"]
-    result = shop.run([*command, "uname_S=Linux", f"uname_M={shop.target.machine}"])
-    return "" if result.code == 0 else f"the modules of its tests do not all compile (make: status {result.code})"
+    return shop.run([*command, "uname_S=Linux", f"uname_M={shop.target.machine}"]).code == 0
 
 
 def _publish(shop: BuildDirectory, into: Path) -> None:

@@ -9,6 +9,9 @@ import msgspec
 
 from harness.core.model import Record
 
+ORACLE = "native"
+"""The target whose results the others' are compared with: this machine itself."""
+
 
 class Endianness(StrEnum):
     """Byte order."""

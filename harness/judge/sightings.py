@@ -128,7 +128,7 @@ def from_fault(
         direction=direction,
         target=record.target,
         suite=record.suite,
-        test=(test.upstream or test.name) if test else "",
+        test=_name_of(test),
         command=triggering_command.of_fault(fault, guest, test, frames),
         evidence=str(guest / "faults.jsonl"),
         transcript=guest / test.transcript if test and test.transcript else None,
@@ -179,7 +179,7 @@ def from_report(
         direction=report.direction,
         target=record.target,
         suite=record.suite,
-        test=(test.upstream or test.name) if test else "",
+        test=_name_of(test),
         command=triggering_command.of_report(report, guest, test, tests),
         evidence=str(guest / "log"),
         transcript=guest / test.transcript if test and test.transcript else None,
@@ -196,7 +196,7 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
     """The sighting of a guest that ended badly, or that did not end when it should have."""
     unasked = test is None and not event.stopping
     starting = event.end == "start-failed" or event.detail == NO_PONG or unasked
-    name = test.upstream or test.name if test is not None else "start"
+    name = _name_of(test) or "start"
     subject = "stop" if event.stopping else "start" if event.end == "start-failed" else name
     sighting = _plain(
         record,
@@ -243,7 +243,7 @@ def from_child_end(record: CellRecord, guest: Path, number: int, test: TestEvent
 
 def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
     """The sighting of a failed test whose guest still runs."""
-    subject = test.upstream or test.name
+    subject = _name_of(test)
     log = cell / test.guest / "log" if test.upstream and test.guest else None
     sighting = _plain(
         record,
@@ -279,6 +279,11 @@ def from_failed_build(record: CellRecord, evidence: Path) -> Sighting:
     return msgspec.structs.replace(sighting, detail=record.problem)
 
 
+def _name_of(test: TestEvent | None) -> str:
+    """A test's name as its authors gave it; empty without a test."""
+    return (test.upstream or test.name) if test is not None else ""
+
+
 def _plain(
     record: CellRecord,
     *,
@@ -301,7 +306,7 @@ def _plain(
         direction="",
         target=record.target,
         suite=record.suite,
-        test=(test.upstream or test.name) if test else "",
+        test=_name_of(test),
         command=triggering_command.unanswered(test, []) if test else "(while starting)" if subject == "start" else "",
         evidence=evidence,
         detector=detector,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from harness.analysis import symbols
 from harness.core.finding import Finding, Frame, Occasion, Verdict, Witness
-from harness.record.compiler_warnings import FOLDER, ORACLE
+from harness.core.target_model import ORACLE
+from harness.record.compiler_warnings import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

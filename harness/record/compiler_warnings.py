@@ -9,6 +9,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.core.model import Record
+from harness.core.target_model import ORACLE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from harness.record.run_folder import RunRecord
 
 FOLDER = "warnings"
-ORACLE = "native"
 
 
 class Diagnostic(Record, frozen=True):

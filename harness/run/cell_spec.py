@@ -39,8 +39,6 @@ class UpstreamSpec(Record, frozen=True):
     """Peer -> its programs: servers of clusters, sentinels and replication take them and the cell's own by turns."""
     target_clients: bool = False
     """Whether redis-cli and redis-benchmark are the target's too."""
-    module_problem: str = ""
-    """Why some modules of the tests did not compile."""
 
 
 class PeerServer(Record, frozen=True):

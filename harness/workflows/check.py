@@ -16,6 +16,7 @@ from harness.build.qemu_user import Runner, with_alignment
 from harness.build.sources.archives import archive_name
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.target_model import ORACLE
 from harness.isa import rules
 from harness.judge import unchecked_changes
 from harness.judge.conclusion import conclude
@@ -27,7 +28,6 @@ from harness.run.selftests import why_none, without_native_faults
 from harness.run.upstream.test_files import selected, upstream_files
 from harness.workflows.cell_process import run_cell
 from harness.workflows.run_setup import PreparedRun, PreparedTarget, RunSetup
-from harness.workflows.target_setup import ORACLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,7 +179,7 @@ class Check:
         if prepared.native_upstream is None or target.upstream is None:
             return None
         others = {
-            name: each.upstream.folder
+            name: each.upstream
             for name, each in prepared.targets.items()
             if each.upstream is not None and each is not target and name in prepared.peers
         }

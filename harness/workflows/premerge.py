@@ -17,6 +17,7 @@ from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT
+from harness.core.target_model import ORACLE
 from harness.judge import baseline, conclusion, unchecked_changes, warning_findings
 from harness.judge.baseline import BaseRevision  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.judge.unchecked_changes import Change  # noqa: TC001 - the same
@@ -26,7 +27,6 @@ from harness.report.formats import registry as formats
 from harness.workflows import check
 from harness.workflows.git_checkout import Checkout
 from harness.workflows.suite_selection import choose, read_ignored_paths
-from harness.workflows.target_setup import ORACLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,11 +14,11 @@ import msgspec
 from harness.build import warning_pass
 from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations
 from harness.build.server_build import BuildFailedError
-from harness.build.upstream_programs import UpstreamPrograms  # noqa: TC001 - msgspec reads the annotations
+from harness.core.target_model import ORACLE
 from harness.judge import warning_findings
 from harness.record import compiler_warnings
 from harness.run.cell_spec import PeerServer
-from harness.workflows.target_setup import ORACLE, oracle_setup, set_up_targets
+from harness.workflows.target_setup import oracle_setup, set_up_targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
     machine: VmImage | None = None
     units: dict[Program, Units] = {}
     module: Path | None = None
-    upstream: UpstreamPrograms | None = None
+    upstream: Path | None = None
     """What the release's own tests run; None where no suite of the plan does."""
 
     @property
@@ -61,7 +61,7 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     tree: SourceTree
     targets: dict[str, PreparedTarget]
-    native_upstream: UpstreamPrograms | None = None
+    native_upstream: Path | None = None
     """What the release's own tests run on this machine."""
     peers: dict[str, PeerServer]
     """Target -> its server, outside the kernel tier. The oracle is missing where the tree does not compile for it."""
@@ -178,7 +178,7 @@ class RunSetup:
         suited = [suite for suite in self.suites if suite.module and self.tree.version >= suite.since]
         return setup.module(suited[0].path / suited[0].module, self.tree) if suited else None
 
-    def _upstream(self, setup: TargetSetup, allocator: Allocator) -> UpstreamPrograms | None:
+    def _upstream(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
         """What the release's own tests run on a target, where the plan has a suite of them."""
         if not any(suite.upstream for suite in self.suites):
             return None

@@ -18,6 +18,7 @@ from harness.build.server_module import build_module
 from harness.build.upstream_programs import build_upstream
 from harness.core.digests import key_of
 from harness.core.errors import UsageError
+from harness.core.target_model import ORACLE
 from harness.isa import rules
 from harness.run import canary
 from harness.run.cell_spec import UpstreamSpec
@@ -33,14 +34,10 @@ if TYPE_CHECKING:
 
     from harness.build.qemu_user import Emulators, Runner
     from harness.build.unit_drivers import Units
-    from harness.build.upstream_programs import UpstreamPrograms
     from harness.core.model import Allocator, Build, Flavour, Program, SourceTree
     from harness.core.target_model import Policy, Target, Toolchain
     from harness.plan.catalog import Catalog
     from harness.workflows.workbench import Workbench
-
-ORACLE = "native"
-"""The target whose results the others' are compared with: this machine itself."""
 
 
 class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,15 +81,15 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         """The program that a suite runs instead of a server. Raises as `build` does."""
         return build_program(kind, self.bench.builder, tree, self.userland, self.toolchain, optimisation, allocator)
 
-    def upstream(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> UpstreamPrograms:
+    def upstream(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> Path:
         """Every program of the release, and the modules of its tests. Raises as `build` does."""
         return build_upstream(self.bench.builder, tree, self.userland, self.toolchain, optimisation, allocator)
 
     def upstream_spec(
         self,
         tree: SourceTree,
-        own: UpstreamPrograms,
-        native: UpstreamPrograms,
+        own: Path,
+        native: Path,
         *,
         mixed: Mapping[str, Path],
         target_clients: bool,
@@ -102,13 +99,12 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         return UpstreamSpec(
             source=tree.content,
             cache=self.bench.cache.root,
-            native_key=key_of([native.folder.name, tree.digest]),
+            native_key=key_of([native.name, tree.digest]),
             launcher=compile_launcher(self.bench.cache, here),
-            programs=own.folder,
-            native=native.folder,
+            programs=own,
+            native=native,
             mixed=dict(mixed),
             target_clients=target_clients,
-            module_problem=own.module_problem,
         )
 
     def module(self, source: Path, tree: SourceTree) -> Path:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _DEBUG = "debugCommand"
 """The servers' function that serves DEBUG."""
 _ASSERTION = "assertion"
+_NUMBERED = {str(number.value): number.name for number in signal.Signals}
 
 
 def is_deliberate(event: GuestEvent, sighting: Sighting) -> bool:
@@ -45,6 +46,4 @@ def _ended_by(event: GuestEvent, name: str) -> bool:
 
 def _name(word: str) -> str:
     """A signal's whole name, from what kill(1) accepts: SEGV, SIGSEGV, 11."""
-    if word.isdigit():
-        return signal.Signals(int(word)).name
-    return word if word.startswith("SIG") else f"SIG{word}"
+    return _NUMBERED.get(word) or (word if word.startswith("SIG") else f"SIG{word}")

@@ -6,7 +6,6 @@ It tells which tests a file has, and which of them pass here.
 from __future__ import annotations
 
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from harness.run.upstream.results import NativeRun
 from harness.run.upstream.stage import NATIVE_HOME, OVERLAY
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
@@ -50,6 +50,7 @@ class NativeRuns:
         oracle: Callable[[], Guest] | None,
         private: bool,
         say: Callable[[str], None],
+        cancelled: threading.Event,
     ) -> None:
         """`oracle`: gives the server that the tests use, where they start none of their own."""
         assert cell.upstream is not None
@@ -61,7 +62,7 @@ class NativeRuns:
         self._say = say
         self._cache = Cache(self._spec.cache)
         self._known: dict[str, NativeRun] = {}
-        self.cancelled = threading.Event()
+        self._cancelled = cancelled
 
     def of(self, files: Iterable[UpstreamFile]) -> list[NativeRun]:
         """The records of files; those that the cache lacks are made, several at a time."""
@@ -104,7 +105,7 @@ class NativeRuns:
         )
         with self._stages.native() as stage:
             for _ in range(results.TRIES):
-                run = run_file(stage, file, settings, log=log, cancelled=self.cancelled)
+                run = run_file(stage, file, settings, log=log, cancelled=self._cancelled)
                 seconds, done = seconds or run.seconds, done or run.journal.done
                 started = max(started, len(read_launches(stage.folder / NATIVE_HOME)))
                 for item in results.items_of(run.journal.tests):

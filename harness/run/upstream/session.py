@@ -105,10 +105,15 @@ class UpstreamSession:
         self._external = cell.machine is not None
         """Whether tests run against a server of ours: a real kernel's programs are no processes of this machine."""
         self._stages = Stages(cell)
-        self._natives = NativeRuns(
-            cell, self._stages, oracle=oracle if self._external else None, private=private_network, say=self._progress
-        )
         self._cancelled = threading.Event()
+        self._natives = NativeRuns(
+            cell,
+            self._stages,
+            oracle=oracle if self._external else None,
+            private=private_network,
+            say=self._progress,
+            cancelled=self._cancelled,
+        )
         self._pool = ThreadPoolExecutor(1 if self._external else os.cpu_count() or 1)
         self._futures: dict[str, Future[_FileResults]] = {}
         self._results: dict[str, dict[str, UpstreamResult]] = {}
@@ -165,7 +170,6 @@ class UpstreamSession:
     def close(self) -> None:
         """End what runs, and remove the copies of the tree."""
         self._cancelled.set()
-        self._natives.cancelled.set()
         self._pool.shutdown(cancel_futures=True)
         self._stages.close()
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.analysis.assertion_log import asserted
+from harness.core.target_model import ORACLE
 from harness.record import event_log, fault_log, run_folder
 from harness.run.cell_spec import CellSpec, PeerServer
 from harness.workflows.cell_process import run_cell
 from harness.workflows.replay.recurrence import Observation
 from harness.workflows.replay.rerun import ReplayedRun
-from harness.workflows.target_setup import ORACLE, oracle_setup, set_up_target
+from harness.workflows.target_setup import oracle_setup, set_up_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,7 @@ def _cell(
     for name in reproducer.mixed:
         other = set_up_target(bench, bench.catalog.targets[name])
         peers[name] = PeerServer(runner=other.runner(reproducer.policy), build=other.build(tree, optimisation))
-        mixed[name] = other.upstream(tree, optimisation).folder
+        mixed[name] = other.upstream(tree, optimisation)
     return CellSpec(
         suite=suite.name,
         folder=folder / "cell",
