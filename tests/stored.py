@@ -51,6 +51,8 @@ class StoredRun:
         self.detectors: dict[str, str] = {}
         self.real_kernels: set[str] = set()
         self.events: dict[tuple[str, str], list[run_folder.Event]] = {}
+        self.processor_seconds: dict[str, float] = {}
+        """Target -> what the tests of each of its cells cost."""
 
     def binary(self, target: str) -> Path:
         """Where the target's server binary is; it exists, and holds nothing."""
@@ -168,7 +170,7 @@ class StoredRun:
         log.append(run_folder.CollectedEvent(tests=len(tests)))
         for event in events:
             log.append(event)
-        log.close(tests=len(tests), failed=failed)
+        log.close(tests=len(tests), failed=failed, processor_seconds=self.processor_seconds.get(target, 0.0))
         return failed
 
     def place(self, target: str, function: str, file: str = "src/bitops.c", line: int = 93) -> int:

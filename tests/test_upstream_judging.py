@@ -10,6 +10,7 @@ import pytest
 
 from harness.judge.upstream_tests.tally import tallies
 from harness.record import run_folder
+from harness.report.formats import upstream_tests
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import StoredRun, judged, reproducer
@@ -177,4 +178,23 @@ def test_the_tally_counts_tests_and_not_files(stored: UpstreamRun) -> None:
     folder = stored.finish()
     (tally,) = tallies(folder, run_folder.read_run(folder))
     assert tally.sentence == "2 of 3 tests pass on armv5 (1 files left out)"
-    assert tally.others == [("unit/a::two", "skipped", "upstream passes over it: tag")]
+    assert [(test.name, test.outcome, test.reason) for test in tally.others] == [
+        ("unit/a::two", "skipped", "upstream passes over it: tag")
+    ]
+
+
+def test_the_page_counts_each_outcome_and_compares_the_cost_with_this_machines(tmp_path: Path) -> None:
+    stored = UpstreamRun(tmp_path / "run", targets=("native", "armv5"))
+    for target in ("native", "armv5"):
+        stored.add(target, SUITE, run_folder.TestEvent(name="a", outcome="passed", seconds=0.1, upstream="unit/a::one"))
+    stored.processor_seconds = {"native": 20.0, "armv5": 90.0}
+    stored.failed("unit/a::two", "it is 1|2, not *3*")
+    stored.failed("unit/a::three", "no result", doubt="no result: the file ended before it")
+    stored.passed("unit/a::four", outcome="skipped", message="Skipped: upstream passes over it: tag")
+    stored.passed("unit/a::five", outcome="skipped", message="Skipped: upstream passes over it: bits")
+    folder = stored.finish()
+    page = upstream_tests.render(folder, run_folder.read_run(folder)).splitlines()
+    assert "| armv5 | 5 | 1 | 1 | 1 | 2 | 0 | 90 s | 4.5 |" in page
+    assert "- 2 skipped: upstream passes over it" in page
+    assert "| unit/a::two | failed | it is 1\\|2, not \\*3\\* |" in page
+    assert "| unit/a::three | UNKNOWN | no result |" in page

@@ -47,9 +47,15 @@ class EventLog:
         self._lines += 1
         self._digest.update(line)
 
-    def close(self, *, tests: int, failed: int) -> None:
-        """Write the last line: how many tests ended, and how many of them failed."""
-        end = EndEvent(tests=tests, failed=failed, lines=self._lines, digest=self._digest.hexdigest())
+    def close(self, *, tests: int, failed: int, processor_seconds: float = 0.0) -> None:
+        """Write the last line: how many tests ended, how many of them failed, and what they cost."""
+        end = EndEvent(
+            tests=tests,
+            failed=failed,
+            lines=self._lines,
+            digest=self._digest.hexdigest(),
+            processor_seconds=round(processor_seconds, 2),
+        )
         self.append(end)
 
 
@@ -62,6 +68,8 @@ class Recorded(Record, frozen=True):
     """How many of the collected tests failed, according to the last line."""
     doubts: list[str]
     """Human-readable reasons why events may be missing; empty if every collected test ended."""
+    processor_seconds: float = 0.0
+    """Processor time of the tests, according to the last line."""
 
 
 def read(path: Path) -> Recorded:
@@ -88,7 +96,13 @@ def read(path: Path) -> Recorded:
     else:
         doubts.append("its test process left no word of its end")
     events: list[Event] = [one for one in decoded if isinstance(one, TestEvent | GuestEvent)]
-    return Recorded(events=events, failed=last.failed if isinstance(last, EndEvent) else 0, doubts=doubts)
+    end = last if isinstance(last, EndEvent) else None
+    return Recorded(
+        events=events,
+        failed=end.failed if end else 0,
+        processor_seconds=end.processor_seconds if end else 0.0,
+        doubts=doubts,
+    )
 
 
 def read_events(path: Path) -> list[Event]:

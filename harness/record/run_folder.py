@@ -218,6 +218,8 @@ class EndEvent(Record, frozen=True, tag="end"):
     """How many lines precede this one."""
     digest: str
     """SHA-256 of the preceding lines."""
+    processor_seconds: float = 0.0
+    """Processor time of the tests: of the cell's process and all that it started, from the first test on."""
 
 
 Event = TestEvent | GuestEvent

@@ -6,6 +6,7 @@ It writes evidence and judges nothing. harness.run.pytest_plugin reports when te
 from __future__ import annotations
 
 import contextlib
+import resource
 import shutil
 from itertools import count
 from pathlib import Path
@@ -42,6 +43,7 @@ class CellSession:
         self.cell = cell
         self.log = EventLog(cell.folder / event_log.NAME)
         self._finished = self._failed = 0
+        self._used_before = 0.0
         self._guest: Guest | None = None
         self._oracle: Guest | None = None
         self._host = VirtualMachine(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
@@ -158,7 +160,8 @@ class CellSession:
         return self._upstream_result
 
     def collected(self, tests: int) -> None:
-        """Record the number of tests to run."""
+        """Record the number of tests to run. Their processor time counts from here on."""
+        self._used_before = _processor_seconds()
         self.log.append(run_folder.CollectedEvent(tests=tests))
 
     def begin(self, name: str) -> None:
@@ -297,7 +300,8 @@ class CellSession:
             with contextlib.suppress(InfrastructureError):
                 self.retire()
                 self._retire_oracle()
-                self.log.close(tests=self._finished, failed=self._failed)
+                used = _processor_seconds() - self._used_before
+                self.log.close(tests=self._finished, failed=self._failed, processor_seconds=used)
         finally:
             for guest in (self._guest, self._oracle):
                 if guest is not None:
@@ -335,3 +339,9 @@ class CellSession:
             return f"the native build, with which answers are compared, did not answer: {oracle.detail}"
         killed = "SIGKILL" in oracle.detail
         return f"the native build, with which answers are compared, was {oracle.detail}" if killed else ""
+
+
+def _processor_seconds() -> float:
+    """What this process and all its descendants that have ended took from the processors so far."""
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)

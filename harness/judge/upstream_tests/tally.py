@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from harness.core.model import Record
@@ -13,45 +15,71 @@ if TYPE_CHECKING:
 
     from harness.record.run_folder import RunRecord
 
+UNKNOWN = "UNKNOWN"
+"""The outcome of a test that left no result."""
+
+
+class CountedTest(Record, frozen=True):
+    """One of the release's own tests on one target."""
+
+    name: str
+    outcome: str
+    reason: str
+    """Why it did not pass; with a colon between the kind of reason and the particulars."""
+
 
 class UpstreamTally(Record, frozen=True):
     """The release's own tests on one target."""
 
     target: str
-    passed: int
-    total: int
+    tests: list[CountedTest]
     left_out: int
     """How many files did not run, or have no tests there."""
-    others: list[tuple[str, str, str]]
-    """Test, outcome and reason, of every test that did not pass."""
+    processor_seconds: float
+
+    @property
+    def others(self) -> list[CountedTest]:
+        """The tests that did not pass."""
+        return [test for test in self.tests if test.outcome != "passed"]
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """Outcome -> number of tests."""
+        return Counter(test.outcome for test in self.tests)
+
+    @property
+    def skips(self) -> Counter[str]:
+        """Kind of reason -> number of tests that were skipped for it."""
+        return Counter(test.reason.partition(":")[0] for test in self.tests if test.outcome == "skipped")
 
     @property
     def sentence(self) -> str:
         """`2,841 of 2,860 tests pass on armv5`."""
         files = f" ({self.left_out} files left out)" if self.left_out else ""
-        return f"{self.passed:,} of {self.total:,} tests pass on {self.target}{files}"
+        return f"{self.outcomes['passed']:,} of {len(self.tests):,} tests pass on {self.target}{files}"
 
 
 def tallies(folder: Path, run: RunRecord) -> list[UpstreamTally]:
     """One for each target on which a suite ran tests of the release's own."""
     found = []
     for record in run.cells:
-        events = event_log.read_events(folder / record.target / record.suite / event_log.NAME)
-        items = [event for event in events if isinstance(event, run_folder.TestEvent) and event.upstream]
-        tests = [item for item in items if not item.upstream.endswith(run_folder.WHOLE_FILE)]
+        log = event_log.read(folder / record.target / record.suite / event_log.NAME)
+        items = [event for event in log.events if isinstance(event, run_folder.TestEvent) and event.upstream]
+        files = [item.upstream.endswith(run_folder.WHOLE_FILE) for item in items]
+        tests = [item for item, is_file in zip(items, files, strict=True) if not is_file]
         if items:
-            left_out = sum(item.outcome == "skipped" for item in items if item.upstream.endswith(run_folder.WHOLE_FILE))
-            others = [(test.upstream, str(test.outcome), _reason(test)) for test in tests if test.outcome != "passed"]
-            found.append(
-                UpstreamTally(
-                    target=record.target,
-                    passed=len(tests) - len(others),
-                    total=len(tests),
-                    others=others,
-                    left_out=left_out,
-                )
+            tally = UpstreamTally(
+                target=record.target,
+                tests=[CountedTest(name=test.upstream, outcome=_outcome(test), reason=_reason(test)) for test in tests],
+                left_out=sum(item.outcome == "skipped" for item in compress(items, files)),
+                processor_seconds=log.processor_seconds,
             )
+            found.append(tally)
     return found
+
+
+def _outcome(test: run_folder.TestEvent) -> str:
+    return UNKNOWN if test.doubt else test.outcome
 
 
 def _reason(test: run_folder.TestEvent) -> str:
