@@ -16,6 +16,7 @@ from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import leftovers, process, process_tree
 from harness.core.processes.supervisor import INTERRUPTED
 from harness.core.strict_toml import ROOT
+from tests import fakes
 from tests.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
 
 if TYPE_CHECKING:
@@ -208,6 +209,64 @@ def test_a_signal_in_the_first_second_and_every_one_after_it_is_exit_2_in_silenc
         finally:
             plumb.kill()
     assert (plumb.returncode, errors) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
+
+
+INTERRUPTED_COMMANDS = {
+    "inside eval, as imports are by namedtuple": """
+import os, signal, time
+from harness.cli import console_script
+from harness.core.processes import process
+def command(words):
+    process.stop_on_signals()
+    eval("os.kill(os.getpid(), signal.SIGINT) or time.sleep(9)")
+console_script._command = command
+console_script.main()
+""",
+    "inside the creation of a class, whose errors Python 3.11 wraps": """
+import os, signal, time
+from harness.cli import commands, console_script
+class Interrupted:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(9)
+commands.import_module = lambda name: type("Module", (), {"inventory": Interrupted()})
+console_script.main()
+""",
+    "where Python ignores exceptions": """
+import os, signal, time
+from harness.cli import commands, console_script
+class Collected:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(9)
+import_module = commands.import_module
+def imported(name):
+    Collected()
+    return import_module(name)
+commands.import_module = imported
+console_script.main()
+""",
+    "while click looks a command up": """
+import os, signal, time
+from harness.cli import commands, console_script
+def interrupted(name):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(9)
+commands.import_module = interrupted
+console_script.main()
+""",
+}
+
+
+@pytest.mark.parametrize("text", INTERRUPTED_COMMANDS.values(), ids=INTERRUPTED_COMMANDS)
+def test_wherever_a_signal_hits_a_command_it_says_so_once(tmp_path: Path, text: str) -> None:
+    fakes.write(tmp_path / "interrupted.py", text)
+    words = [sys.executable, "-m", "interrupted", "list", "servers"]
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        words, cwd=tmp_path, env=where, capture_output=True, text=True, timeout=WAIT_SECONDS * 3, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
 
 
 HANGS = """

@@ -6,9 +6,10 @@ command's docstring is its summary here, which a test compares.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -89,6 +90,14 @@ class LazyCommands(MutableMapping[str, click.Command]):
         return len({**_ENTRIES, **self._loaded})
 
 
+@contextlib.contextmanager
+def _abort_when_interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise click.Abort from error
+
+
 class PlumbGroup(click.Group):
     """The group of all commands, imported one by one as they are used."""
 
@@ -104,6 +113,16 @@ class PlumbGroup(click.Group):
         if not ctx.resilient_parsing:
             click.echo(f"note: `plumb {args[0]}` is now `plumb {name}`; the next release drops the old name", err=True)
         return super().resolve_command(ctx, [name, *args[1:]])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a command line. An interruption is an Abort: for others click prints an empty line."""
+        with _abort_when_interrupted():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Invoke the command, interruptions as in `parse_args`."""
+        with _abort_when_interrupted():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write every group of commands with the same width of the first column."""

@@ -47,7 +47,11 @@ def _supervised(words: list[str]) -> int:
     streams = standard_streams.Streams()
     try:
         code = _command(words)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception):
+        from harness.core.processes import process  # noqa: PLC0415
+
+        if not process.has_stopped():
+            raise
         supervisor.say(supervisor.INTERRUPTED)
         code = _INTERRUPTED
     except SystemExit as ended:
@@ -55,6 +59,9 @@ def _supervised(words: list[str]) -> int:
         code = ended.code if isinstance(ended.code, int) else 0
     for number in supervisor.STOPPING:
         signal.signal(number, signal.SIG_IGN)
+    # After a KeyboardInterrupt inside eval(), such as namedtuple's, `python -m` ends by SIGINT although it was handled.
+    # The next evaluation of a text takes that back (CPython, Python/pythonrun.c, run_eval_code_obj).
+    eval("None")  # noqa: S307 - a constant
     return streams.finish(code)
 
 

@@ -47,7 +47,7 @@ def run(words: list[str], *, first: Callable[[], object] = int) -> int:
 def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
     """Run a command; convert its exception to a message and the documented exit code."""
     try:
-        return int(call() or 0)
+        return _unless_stopped(int(call() or 0))
     except PlumblineError as error:
         if debug:
             traceback.print_exc()
@@ -62,11 +62,25 @@ def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
         click.echo(INTERRUPTED, err=True)
         return int(ExitCode.INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - any other exception has a documented code, too
-        if debug:
-            traceback.print_exc()
-        if is_machine_fault(error):
-            click.echo(visible(str(machine_fault(error))), err=True)
-            return int(ExitCode.INFRASTRUCTURE)
-        click.echo(visible(f"error: a bug in Plumbline: {type(error).__name__}: {error}"), err=True)
-        click.echo("  try: the same command with --debug: plumb --debug …", err=True)
-        return int(ExitCode.HARNESS_BUG)
+        return int(_unexpected(error, debug=debug))
+
+
+def _unless_stopped(code: int) -> int:
+    """The exit status of a command that ran to its end, even where Python ignored the exception of a signal."""
+    process.refuse_after_stop()
+    return code
+
+
+def _unexpected(error: Exception, *, debug: bool) -> ExitCode:
+    """Print the message of an exception that no code expects; its exit code."""
+    if process.has_stopped():
+        click.echo(INTERRUPTED, err=True)
+        return ExitCode.INTERRUPTED
+    if debug:
+        traceback.print_exc()
+    if is_machine_fault(error):
+        click.echo(visible(str(machine_fault(error))), err=True)
+        return ExitCode.INFRASTRUCTURE
+    click.echo(visible(f"error: a bug in Plumbline: {type(error).__name__}: {error}"), err=True)
+    click.echo("  try: the same command with --debug: plumb --debug …", err=True)
+    return ExitCode.HARNESS_BUG

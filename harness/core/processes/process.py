@@ -73,6 +73,11 @@ def refuse_after_stop() -> None:
         raise StoppedError
 
 
+def has_stopped() -> bool:
+    """Whether `stop` was called. Exceptions after it are its consequences: some wrap the KeyboardInterrupt."""
+    return _STOPPED.is_set()
+
+
 def stop() -> None:
     """Kill every living process group of the harness and refuse to start more. Any thread may call it at the end."""
     _STOPPED.set()
@@ -90,6 +95,8 @@ def stop_on_signals() -> None:
         for number in STOPPING:
             signal.signal(number, signal.SIG_IGN)
         threading.excepthook = lambda _: None
+        # The exception below may hit a callback of a garbage collector or a lock, where Python only reports it.
+        sys.unraisablehook = lambda _: None
         supervisor.tell_begun()
         # If a thread still waits, for example for another run's lock, the kernel ends the process.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
