@@ -45,7 +45,7 @@ def concluded(
     """What a run comes to whose base showed this, in a suite, with a title."""
     folder = stored.finish()
     ways = {
-        name: [baseline.Appearance(target=target, suite=suite, title=title) for target in targets]
+        name: [baseline.Appearance(target=target, suite=suite, title=title, test="test_bitop") for target in targets]
         for name, targets in findings.items()
     }
     old = baseline.Baseline(base=BASE, findings=findings, unjudged=unjudged or {}, appearances=ways)

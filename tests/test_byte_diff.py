@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from rich.console import Console
 
 from harness.core.byte_diff import DifferenceError, described, excerpt, parted
-from harness.core.finding import Difference, Reproduction
+from harness.core.finding import Difference, Frame, Reproduction
 from harness.judge.findings import judge
 from harness.record import run_folder, stored_run
 from harness.report import terminal
@@ -237,6 +237,8 @@ def test_every_format_tells_which_bytes_differ(name: str, tmp_path: Path) -> Non
 
 def test_sarif_has_the_fields_for_programs(tmp_path: Path) -> None:
     finding = judged(tmp_path)
+    writer = Frame(function="rdbSaveBinaryDoubleValue", file="src/rdb.c", line=1, origin="server", pc=0)
+    finding = msgspec.structs.replace(finding, implicated=writer)
     whole = msgspec.structs.replace(judgements.judgement(), findings=[finding])
     (result,) = json.loads(sarif.render(whole))["runs"][0]["results"]
     assert result["properties"]["difference"]["offset"] == 77

@@ -137,10 +137,10 @@ def test_annotations_go_to_standard_error_and_leave_the_document_alone(plumb: Pl
     code, out, err = plumb("judge", stored.finish(), "--json", "--annotations", "github")
     assert code == ExitCode.FINDINGS
     json.loads(out)
-    encoded = "test_bitop: 1 != 2 on armv5 (1×)%0Aplumb replay "
+    encoded = "wrong-result-test_bitop on armv5 (1×)%0Aplumb replay "
     replay = f"{encoded}{stored.folder}/reproducers/wrong-result-test_bitop.json"
     assert [line for line in err.splitlines() if line.startswith("::")] == [
-        f"::error title=wrong-result-test_bitop::{replay}"
+        f"::error title=test_bitop%3A 1 != 2::{replay}"
     ]
 
 
@@ -166,7 +166,7 @@ def test_report_writes_every_file_anew_and_judges_nothing(plumb: Plumb, stored: 
         ("junit", "<?xml"),
         ("markdown", "# redis-3.2.6: "),
         ("html", "<!doctype html>"),
-        ("github", "::error title=wrong-result-test_bitop::"),
+        ("github", "::error title=test_bitop%3A 1 != 2::"),
         ("throughput", "# Throughput of the suites\n"),
         ("upstream-tests", "# The release's own tests\n"),
     ],

@@ -98,12 +98,26 @@ def test_no_path_is_absolute_and_odd_names_are_escaped() -> None:
     assert "uri" not in run["originalUriBaseIds"]["SRCROOT"]
 
 
-def test_a_finding_without_a_place_has_a_location_nevertheless() -> None:
+def test_a_finding_without_a_place_is_a_notification_and_no_result() -> None:
     whole = judgement()
     witness = msgspec.structs.replace(whole.findings[0].witnesses[0], file="", line=0, backtrace=[])
     placeless = msgspec.structs.replace(whole.findings[0], kind="wrong-result", file="", line=0, witnesses=[witness])
-    (result,) = run_of(msgspec.structs.replace(whole, findings=[placeless]))["results"]
-    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "src/version.h"
+    run = run_of(msgspec.structs.replace(whole, findings=[placeless]))
+    assert run["results"] == []
+    notes = [note for note in run["invocations"][0]["toolExecutionNotifications"] if note["level"] == "error"]
+    assert [note["message"]["text"].split(":")[0] for note in notes] == [placeless.id]
+
+
+def test_a_wrong_result_is_placed_at_the_function_that_it_points_to() -> None:
+    whole = judgement()
+    handler = Frame(function="setCommand", file="src/t_string.c", line=9, origin="server", pc=0)
+    witness = msgspec.structs.replace(whole.findings[0].witnesses[0], file="", line=0, backtrace=[])
+    wrong = msgspec.structs.replace(
+        whole.findings[0], kind="wrong-result", file="", line=0, witnesses=[witness], implicated=handler
+    )
+    (result,) = run_of(msgspec.structs.replace(whole, findings=[wrong]))["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("src/t_string.c", 9)
 
 
 def test_unknown_is_no_success_and_tells_which_cells() -> None:

@@ -101,7 +101,7 @@ class Reproduction(Record, frozen=True):
     options: tuple[str, ...] = ()
 
 
-class Occasion(Record, frozen=True):
+class Occasion(Record, frozen=True, omit_defaults=True):
     """One way in which a witness saw a finding. An entry of the known list must match all of them."""
 
     test: str
@@ -113,6 +113,8 @@ class Occasion(Record, frozen=True):
     """The whole message of a failed test; else empty."""
     functions: tuple[str, ...]
     """The functions on the stack, innermost first; empty if unknown."""
+    id: str = ""
+    """The finding's id with the parameters of the test; empty if it is the finding's own. Known lists may name it."""
 
 
 class Witness(Record, frozen=True):
@@ -168,3 +170,26 @@ class Finding(Record, frozen=True):
     occurrences: int
     difference: Difference | None = None
     """The bytes that differ, if that is the finding. Each witness has its own."""
+    unit: str = ""
+    """The function that a test called without a server, and that failed; else empty."""
+    implicated: Frame | None = None
+    """For a wrong result: the function that it points to, where the tree defines it. It need not be at fault."""
+
+
+class Cause(Record, frozen=True):
+    """Findings that probably have one reason."""
+
+    title: str
+    """The title of the finding to read first."""
+    where: str
+    """The targets: their names, or what they have in common (`on all big-endian machines of the run`)."""
+    start: str
+    """The id of the finding to read first: the most direct evidence."""
+    members: list[str]
+    """The ids of the other findings that share something with it."""
+    shared: str
+    """What they share; empty without members."""
+    followers: list[str]
+    """The ids of findings that may follow from it: less direct evidence on the same targets."""
+    known: bool
+    """Whether every finding that shares the cause is known."""

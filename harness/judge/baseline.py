@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
 
 NAME = "inherited.json"
+_KEEP_TESTS = ("assertion", "wrong-result")
 
 
 class BaseRevision(Record, frozen=True):
@@ -47,7 +48,7 @@ class Appearance(Record, frozen=True):
     title: str
     """The finding's title, with numbers as `#` and files without their folders."""
     test: str = ""
-    """The test of a failed assertion; else empty. Many tests may fail in the same function's assertion."""
+    """The test, without parameters, of a failed assertion or a wrong result; else empty. Titles do not name it."""
 
 
 class Baseline(Record, frozen=True):
@@ -87,7 +88,8 @@ def _in_judged_cells(finding: Finding, unjudged: Mapping[str, str]) -> Finding:
 def _appearances(finding: Finding) -> list[Appearance]:
     """The ways in which a finding appears, each once.
 
-    Only an assertion keeps its test: an audit names the first test that reached an instruction, which varies.
+    Assertions and wrong results keep their tests: an audit names the first test that reached an instruction, which
+    varies.
     """
     pairs = [(witness, occasion) for witness in finding.witnesses for occasion in witness.occasions]
     appearances = (
@@ -95,7 +97,7 @@ def _appearances(finding: Finding) -> list[Appearance]:
             target=witness.target,
             suite=witness.suite,
             title=_without_chance(occasion.title),
-            test=occasion.test.partition("[")[0] if finding.kind == "assertion" else "",
+            test=occasion.test.partition("[")[0] if finding.kind in _KEEP_TESTS else "",
         )
         for witness, occasion in pairs
     )

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis import source_excerpt
+from harness.analysis import implicated_code, source_excerpt
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Finding, Verdict
 from harness.judge import baseline, known_findings, provenance, unchecked_changes, warning_findings
+from harness.judge.causes import causes_of, ordered
 from harness.judge.findings import Judgement, judge, kernel_counters
 from harness.judge.upstream_tests import tally
 from harness.judge.verdict import cell_verdicts, overall
@@ -41,10 +42,11 @@ def conclude(
         if made_here:
             provenance.seal_all(Cache.default(), folder)
         source_excerpt.collect(folder, run, findings, tree)
+        findings = implicated_code.collect(folder, findings, tree)
     listed = known_findings.load_known(known_file, run.machines)
     old = baseline.read(folder)
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    marked = [_with_known(finding, listed, old, run.server, today) for finding in findings]
+    marked = ordered(_with_known(finding, listed, old, run.server, today) for finding in findings)
     compiler_reports = compiler_warnings.read(folder, run)
     warned = [
         _with_known(one, listed, old, run.server, today)
@@ -66,6 +68,7 @@ def conclude(
         optimisation=run.optimisation,
         cells=judged,
         findings=[*marked, *failing],
+        causes=causes_of([*marked, *failing], run.machines),
         warnings=[] if failing else warned,
         remarks=[
             *left,

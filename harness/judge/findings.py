@@ -8,9 +8,10 @@ import msgspec
 
 from harness.analysis.detectors import registry
 from harness.core.errors import InconclusiveError
-from harness.core.finding import Finding, Occasion, Verdict, Witness
+from harness.core.finding import Cause, Finding, Occasion, Verdict, Witness
 from harness.core.model import CANARY_SUITE, Allocator, Record
 from harness.isa import rules
+from harness.judge.causes import ordered
 from harness.judge.cell_outcome import cell_evidence, never_run
 from harness.judge.reproducer import best_of, write_reproducer
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -51,12 +52,14 @@ class Judgement(Record, frozen=True):
     """The folder of the server's tree in its repository: where annotations and code scanning find its files."""
     warnings: list[Finding] = msgspec.field(default_factory=list)
     """What compilers warn of on targets alone, where that is noted and does not fail (`--warnings note`)."""
+    causes: list[Cause] = msgspec.field(default_factory=list)
+    """The findings by probable cause: what to read first."""
     unchecked: list[str] = msgspec.field(default_factory=list)
     """Changes that nothing looked at (`plumb premerge`): with one of them the verdict is no PASS."""
 
 
 def judge(stored: TrustedRun) -> tuple[list[Finding], list[CellOutcome], dict[str, Counters]]:
-    """Findings, worst first; the outcome of every planned cell; the totals of audits.
+    """Findings, the most direct evidence first; the outcome of every planned cell; the totals of audits.
 
     Raises InconclusiveError for a record without the policies that its machines need. Writes reproducers beside the
     evidence. Does not compare findings with the known list: harness.judge.conclusion does.
@@ -75,7 +78,7 @@ def judge(stored: TrustedRun) -> tuple[list[Finding], list[CellOutcome], dict[st
         of_cell, outcome = cell_evidence(folder, run, record)
         sightings += of_cell
         outcomes.append(outcome)
-    findings = by_severity([_finding(folder, run, group) for group in _groups(sightings)])
+    findings = ordered(_finding(folder, run, group) for group in _groups(sightings))
     return findings, outcomes, _counters(sightings)
 
 
@@ -116,19 +119,6 @@ def _counters(sightings: list[Sighting]) -> dict[str, Counters]:
 
 
 _COUNTED = ("half", "word", "dword", "multi")
-
-
-_ORDER = ["alignment", "out-of-bounds", "sigsegv", "sigill", "crash", "exit", "hang", "wrong-result", "build"]
-
-
-def by_severity(findings: list[Finding]) -> list[Finding]:
-    """The findings, worst kind first, then by number of targets."""
-
-    def rank(finding: Finding) -> tuple[int, int, str]:
-        severity = _ORDER.index(finding.kind) if finding.kind in _ORDER else len(_ORDER)
-        return severity, -len(finding.targets), finding.id
-
-    return sorted(findings, key=rank)
 
 
 def _groups(sightings: list[Sighting]) -> list[list[Sighting]]:
@@ -183,6 +173,7 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         witnesses=witnesses,
         occurrences=sum(one.count for one in group),
         difference=best.difference,
+        unit=best.unit,
     )
 
 
@@ -212,4 +203,11 @@ def _witness(site: list[Sighting]) -> Witness:
 
 def _occasion(one: Sighting) -> Occasion:
     functions = tuple(frame.function for frame in one.frames)
-    return Occasion(test=one.test, command=one.command, title=one.title, said=one.message, functions=functions)
+    return Occasion(
+        test=one.test,
+        command=one.command,
+        title=one.title,
+        said=one.message,
+        functions=functions,
+        id=one.exact_identity,
+    )

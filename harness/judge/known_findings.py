@@ -106,7 +106,7 @@ def match(known: KnownList, finding: Finding, server: str, today: datetime.date)
 
 def _fits(entry: KnownFinding, identity: str, server: str, witness: Witness, occasion: Occasion) -> bool:
     return (
-        fnmatch.fnmatchcase(identity, entry.id)
+        any(fnmatch.fnmatchcase(name, entry.id) for name in (identity, occasion.id) if name)
         and fnmatch.fnmatchcase(server, entry.server)
         and witness.target in entry.targets
         and entry.suite in {"", witness.suite}

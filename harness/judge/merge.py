@@ -14,7 +14,7 @@ from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE
 from harness.judge import warning_findings
-from harness.judge.findings import by_severity
+from harness.judge.causes import causes_of, ordered
 from harness.judge.verdict import CellVerdict, of_cell, overall
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
         run=", ".join(one.run for one in judgements),
         cells=cells,
         findings=findings,
+        causes=causes_of(findings),
         warnings=_findings([one.warnings for one in judgements]),
         remarks=[*remarks, *dict.fromkeys(remark for one in judgements for remark in one.remarks)],
         # The runs were concurrent.
@@ -123,11 +124,11 @@ def _absent(cell: Cell) -> CellVerdict:
 
 
 def _findings(found: Sequence[list[Finding]]) -> list[Finding]:
-    """One finding per identity, worst first. It is known only if every run knows it."""
+    """One finding per identity, the most direct evidence first. It is known only if every run knows it."""
     groups: dict[str, list[Finding]] = {}
     for finding in (finding for one in found for finding in one):
         groups.setdefault(finding.id, []).append(finding)
-    return by_severity([_finding(group) for group in groups.values()])
+    return ordered(_finding(group) for group in groups.values())
 
 
 def _finding(group: list[Finding]) -> Finding:

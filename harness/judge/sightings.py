@@ -73,6 +73,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     again: Reproduction | None = None
     message: str = ""
     """The whole message of a failed test. The title has its first line."""
+    exact_identity: str = ""
+    """The identity with the test's parameters, if the identity has the name of a test without them."""
     cell: str = ""
     """The cell of the sighting, `TARGET/SUITE`. A peer's sighting belongs to a cell of another target."""
 
@@ -90,6 +92,8 @@ def _started_with(guest: Path, test: TestEvent | None) -> StartedWith | None:
     return StartedWith(inputs=inputs, options=test.options) if test is not None and inputs.is_dir() else None
 
 
+FEWEST_WORDS = 3
+"""A message of fewer words is no title."""
 SHOWN_REQUESTS = 3
 """The number of requests shown of those that reproduce a difference: the last ones."""
 
@@ -222,6 +226,7 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
         title=_title("assertion", "", subject, "", ""),
         frames=[place],
         identity=f"assertion-{_as_name(subject)}",
+        exact_identity="",
     )
 
 
@@ -249,7 +254,7 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
         record,
         kind="wrong-result",
         subject=subject,
-        title=f"{subject}: {test.message.splitlines()[0] if test.message else 'failed'}",
+        title=_title_of_failure(test),
         evidence=str(log if log is not None and log.is_file() else cell / "events.jsonl"),
         detector="suite",
         test=test,
@@ -264,6 +269,18 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
     return msgspec.structs.replace(
         sighting, difference=test.difference, again=test.again, started_with=given, transcript=None, command=command
     )
+
+
+def _title_of_failure(test: TestEvent) -> str:
+    """What is wrong, in the words of the test; with the test's name if the words do not stand alone."""
+    line = test.message.splitlines()[0] if test.message else "failed"
+    words = re.sub(r"^[\w.]+(?:Error|Exception): ", "", line)
+    alone = (
+        len(re.findall(r"[A-Za-z]{2,}", words)) >= FEWEST_WORDS
+        and not words.startswith("assert ")
+        and not test.upstream
+    )
+    return words if alone else f"{_name_of(test)}: {line}"
 
 
 def from_failed_build(record: CellRecord, evidence: Path) -> Sighting:
@@ -297,6 +314,8 @@ def _plain(
     started_with: StartedWith | None = None,
 ) -> Sighting:
     """A sighting without a place in the code."""
+    # Other parameters of a test mean another subject only if they name a unit or a test of the release's own.
+    particular = test is None or bool(test.unit or test.upstream) or ".py::" not in subject
     return Sighting(
         kind=kind,
         title=title,
@@ -312,12 +331,17 @@ def _plain(
         detector=detector,
         transcript=transcript,
         started_with=started_with,
-        identity=f"{kind}-{_as_name(subject).strip('_')}",
+        identity=_identity(kind, subject if particular else subject.partition("[")[0]),
+        exact_identity="" if particular else _identity(kind, subject),
         unit=test.unit if test else "",
         upstream=test.upstream if test else "",
         program=test.program if test else "units",
         wrong_line=test.wrong_line if test else "",
     )
+
+
+def _identity(kind: str, subject: str) -> str:
+    return f"{kind}-{_as_name(subject).strip('_')}"
 
 
 def _as_name(text: str) -> str:

@@ -37,14 +37,14 @@ def frame_in_tree(finding: Finding) -> Frame | None:
     """The innermost frame in the server's tree, which a reader can change; None if there is none.
 
     For a fault inside libc this is the call from the server or its bundled libraries. If there are several places, the
-    finding's own takes precedence.
+    finding's own takes precedence. For a wrong result it is the function that the result points to.
     """
     own = (finding.file, finding.line)
     for witness in sorted(finding.witnesses, key=lambda one: (one.file, one.line) != own):
         for frame in witness.backtrace:
             if is_in_tree(frame):
                 return frame
-    return None
+    return finding.implicated
 
 
 def is_in_tree(frame: Frame) -> bool:

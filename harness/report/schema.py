@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from harness.core.finding import Difference, Finding, Frame, Witness
+from harness.core.finding import Cause, Difference, Finding, Frame, Occasion, Witness
 from harness.judge.findings import Judgement
 from harness.judge.verdict import CellVerdict
 from harness.record.run_folder import Counters
@@ -22,7 +22,7 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 def schema() -> dict[str, Any]:
     """The JSON Schema, draft 2020-12, of a judgement. It allows unknown fields: a later Plumbline may add some."""
     _, definitions = msgspec.json.schema_components([Judgement], ref_template="#/$defs/{name}")
-    for kind in (Judgement, CellVerdict, Counters, Difference, Finding, Frame, Witness):
+    for kind in (Judgement, CellVerdict, Cause, Counters, Difference, Finding, Frame, Occasion, Witness):
         shape = definitions[kind.__name__]
         del shape["additionalProperties"]
         for name, docstring in field_docstrings(kind).items():

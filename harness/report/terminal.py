@@ -11,10 +11,14 @@ from harness.core.byte_diff import described
 from harness.core.finding import Verdict
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
+from harness.judge.causes import causes_of
 from harness.report.finding import place_of, reported_by
 from harness.report.misaligned_sites import FATES, counters_text, sites
+from harness.report.verdict_sentence import sentence
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from harness.core.finding import Finding
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 _COLOURS = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "XFAIL": "cyan", "SKIP": "dim"}
 SHOWN_FRAMES = 12
 SHOWN_WITNESSES = 6
+SHOWN_IDS = 6
 
 
 def show(console: Console, judgement: Judgement) -> None:
@@ -50,16 +55,18 @@ def show(console: Console, judgement: Judgement) -> None:
     for target, counters in judgement.kernel_counters.items():
         console.print(f"{target}: its kernel counted {counters_text(counters)}", markup=False)
     _show_misaligned_sites(console, judgement)
-    for finding in judgement.findings if not rules.is_audit(judgement.policy) else []:
-        _show_finding(console, finding)
+    if not rules.is_audit(judgement.policy):
+        _show_causes(console, judgement)
     if judgement.base:
         console.print(f"compared with BASE {one_line(judgement.base)}", markup=False)
     for remark in judgement.remarks:
         console.print(f"note: {one_line(remark)}", markup=False)
     colour = _COLOURS[judgement.verdict]
-    found = f"{len(judgement.findings)} finding{'' if len(judgement.findings) == 1 else 's'}"
+    if any(cell.verdict == Verdict.XFAIL for cell in judgement.cells):
+        console.print("XFAIL: every failure (✗) is a known finding; ✓ passed, – skipped", markup=False)
     console.print(
-        f"\n[{colour}]{judgement.verdict}[/{colour}]  {found}, seed {judgement.seed}, run {_escaped(judgement.run)}"
+        f"\n[{colour}]{judgement.verdict}[/{colour}]: {_escaped(sentence(judgement))}; "
+        f"seed {judgement.seed}, run {_escaped(judgement.run)}"
     )
 
 
@@ -101,15 +108,35 @@ def _cell_text(cell: CellVerdict) -> str:
     return f"[{colour}]{cell.verdict}[/{colour}] {counts} [dim]{cell.seconds:.0f}s[/dim]"
 
 
-def _show_finding(console: Console, finding: Finding) -> None:
+def _show_causes(console: Console, judgement: Judgement) -> None:
+    """Each cause with the finding that shows it most directly; only the ids of the others."""
+    by_id = {finding.id: finding for finding in judgement.findings}
+    for number, cause in enumerate(judgement.causes or causes_of(judgement.findings)):
+        console.print()
+        if number == 0 and len(judgement.findings) > 1:
+            console.print("[bold]Start here[/bold]")
+        _show_finding(console, by_id[cause.start], cause.where)
+        if cause.members:
+            console.print(f"    the same     {_ids(cause.members)}: they share {one_line(cause.shared)}", markup=False)
+        if cause.followers:
+            many = len(cause.followers)
+            text = f"{many} finding{'' if many == 1 else 's'} may follow from this: {_ids(cause.followers)}"
+            console.print(f"    {text}", markup=False)
+
+
+def _ids(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - SHOWN_IDS} more" if len(ids) > SHOWN_IDS else ""
+    return ", ".join(one_line(one) for one in ids[:SHOWN_IDS]) + more
+
+
+def _show_finding(console: Console, finding: Finding, where: str) -> None:
     def line(text: str) -> None:
         console.print(one_line(text), markup=False)
 
-    console.print()
-    console.print(
-        f"[bold red]{_escaped(finding.id)}[/bold red]  {_escaped('known: ' + finding.known if finding.known else '')}"
-    )
-    line(f"  {finding.title}  ({finding.occurrences}×)")
+    console.print(f"[bold red]{_escaped(finding.title)}[/bold red], {_escaped(where)}  ({finding.occurrences}×)")
+    if finding.known:
+        line(f"    known        {finding.known}")
+    line(f"    id           {finding.id}")
     # The table of misaligned sites already shows an audit's witnesses. Show them here only if there are no others.
     shown = [one for one in finding.witnesses if one.detector != "audit"] or finding.witnesses[:SHOWN_WITNESSES]
     for witness in shown:

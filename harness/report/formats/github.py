@@ -43,13 +43,15 @@ def outputs(folder: Path, judgement: Judgement) -> str:
 def _finding(finding: Finding, prefix: str) -> str:
     place = frame_in_tree(finding)
     where = {"file": str(PurePosixPath(prefix) / place.file), "line": str(place.line)} if place else {}
-    text = [f"{finding.title} on {', '.join(finding.targets)} ({finding.occurrences}×)"]
+    text = [f"{finding.id} on {', '.join(finding.targets)} ({finding.occurrences}×)"]
     first = finding.witnesses[0]
     text += [part for part in (first.instruction, first.access) if part]
     text += [described(finding.difference)] if finding.difference else []
     text += [f"after: {finding.command}"] if finding.command else []
     text += [f"known: {finding.known}"] if finding.known else []
-    return _command(_COMMANDS[level_of(finding)], {**where, "title": finding.id}, "\n".join([*text, finding.replay]))
+    return _command(
+        _COMMANDS[level_of(finding)], {**where, "title": one_line(finding.title)}, "\n".join([*text, finding.replay])
+    )
 
 
 def _command(name: str, properties: dict[str, str], message: str) -> str:

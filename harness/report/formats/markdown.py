@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from harness.core.byte_diff import described
 from harness.core.untrusted_text import one_line
-from harness.report.finding import frame_in_tree, level_of, place_of, reported_by
+from harness.judge.causes import causes_of
+from harness.report.finding import level_of, place_of, reported_by
 from harness.report.markdown_table import table
 from harness.report.misaligned_sites import counters_text, sites
 from harness.report.report_format import ReportFormat
+from harness.report.verdict_sentence import sentence
 
 if TYPE_CHECKING:
     from harness.core.finding import Finding, Witness
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 900_000
 """GitHub rejects a job summary of more than 1 MiB as a whole. A longer summary is cut, and says so."""
 OPEN_FINDINGS = 10
-"""How many findings are shown open; the others are folded."""
+"""How many causes are shown open; the others are folded."""
 SHOWN_WITNESSES = 3
 SHOWN_SITES = 30
 _SIGNS = {"PASS": "✅", "FAIL": "❌", "UNKNOWN": "⚠️", "XFAIL": "☑️", "SKIP": "⏭️"}
@@ -49,11 +51,9 @@ def render(judgement: Judgement) -> str:
 
 
 def _facts(judgement: Judgement) -> str:
-    number = len(judgement.findings)
-    found = f"{number} finding{'' if number == 1 else 's'}"
     return (
-        f"{found} · policy `{judgement.policy}` · `-{judgement.optimisation}` · seed {judgement.seed} · "
-        f"{sum(judgement.stages.values()):.0f} s"
+        f"{as_text(sentence(judgement))} · policy `{judgement.policy}` · `-{judgement.optimisation}` · "
+        f"seed {judgement.seed} · {sum(judgement.stages.values()):.0f} s"
     )
 
 
@@ -63,25 +63,29 @@ def _cell(cell: CellVerdict) -> str:
 
 
 def _findings(judgement: Judgement) -> list[str]:
+    """Each cause with the finding that shows it most directly. Its other findings are folded."""
+    by_id = {finding.id: finding for finding in judgement.findings}
     lines = []
-    for number, finding in enumerate(judgement.findings):
-        heading = f"{as_text(finding.id)}" + (" (known)" if finding.known else "")
-        body = [*_finding(finding), ""]
+    for number, cause in enumerate(judgement.causes or causes_of(judgement.findings)):
+        heading = f"{as_text(cause.title)}, {as_text(cause.where)}" + (" (known)" if cause.known else "")
+        body = [*_finding(by_id[cause.start]), ""]
+        for why, ids in (
+            (f"The same cause: they share {as_text(cause.shared)}", cause.members),
+            ("May follow from this", cause.followers),
+        ):
+            if ids:
+                lines_of_others = [f"- {as_text(one)}: {as_text(by_id[one].title)}" for one in ids]
+                body += [f"<details><summary>{why}: {len(ids)}</summary>", "", *lines_of_others, "", "</details>", ""]
         if number < OPEN_FINDINGS:
             lines += ["", f"## {heading}", "", *body]
         else:
-            lines += ["", f"<details><summary>{heading}: {as_text(_where(finding))}</summary>", "", *body, "</details>"]
+            lines += ["", f"<details><summary>{heading}</summary>", "", *body, "</details>"]
     return lines
-
-
-def _where(finding: Finding) -> str:
-    place = frame_in_tree(finding)
-    return f"{place.file}:{place.line}" if place else finding.title
 
 
 def _finding(finding: Finding) -> list[str]:
     lines = [
-        f"**{level_of(finding)}** · {as_text(finding.title)} · {finding.occurrences}× · origin {finding.origin}",
+        f"**{level_of(finding)}** · {as_code(finding.id)} · {finding.occurrences}× · origin {finding.origin}",
         "",
     ]
     if finding.known:

@@ -21,12 +21,14 @@ from harness.analysis import source_excerpt
 from harness.core.ci_streams import in_markup
 from harness.core.untrusted_text import visible
 from harness.isa import rules
+from harness.judge.causes import causes_of
 from harness.record import run_folder
 from harness.report import chart
 from harness.report.finding import in_cell, level_of, place_of
 from harness.report.history import history
 from harness.report.misaligned_sites import FATES, counters_text, named_counters, sites, targets_of
 from harness.report.report_format import ReportFormat
+from harness.report.verdict_sentence import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,14 +42,8 @@ if TYPE_CHECKING:
 OPEN_FINDINGS = 1
 """How many findings are unfolded at first."""
 SHOWN_SITES = 200
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _SIGNS = {"PASS": "✓", "FAIL": "✗", "UNKNOWN": "?", "XFAIL": "~", "SKIP": "–"}
-SENTENCES = {
-    "PASS": "The canaries behaved.",
-    "FAIL": "There are unknown findings.",
-    "UNKNOWN": "Nothing is proven: the canaries misbehaved, or nothing was recorded.",
-    "XFAIL": "Every finding is known.",
-    "SKIP": "Nothing ran.",
-}
 
 
 class SourceLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +70,15 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
     listing: Listing
 
 
+class Relation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a finding has another one's cause, or may have."""
+
+    text: str
+    start: str
+    """The title of the other one."""
+    anchor: str
+
+
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """A finding with its source lines, instructions and stack, as the page shows them."""
 
@@ -84,6 +89,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     code: list[Code]
     stack: Witness | None
     """The witness whose stack is shown."""
+    relation: Relation | None
+    """Its relation to the finding to read before it; None if it shows a cause most directly."""
     is_open: bool
 
 
@@ -97,12 +104,13 @@ def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
             judgement=judgement,
             titles={name: target.title for name, target in run.machines.items()},
             run=run,
-            sentence=SENTENCES[judgement.verdict],
+            sentence=sentence(judgement),
             is_audit=rules.is_audit(judgement.policy),
             suites=list(dict.fromkeys(cell.suite for cell in judgement.cells)),
             rows=rows_of(judgement),
             unknown=[cell for cell in judgement.cells if cell.verdict == "UNKNOWN"],
-            shown=_shown(judgement.findings, source_excerpt.read(folder)),
+            shown=_shown(judgement, source_excerpt.read(folder)),
+            filters=_filters(judgement.findings),
             sites=listed[:SHOWN_SITES],
             sites_left_out=len(listed) - len(listed[:SHOWN_SITES]),
             site_targets=targets_of(listed),
@@ -119,6 +127,18 @@ def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
             link=link,
         )
     )
+
+
+def _filters(findings: list[Finding]) -> dict[str, list[str]]:
+    """Property -> its values, where findings differ in it. The page needs no script to filter by them."""
+    values = {
+        "status": ["new" if not finding.known else "known" for finding in findings],
+        "kind": [finding.kind for finding in findings],
+        "target": [target for finding in findings for target in finding.targets],
+    }
+    # The names become part of a style sheet, which has no escapes that a template could apply.
+    several = {name: [one for one in dict.fromkeys(ones) if _PLAIN.fullmatch(one)] for name, ones in values.items()}
+    return {name: ones for name, ones in several.items() if len(ones) > 1}
 
 
 def environment(*folders: Path) -> jinja2.Environment:
@@ -158,9 +178,24 @@ def rows_of(judgement: Judgement) -> Mapping[str, dict[str, tuple[CellVerdict, i
     return rows
 
 
-def _shown(findings: list[Finding], excerpts: Excerpts) -> list[Shown]:
+def _by_cause(judgement: Judgement) -> list[tuple[Finding, Relation | None]]:
+    """The findings, each cause's together, with their relation to the first of it."""
+    by_id = {finding.id: finding for finding in judgement.findings}
+    found: list[tuple[Finding, Relation | None]] = []
+    for cause in judgement.causes or causes_of(judgement.findings):
+        found.append((by_id[cause.start], None))
+        for text, ids in (
+            (f"Shares {cause.shared} with", cause.members),
+            ("May follow from", cause.followers),
+        ):
+            relation = Relation(text=text, start=cause.title, anchor=anchor_of(cause.start))
+            found += [(by_id[one], relation) for one in ids]
+    return found
+
+
+def _shown(judgement: Judgement, excerpts: Excerpts) -> list[Shown]:
     shown: list[Shown] = []
-    for finding in findings:
+    for finding, relation in _by_cause(judgement):
         anchor = anchor_of(finding.id)
         taken = {one.anchor for one in shown}
         shown.append(
@@ -175,6 +210,7 @@ def _shown(findings: list[Finding], excerpts: Excerpts) -> list[Shown]:
                     if (listing := excerpts.listings.get(source_excerpt.place_key(witness)))
                 ],
                 stack=stack_of(finding),
+                relation=relation,
                 is_open=len(shown) < OPEN_FINDINGS,
             )
         )

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "SRCROOT"
-PLACELESS = "src/version.h"
-"""The file of a finding without a place in the code. Code scanning requires a place; every tree has this file."""
 GITHUB_FINGERPRINT = "primaryLocationLineHash"
 """The key that GitHub's code scanning reads. Without it the uploader hashes the line, which findings may share."""
 MOST_RELATED = 20
@@ -53,9 +51,13 @@ _FAMILIES = {
 
 
 def render(judgement: Judgement) -> str:
-    """The document: one run, one rule per kind, one result per finding."""
-    found = [*judgement.findings, *judgement.warnings]
-    kinds = list(dict.fromkeys(finding.kind for finding in found))
+    """The document: one run, one rule per kind, one result per finding with a place in the code.
+
+    Code scanning shows a result at a line of a file. A finding without one becomes a notification.
+    """
+    every = [*judgement.findings, *judgement.warnings]
+    found = [(finding, place) for finding in every if (place := frame_in_tree(finding)) is not None]
+    kinds = list(dict.fromkeys(finding.kind for finding, _ in found))
     run = {
         "tool": {
             "driver": {
@@ -70,7 +72,7 @@ def render(judgement: Judgement) -> str:
         },
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(judgement)],
-        "results": [_result(finding, kinds.index(finding.kind), judgement.place) for finding in found],
+        "results": [_result(finding, place, kinds.index(finding.kind), judgement.place) for finding, place in found],
         "properties": {
             "server": visible(judgement.server),
             "seed": judgement.seed,
@@ -107,27 +109,32 @@ def _rule(kind: str) -> dict[str, Any]:
 
 
 def _invocation(judgement: Judgement) -> dict[str, Any]:
-    """The run's invocation. UNKNOWN cells become notifications, and make the invocation unsuccessful."""
+    """The run's invocation. UNKNOWN cells make it unsuccessful. Findings without a place are notifications, too."""
     return {
         "executionSuccessful": judgement.verdict != "UNKNOWN",
-        "toolExecutionNotifications": [_unknown(cell) for cell in judgement.cells if cell.verdict == "UNKNOWN"],
+        "toolExecutionNotifications": [
+            *(_unknown(cell) for cell in judgement.cells if cell.verdict == "UNKNOWN"),
+            *(_placeless(finding) for finding in judgement.findings if frame_in_tree(finding) is None),
+        ],
     }
+
+
+def _placeless(finding: Finding) -> dict[str, Any]:
+    return {"level": level_of(finding), "message": {"text": f"{visible(finding.id)}: {_message(finding)}"}}
 
 
 def _unknown(cell: CellVerdict) -> dict[str, Any]:
     return {"level": "warning", "message": {"text": f"UNKNOWN {cell.target}/{cell.suite}: {visible(cell.reason)}"}}
 
 
-def _result(finding: Finding, rule: int, prefix: str) -> dict[str, Any]:
-    place = frame_in_tree(finding)
-    file, line, function = (place.file, place.line, place.function) if place else (PLACELESS, 1, "")
+def _result(finding: Finding, place: Frame, rule: int, prefix: str) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": finding.kind,
         "ruleIndex": rule,
         "kind": "fail",
         "level": level_of(finding),
         "message": {"text": _message(finding)},
-        "locations": [_location(file, line, function, prefix)],
+        "locations": [_location(place.file, place.line, place.function, prefix)],
         "fingerprints": {"plumblineIdentity/v1": fingerprint(finding)},
         "partialFingerprints": {"plumblineIdentity/v1": fingerprint(finding), GITHUB_FINGERPRINT: fingerprint(finding)},
         "occurrenceCount": max(finding.occurrences, 1),

@@ -1,0 +1,160 @@
+"""Groups findings by their probable cause, and orders them: what to read first, and what may follow from it. Pure.
+
+Findings share a cause if they have a function or a part of a format in common, or if replies to one command are wrong
+on the same targets. A finding with indirect evidence may follow from one with direct evidence on the same targets: a
+wrong checksum explains a server that refuses its own file. A misaligned access does not, because it changes no value.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from harness.analysis.assertion_log import UNKNOWN
+from harness.core.finding import Cause
+from harness.core.target_model import Endianness
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+    from harness.core.finding import Finding
+    from harness.core.target_model import Target
+
+_ENDS = ("crash", "exit", "hang")
+"""Kinds of findings that show only that a server ended or did not answer."""
+_HARMLESS_TO_VALUES = ("alignment", "build", "warning")
+"""Kinds from which no wrong value follows: the access is refused or exact, and no server runs."""
+_KINDS = ["build", "alignment", "out-of-bounds", "sigsegv", "sigill"]
+"""The first kinds of a rank, in order; all others follow by name."""
+
+FAULT, UNIT, RECORD, REPLY, END = range(5)
+"""How direct the evidence is: an instruction, a function that was called alone, a part of a format, a reply, an end."""
+
+
+def directness(finding: Finding) -> int:
+    """How directly a finding shows its cause, from FAULT to END."""
+    if finding.kind in _ENDS:
+        return END
+    if finding.kind != "wrong-result":
+        return FAULT
+    if finding.unit:
+        return UNIT
+    difference = finding.difference
+    return RECORD if difference is not None and (difference.function or difference.offset >= 0) else REPLY
+
+
+def ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings: new before known, then the most direct evidence, then the worst kind and the most targets."""
+
+    def rank(finding: Finding) -> tuple[bool, int, int, int, str]:
+        severity = _KINDS.index(finding.kind) if finding.kind in _KINDS else len(_KINDS)
+        return bool(finding.known), directness(finding), severity, -len(finding.targets), finding.id
+
+    return sorted(findings, key=rank)
+
+
+def causes_of(findings: Sequence[Finding], machines: Mapping[str, Target] | None = None) -> list[Cause]:
+    """The causes of findings, in their order. `machines`: all targets of the run, to say what its targets share."""
+    causes: list[Cause] = []
+    by_id = {finding.id: finding for finding in findings}
+    for group, shared in _sharing(ordered(findings)):
+        start = group[0]
+        head = next((number for number, one in enumerate(causes) if _may_follow(group, by_id[one.start])), None)
+        if head is None:
+            targets = list(dict.fromkeys(target for one in group for target in one.targets))
+            causes.append(
+                Cause(
+                    title=start.title,
+                    where=_where(targets, machines or {}),
+                    start=start.id,
+                    members=[one.id for one in group[1:]],
+                    shared=shared if len(group) > 1 else "",
+                    followers=[],
+                    known=all(one.known for one in group),
+                )
+            )
+        else:
+            causes[head].followers.extend(one.id for one in group)
+    return causes
+
+
+def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
+    """Whether findings may follow from the most direct finding of a cause. New ones do not follow from a known one."""
+    return (
+        start.kind not in _HARMLESS_TO_VALUES
+        and directness(start) <= RECORD
+        and all(
+            directness(one) > max(directness(start), UNIT)
+            and set(one.targets) <= set(start.targets)
+            and bool(one.known) >= bool(start.known)
+            for one in group
+        )
+    )
+
+
+def _sharing(findings: Sequence[Finding]) -> list[tuple[list[Finding], str]]:
+    """The findings, with those that share something in one group, and what the group shares."""
+    groups: list[tuple[list[Finding], dict[Hashable, str]]] = []
+    for finding in findings:
+        properties = _properties(finding)
+        near = [one for one in groups if not one[1].keys().isdisjoint(properties)]
+        if near:
+            first = near[0]
+            for other in near[1:]:
+                first[0].extend(other[0])
+                first[1].update(other[1])
+                groups.remove(other)
+            first[0].append(finding)
+            first[1].update(properties)
+        else:
+            groups.append(([finding], properties))
+    return [(ordered(members), _shared(members)) for members, _ in groups]
+
+
+def _shared(members: Sequence[Finding]) -> str:
+    """What most members have in common, in words."""
+    words = [text for one in members for text in dict.fromkeys(_properties(one).values())]
+    return max(dict.fromkeys(words), key=words.count, default="")
+
+
+def _properties(finding: Finding) -> dict[Hashable, str]:
+    """What a finding may share with another one of the same cause -> the same in words."""
+    found: dict[Hashable, str] = {}
+    difference = finding.difference
+    if finding.function not in {"", UNKNOWN}:
+        found["function", finding.function] = f"the function {finding.function}"
+    if finding.unit:
+        found["function", finding.unit] = f"the function {finding.unit}"
+    if difference is not None and difference.function:
+        found["function", difference.function] = f"the function {difference.function}"
+    if difference is not None and difference.offset >= 0:
+        record = _without_particulars(difference.record)
+        found["record", record] = f"the part '{record}' of a format"
+    if finding.kind == "wrong-result" and not finding.unit and finding.command:
+        word = finding.command.split(maxsplit=1)[0].upper()
+        found["command", word, frozenset(finding.targets)] = f"the command {word} on the same targets"
+    return found
+
+
+def _without_particulars(record: str) -> str:
+    """`double in sorted set 'z' of database 0` -> `double in sorted set`."""
+    return re.split(r" '| of (?:database|key) |\d", record, maxsplit=1)[0].strip() or record
+
+
+_ORDERS = {order: f"{order}-endian" for order in Endianness}
+_WIDTHS = {bits: f"{bits}-bit" for bits in (32, 64)}
+
+
+def _traits(machine: Target) -> tuple[str, str]:
+    return _ORDERS[machine.endianness], _WIDTHS[machine.width_bits]
+
+
+def _where(targets: Sequence[str], machines: Mapping[str, Target]) -> str:
+    """What exactly the targets of a cause have in common among those of the run; otherwise their names."""
+    known = {name: machine for name, machine in machines.items() if not machine.emulator.runs_here}
+    among = {name for name in targets if name in known}
+    for words in (*_WIDTHS.values(), *_ORDERS.values()):
+        fitting = {name for name, machine in known.items() if words in _traits(machine)}
+        if among == fitting == set(targets) and len(fitting) < len(known):
+            return f"on all {words} machines of the run"
+    return f"on {', '.join(targets)}"

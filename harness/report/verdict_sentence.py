@@ -1,0 +1,32 @@
+"""The verdict in one sentence, as the last line of a check and the first of its reports say it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.core.finding import Verdict
+
+if TYPE_CHECKING:
+    from harness.judge.findings import Judgement
+
+
+def sentence(judgement: Judgement) -> str:
+    """What a verdict means here: `2 new findings, 2 also in the base`."""
+    found = judgement.findings
+    new = sum(not finding.known for finding in found)
+    inherited = sum(finding.known.startswith("also in BASE") for finding in found)
+    known = len(found) - new - inherited
+    others = [*([f"{inherited} also in the base"] if inherited else []), *([f"{known} known"] if known else [])]
+    if judgement.verdict == Verdict.FAIL:
+        news = f"{new} new finding{'' if new == 1 else 's'}" if new else "tests failed, the evidence shows no reason"
+        return ", ".join([news, *others])
+    if judgement.verdict == Verdict.UNKNOWN:
+        unknown = sum(cell.verdict == Verdict.UNKNOWN for cell in judgement.cells)
+        what = f"{unknown} of {len(judgement.cells)} cells" if unknown else "a change"
+        return ", ".join([f"{what} could not be judged", *others])
+    if judgement.verdict == Verdict.SKIP:
+        return "nothing ran"
+    passed = sum(cell.passed for cell in judgement.cells)
+    targets = len({cell.target for cell in judgement.cells})
+    ran = f"{passed:,} tests passed on {targets} target{'' if targets == 1 else 's'}"
+    return f"nothing new; {', '.join(others)}; {ran}" if others else f"nothing found; {ran}"

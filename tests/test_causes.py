@@ -1,0 +1,171 @@
+"""Findings are read by cause: the most direct evidence first, and what may follow from it below it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from harness.analysis import implicated_code
+from harness.core.finding import Difference, Finding
+from harness.judge.causes import causes_of, ordered
+from harness.plan.catalog import Catalog
+from tests import fakes
+from tests.judgements import judgement
+from tests.stored import StoredRun, concluded, judged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BIG = ("sparc64", "s390x")
+MACHINES = {name: Catalog().targets[name] for name in (*BIG, "armv5", "aarch64", "native")}
+
+
+def finding(name: str, kind: str = "wrong-result", targets: tuple[str, ...] = BIG, **more: Any) -> Finding:
+    plain = msgspec.structs.replace(
+        judgement().findings[0], id=name, kind=kind, title=name, targets=list(targets), function="", file="", command=""
+    )
+    return msgspec.structs.replace(plain, **more)
+
+
+def difference(record: str, function: str = "") -> Difference:
+    return Difference(
+        where="dump.rdb", record=record, writer="sparc64", reader="native", offset=8, actual="00", function=function
+    )
+
+
+UNIT = finding("unit", unit="crc64")
+CHECKSUM = finding("file", difference=difference("checksum"))
+REFUSED = finding("reply", command="RESTORE k 0 x")
+START = finding("exit-start", kind="exit")
+
+
+def test_a_unit_that_fails_leads_and_what_has_less_direct_evidence_may_follow() -> None:
+    (cause,) = causes_of([START, REFUSED, CHECKSUM, UNIT], MACHINES)
+    assert (cause.start, cause.members, cause.followers) == ("unit", [], ["file", "reply", "exit-start"])
+    assert cause.where == "on all big-endian machines of the run"
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (finding("other", targets=("armv5",), command="GET k"), "another target"),
+        (finding("other", unit="crc16"), "another unit fails by itself"),
+        (finding("sigsegv-f", kind="sigsegv", function="f"), "a fault has a place of its own"),
+    ],
+)
+def test_what_stands_by_itself_is_a_cause_of_its_own(other: Finding, why: str) -> None:
+    causes = causes_of([UNIT, other], MACHINES)
+    assert {one.start for one in causes} == {"unit", other.id}, why
+    assert [one.followers for one in causes] == [[], []]
+
+
+def test_no_wrong_value_follows_from_a_misaligned_access() -> None:
+    access = finding("alignment-f-load", kind="alignment", function="f")
+    assert [cause.start for cause in causes_of([REFUSED, access])] == ["alignment-f-load", "reply"]
+
+
+def test_loads_and_stores_of_one_function_and_the_record_that_it_writes_share_a_cause() -> None:
+    load = finding("alignment-rdbSaveLen-load", kind="alignment", function="rdbSaveLen")
+    store = finding("alignment-rdbSaveLen-store", kind="alignment", function="rdbSaveLen")
+    file = finding("file", difference=difference("length in list 'k'", "rdbSaveLen"))
+    (cause,) = causes_of([file, store, load])
+    assert (cause.start, cause.members) == (load.id, [store.id, "file"])
+    assert cause.shared == "the function rdbSaveLen"
+
+
+def test_two_findings_are_joined_by_a_third_that_shares_something_with_each() -> None:
+    one = finding("one", difference=difference("length in list 'k'"))
+    two = finding("two", difference=difference("double", "rdbSaveLen"))
+    both = finding("x", difference=difference("length in list 'other'", "rdbSaveLen"))
+    (cause,) = causes_of([one, two, both])
+    assert {cause.start, *cause.members} == {"one", "two", "x"}
+
+
+def test_a_known_cause_does_not_hide_a_new_finding() -> None:
+    known = msgspec.structs.replace(UNIT, known="why")
+    causes = causes_of([known, REFUSED])
+    assert [(cause.start, cause.known, cause.followers) for cause in causes] == [
+        ("reply", False, []),
+        ("unit", True, []),
+    ]
+    (cause,) = causes_of([UNIT, msgspec.structs.replace(REFUSED, known="why")])
+    assert cause.followers == ["reply"]
+
+
+def test_new_findings_come_before_known_ones_and_direct_evidence_before_indirect() -> None:
+    fault = finding("sigsegv-f", kind="sigsegv", known="why")
+    order = [one.id for one in ordered([START, REFUSED, fault, UNIT])]
+    assert order == ["unit", "reply", "exit-start", "sigsegv-f"]
+
+
+def test_every_finding_is_in_exactly_one_place() -> None:
+    findings = [START, REFUSED, CHECKSUM, UNIT, finding("alignment-f-load", kind="alignment", function="f")]
+    placed = [name for cause in causes_of(findings) for name in (cause.start, *cause.members, *cause.followers)]
+    assert sorted(placed) == sorted(one.id for one in findings)
+
+
+def test_parameters_of_one_test_are_one_finding_whose_old_ids_known_lists_may_name(tmp_path: Path) -> None:
+    stored = StoredRun(tmp_path / "run")
+    stored.canary("armv5")
+    stored.test("armv5", "bitops", "bitops/test_b.py::test_that_passes")
+    for size in ("1", "2"):
+        stored.test("armv5", "bitops", f"bitops/test_b.py::test_c[{size}]", outcome="failed", message="1 != 2")
+    (found,) = judged(stored)[0]
+    assert found.id == "wrong-result-bitops_test_b.py_test_c"
+    entry = 'id = "wrong-result-bitops_test_b.py_test_c_{}"\nserver = "*"\nreason = "why"\nexpires = 2099-01-01'
+    one, code = concluded(tmp_path, stored, entry.format("1"))
+    assert (one.findings[0].known, int(code)) == ("", 1), "an entry for one parameter excuses no other"
+    both, code = concluded(tmp_path, stored, entry.format("1"), entry.format("2"))
+    assert (both.findings[0].known, int(code)) == ("why", 0)
+
+
+def test_units_and_tests_of_the_release_are_findings_of_their_own(tmp_path: Path) -> None:
+    stored = StoredRun(tmp_path / "run")
+    stored.canary("armv5")
+    for unit in ("crc16", "crc64"):
+        name = f"units/test_units.py::test_unit[{unit}]"
+        stored.test("armv5", "bitops", name, outcome="failed", message="wrong", unit=unit, wrong_line="1")
+    assert {one.unit for one in judged(stored)[0]} == {"crc16", "crc64"}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "tree"
+    fakes.write(folder / "src" / "commands" / "set.json", '{"SET": {"function": "setCommand"}}')
+    subcommand = '{"DOCTOR": {"container": "MEMORY", "function": "memoryDoctor"}}'
+    fakes.write(folder / "src" / "commands" / "memory-doctor.json", subcommand)
+    fakes.write(folder / "src" / "a.c", "void setCommand(client *c);\nint x;\nvoid setCommand(client *c) {\n}\n")
+    two = "static void\nf(void);\nvoid memoryDoctor(client *c)\n{\n}\nint crc64(int a) {\n"
+    fakes.write(folder / "src" / "b.c", two)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        (finding("a", command="SET k v"), ("setCommand", "src/a.c", 3)),
+        (finding("a", command="SET k v; memory doctor"), ("memoryDoctor", "src/b.c", 3)),
+        (finding("a", command="GET k", unit="crc64"), ("crc64", "src/b.c", 6)),
+        (finding("a", command="GET k", difference=difference("x", "setCommand")), ("setCommand", "src/a.c", 3)),
+        (finding("a", command="GET k"), None),
+        (finding("a", kind="exit", command="SET k v"), None),
+    ],
+)
+def test_a_wrong_result_points_to_the_function_that_its_evidence_names(
+    tmp_path: Path, tree: Path, wrong: Finding, place: tuple[str, str, int] | None
+) -> None:
+    (found,) = implicated_code.collect(tmp_path, [wrong], tree)
+    where = found.implicated
+    assert (where and (where.function, where.file, where.line)) == place
+    (later,) = implicated_code.collect(tmp_path, [wrong], None)
+    assert later.implicated == where, "the place is kept with the run"
+
+
+def test_the_command_table_in_c_of_old_releases_is_read(tmp_path: Path) -> None:
+    fakes.write(tmp_path / "src" / "server.c", '    {"set",setCommand,-3,"wm",0},\n')
+    fakes.write(tmp_path / "src" / "t_string.c", "\nvoid setCommand(client *c) {\n")
+    (found,) = implicated_code.collect(tmp_path, [finding("a", command="SET k v")], tmp_path)
+    assert found.implicated is not None
+    assert (found.implicated.file, found.implicated.line) == ("src/t_string.c", 2)
