@@ -79,15 +79,14 @@ def causes_of(findings: Sequence[Finding], machines: Mapping[str, Target] | None
 
 
 def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
-    """Whether findings may follow from the most direct finding of a cause. New ones do not follow from a known one."""
+    """Whether findings may follow from the most direct one of an earlier cause. No new one does from a known one:
+    causes with new findings come first.
+    """
     return (
         start.kind not in _HARMLESS_TO_VALUES
         and directness(start) <= RECORD
         and all(
-            directness(one) > max(directness(start), UNIT)
-            and set(one.targets) <= set(start.targets)
-            and bool(one.known) >= bool(start.known)
-            for one in group
+            directness(one) > max(directness(start), UNIT) and set(one.targets) <= set(start.targets) for one in group
         )
     )
 
