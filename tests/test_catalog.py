@@ -231,8 +231,13 @@ def test_select_suggests_for_an_unknown_word() -> None:
     with pytest.raises(UsageError) as caught:
         select("target", ["sparc46"], NAMES, GROUPS)
     assert "unknown target 'sparc46' (--target)" in str(caught.value)
-    assert "did you mean 'sparc64'?" in str(caught.value)
-    assert ", ".join(NAMES) in str(caught.value)
+    assert "did you mean 'sparc64'? All: plumb list targets" in str(caught.value)
+
+
+def test_a_beginning_names_the_near_names_and_no_others() -> None:
+    with pytest.raises(UsageError) as caught:
+        select("target", ["arm"], NAMES, GROUPS)
+    assert "did you mean 'armv5'? Also near: armv6. All: plumb list targets" in str(caught.value)
 
 
 def test_select_does_not_let_a_known_word_hide_an_unknown_one() -> None:

@@ -68,6 +68,17 @@ def test_list_names_everything_also_as_json(plumb: Plumb, what: str) -> None:
     assert names == [noun["name"] for noun in json.loads(plumb("list", what, "--json")[1])]
 
 
+def test_list_alone_lists_all_kinds(plumb: Plumb) -> None:
+    code, out, err = plumb("list")
+    assert (code, err) == (0, "")
+    kinds = ["targets", "toolchains", "servers", "suites", "policies"]
+    assert [line.removesuffix(":") for line in out.splitlines() if line.endswith(":")] == kinds
+    assert out == "\n".join(f"{kind}:\n{plumb('list', kind)[1]}" for kind in kinds)
+    assert {kind: json.loads(plumb("list", kind, "--json")[1]) for kind in kinds} == json.loads(
+        plumb("list", "--json")[1]
+    )
+
+
 def test_plan_prints_a_cell_a_line_also_as_json(plumb: Plumb) -> None:
     code, out, _ = plumb("plan", *TARGET, "--suite", "bitops")
     assert (code, out) == (0, "armv5/redis-7.0.15/canary\narmv5/redis-7.0.15/bitops\n")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -15,11 +18,10 @@ from harness.core.strict_toml import ROOT
 from harness.workflows.replay import replay as replay_workflow
 from harness.workflows.replay.replay import Replay
 from tests import fakes
-from tests.stored import StoredRun
+from tests.judgements import HOSTILE
+from tests.stored import StoredRun, entry, known_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.workflows.replay.recurrence import Outcome
     from tests.fakes import Plumb
 
@@ -206,6 +208,113 @@ def test_annotations_name_files_from_the_repositorys_top(
     run.test("armv5", "bitops", "test_a", outcome="failed", guest="guest-1", faults=(0, 1))
     plumb("judge", run.finish())
     assert "::error file=vendor/redis/src/bitops.c,line=93," in plumb("report", run.folder, "--format", "github")[1]
+
+
+@pytest.fixture
+def three(plumb: Plumb, tmp_path: Path) -> Path:
+    """A judged run with three findings, one of which is known."""
+    run = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"), suites=("canary", "bitops", "sds"))
+    for target in run.targets:
+        run.canary(target)
+        run.test(target, "bitops", "test_bitop", outcome="failed", message="1 != 2\nguest 1")
+        run.test(target, "sds", "test_fine")
+    run.test("armv5", "sds", "test_setrange", outcome="failed", message="2 != 3")
+    run.test("sparc64", "sds", "test_append", outcome="failed", message="3 != 4")
+    known = known_file(tmp_path, entry("wrong-result-test_setrange"))
+    assert plumb("judge", run.finish(), "--known", known)[0] == ExitCode.FINDINGS
+    return run.folder
+
+
+@pytest.mark.parametrize(
+    ("words", "listed"),
+    [
+        ((), ["test_append", "test_bitop", "test_setrange"]),
+        (("--new",), ["test_append", "test_bitop"]),
+        (("--target", "sparc64"), ["test_append", "test_bitop"]),
+        (("--suite", "sds"), ["test_append", "test_setrange"]),
+        (("--suite", "sds", "--target", "armv*"), ["test_setrange"]),
+        (("--suite", "sds", "--suite", "bitops", "--new", "--target", "armv5"), ["test_bitop"]),
+        (("--kind", "wrong-*"), ["test_append", "test_bitop", "test_setrange"]),
+        (("--suite", "canary"), []),
+    ],
+)
+def test_findings_lists_what_fits_all_that_was_given(
+    plumb: Plumb, three: Path, words: tuple[str, ...], listed: list[str]
+) -> None:
+    code, out, err = plumb("findings", three, *words)
+    assert (code, err) == (0, f"{len(listed)} of 3 findings\n")
+    assert sorted(line.split()[0] for line in out.splitlines()) == [f"wrong-result-{name}" for name in listed]
+    document = json.loads(plumb("findings", three, *words, "--json")[1])
+    assert sorted(finding["id"] for finding in document) == [f"wrong-result-{name}" for name in listed]
+
+
+def test_a_line_tells_id_kind_targets_place_title_and_why_it_is_known(plumb: Plumb, three: Path) -> None:
+    lines = {line.split()[0]: re.split(r"  +", line) for line in plumb("findings", three)[1].splitlines()}
+    assert lines["wrong-result-test_bitop"] == [
+        "wrong-result-test_bitop",
+        "wrong-result",
+        "armv5,sparc64",
+        "test_bitop",
+        "test_bitop: 1 != 2",
+    ]
+    assert lines["wrong-result-test_setrange"][-1] == "known: issue 3273"
+
+
+@pytest.mark.parametrize("option", ["kind", "target", "suite"])
+def test_what_the_run_does_not_have_is_said_with_what_it_has(plumb: Plumb, three: Path, option: str) -> None:
+    code, out, err = plumb("findings", three, f"--{option}", "nonsense")
+    has = {"kind": "wrong-result", "target": "armv5, sparc64", "suite": "bitops, canary, sds"}[option]
+    assert (code, out) == (ExitCode.NOTHING_SELECTED, "")
+    assert err == f"error: no {option} of the run matches 'nonsense' (--{option})\n  try: the run has: {has}\n"
+
+
+@pytest.mark.parametrize("name", ["wrong-result-test_setrange", "wrong-result-test_s", "*setrange", "*test_[s]*"])
+def test_show_prints_one_finding_whole(plumb: Plumb, three: Path, name: str) -> None:
+    code, out, err = plumb("show", three, name)
+    assert (code, err) == (0, "")
+    for words in ("wrong-result-test_setrange", "known: issue 3273", f"plumb replay {three}/reproducers/", "2 != 3"):
+        assert words in out, out
+    assert json.loads(plumb("show", three, name, "--json")[1])["id"] == "wrong-result-test_setrange"
+
+
+def test_show_tells_every_witness_its_evidence_and_all_that_the_test_said(plumb: Plumb, three: Path) -> None:
+    out = plumb("show", three, "wrong-result-test_bitop")[1]
+    for words in ("armv5/bitops", "sparc64/bitops", "test         test_bitop", "1 != 2", "guest 1"):
+        assert words in out, out
+
+
+def test_show_names_the_reproducer_where_it_is_now(plumb: Plumb, tmp_path: Path, three: Path) -> None:
+    """A run that came from another machine, or whose folder was named from elsewhere."""
+    moved = three.rename(tmp_path / "moved")
+    (line,) = [line for line in plumb("show", moved, "*bitop")[1].splitlines() if " replay " in line]
+    assert Path(line.split()[-1]).is_file(), line
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("wrong-result-test", "'wrong-result-test' fits 3 findings"),
+        ("wrong-*", "'wrong-*' fits 3 findings"),
+        ("wrong-result-test_bitpo", "did you mean wrong-result-test_bitop"),
+        ("nonsense", "no finding 'nonsense'"),
+    ],
+)
+def test_an_id_that_names_no_one_finding_is_exit_4_and_lists_near_ones(
+    plumb: Plumb, three: Path, name: str, message: str
+) -> None:
+    code, out, err = plumb("show", three, name)
+    assert (code, out, message in err) == (ExitCode.USAGE, "", True), err
+    assert "  try: " in err
+
+
+def test_a_hostile_server_gives_a_list_one_line_a_finding(plumb: Plumb, stored: StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message=HOSTILE)
+    plumb("judge", stored.finish())
+    for words in (("findings", stored.folder), ("show", stored.folder, "wrong*")):
+        out = plumb(*words)[1]
+        assert [each for each in out if unicodedata.category(each) in {"Cc", "Cf"} and each != "\n"] == []
+        assert [line for line in out.splitlines() if line.strip().startswith("::")] == []
+    assert len(plumb("findings", stored.folder)[1].splitlines()) == 1
 
 
 def test_schema_prints_the_published_one(plumb: Plumb) -> None:

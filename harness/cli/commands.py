@@ -33,6 +33,8 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("port", "own_trees.port", "Report what a source tree needs to run on a target"),
     ),
     "Look at findings": (
+        Entry("findings", "judgements.findings", "List the findings of a judged run, one line each"),
+        Entry("show", "judgements.show", "Show one finding of a judged run, whole"),
         Entry("replay", "judgements.replay", "Reproduce a finding, or send a command stream"),
         Entry("shell", "judgements.shell", "Open gdb on a server that runs on a target"),
         Entry("judge", "judgements.judge", "Judge a stored run again and rewrite its report"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import traceback
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli.commands import LazyCommands, PlumbGroup
+from harness.cli.invocation import runnable
 from harness.core.ci_streams import harmless_streams
 from harness.core.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
 from harness.core.processes import process
@@ -41,28 +43,27 @@ def run(words: list[str], *, first: Callable[[], object] = int) -> int:
         return plumb.main(args=words, prog_name="plumb", standalone_mode=False)
 
     with harmless_streams():
-        return _guarded(call, debug="--debug" in words)
+        return _guarded(call, words)
 
 
-def _guarded(call: Callable[[], Any], *, debug: bool) -> int:
+def _guarded(call: Callable[[], Any], words: list[str]) -> int:
     """Run a command; convert its exception to a message and the documented exit code."""
+    debug = "--debug" in words
     try:
         return _unless_stopped(int(call() or 0))
     except PlumblineError as error:
         if debug:
             traceback.print_exc()
-        click.echo(visible(str(error)), err=True)
+        _tell(error)
         return int(error.exit_code)
     except click.ClickException as error:
-        click.echo(visible(f"error: {error.format_message()}"), err=True)
-        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "plumb"
-        click.echo(f"  try: {where} --help", err=True)
+        _tell_misuse(error)
         return int(ExitCode.USAGE)
     except (KeyboardInterrupt, click.Abort, process.StoppedError):
         click.echo(INTERRUPTED, err=True)
         return int(ExitCode.INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - any other exception has a documented code, too
-        return int(_unexpected(error, debug=debug))
+        return int(_unexpected(error, words))
 
 
 def _unless_stopped(code: int) -> int:
@@ -71,16 +72,34 @@ def _unless_stopped(code: int) -> int:
     return code
 
 
-def _unexpected(error: Exception, *, debug: bool) -> ExitCode:
+def _unexpected(error: Exception, words: list[str]) -> ExitCode:
     """Print the message of an exception that no code expects; its exit code."""
     if process.has_stopped():
         click.echo(INTERRUPTED, err=True)
         return ExitCode.INTERRUPTED
+    debug = "--debug" in words
     if debug:
         traceback.print_exc()
     if is_machine_fault(error):
-        click.echo(visible(str(machine_fault(error))), err=True)
+        _tell(machine_fault(error))
         return ExitCode.INFRASTRUCTURE
     click.echo(visible(f"error: a bug in Plumbline: {type(error).__name__}: {error}"), err=True)
-    click.echo("  try: the same command with --debug: plumb --debug …", err=True)
+    if not debug:
+        click.echo(visible(f"  try: {runnable('plumb --debug')} {shlex.join(words)}"), err=True)
     return ExitCode.HARNESS_BUG
+
+
+def _tell_misuse(error: click.ClickException) -> None:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        # `plumb` alone shows help. It is no success: a script that lost the command's name must not take it for a PASS.
+        click.echo(error.format_message())
+        return
+    click.echo(visible(f"error: {error.format_message()}"), err=True)
+    where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "plumb"
+    click.echo(f"  try: {runnable(f'{where} --help')}", err=True)
+
+
+def _tell(error: PlumblineError) -> None:
+    # Only the remedy: the other parts may quote a server.
+    error.remedy = runnable(error.remedy)
+    click.echo(visible(str(error)), err=True)

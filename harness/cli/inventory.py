@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -17,7 +17,7 @@ from harness.core.ci_streams import write_commands
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.core.strict_toml import read_toml
-from harness.plan.catalog import Catalog
+from harness.plan.catalog import LISTS, Catalog
 from harness.plan.plan import make_jobs, make_plan
 from harness.workflows.ci_cache import ci_cache_entries
 from harness.workflows.target_setup import set_up_targets
@@ -65,29 +65,37 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
 
 
 @click.command("list")
-@click.argument("what", type=click.Choice(["targets", "toolchains", "servers", "suites", "policies"]))
+@click.argument("what", required=False, type=click.Choice(tuple(LISTS.values())))
 @options.as_json
-def list_(what: str, as_json: bool) -> ExitCode:
-    """List targets, toolchains, servers, suites or policies."""
+def list_(what: str | None, as_json: bool) -> ExitCode:
+    """List targets, toolchains, servers, suites or policies.
+
+    Without a word, list all of them.
+    """
     catalog = Catalog()
-    if what == "targets":
-        return _list(catalog.targets, as_json, lambda target: f"{target.title}  [{', '.join(target.groups)}]")
-    if what == "toolchains":
-        return _list(catalog.toolchains, as_json, lambda toolchain: toolchain.triple)
-    if what == "servers":
-        return _list(catalog.servers, as_json, lambda server: server.note)
-    if what == "suites":
-        return _list(catalog.suites, as_json, lambda suite: suite.title)
-    return _list(catalog.policies, as_json, lambda policy: policy.title)
-
-
-def _list(records: Mapping[str, Listed], as_json: bool, describe: Callable[[Listed], str]) -> ExitCode:
+    lists = {kind: _LISTS[kind](catalog) for kind in ([what] if what else _LISTS)}
     if as_json:
-        output.print_json(list(records.values()))
-        return ExitCode.PASS
-    for name, record in records.items():
-        click.echo(f"{name:<28} {describe(record)}")
+        documents = {kind: list(records.values()) for kind, (records, _) in lists.items()}
+        output.print_json(documents[what] if what else documents)
+    elif what:
+        click.echo("\n".join(lists[what][1]))
+    else:
+        click.echo("\n\n".join("\n".join([f"{kind}:", *lines]) for kind, (_, lines) in lists.items()))
     return ExitCode.PASS
+
+
+def _listed(records: Mapping[str, Listed], describe: Callable[[Listed], str]) -> tuple[Mapping[str, Listed], list[str]]:
+    return records, [f"{name:<28} {describe(record)}" for name, record in records.items()]
+
+
+_LISTS: dict[str, Callable[[Catalog], tuple[Mapping[str, Any], list[str]]]] = {
+    "targets": lambda catalog: _listed(catalog.targets, lambda one: f"{one.title}  [{', '.join(one.groups)}]"),
+    "toolchains": lambda catalog: _listed(catalog.toolchains, lambda one: one.triple),
+    "servers": lambda catalog: _listed(catalog.servers, lambda one: one.note),
+    "suites": lambda catalog: _listed(catalog.suites, lambda one: one.title),
+    "policies": lambda catalog: _listed(catalog.policies, lambda one: one.title),
+}
+"""Kind -> its records by name, and a line for each."""
 
 
 @click.command()

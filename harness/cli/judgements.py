@@ -1,4 +1,4 @@
-"""Commands that look at findings and judged runs: plumb replay, shell, judge, report, join, schema."""
+"""Commands that look at findings and judged runs: plumb findings, show, replay, shell, judge, report, join, schema."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from harness.judge.provenance import open_reproducer
 from harness.plan.catalog import DEFAULT_SERVER
 from harness.plan.plan import read_plan
 from harness.record import stored_run
+from harness.report import finding_list
 from harness.report.formats import registry as formats
 from harness.report.schema import schema as findings_schema
 from harness.workflows import debug_shell
@@ -180,6 +181,57 @@ def report(run: Path, form: str | None) -> ExitCode:
         return ExitCode.PASS
     for path in formats.write(run, judgement):
         click.echo(path)
+    return ExitCode.PASS
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--kind", "kinds", multiple=True, help="Only findings of this kind, or glob; repeat for more.")
+@click.option("--target", "targets", multiple=True, help="Only what this target, or glob, shows; repeat for more.")
+@click.option("--suite", "suites", multiple=True, help="Only what this suite, or glob, shows; repeat for more.")
+@click.option("--new", is_flag=True, help="Only findings that are not known.")
+@options.as_json
+def findings(
+    run: Path,
+    *,
+    kinds: tuple[str, ...],
+    targets: tuple[str, ...],
+    suites: tuple[str, ...],
+    new: bool,
+    as_json: bool,
+) -> ExitCode:
+    """List the findings of a judged run, one line each.
+
+    The command judges nothing, and exits 0 whatever it lists.
+    """
+    stored_run.refuse_ways_out(run)
+    judgement = formats.read(run)
+    chosen = finding_list.chosen(judgement, kinds=kinds, targets=targets, suites=suites, new=new)
+    if as_json:
+        output.print_json(chosen)
+    else:
+        for line in finding_list.lines_of(chosen):
+            click.echo(line)
+        noted = f" and {len(judgement.warnings)} noted warnings" if judgement.warnings else ""
+        click.echo(f"{len(chosen)} of {len(judgement.findings)} findings{noted}", err=True)
+    return ExitCode.PASS
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("finding", metavar="ID")
+@options.as_json
+def show(run: Path, finding: str, as_json: bool) -> ExitCode:
+    """Show one finding of a judged run, whole.
+
+    ID may be a glob, or the beginning of the id.
+    """
+    stored_run.refuse_ways_out(run)
+    found = finding_list.named(formats.read(run), finding, run=run)
+    if as_json:
+        output.print_json(found)
+    else:
+        output.show_finding(found, run)
     return ExitCode.PASS
 
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import codecs
 import re
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from rich.console import Console
 
+from harness.cli.invocation import runnable
 from harness.core import json_codec
 from harness.core.ci_streams import in_json, write_commands
-from harness.report import terminal
+from harness.judge.reproducer import stored_at
+from harness.report import finding_list, terminal
 from harness.report.formats import registry as formats
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.finding import Finding
     from harness.judge.findings import Judgement
     from harness.report.report_format import ReportFormat
 
@@ -51,10 +56,33 @@ def show(judgement: Judgement, *, as_json: bool) -> None:
     if as_json:
         print_json(judgement)
     else:
-        console = Console(
-            highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 140
+        shown = msgspec.structs.replace(
+            judgement,
+            findings=[_pasteable(finding) for finding in judgement.findings],
+            remarks=[runnable(remark) for remark in judgement.remarks],
         )
-        terminal.show(console, judgement)
+        terminal.show(_console(), shown)
+
+
+def show_finding(finding: Finding, folder: Path) -> None:
+    """Print one finding of a run folder as text, whole.
+
+    The folder may have moved since the run was judged: the printed command names the reproducer where it is now.
+    """
+    here = stored_at(folder, finding.replay)
+    if here is not None:
+        finding = msgspec.structs.replace(finding, replay=f"plumb replay {shlex.quote(str(here))}")
+    finding_list.show_whole(_console(), _pasteable(finding))
+
+
+def _pasteable(finding: Finding) -> Finding:
+    return msgspec.structs.replace(finding, replay=runnable(finding.replay))
+
+
+def _console() -> Console:
+    return Console(
+        highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 140
+    )
 
 
 def annotate(folder: Path, judgement: Judgement, system: str | None) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli import options, output
+from harness.cli.invocation import runnable
 from harness.cli.run_command import RUNS, carry_out, planned_request, unless_empty
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode
@@ -132,7 +133,7 @@ def port(
     if run.as_json:
         output.print_json(report)
     else:
-        click.echo(written[1].read_text("utf-8"), nl=False)
+        click.echo(runnable(written[1].read_text("utf-8")), nl=False)
         click.echo(f"\n{written[2]}", err=True)
     if run.folder is None:
         conclusion.forget_runs(RUNS, keep=run.keep)

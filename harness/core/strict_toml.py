@@ -6,12 +6,15 @@ import difflib
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout, which holds targets, toolchains and suites beside the package."""
@@ -42,6 +45,19 @@ def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
             because=str(error),
             remedy=nearest_key(str(error), kind),
         ) from error
+
+
+def near_names(word: str, names: Iterable[str]) -> list[str]:
+    """The names that someone who typed `word` may have meant, best first: similar ones, and those that contain it."""
+    likeness = {name: difflib.SequenceMatcher(None, name, word).ratio() for name in names}
+    by_likeness = sorted(likeness, key=lambda name: -likeness[name])
+    near = [name for name in by_likeness if likeness[name] >= _ALIKE or (len(word) > 1 and word in name)]
+    return near[:_MOST_NEAR]
+
+
+_ALIKE = 0.6
+"""The least likeness of a misspelt word and what was meant, as difflib counts it: twice the common letters by all."""
+_MOST_NEAR = 8
 
 
 def nearest_key(message: str, kind: type[msgspec.Struct]) -> str:

@@ -149,6 +149,13 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
     return f"plumb replay {shlex.quote(str(path))}"
 
 
+def stored_at(folder: Path, replay: str) -> Path | None:
+    """The reproducer that a recorded command names, in the run folder where it is now; None if it is not there."""
+    named = re.search(r"([A-Za-z0-9_.-]+\.json)'?$", replay)
+    path = folder / "reproducers" / named[1] if named else folder
+    return path if path.is_file() else None
+
+
 def files_of(reproducer: Reproducer) -> dict[str, bytes]:
     """Name -> content, of each file in the guest's folder when it starts."""
     try:

@@ -5,7 +5,6 @@ There is no inheritance, and no default comes from another file: a TOML file is 
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import re
 from functools import cached_property
@@ -16,7 +15,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import NothingSelectedError, UsageError
 from harness.core.model import CANARY_SUITE, Record, Server, Suite
-from harness.core.strict_toml import ROOT, nearest_key, read_toml
+from harness.core.strict_toml import ROOT, near_names, nearest_key, read_toml
 from harness.core.target_model import KernelSpec, Policy, Target, Toolchain
 
 if TYPE_CHECKING:
@@ -159,7 +158,9 @@ def select(
             _refer(kind, pattern, choices, f"--{kind}")
         chosen.update(matched)
     if not chosen:
-        raise NothingSelectedError(f"no {kind} matches {' '.join(patterns)}", where=f"--{kind}", remedy="plumb list")
+        raise NothingSelectedError(
+            f"no {kind} matches {' '.join(patterns)}", where=f"--{kind}", remedy=_all_of(kind, known)
+        )
     return [name for name in known if name in chosen]
 
 
@@ -173,9 +174,26 @@ def target_groups(targets: dict[str, Target]) -> dict[str, list[str]]:
 
 
 def _refer(kind: str, name: str, names: Iterable[str], where: str) -> None:
-    """Raise UsageError, with the nearest name, for one that is not known."""
+    """Raise UsageError, with the near names, for one that is not known."""
     known = list(names)
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        suggestion = (f"did you mean '{near[0]}'? " if near else "") + "known: " + ", ".join(known)
-        raise UsageError(f"unknown {kind} '{name}'", where=where, remedy=suggestion)
+        near = near_names(name, known)
+        parts = [f"did you mean '{near[0]}'?"] if near else []
+        parts += [f"Also near: {', '.join(near[1:])}."] if near[1:] else []
+        parts.append(f"All: {_all_of(kind, known)}")
+        raise UsageError(f"unknown {kind} '{name}'", where=where, remedy=" ".join(parts))
+
+
+LISTS = {
+    "target": "targets",
+    "toolchain": "toolchains",
+    "server": "servers",
+    "suite": "suites",
+    "policy": "policies",
+}
+"""Kind of name -> the word by which `plumb list` lists them."""
+
+
+def _all_of(kind: str, names: Iterable[str]) -> str:
+    """The command that lists all names of a kind; the names, if there is no such command."""
+    return f"plumb list {LISTS[kind]}" if kind in LISTS else ", ".join(names)

@@ -115,7 +115,7 @@ def _show_causes(console: Console, judgement: Judgement) -> None:
         console.print()
         if number == 0 and len(judgement.findings) > 1:
             console.print("[bold]Start here[/bold]")
-        _show_finding(console, by_id[cause.start], cause.where)
+        show_finding(console, by_id[cause.start], cause.where)
         if cause.members:
             console.print(f"    the same     {_ids(cause.members)}: they share {one_line(cause.shared)}", markup=False)
         if cause.followers:
@@ -129,7 +129,10 @@ def _ids(ids: Sequence[str]) -> str:
     return ", ".join(one_line(one) for one in ids[:SHOWN_IDS]) + more
 
 
-def _show_finding(console: Console, finding: Finding, where: str) -> None:
+def show_finding(console: Console, finding: Finding, where: str = "", *, whole: bool = False) -> None:
+    """Print one finding; with `whole`, all of its witnesses and all of its stack. `where`: replaces its targets."""
+    where = where or f"on {', '.join(finding.targets)}"
+
     def line(text: str) -> None:
         console.print(one_line(text), markup=False)
 
@@ -139,6 +142,7 @@ def _show_finding(console: Console, finding: Finding, where: str) -> None:
     line(f"    id           {finding.id}")
     # The table of misaligned sites already shows an audit's witnesses. Show them here only if there are no others.
     shown = [one for one in finding.witnesses if one.detector != "audit"] or finding.witnesses[:SHOWN_WITNESSES]
+    shown = finding.witnesses if whole else shown
     for witness in shown:
         detail = "  ".join(part for part in (witness.instruction, witness.access, reported_by(witness)) if part)
         line(f"    {witness.target:<12} {place_of(witness)}  {detail}")
@@ -150,7 +154,8 @@ def _show_finding(console: Console, finding: Finding, where: str) -> None:
         line(f"    {'':<12} and {len(finding.witnesses) - len(shown)} more of the audit")
     first = finding.witnesses[0]
     if len(first.backtrace) > 1:
-        chain = [f"{frame.function} ({frame.file}:{frame.line})" for frame in first.backtrace[:SHOWN_FRAMES]]
+        frames = first.backtrace if whole else first.backtrace[:SHOWN_FRAMES]
+        chain = [f"{frame.function} ({frame.file}:{frame.line})" for frame in frames]
         line("    stack        " + " ← ".join(chain))
     line(f"    origin       {finding.origin}")
     if finding.command:

@@ -84,7 +84,7 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
     target = debuggable(catalog, session.target)
     if reproducer is not None and reproducer.unit:
         why = f"it is one of the unit {reproducer.unit}, which runs without a server"
-        raise UsageError("the reproducer has no requests", where="--run", because=why, remedy="plumb replay")
+        raise UsageError("the reproducer has no requests", where="--run", because=why, remedy="plumb replay REPRODUCER")
     name = session.server or (reproducer.server if reproducer else DEFAULT_SERVER)
     server_tree.known_server(catalog, name)
     policy_name = session.policy or (rules.base_name(reproducer.policy) if reproducer else "signal")

@@ -50,6 +50,10 @@ def test_a_finding_is_reproduced_and_gone_where_it_was_mended(reproducer: Path) 
         ExitCode.FINDINGS,
         "reproduced: alignment-redisBitpos-load",
     )
+    stacks = [line.split()[0] for line in again.stdout.splitlines() if line.startswith("    ")]
+    assert (stacks[0], stacks.count("main")) == ("redisBitpos", 1), (
+        "the crash handler's faults have stacks of their own"
+    )
     mended = replayed(reproducer, "--server", "redis-7.0.15")
     assert (mended.returncode, mended.stdout.splitlines()[-1]) == (
         ExitCode.PASS,

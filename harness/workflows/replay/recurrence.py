@@ -14,6 +14,8 @@ from harness.analysis.detectors import registry
 from harness.core.model import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from harness.judge.reproducer import Reproducer
 
 Outcome = Literal["reproduced", "gone", "unknown"]
@@ -116,7 +118,7 @@ def _compared(reproducer: Reproducer, observed: Observation) -> _Compared:
     if reproducer.detector in registry.DETECTORS:
         return (reproducer.detector, reproducer.kind, reproducer.function) in observed.reports, ""
     if reproducer.kind == "assertion":
-        return reproducer.function in observed.asserted or reproducer.file in observed.asserted, ""
+        return is_same_assertion(reproducer, observed.asserted), ""
     if reproducer.detector in RECORDED:
         return _same_fault(reproducer, observed)
     compared = _same_complaint if reproducer.unit else _same_end if reproducer.detector == "process" else _same_answer
@@ -135,15 +137,39 @@ def _wrong_command(reproducer: Reproducer) -> str:
 
 
 def _same_fault(reproducer: Reproducer, observed: Observation) -> _Compared:
-    kind = reproducer.kind.removeprefix("crash-handler-")
-    kind = "sigsegv" if kind == "out-of-bounds" else kind
-    direction = reproducer.finding.rpartition("-")[2]
-    alike = [fault for fault in observed.faults if (fault.misaligned if kind == "alignment" else fault.signal == kind)]
-    if direction in {"load", "store"}:
-        alike = [fault for fault in alike if fault.direction in {direction, ""}]
+    alike = [fault for fault in observed.faults if _is_alike(reproducer, fault)]
     if alike and reproducer.function == NAMELESS:
+        kind = _kind_of_fault(reproducer)
         return False, f"there is such a fault ({kind}), and no name tells whether it is in the same place"
-    return any(reproducer.function in fault.functions for fault in alike), ""
+    return any(is_same_fault(reproducer, fault) for fault in alike), ""
+
+
+def is_same_assertion(reproducer: Reproducer, asserted: AbstractSet[str]) -> bool:
+    """Whether an assertion that failed in one of these functions, or files, is the finding's."""
+    return reproducer.kind == "assertion" and (reproducer.function in asserted or reproducer.file in asserted)
+
+
+def is_same_fault(reproducer: Reproducer, fault: ObservedFault) -> bool:
+    """Whether a fault is the finding's: of its kind and direction, in its function."""
+    return (
+        reproducer.detector in RECORDED
+        and reproducer.detector not in registry.DETECTORS
+        and _is_alike(reproducer, fault)
+        and reproducer.function in fault.functions
+    )
+
+
+def _is_alike(reproducer: Reproducer, fault: ObservedFault) -> bool:
+    kind = _kind_of_fault(reproducer)
+    direction = reproducer.finding.rpartition("-")[2]
+    return (fault.misaligned if kind == "alignment" else fault.signal == kind) and (
+        direction not in {"load", "store"} or fault.direction in {direction, ""}
+    )
+
+
+def _kind_of_fault(reproducer: Reproducer) -> str:
+    kind = reproducer.kind.removeprefix("crash-handler-")
+    return "sigsegv" if kind == "out-of-bounds" else kind
 
 
 def _same_complaint(reproducer: Reproducer, observed: Observation) -> _Compared:

@@ -38,9 +38,12 @@ from harness.workflows.replay.recurrence import (
     ObservedFault,
     Outcome,
     Recurrence,
+    is_same_assertion,
+    is_same_fault,
     recurrence,
 )
 from harness.workflows.replay.rerun import run_server, run_unit
+from harness.workflows.replay.shown_records import ShownRecord, lines_of
 from harness.workflows.replay.upstream_rerun import run_upstream
 from harness.workflows.target_setup import oracle_setup, set_up_target
 
@@ -49,7 +52,6 @@ if TYPE_CHECKING:
 
     from harness.build.qemu_user import Runner
     from harness.build.unit_drivers import Units
-    from harness.core.finding import Frame
     from harness.core.model import Build, Flavour, SourceTree
     from harness.core.target_model import Target
     from harness.workflows.replay.recurrence import Observation
@@ -187,7 +189,7 @@ class _Replayed:
                 others.callback(host.close)
             ran = self._ran(build, units, runner, folder, host)
             table = symbols.Symbols(setup.toolchain.triple, str(build.server_binary))
-            observation, lines = _named(ran, table, setup.target)
+            observation, lines = _named(reproducer, ran, table, setup.target)
             ended = recurrence(reproducer, observation)
             if ended.outcome == "gone" and reproducer.detector in RECORDED:
                 # A finding is gone only where the replay would have seen it.
@@ -235,12 +237,14 @@ class _Replayed:
         return run_server(guest("guest-1", files_of(reproducer)), reproducer, oracle, lambda: guest("guest-2", {}))
 
 
-def _named(ran: ReplayedRun, table: symbols.Symbols, target: Target) -> tuple[Observation, list[str]]:
+def _named(
+    reproducer: Reproducer, ran: ReplayedRun, table: symbols.Symbols, target: Target
+) -> tuple[Observation, list[str]]:
     """The observation with the names of functions, and lines that show the records to a person."""
     machine = target.emulator.qemu
     faults: list[ObservedFault] = []
     asserted: set[str] = set()
-    lines: list[str] = []
+    records: list[ShownRecord] = []
     for fault in ran.faults:
         frames = table.backtrace(fault, machine)
         name = signal.Signals(fault.signal).name if fault.signal else ""
@@ -253,19 +257,21 @@ def _named(ran: ReplayedRun, table: symbols.Symbols, target: Target) -> tuple[Ob
                 functions=frozenset({frames[0].function, own_frames(frames)[0][0].function}),
             )
         )
-        asserted |= {frame.function for frame in asserting_frames(frames, dies_there=False)[:1]}
-        text = disassembly.disassemble(fault, machine)
-        lines += [f"{name or 'access'}: {text}  {access or ''}".rstrip(), *_stack(frames)]
+        asserting = {frame.function for frame in asserting_frames(frames, dies_there=False)[:1]}
+        asserted |= asserting
+        heading = f"{name or 'access'}: {disassembly.disassemble(fault, machine)}  {access or ''}".rstrip()
+        same = is_same_fault(reproducer, faults[-1]) or is_same_assertion(reproducer, asserting)
+        records.append(ShownRecord(heading=heading, frames=frames, same=same))
     if ran.assertion is not None:
         place = table.placed(ran.assertion)
-        asserted.add(place.file if place.function == NAMELESS else place.function)
-        lines += ["assertion failed:", *_stack([place])]
-    for report in ran.reports:
-        lines += [f"{report.detector}: {report.access}", *_stack(report.frames)]
-    reports = frozenset((report.detector, report.kind, report.frames[0].function) for report in ran.reports)
-    named = {"faults": tuple(faults), "asserted": frozenset(asserted), "reports": reports}
-    return msgspec.structs.replace(ran.observation, **named), lines
-
-
-def _stack(frames: list[Frame]) -> list[str]:
-    return [f"    {frame.function} ({frame.file}:{frame.line}) [{frame.origin}]" for frame in frames]
+        named_place = {place.file if place.function == NAMELESS else place.function}
+        asserted |= named_place
+        same = is_same_assertion(reproducer, named_place)
+        records.append(ShownRecord(heading="assertion failed:", frames=[place], same=same))
+    reports = [(report.detector, report.kind, report.frames[0].function) for report in ran.reports]
+    for report, key in zip(ran.reports, reports, strict=True):
+        same = key == (reproducer.detector, reproducer.kind, reproducer.function)
+        heading = f"{report.detector}: {report.access}"
+        records.append(ShownRecord(heading=heading, frames=report.frames, same=same))
+    named = {"faults": tuple(faults), "asserted": frozenset(asserted), "reports": frozenset(reports)}
+    return msgspec.structs.replace(ran.observation, **named), lines_of(records)
