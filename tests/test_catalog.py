@@ -280,7 +280,11 @@ def supported() -> list[str]:
         *(f"suite {name}" for name in catalog.suites),
         *(f"policy {name}" for name in catalog.policies),
     ]
-    for name, command in sorted(plumb.commands.items()):
+    commands: dict[str, click.Command] = dict(plumb.commands)
+    for name, command in plumb.commands.items():
+        if isinstance(command, click.Group):
+            commands |= {f"{name} {inner}": one for inner, one in command.commands.items()}
+    for name, command in sorted(commands.items()):
         nouns.append(f"command plumb {name}")
         options = [option for option in command.params if isinstance(option, click.Option)]
         nouns += [f"option {option.opts[0]} of {name}" for option in options]

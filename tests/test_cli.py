@@ -41,8 +41,15 @@ def test_the_exit_codes_are_the_documented_ones() -> None:
     }
 
 
+def commands() -> dict[str, click.Command]:
+    """Every command by the words that name it; `known` is a group of two."""
+    found = {name: one for name, one in group.commands.items() if not isinstance(one, click.Group)}
+    groups = [(name, one) for name, one in group.commands.items() if isinstance(one, click.Group)]
+    return found | {f"{name} {inner}": one for name, outer in groups for inner, one in outer.commands.items()}
+
+
 def test_every_command_and_every_option_says_what_it_does() -> None:
-    for name, command in group.commands.items():
+    for name, command in commands().items():
         assert command.help, f"plumb {name} has no help"
         for option in command.params:
             assert not isinstance(option, click.Option) or option.help, f"plumb {name} {option.name}"
@@ -111,9 +118,9 @@ def test_the_overview_imports_no_command() -> None:
     assert (ended.code, packages) == (0, {"cli", "core"})
 
 
-@pytest.mark.parametrize("command", sorted(group.commands))
+@pytest.mark.parametrize("command", sorted({*commands(), *group.commands}))
 def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
-    code, out, err = plumb(command, "--help")
+    code, out, err = plumb(*command.split(), "--help")
     assert (code, err) == (0, "")
     assert f"plumb {command}" in out
 
@@ -290,9 +297,7 @@ def test_debug_after_the_command_is_no_secret_option(plumb: Plumb) -> None:
 def test_every_command_that_tells_something_can_tell_it_as_json() -> None:
     # These print one document by their nature, in a format of its own; `shell` is a conversation.
     others = {"report", "schema", "completion", "shell"}
-    lacking = {
-        name for name, command in group.commands.items() if "as_json" not in {one.name for one in command.params}
-    }
+    lacking = {name for name, command in commands().items() if "as_json" not in {one.name for one in command.params}}
     assert lacking == others
 
 

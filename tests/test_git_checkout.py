@@ -142,6 +142,18 @@ def test_the_bases_tree_is_as_it_was_and_the_checkout_is_not_touched(clone: Path
     assert len({path.stat().st_mtime for path in tree.rglob("*")}) == 1, "make must see nothing older than its parts"
 
 
+def test_a_file_of_the_base_is_read_as_it_was_below_the_servers_folder_too(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    listed = fakes.write(fakes.server_tree(top / "vendor" / "redis") / ".plumbline" / "known.toml", "a\n\nb")
+    git(top, "init", "--quiet")
+    commit(top)
+    checkout = Checkout(top / "vendor" / "redis")
+    base = checkout.base("HEAD")
+    fakes.write(listed, "later")
+    assert checkout.text(base, ".plumbline/known.toml") == "a\n\nb"
+    assert checkout.text(base, "absent.toml") is None
+
+
 def test_content_is_the_same_for_commits_of_the_same_tree(upstream: Path) -> None:
     before = Checkout(upstream).content(Checkout(upstream).base("HEAD"))
     git(upstream, "commit", "--quiet", "--allow-empty", "--message", "again")

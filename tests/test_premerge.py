@@ -121,6 +121,42 @@ def test_explain_as_json_is_one_document_and_the_seed_is_the_bases(premerge: Pre
     assert [change["file"] for change in read["changes"]] == ["src/bitops.c"]
 
 
+ENTRY = '[[findings]]\nid = "{}"\nreason = "why"\nexpires = 2099-01-01\n'
+
+
+def test_what_a_change_does_to_its_own_list_of_known_findings_is_told_though_no_build_sees_it(
+    premerge: Premerge, checkout: Path
+) -> None:
+    listed = fakes.write(checkout / ".plumbline" / "known.toml", ENTRY.format("old") + ENTRY.format("kept"))
+    commit(checkout, "a list")
+    assert premerge() == (0, "nothing has changed since BASE: nothing to run\n", "")
+    fakes.write(listed, ENTRY.format("kept") + ENTRY.format("new"))
+    told = [
+        "the change edits .plumbline/known.toml",
+        "it adds new (why; until 2099-01-01): an entry of the change itself excuses nothing",
+        "it removes old (why; until 2099-01-01)",
+    ]
+    code, out, _ = premerge()
+    assert (code, out.splitlines()) == (0, ["1 changed file, of which no build sees any: nothing to run", *told])
+    assert premerge("--explain")[1].splitlines()[-3:] == told
+    assert json.loads(premerge("--explain", "--json")[1])["known"] == told
+    fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
+    assert "1 changed file" not in (out := premerge("--explain")[1])
+    assert out.splitlines()[-3:] == told
+
+
+def test_a_first_list_and_one_that_replaces_a_damaged_one_excuse_nothing(premerge: Premerge, checkout: Path) -> None:
+    added = "it adds new (why; until 2099-01-01): an entry of the change itself excuses nothing"
+    listed = fakes.write(checkout / ".plumbline" / "known.toml", ENTRY.format("new"))
+    assert premerge()[1].splitlines()[1:] == ["the change edits .plumbline/known.toml", added]
+    fakes.write(listed, "[[findings]\n")
+    commit(checkout, "damaged")
+    code, out, err = premerge()
+    assert (code, out, "(.plumbline/known.toml:1)" in err) == (ExitCode.USAGE, "", True), err
+    fakes.write(listed, ENTRY.format("new"))
+    assert premerge()[1].splitlines()[2:] == [added]
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
@@ -129,6 +165,7 @@ def test_explain_as_json_is_one_document_and_the_seed_is_the_bases(premerge: Pre
         (("--server", "src"), "error: not a Redis or Valkey source tree"),
         (("--server", "../nowhere"), "error: not a Redis or Valkey source tree"),
         (("--run", "runs/here"), "error: the run folder is inside the checkout"),
+        (("--known", ".plumbline/known.toml"), "error: the checkout's own list counts by itself"),
         (("--target", "sparc46"), "error: unknown target 'sparc46'"),
         (("--suite", "bitop"), "error: unknown suite 'bitop'"),
     ],

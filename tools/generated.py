@@ -98,14 +98,23 @@ def command_line() -> str:
     lines += ["[The reference](reference.md) explains each subject. All commands use these exit codes:", ""]
     lines += table(["code", "name"], [(code.value, code.name) for code in ExitCode])
     context = click.Context(plumb, info_name="plumb", **plumb.context_settings)
-    for name in sorted(plumb.commands):
-        command = plumb.commands[name]
+    return "\n".join([*lines, *_help_of_commands(plumb, context), ""])
+
+
+def _help_of_commands(group: click.Group, context: click.Context) -> list[str]:
+    """The lines for each command of a group, and of the groups in it."""
+    lines = []
+    for name in sorted(group.commands):
+        command = group.commands[name]
         inner = click.Context(command, info_name=name, parent=context)
+        if isinstance(command, click.Group):
+            lines += _help_of_commands(command, inner)
+            continue
         usage = command.get_usage(inner).removeprefix("Usage: ")
-        lines += ["", f"## plumb {name}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), ""]
+        lines += ["", f"## {inner.command_path}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), ""]
         records = [found for one in command.get_params(inner) if (found := one.get_help_record(inner))]
         lines += [f"- `{_machine_independent(declared)}`: {_machine_independent(text)}" for declared, text in records]
-    return "\n".join([*lines, ""])
+    return lines
 
 
 def _machine_independent(text: str) -> str:

@@ -35,6 +35,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     "Look at findings": (
         Entry("findings", "judgements.findings", "List the findings of a judged run, one line each"),
         Entry("show", "judgements.show", "Show one finding of a judged run, whole"),
+        Entry("known", "known_lists.known", "Add to a list of known findings, or show it"),
         Entry("replay", "judgements.replay", "Reproduce a finding, or send a command stream"),
         Entry("shell", "judgements.shell", "Open gdb on a server that runs on a target"),
         Entry("judge", "judgements.judge", "Judge a stored run again and rewrite its report"),

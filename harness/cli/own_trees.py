@@ -64,6 +64,7 @@ def premerge(
     The changed files select the suites. Findings that the base revision shows as well do not fail the check.
     """
     premerge_workflow.refuse_inside(run.folder, server)
+    premerge_workflow.refuse_own_list(run.known, server)
     planned, plan = premerge_workflow.explain(
         Catalog(), server, since=since, targets=targets, suites=suites, allocator=run.allocator
     )

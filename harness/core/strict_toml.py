@@ -25,14 +25,30 @@ _Loaded = TypeVar("_Loaded", bound=msgspec.Struct)
 def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
     """Decode a file as a record. `given` holds the fields that follow from the file's path.
 
-    Raises UsageError with the file, the key and the nearest known key.
+    Raises UsageError with the file, the line, the key and the nearest known key.
     """
+    return decode_toml(read_text(path), path, kind, **given)
+
+
+def read_text(path: Path) -> str:
+    """A TOML file's text. Raises UsageError if it cannot be read, or is not UTF-8."""
     try:
-        raw: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+        return path.read_text("utf-8")
     except OSError as error:
         raise UsageError("the file cannot be read", where=str(path), because=str(error.strerror)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise UsageError("not valid TOML", where=str(path), because=str(error)) from error
+
+
+def decode_toml(text: str, path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
+    """Decode a file's text as a record, with the same errors. `path` is only for messages."""
+    try:
+        raw: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"at line (\d+)", str(error))
+        # Without a line, the problem is at the end of the document.
+        line = int(found[1]) if found else len(text.splitlines())
+        raise UsageError("not valid TOML", where=at_line(path, line), because=str(error)) from error
     clash = sorted(set(raw) & set(given))
     if clash:
         raise UsageError(f"key '{clash[0]}' follows from the file's name", where=str(path), remedy="remove the key")
@@ -41,10 +57,33 @@ def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
     except msgspec.ValidationError as error:
         raise UsageError(
             f"not a valid {kind.__name__.lower()}",
-            where=str(path),
+            where=at_line(path, _line_of_problem(text, str(error))),
             because=str(error),
             remedy=nearest_key(str(error), kind),
         ) from error
+
+
+def at_line(path: Path, line: int) -> str:
+    """`FILE:LINE`, or the file alone if the line is 0, which means unknown."""
+    return f"{path}:{line}" if line else str(path)
+
+
+def line_of(text: str, name: str, number: int, key: str = "") -> int:
+    """The line of a key in the table `[[name]]` of a number from 0, or of the table's head; 0 if there is no such."""
+    lines = text.splitlines()
+    heads = [line for line, words in enumerate(lines, 1) if re.match(rf"\s*\[\[\s*{name}\s*\]\]", words)]
+    if number >= len(heads):
+        return 0
+    end = heads[number + 1] if number + 1 < len(heads) else len(lines) + 1
+    keys = (line for line in range(heads[number], end) if re.match(rf"\s*{re.escape(key)}\s*=", lines[line - 1]))
+    return next(keys, heads[number]) if key else heads[number]
+
+
+def _line_of_problem(text: str, message: str) -> int:
+    """The line that msgspec's message is about, where it names a table of an array: `at `$.findings[2].expires``."""
+    place = re.search(r"at `\$\.(\w+)\[(\d+)\](?:\.(\w+))?", message)
+    unknown = re.search(r"unknown field `([^`]+)`", message)
+    return line_of(text, place[1], int(place[2]), unknown[1] if unknown else place[3] or "") if place else 0
 
 
 def near_names(word: str, names: Iterable[str]) -> list[str]:

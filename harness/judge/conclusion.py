@@ -43,14 +43,15 @@ def conclude(
             provenance.seal_all(Cache.default(), folder)
         source_excerpt.collect(folder, run, findings, tree)
         findings = implicated_code.collect(folder, findings, tree)
+    own = known_findings.own_list(folder, run)
     listed = known_findings.load_known(known_file, run.machines)
+    listed = known_findings.KnownList(findings=[*listed.findings, *own.entries])
     old = baseline.read(folder)
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    marked = ordered(_with_known(finding, listed, old, run.server, today) for finding in findings)
+    marked = ordered(_with_known(finding, listed, old, run, today) for finding in findings)
     compiler_reports = compiler_warnings.read(folder, run)
     warned = [
-        _with_known(one, listed, old, run.server, today)
-        for one in warning_findings.of_targets_alone(run, compiler_reports)
+        _with_known(one, listed, old, run, today) for one in warning_findings.of_targets_alone(run, compiler_reports)
     ]
     failing = warned if run.warnings == "fail" else []
     judged = cell_verdicts(outcomes, marked)
@@ -76,12 +77,15 @@ def conclude(
             *([f"the server is {run.development}"] if run.development else []),
             *_turned_away(folder),
             *tally.remarks(folder, run),
+            *own.remarks,
+            *known_findings.excused_by_own(own, [*marked, *warned], today),
             *known_findings.remarks(
                 listed,
                 [*marked, *warned],
                 run.server,
                 run.targets,
                 today,
+                release=known_findings.release_name(run),
                 suites=run.suites,
                 part=bool(run.tests),
             ),
@@ -142,10 +146,10 @@ def _with_known(
     finding: Finding,
     listed: known_findings.KnownList,
     old: baseline.Baseline | None,
-    server: str,
+    run: RunRecord,
     today: datetime.date,
 ) -> Finding:
-    entries = known_findings.match(listed, finding, server, today)
+    entries = known_findings.match(listed, finding, run.server, today, release=known_findings.release_name(run))
     reason = "; ".join(dict.fromkeys(entry.reason for entry in entries))
     if not reason and old:
         reason = baseline.reason(old, finding)

@@ -15,6 +15,7 @@ from harness.core.digests import sha256_of
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import Record
+from harness.judge import known_findings
 from harness.record import compiler_warnings
 
 if TYPE_CHECKING:
@@ -63,8 +64,9 @@ def read(folder: Path) -> list[Change]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Evidence that belongs to no cell -> its SHA-256: changes.json and the compilers' warnings."""
-    files = [folder / NAME, *sorted((folder / compiler_warnings.FOLDER).glob("*.json"))]
+    """Evidence that belongs to no cell -> its SHA-256: changes.json, lists of known findings, compilers' warnings."""
+    files = [folder / name for name in (NAME, known_findings.OF_TREE, known_findings.OF_BASE)]
+    files += [*sorted((folder / compiler_warnings.FOLDER).glob("*.json"))]
     return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files if path.is_file()}
 
 

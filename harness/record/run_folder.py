@@ -1,6 +1,8 @@
 """The run folder: the records that a check writes while it runs, and run.json. Evidence only: nothing here judges.
 
 RUN/run.json                          what was run: RunRecord
+RUN/tree-known.toml                   the tree's own list of known findings (harness.judge.known_findings)
+RUN/base-known.toml                   the same of the base revision (harness.workflows.premerge)
 RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests (harness.record.event_log)
 RUN/TARGET/SUITE/seal.json            length and digest of every file of evidence (harness.record.evidence_seal)
 RUN/TARGET/SUITE/problem              why the cell's process gave up, if it did
@@ -47,11 +49,11 @@ class CellRecord(Record, frozen=True):
     """Digest of the audit's seal.json."""
 
 
-VERSION = 4
+VERSION = 5
 """The run folder's format. Raise it when earlier releases cannot judge the new records."""
-READABLE = (2, 3, VERSION)
-"""The formats that this release judges. Format 2 records neither `policies` nor `source`; 3 has no tests of upstream's.
-"""
+READABLE = (2, 3, 4, VERSION)
+"""The formats that this release judges. Format 2 records neither `policies` nor `source`; 3 has no tests of upstream's;
+4 records no `release`."""
 
 
 class RunRecord(Record, frozen=True):
@@ -84,6 +86,9 @@ class RunRecord(Record, frozen=True):
     """What a run does with the compiler warnings that only a target shows."""
     load: tuple[float, float] = (0.0, 0.0)
     """The machine's load average over one minute, before the cells ran and after."""
+    release: str = ""
+    """The version of the server's source, such as `7.0.15`. For a tree between two releases: of the one that it was
+    treated as."""
     development: str = ""
     """For a tree between two releases: the release it was treated as, and why (harness.build.sources.tree_features)."""
     mixed: bool = False

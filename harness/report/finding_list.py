@@ -87,10 +87,11 @@ def _place(finding: Finding) -> str:
     return place_of(finding.witnesses[0])
 
 
-def named(judgement: Judgement, pattern: str, *, run: Path) -> Finding:
+def named(judgement: Judgement, pattern: str, *, run: Path, list_all: bool = False) -> Finding:
     """The one finding, or noted compiler warning, whose id is `pattern`, fits it as a glob, or begins with it.
 
-    Raises UsageError where there is none or more than one. `run`: the judgement's folder, for the message.
+    Raises UsageError where there is none or more than one. `run`: the judgement's folder, for the message, which has
+    all ids with `list_all`, else near ones.
     """
     by_id = {finding.id: finding for finding in [*judgement.warnings, *judgement.findings]}
     matching = [pattern] if pattern in by_id else fnmatch.filter(by_id, pattern)
@@ -106,6 +107,7 @@ def named(judgement: Judgement, pattern: str, *, run: Path) -> Finding:
     raise UsageError(
         f"no finding '{pattern}'",
         where=str(run),
+        because=f"the run has: {', '.join(by_id) or 'no finding'}" if list_all else "",
         remedy=f"{remedy}All: plumb findings {shlex.quote(str(run))}",
     )
 

@@ -18,7 +18,7 @@ from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the 
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.target_model import ORACLE
 from harness.isa import rules
-from harness.judge import unchecked_changes
+from harness.judge import known_findings, unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.record import evidence_seal, fault_log, run_folder, stored_run
 from harness.record.run_folder import CellRecord, RunRecord
@@ -43,9 +43,11 @@ if TYPE_CHECKING:
 class Check:
     """One run of the main job."""
 
-    def __init__(self, bench: Workbench, request: Request) -> None:
+    def __init__(self, bench: Workbench, request: Request, *, known_in_base: str | None = None) -> None:
+        """`known_in_base`: where a change is checked, the base's own list of known findings, or empty (else None)."""
         self.bench = bench
         self.request = request
+        self.known_in_base = known_in_base
 
     @cached_property
     def tree(self) -> SourceTree:
@@ -56,6 +58,7 @@ class Check:
         """Prepare, run every cell, judge. Raises PlumblineError for a problem that is not the server's fault."""
         request, progress = self.request, self.bench.progress
         self._check_request()
+        known_in_tree = known_findings.text_in(self.tree.path)
         if any(suite.upstream for suite in self._suites()):
             # The cells would notice later, in a worse place.
             selected(upstream_files(self.tree.content), request.tests)
@@ -63,6 +66,7 @@ class Check:
         prepared = setup.prepare()
         request.run.mkdir(parents=True, exist_ok=True)
         setup.record_warnings(prepared.targets)
+        known_findings.record(request.run, known_in_tree, self.known_in_base)
         # The plan is stored first: in a run that is killed, the cells that did not start are then judged UNKNOWN.
         run_folder.write_run(request.run, self._record(prepared, []))
         before = os.getloadavg()[0]
@@ -215,6 +219,7 @@ class Check:
             cells=records,
             allocator=request.allocator,
             tests=request.tests,
+            release=".".join(map(str, tree.version)),
             development=tree.development,
             warnings=request.warnings,
             mixed=request.mixed,

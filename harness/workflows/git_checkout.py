@@ -71,6 +71,16 @@ class Checkout:
         """The identity of the folder's content in a revision, the same for every commit that has this content."""
         return self._ask("rev-parse", f"{base.commit}:{self.below.rstrip('/')}")
 
+    def text(self, base: BaseRevision, name: str) -> str | None:
+        """The content of a file of the folder in a revision, as it is; None if that has no such file."""
+        place = f"{base.commit}:{self.below}{name}"
+        if self._git("cat-file", "-e", place).code != 0:
+            return None
+        read = self._git("cat-file", "blob", place)
+        if read.code != 0:
+            raise InfrastructureError("git cat-file failed", where=place, because=read.text.strip())
+        return read.text
+
     def write(self, base: BaseRevision, into: Path) -> Path:
         """Write a revision's whole tree into a folder, with a separate index. Returns the server's folder in it."""
         into.mkdir(parents=True)

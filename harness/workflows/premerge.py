@@ -18,7 +18,7 @@ from harness.core.finding import Verdict
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import ORACLE
-from harness.judge import baseline, conclusion, unchecked_changes, warning_findings
+from harness.judge import baseline, conclusion, known_findings, unchecked_changes, warning_findings
 from harness.judge.baseline import BaseRevision  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.judge.unchecked_changes import Change  # noqa: TC001 - the same
 from harness.plan.plan import make_plan
@@ -52,6 +52,8 @@ class Premerge(Record, frozen=True):
     """The canary suite first; empty where there is nothing to run."""
     unchecked: list[str]
     """Changes that no suite would check, each with the reason. With one of them the check cannot pass."""
+    known: list[str]
+    """What the change does to the tree's own list of known findings. An entry that it adds excuses nothing here."""
     seed: int
     """The default seed, drawn from the base: as long as that is the same, so are the random tests."""
 
@@ -71,6 +73,7 @@ def explain(
     checkout, and for a revision that does not exist.
     """
     source_tree.open_tree(path, digest="not needed yet")
+    known = known_findings.text_in(path)
     checkout = Checkout(path.resolve())
     base = checkout.base(since)
     choice = choose(checkout.changed(base), catalog.suites, read_ignored_paths(), allocator)
@@ -84,9 +87,20 @@ def explain(
         targets=plan.targets,
         suites=planned,
         unchecked=unchecked_changes.foreseen(choice.changes, planned),
+        known=known_findings.changes(known, _known_in(checkout, base)),
         seed=int(base.commit[:8], 16),
     )
     return premerge, plan
+
+
+def _known_in(checkout: Checkout, base: BaseRevision) -> str:
+    """The base's own list of known findings; empty if it has none, or one that is damaged, which excuses nothing."""
+    text = checkout.text(base, known_findings.IN_TREE.as_posix()) or ""
+    try:
+        known_findings.entries_of(text or known_findings.EMPTY, known_findings.IN_TREE)
+    except UsageError:
+        return ""
+    return text
 
 
 def text_of(premerge: Premerge) -> str:
@@ -98,8 +112,10 @@ def text_of(premerge: Premerge) -> str:
 
 
 def summary(premerge: Premerge) -> str:
-    """One line with the suites that will run, or the reason why none will; then one line for each unchecked change."""
-    return "\n".join([_summary(premerge), *premerge.unchecked])
+    """One line with the suites that will run, or the reason why none will; then one for each unchecked change, and one
+    for each entry that the change adds to the tree's list of known findings or removes from it.
+    """
+    return "\n".join([_summary(premerge), *premerge.unchecked, *premerge.known])
 
 
 def _summary(premerge: Premerge) -> str:
@@ -123,10 +139,22 @@ def refuse_inside(run: Path | None, path: Path) -> None:
         )
 
 
+def refuse_own_list(known: Path, path: Path) -> None:
+    """Raise UsageError for `--known` with the checkout's own list: there, entries of the change would count."""
+    if known.resolve() == (path / known_findings.IN_TREE).resolve():
+        raise UsageError(
+            "the checkout's own list counts by itself",
+            where=f"--known {known}",
+            because="named here, it would also excuse findings by entries that only the change has",
+            remedy="leave --known out",
+        )
+
+
 def run(bench: Workbench, request: Request, premerge: Premerge) -> tuple[Judgement, ExitCode]:
     """Check the tree and, if that has findings, the base, whose findings are not new. Raises as Check.run does."""
+    known = _known_in(Checkout(Path(request.server)), premerge.base)
     with unchecked_changes.noted(request.run, premerge.changes):
-        judgement, code = check.Check(bench, request).run()
+        judgement, code = check.Check(bench, request, known_in_base=known).run()
     suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL}
     if not suspected and not warning_findings.verdicts(judgement.findings):
         return judgement, code

@@ -106,6 +106,31 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     assert (code, read["verdict"], read["findings"]) == (ExitCode.PASS, "PASS", []), errors
 
 
+def test_a_change_cannot_excuse_what_it_breaks_and_a_check_uses_the_trees_own_list(
+    checkout: Path, tmp_path: Path
+) -> None:
+    (checkout / "src" / "bitops.c").write_bytes((tmp_path / "bug.c").read_bytes())
+    entry = f'[[findings]]\nid = "{PLANTED}"\nreason = "ours"\nexpires = 2099-01-01\n'
+    listed = fakes.write(checkout / ".plumbline" / "known.toml", entry)
+    code, read, errors = premerge(checkout, tmp_path / "planted", *UNITS)
+    assert code == ExitCode.FINDINGS, errors
+    assert [one["known"] for one in read["findings"] if one["id"] == PLANTED] == [""]
+    added = f"it adds {PLANTED} (ours; until 2099-01-01): an entry of the change itself excuses nothing"
+    assert added in read["remarks"]
+    assert added in errors, "it is said before anything runs"
+
+    words = ("--server", checkout, "--target", "armv5", "--run", tmp_path / "checked", "--json")
+    finished = run("check", *UNITS, *words)
+    checked = document(finished)
+    assert finished.returncode == ExitCode.PASS, finished.stderr
+    assert [one["known"] for one in checked["findings"] if one["id"] == PLANTED] == ["ours"]
+    listed.unlink()
+    assert document(run("judge", tmp_path / "checked", "--json"))["findings"] == checked["findings"]
+    listed.write_text("[[findings]\n", "utf-8")
+    damaged = run("check", *UNITS, "--server", checkout, "--target", "armv5", "--run", tmp_path / "damaged")
+    assert (damaged.returncode, f"({listed}:1)" in damaged.stderr) == (ExitCode.USAGE, True), damaged.stderr
+
+
 def test_what_a_file_changes_is_run_by_the_suites_that_it_chooses(checkout: Path, tmp_path: Path) -> None:
     edit(checkout / "src" / "bitops.c", "/* Bit operations.", "/* Changed. Bit operations.")
     explained = run("premerge", *OF, checkout, "--target", "native", "--explain", "--json")

@@ -26,7 +26,8 @@ ATTEMPTS = 5
 """How often a tree that changes during the copy is copied again."""
 
 _PRODUCTS = re.compile(r"\.(o|a|d|so|dylib|gcda|gcno|gcov|rdb|aof|log|pyc|xo)$|^\.make-|^(release\.h|core|\.git)$")
-_FOLDERS = {".git", ".github", "__pycache__", "autom4te.cache"}
+_FOLDERS = {".git", ".github", ".plumbline", "__pycache__", "autom4te.cache"}
+"""Folders that no build reads. An edit of the list of known findings is no reason to build again."""
 
 
 class TreeEntry(NamedTuple):
