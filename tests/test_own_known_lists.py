@@ -11,17 +11,19 @@ import pytest
 
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
+from harness.core.finding import Occasion, Witness
 from harness.judge import known_findings, unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.judge.known_findings import EMPTY, IN_TREE, KnownFinding, concerns, entries_of, load_known
+from harness.plan.catalog import Catalog
 from harness.record import run_folder, stored_run
 from tests import fakes
+from tests.judgements import judgement
 from tests.stored import StoredRun, a_fault, entry, known_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.core.finding import Occasion, Witness
     from harness.judge.findings import Judgement
     from tests.fakes import Plumb
 
@@ -184,6 +186,32 @@ def test_a_shared_list_can_name_a_release_that_a_checkout_counts_as(tmp_path: Pa
     line = entry_of.format(FAULT, LATER)
     assert judged(recorded(tree_run, "", release="7.0.15"), tmp_path, line)[1] == ExitCode.PASS
     assert judged(recorded(tree_run, "", release="7.2.0"), tmp_path, line)[1] == ExitCode.FINDINGS
+
+
+@pytest.mark.parametrize(
+    ("release", "known"), [("redis-7.0.15", True), ("redis-7.2.0", False), ("valkey-7.0.15", False)]
+)
+def test_the_projects_own_list_covers_a_checkout_of_the_release(release: str, *, known: bool) -> None:
+    entries = load_known(known_findings.DEFAULT, {"armv5": Catalog().targets["armv5"]})
+    said = "---- errorInfo: ERR client-id should be greater than 0\n"
+    occasion = Occasion(test="protocol/tracking", command="", title="", said=said, functions=())
+    witness = Witness(
+        target="armv5",
+        suite="protocol",
+        file="",
+        line=0,
+        instruction="",
+        access="",
+        test="",
+        evidence="",
+        backtrace=[],
+        occasions=[occasion],
+    )
+    identity = "wrong-result-protocol_tracking.testsuite_tracking_3.7"
+    finding = msgspec.structs.replace(judgement().findings[0], id=identity, witnesses=[witness])
+    today = datetime.date(2026, 11, 22)
+    assert bool(known_findings.match(entries, finding, "/home/a/redis", today, release=release)) == known
+    assert known_findings.match(entries, finding, "redis-7.0.15", today)
 
 
 # Damage.
