@@ -61,6 +61,24 @@ def test_what_stands_by_itself_is_a_cause_of_its_own(other: Finding, why: str) -
     assert [one.followers for one in causes] == [[], []]
 
 
+def test_a_server_of_another_machine_that_refuses_a_targets_file_follows_in_the_targets_cell() -> None:
+    def end(cell: str) -> Finding:
+        witness = msgspec.structs.replace(START.witnesses[0], cells=[cell])
+        return msgspec.structs.replace(START, targets=["native"], witnesses=[witness])
+
+    assert [cause.followers for cause in causes_of([UNIT, end("sparc64/persistence")])] == [["exit-start"]]
+    assert [cause.followers for cause in causes_of([UNIT, end("native/persistence")])] == [[], []]
+
+
+def test_the_title_of_a_tcl_test_is_its_words(tmp_path: Path) -> None:
+    stored = StoredRun(tmp_path / "run")
+    stored.canary("armv5")
+    message = "==== a-1.2 APPEND to a long string keeps it FAILED\nmore"
+    stored.test("armv5", "bitops", "bitops/a.testsuite::a-1.2", outcome="failed", message=message)
+    (found,) = judged(stored)[0]
+    assert (found.id, found.title) == ("wrong-result-bitops_a.testsuite_a_1.2", "APPEND to a long string keeps it")
+
+
 def test_no_wrong_value_follows_from_a_misaligned_access() -> None:
     access = finding("alignment-f-load", kind="alignment", function="f")
     assert [cause.start for cause in causes_of([REFUSED, access])] == ["alignment-f-load", "reply"]

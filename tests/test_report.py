@@ -14,6 +14,7 @@ import pytest
 import xmlschema
 from rich.console import Console
 
+from harness.core.finding import Frame
 from harness.report import terminal
 from harness.report.formats import markdown
 from harness.report.formats import registry as formats
@@ -211,6 +212,13 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch, e
     assert isinstance(console.file, io.StringIO)
     coloured = re.search(r"\x1b\[[0-9;]*3[1-6]m", console.file.getvalue())
     assert (coloured is None) == bool(environment)
+
+
+def test_the_terminal_shows_the_function_that_a_wrong_result_points_to() -> None:
+    whole = judgement()
+    place = Frame(function="setCommand", file="src/t_string.c", line=9, origin="server", pc=0)
+    wrong = msgspec.structs.replace(whole.findings[0], kind="wrong-result", implicated=place)
+    assert "points to    setCommand (src/t_string.c:9)" in shown(msgspec.structs.replace(whole, findings=[wrong]))
 
 
 def test_no_escapes_where_there_is_no_terminal() -> None:

@@ -85,10 +85,14 @@ def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
     return (
         start.kind not in _HARMLESS_TO_VALUES
         and directness(start) <= RECORD
-        and all(
-            directness(one) > max(directness(start), UNIT) and set(one.targets) <= set(start.targets) for one in group
-        )
+        and all(directness(one) > max(directness(start), UNIT) and _seen_on(one) <= set(start.targets) for one in group)
     )
+
+
+def _seen_on(finding: Finding) -> set[str]:
+    """The targets whose cells saw a finding: another machine may refuse a file that the cell's target wrote."""
+    cells = {cell.partition("/")[0] for witness in finding.witnesses for cell in witness.cells}
+    return cells or set(finding.targets)
 
 
 def _sharing(findings: Sequence[Finding]) -> list[tuple[list[Finding], str]]:

@@ -275,6 +275,8 @@ def _title_of_failure(test: TestEvent) -> str:
     """What is wrong, in the words of the test; with the test's name if the words do not stand alone."""
     line = test.message.splitlines()[0] if test.message else "failed"
     words = re.sub(r"^[\w.]+(?:Error|Exception): ", "", line)
+    # The runner of Tcl tests frames a test's number and title.
+    words = re.sub(r"^=+ \S+ (.+) FAILED$", r"\1", words)
     alone = (
         len(re.findall(r"[A-Za-z]{2,}", words)) >= FEWEST_WORDS
         and not words.startswith("assert ")

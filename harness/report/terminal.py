@@ -157,7 +157,11 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
         frames = first.backtrace if whole else first.backtrace[:SHOWN_FRAMES]
         chain = [f"{frame.function} ({frame.file}:{frame.line})" for frame in frames]
         line("    stack        " + " ← ".join(chain))
-    line(f"    origin       {finding.origin}")
+    if finding.implicated is not None:
+        place = finding.implicated
+        line(f"    points to    {place.function} ({place.file}:{place.line})")
+    else:
+        line(f"    origin       {finding.origin}")
     if finding.command:
         line(f"    command      {finding.command}")
     line(f"    replay       {finding.replay}")
