@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.core.errors import UsageError
-from harness.workflows.git_checkout import Checkout
+from harness.workflows.git_checkout import Checkout, enclosing_server
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -52,19 +53,176 @@ def clone(upstream: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_the_base_is_where_the_branch_left_the_default_branch_of_origin(clone: Path, upstream: Path) -> None:
+def advance(folder: Path, name: str, *, commits: int = 1) -> str:
+    """Commit new files; the last commit."""
+    for number in range(commits):
+        fakes.write(folder / "src" / f"{name}{number}.c", f"int {name}{number};\n")
+        commit(folder, f"{name} {number}")
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def release(upstream: Path, clone: Path) -> str:
+    """A release branch 7.0 upstream, which left the default branch long ago: its newest commit, which HEAD is on."""
+    git(upstream, "checkout", "--quiet", "-b", "7.0", "HEAD~1")
+    newest = advance(upstream, "backport", commits=5)
+    git(upstream, "checkout", "--quiet", "unstable")
+    git(clone, "fetch", "--quiet")
+    git(clone, "checkout", "--quiet", "--detach", "origin/7.0")
+    return newest
+
+
+def test_the_base_is_where_the_branch_left_the_nearest_branch_of_a_remote(clone: Path, upstream: Path) -> None:
     base = Checkout(clone).base()
     assert base.commit == git(upstream, "rev-parse", "HEAD~1")
-    assert (base.subject, base.why) == ("first", "where HEAD left origin/HEAD")
+    assert (base.subject, base.why) == ("first", "where HEAD left origin/unstable")
     assert Checkout(clone).changed(base) == ["src/bitops.c"], "what upstream did since is none of the branch's"
+
+
+def test_a_backport_is_compared_with_its_release_and_not_with_the_default_branch(clone: Path, release: str) -> None:
+    """It was: 162 files of 1,018 commits for one."""
+    git(clone, "checkout", "--quiet", "-b", "my-backport", "--no-track")
+    advance(clone, "mine")
+    base = Checkout(clone).base()
+    assert (base.commit, base.why) == (release, "where HEAD left origin/7.0, the nearest of 2 remote branches")
+    assert Checkout(clone).changed(base) == ["src/mine0.c"]
+
+
+def test_a_fork_that_is_behind_does_not_count_where_another_remote_is_nearer(
+    clone: Path, upstream: Path, tmp_path: Path
+) -> None:
+    git(tmp_path, "clone", "--quiet", "--bare", str(clone), str(tmp_path / "fork.git"))
+    git(tmp_path / "fork.git", "branch", "--force", "unstable", "mine~1")
+    advance(upstream, "theirs", commits=3)
+    git(clone, "remote", "rename", "origin", "fresh")
+    git(clone, "remote", "add", "origin", str(tmp_path / "fork.git"))
+    git(clone, "fetch", "--quiet", "--all")
+    git(clone, "remote", "set-head", "origin", "unstable")
+    git(clone, "checkout", "--quiet", "-b", "topic", "--no-track", "fresh/unstable")
+    advance(clone, "mine")
+    base = Checkout(clone).base()
+    assert base.commit == git(upstream, "rev-parse", "HEAD")
+    assert "where HEAD left fresh/unstable, the nearest of " in base.why
+
+
+def test_the_upstream_comes_before_a_branch_that_is_nearer(clone: Path, release: str) -> None:
+    """Somebody else's branch with a part of the change would hide that part."""
+    git(clone, "checkout", "--quiet", "-b", "topic", "origin/7.0")
+    advance(clone, "first")
+    git(clone, "push", "--quiet", "origin", "HEAD:colleague")
+    advance(clone, "second")
+    base = Checkout(clone).base()
+    assert (base.commit, base.why) == (release, "where HEAD left its upstream origin/7.0")
+    git(clone, "branch", "--quiet", "--unset-upstream")
+    assert "origin/colleague, the nearest of" in Checkout(clone).base().why
+
+
+def test_an_upstream_in_the_same_repository_is_one(clone: Path) -> None:
+    git(clone, "checkout", "--quiet", "-b", "topic", "--track", "mine")
+    advance(clone, "second")
+    assert Checkout(clone).base().why == "where HEAD left its upstream mine"
+
+
+def test_what_was_pushed_of_the_branch_itself_does_not_make_the_change_empty(clone: Path, upstream: Path) -> None:
+    git(clone, "push", "--quiet", "--set-upstream", "origin", "mine")
+    base = Checkout(clone).base()
+    assert base.commit == git(upstream, "rev-parse", "unstable~1")
+    assert base.why == (
+        "where HEAD left origin/unstable; its upstream origin/mine is the same branch, as it was pushed"
+    )
+    git(clone, "push", "--quiet", "origin", "HEAD:another-name")
+    git(clone, "branch", "--quiet", "--unset-upstream")
+    assert Checkout(clone).base() == msgspec.structs.replace(base, why="where HEAD left origin/unstable")
+
+
+def test_a_branch_that_was_pushed_and_then_rebased_is_not_compared_with_what_was_pushed(
+    clone: Path, upstream: Path
+) -> None:
+    """Everything that the rebase brought along would be the change."""
+    git(clone, "push", "--quiet", "--set-upstream", "origin", "mine")
+    newest = advance(upstream, "theirs", commits=3)
+    git(clone, "fetch", "--quiet")
+    git(clone, "rebase", "--quiet", "origin/unstable")
+    base = Checkout(clone).base()
+    assert base.commit == newest
+    assert Checkout(clone).changed(base) == ["src/bitops.c"]
+
+
+@pytest.mark.parametrize("branch", ["unstable", "7.0"])
+def test_on_a_branch_that_changes_are_merged_into_what_is_not_committed_is_the_change(
+    clone: Path, release: str, branch: str
+) -> None:
+    git(clone, "checkout", "--quiet", "-B", branch, f"origin/{branch}")
+    fakes.write(clone / "src" / "edited.c", "")
+    base = Checkout(clone).base()
+    assert Checkout(clone).changed(base) == ["src/edited.c"]
+    contains = f"origin/{branch} contains HEAD, so that only what is not committed is the change"
+    assert base.why == f"its upstream {contains}"
+    git(clone, "checkout", "--quiet", "--detach")
+    assert Checkout(clone).base() == msgspec.structs.replace(base, why=contains)
+
+
+def test_of_branches_that_are_equally_near_the_default_one_is_taken_then_the_first_by_name(
+    clone: Path, upstream: Path
+) -> None:
+    left = git(upstream, "rev-parse", "HEAD~1")
+    for name in ("a-topic", "b-topic"):
+        git(upstream, "branch", name, left)
+    git(clone, "fetch", "--quiet")
+    assert Checkout(clone).base().why == "where HEAD left origin/unstable, the nearest of 3 remote branches"
+    git(clone, "remote", "set-head", "origin", "--delete")
+    assert Checkout(clone).base().why == "where HEAD left origin/a-topic, the nearest of 3 remote branches"
+
+
+def test_a_broken_default_branch_of_a_remote_does_no_harm(clone: Path) -> None:
+    git(clone, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/gone")
+    assert Checkout(clone).base().why == "where HEAD left origin/unstable"
 
 
 def test_without_a_remote_there_is_no_base_that_head_could_stand_for(upstream: Path) -> None:
     """Directly after a commit nothing differs from HEAD, and the commit would go unseen."""
     with pytest.raises(UsageError, match="no base to compare with") as caught:
         Checkout(upstream).base()
-    assert "origin/HEAD" in caught.value.because
-    assert "--since" in caught.value.remedy
+    assert caught.value.because == "no branch of a remote is known here"
+    assert caught.value.remedy == "--base REVISION; with --base HEAD what is not committed yet is the change"
+
+
+def test_where_all_that_is_known_of_a_remote_contains_head_there_is_no_base(clone: Path) -> None:
+    git(clone, "push", "--quiet", "--set-upstream", "origin", "mine")
+    git(clone, "update-ref", "--no-deref", "-d", "refs/remotes/origin/HEAD")
+    git(clone, "update-ref", "-d", "refs/remotes/origin/unstable")
+    with pytest.raises(UsageError, match="no base to compare with") as caught:
+        Checkout(clone).base()
+    assert caught.value.because == "every branch of a remote contains HEAD, as a pushed change does: origin/mine"
+
+
+def test_a_shallow_clone_that_lacks_the_common_commit_is_told_to_fetch_more(upstream: Path, tmp_path: Path) -> None:
+    git(upstream, "checkout", "--quiet", "-b", "mine")
+    advance(upstream, "mine", commits=2)
+    path = tmp_path / "shallow"
+    git(tmp_path, "clone", "--quiet", "--depth", "1", "--no-single-branch", f"file://{upstream}", str(path))
+    git(path, "remote", "set-head", "origin", "unstable")
+    git(path, "update-ref", "-d", "refs/remotes/origin/mine")
+    git(path, "branch", "--quiet", "--unset-upstream")
+    git(path, "checkout", "--quiet", "mine")
+    with pytest.raises(UsageError, match="no base to compare with") as caught:
+        Checkout(path).base()
+    assert caught.value.because == (
+        "no branch of a remote has a commit in common with HEAD: origin/unstable; "
+        "the clone is a shallow one, which lacks old commits"
+    )
+    assert caught.value.remedy.startswith("git fetch --unshallow, or --base REVISION")
+
+
+def test_any_folder_of_the_server_stands_for_it_and_none_outside_of_its_work_tree_does(clone: Path) -> None:
+    (clone / "deps" / "lua").mkdir(parents=True)
+    for folder in (clone, clone / "src", clone / "deps" / "lua"):
+        assert enclosing_server(folder) == clone
+    other = clone / "deps" / "other"
+    other.mkdir()
+    git(other, "init", "--quiet")
+    assert enclosing_server(other) == other
+    assert enclosing_server(clone.parent) == clone.parent
 
 
 def test_a_named_revision_is_taken_and_one_that_is_not_there_is_told(clone: Path) -> None:
@@ -82,7 +240,7 @@ def test_histories_with_nothing_in_common_are_told(clone: Path) -> None:
     commit(clone, "alone")
     with pytest.raises(UsageError, match="no commit in common") as caught:
         Checkout(clone).base("mine")
-    assert "--since" in caught.value.remedy
+    assert "--base" in caught.value.remedy
 
 
 def test_a_repository_without_a_commit_has_no_base(tmp_path: Path) -> None:

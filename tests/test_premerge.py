@@ -15,6 +15,7 @@ from harness.cli.group import plumb as group
 from harness.core.errors import ExitCode
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
+from harness.workflows.premerge import MANY_FILES
 from tests import fakes
 from tests.test_git_checkout import commit, git
 
@@ -41,10 +42,10 @@ def premerge(checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setenv("PLUMBLINE_CACHE", str(checkout.parent / "cache"))
     monkeypatch.setattr(process, "stop_on_signals", lambda: None)
 
-    def run(*words: object, since: str = "HEAD") -> tuple[int, str, str]:
-        since_words = ["--since", since] if since else []
+    def run(*words: object, base: str = "HEAD") -> tuple[int, str, str]:
+        base_words = ["--base", base] if base else []
         with pytest.raises(SystemExit) as ended:
-            main(["premerge", "--offline", "--no-install", *since_words, *map(str, words)])
+            main(["premerge", "--offline", "--no-install", *base_words, *map(str, words)])
         output = capsys.readouterr()
         assert isinstance(ended.value.code, int)
         return ended.value.code, output.out, output.err
@@ -52,15 +53,19 @@ def premerge(checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return run
 
 
-def test_nothing_changed_is_said_and_passes(premerge: Premerge) -> None:
-    assert premerge() == (0, "nothing has changed since BASE: nothing to run\n", "")
+def base_line(checkout: Path) -> str:
+    return f"BASE  {git(checkout, 'rev-parse', 'HEAD')[:12]} 'first' (where HEAD left HEAD)\n"
+
+
+def test_nothing_changed_is_said_and_passes(premerge: Premerge, checkout: Path) -> None:
+    assert premerge() == (0, base_line(checkout) + "nothing has changed since BASE: nothing to run\n", "")
 
 
 def test_what_no_build_sees_is_said_and_passes_and_a_suite_that_is_named_runs_all_the_same(
     premerge: Premerge, checkout: Path
 ) -> None:
     fakes.write(checkout / "README.md", "")
-    assert premerge() == (0, "1 changed file, of which no build sees any: nothing to run\n", "")
+    assert premerge() == (0, base_line(checkout) + "1 changed file, of which no build sees any: nothing to run\n", "")
     assert "canary, sds on armv5 (2 cells)" in premerge("--explain", "--suite", "sds", "--target", "armv5")[1]
 
 
@@ -70,7 +75,7 @@ def test_explain_tells_each_file_its_suites_and_why_and_the_plan(premerge: Preme
     code, out, err = premerge("--explain", "--target", "armv5")
     assert (code, err) == (0, "")
     assert out == (
-        f"BASE  {git(checkout, 'rev-parse', 'HEAD')[:12]} 'first' (where HEAD left HEAD)\n"
+        f"{base_line(checkout)}"
         "\n"
         "COPYING\n"
         "    nothing to run: a document\n"
@@ -85,16 +90,37 @@ def test_without_a_base_it_looks_at_nothing_and_is_exit_4(premerge: Premerge, ch
     """Directly after a commit it said 'nothing has changed' and 0."""
     fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
     commit(checkout, "second")
-    code, out, err = premerge(since="")
+    code, out, err = premerge(base="")
     assert (code, out) == (ExitCode.USAGE, "")
     assert err.startswith("error: no base to compare with")
+
+
+def test_it_works_from_a_folder_of_the_server(
+    premerge: Premerge, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
+    from_top = premerge("--explain", "--json")
+    monkeypatch.chdir(checkout / "src")
+    assert premerge("--explain", "--json") == from_top
+    assert json.loads(from_top[1])["server"] == str(checkout)
+
+
+def test_a_change_of_many_files_is_doubted(premerge: Premerge, checkout: Path) -> None:
+    for number in range(MANY_FILES):
+        fakes.write(checkout / f"{number}.md", "")
+    assert premerge()[1] == base_line(checkout) + "30 changed files, of which no build sees any: nothing to run\n"
+    fakes.write(checkout / "one-more.md", "")
+    warning = "WARNING: 31 changed files are many. If BASE is not where your work began: --base REVISION"
+    assert premerge()[1].endswith(f"nothing to run\n{warning}\n")
+    assert premerge("--explain")[1].endswith(f"\n{warning}\n")
+    assert json.loads(premerge("--explain", "--json")[1])["warning"] == warning
 
 
 def test_what_no_suite_looks_at_is_said_and_is_no_pass(premerge: Premerge, checkout: Path) -> None:
     fakes.write(checkout / "src" / "redis-cli.c", "")
     code, out, err = premerge()
     assert (code, err) == (ExitCode.INCONCLUSIVE, "")
-    assert out == (
+    assert out == base_line(checkout) + (
         "1 changed file, of which no suite looks at any: nothing to run\n"
         "NOT CHECKED: src/redis-cli.c is looked at by no suite: another program than the server, which no suite runs\n"
     )
@@ -160,9 +186,11 @@ def test_a_first_list_and_one_that_replaces_a_damaged_one_excuse_nothing(premerg
 @pytest.mark.parametrize(
     ("words", "error"),
     [
+        (("--base", "nonsense"), "error: no revision 'nonsense'"),
         (("--since", "nonsense"), "error: no revision 'nonsense'"),
         (("--server", "."), ""),
-        (("--server", "src"), "error: not a Redis or Valkey source tree"),
+        (("--server", "src"), ""),
+        (("--server", ".."), "error: not a Redis or Valkey source tree"),
         (("--server", "../nowhere"), "error: not a Redis or Valkey source tree"),
         (("--run", "runs/here"), "error: the run folder is inside the checkout"),
         (("--known", ".plumbline/known.toml"), "error: the checkout's own list counts by itself"),
@@ -171,7 +199,7 @@ def test_a_first_list_and_one_that_replaces_a_damaged_one_excuse_nothing(premerg
     ],
 )
 def test_a_wrong_request_is_exit_4(premerge: Premerge, words: tuple[str, ...], error: str) -> None:
-    code, _, err = premerge(*words, since="" if "--since" in words else "HEAD")
+    code, _, err = premerge(*words, base="" if {"--base", "--since"} & set(words) else "HEAD")
     assert code == (ExitCode.USAGE if error else ExitCode.PASS), err
     assert err.startswith(error)
     assert not error or "  try: " in err
@@ -185,7 +213,7 @@ def test_a_server_that_is_no_checkout_is_exit_4(premerge: Premerge, tmp_path: Pa
 
 def test_it_takes_every_option_of_a_check_but_what_it_settles_itself() -> None:
     has = {name: {one.name for one in group.commands[name].params} for name in ("check", "premerge")}
-    assert has["premerge"] - has["check"] == {"since", "explain"}
+    assert has["premerge"] - has["check"] == {"base_name", "explain"}
     assert has["check"] - has["premerge"] == {"tier", "fail_fast", "tests", "limit_seconds", "mixed", "target_clients"}
 
 

@@ -35,13 +35,16 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     default=Path(),
     show_default=True,
-    help="A server's git checkout. Uncommitted changes count as well.",
+    help="A server's git checkout, or a folder in it. Uncommitted changes count as well.",
 )
 @click.option(
+    "--base",
     "--since",
+    "base_name",
     metavar="REVISION",
     default="",
-    help="Compare with the merge base of HEAD and this revision.  [default: the default branch of origin]",
+    help="Compare with the merge base of HEAD and this revision.  "
+    "[default: the branch's upstream, or the nearest of all remotes' branches]",
 )
 @click.option("--explain", is_flag=True, help="List the suites of each changed file with the reason; run nothing.")
 @options.warnings
@@ -54,7 +57,7 @@ def premerge(
     suites: tuple[str, ...],
     policy: str,
     server: Path,
-    since: str,
+    base_name: str,
     explain: bool,
     warnings: CompilerWarnings,
     annotations: str | None,
@@ -63,16 +66,18 @@ def premerge(
 
     The changed files select the suites. Findings that the base revision shows as well do not fail the check.
     """
-    premerge_workflow.refuse_inside(run.folder, server)
-    premerge_workflow.refuse_own_list(run.known, server)
     planned, plan = premerge_workflow.explain(
-        Catalog(), server, since=since, targets=targets, suites=suites, allocator=run.allocator
+        Catalog(), server, base_name=base_name, targets=targets, suites=suites, allocator=run.allocator
     )
+    premerge_workflow.refuse_inside(run.folder, Path(planned.server))
+    premerge_workflow.refuse_own_list(run.known, Path(planned.server))
     if explain or not planned.suites:
         if run.as_json:
             output.print_json(planned)
         else:
-            click.echo(premerge_workflow.text_of(planned) if explain else premerge_workflow.summary(planned))
+            # A wrong base is the likeliest reason for nothing to run.
+            text = f"BASE  {planned.base}\n{premerge_workflow.summary(planned)}"
+            click.echo(premerge_workflow.text_of(planned) if explain else text)
         return ExitCode.PASS if explain or not planned.unchecked else ExitCode.INCONCLUSIVE
     bench = Workbench.default(offline=run.offline)
     bench.progress.say(f"BASE is {planned.base}")

@@ -6,15 +6,67 @@ It never writes to the checkout or its index, and judges no commit.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.processes import environment, process
 from harness.judge.baseline import BaseRevision
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 GIT_SECONDS = 120.0
-UPSTREAMS = ("origin/HEAD", "origin/unstable", "origin/main", "origin/master")
-"""Candidates for the default branch of the remote, in order of preference."""
+_MAINLINE = re.compile(r"unstable|main|master|develop|trunk|(?:v|release[-/])?\d+(?:\.\d+)+")
+"""Names of branches that changes are merged into: development, and releases such as `7.0`."""
+
+
+class _RemoteBranch(NamedTuple):
+    """A branch of a remote, as this clone knows it."""
+
+    ref: str
+    name: str
+    """With its remote: `origin/7.0`."""
+    own_name: str
+    """Without it: `7.0`."""
+    commit: str
+    is_default: bool
+    """Whether the remote's HEAD names it."""
+
+    @property
+    def is_mainline(self) -> bool:
+        """Whether changes are merged into it. Other branches may be a change that was pushed."""
+        return self.is_default or _MAINLINE.fullmatch(self.own_name) is not None
+
+
+class _Fork(NamedTuple):
+    """Where HEAD left a branch. The smallest of several is the nearest."""
+
+    distance: int
+    """The number of commits from there to HEAD."""
+    is_not_default: bool
+    name: str
+    """The branch."""
+    commit: str
+
+    @property
+    def why(self) -> str:
+        """The reason for taking it as the base."""
+        if self.distance:
+            return f"where HEAD left {self.name}"
+        return f"{self.name} contains HEAD, so that only what is not committed is the change"
+
+
+def enclosing_server(path: Path) -> Path:
+    """The top folder of the server that a folder belongs to; the folder itself if it is in no server's work tree."""
+    place = path.resolve()
+    for folder in (place, *place.parents):
+        if (folder / "src" / "version.h").is_file():
+            return folder
+        if (folder / ".git").exists():
+            break
+    return path
 
 
 class Checkout:
@@ -34,29 +86,30 @@ class Checkout:
         self.below = self._ask("rev-parse", "--show-prefix")
         """The folder's path in the work tree, with a slash at its end; empty for the top."""
 
-    def base(self, since: str = "") -> BaseRevision:
-        """The merge base of HEAD and `since`, or of HEAD and the remote's default branch if `since` is empty.
+    def base(self, named: str = "") -> BaseRevision:
+        """The merge base of HEAD and a named revision; without a name, of HEAD and the branch that it came from.
 
-        Raises UsageError for an unknown revision, for histories without a common commit, and where no default branch
-        is known. HEAD is no substitute: it would hide committed changes.
+        That is the branch's upstream, unless this is its own pushed copy; else the nearest of all remotes' branches.
+        Raises UsageError for an unknown revision, for histories without a common commit, and where no branch of a
+        remote is left. HEAD is no substitute: it would hide committed changes.
         """
-        if since:
-            if self._commit(since) is None:
+        if named:
+            if self._commit(named) is None:
                 raise UsageError(
-                    f"no revision '{since}'", where=str(self.path), remedy="git log --oneline, or git fetch, and again"
+                    f"no revision '{named}'", where=str(self.path), remedy="git log --oneline, or git fetch, and again"
                 )
-            return self._fork(since)
-        for upstream in UPSTREAMS:
-            if self._commit(upstream) is not None:
-                return self._fork(upstream)
+            return self._described(self._merge_base(named), f"where HEAD left {named}")
         if self._commit("HEAD") is None:
             raise UsageError("there is no commit to compare with", where=str(self.path), remedy="git commit")
-        raise UsageError(
-            "no base to compare with",
-            where=str(self.path),
-            because=f"no default branch of a remote is known: there is none of {', '.join(UPSTREAMS)}",
-            remedy="--since REVISION; with --since HEAD what is not committed yet is the change",
-        )
+        branches = self._remote_branches()
+        upstream = self._symbolic("rev-parse", "--symbolic-full-name", "@{upstream}")
+        copy = self._pushed_copy(upstream, branches)
+        if upstream and copy is None:
+            name = upstream.removeprefix("refs/remotes/").removeprefix("refs/heads/")
+            commit = self._merge_base(upstream)
+            fork = _Fork(self._distance(commit), is_not_default=False, name=f"its upstream {name}", commit=commit)
+            return self._described(commit, fork.why)
+        return self._nearest(branches, copy)
 
     def changed(self, base: BaseRevision) -> list[str]:
         """Files below the folder that differ from a revision: committed since, uncommitted, untracked or removed.
@@ -98,16 +151,85 @@ class Checkout:
     def _top(self) -> Path:
         return Path(self._ask("rev-parse", "--show-toplevel"))
 
-    def _fork(self, other: str) -> BaseRevision:
+    def _pushed_copy(self, upstream: str, branches: Sequence[_RemoteBranch]) -> _RemoteBranch | None:
+        """The upstream, if it is what was pushed of the current branch, and no branch that changes are merged into."""
+        current = self._symbolic("symbolic-ref", "--quiet", "--short", "HEAD")
+        same = (branch for branch in branches if branch.ref == upstream and branch.own_name == current)
+        return next((branch for branch in same if not branch.is_mainline), None)
+
+    def _remote_branches(self) -> list[_RemoteBranch]:
+        """The branches of all remotes."""
+        form = "%(refname)%00%(refname:lstrip=2)%00%(refname:lstrip=3)%00%(objectname)%00%(symref)"
+        # Warnings about broken references have no such fields.
+        lines = self._ask("for-each-ref", f"--format={form}", "refs/remotes").splitlines()
+        rows = [row for line in lines if len(row := line.split("\0")) == 5]
+        defaults = {row[4] for row in rows}
+        return [
+            _RemoteBranch(ref=ref, name=name, own_name=own_name, commit=commit, is_default=ref in defaults)
+            for ref, name, own_name, commit, symbolic in rows
+            if not symbolic
+        ]
+
+    def _nearest(self, branches: Sequence[_RemoteBranch], copy: _RemoteBranch | None) -> BaseRevision:
+        """Where HEAD left the nearest branch. Of branches equally near, a remote's default branch is taken, then the
+        first by name.
+
+        A branch that contains HEAD counts only if changes are merged into it: any other may be the change itself, as it
+        was pushed. Raises UsageError where no branch is left.
+        """
+        forks: dict[str, str] = {}
+        for commit in {branch.commit for branch in branches}:
+            found = self._git("merge-base", "HEAD", commit)
+            if found.code == 0:
+                forks[commit] = found.text.strip()
+        distances = {fork: self._distance(fork) for fork in set(forks.values())}
+        related = [branch for branch in branches if branch.commit in forks]
+        near = [
+            _Fork(distances[forks[branch.commit]], not branch.is_default, branch.name, forks[branch.commit])
+            for branch in related
+            if branch.is_mainline or distances[forks[branch.commit]]
+        ]
+        if not near:
+            raise self._no_base([branch.name for branch in branches], related=bool(related))
+        fork = min(near)
+        of = f", the nearest of {len(near)} remote branches" if len(near) > 1 and fork.distance else ""
+        instead = f"; its upstream {copy.name} is the same branch, as it was pushed" if copy else ""
+        return self._described(fork.commit, f"{fork.why}{of}{instead}")
+
+    def _no_base(self, names: Sequence[str], *, related: bool) -> UsageError:
+        shallow = self._ask("rev-parse", "--is-shallow-repository") == "true"
+        if not names:
+            why = "no branch of a remote is known here"
+        elif related:
+            why = f"every branch of a remote contains HEAD, as a pushed change does: {', '.join(names)}"
+        else:
+            why = f"no branch of a remote has a commit in common with HEAD: {', '.join(names)}"
+        return UsageError(
+            "no base to compare with",
+            where=str(self.path),
+            because=why + ("; the clone is a shallow one, which lacks old commits" if shallow else ""),
+            remedy=("git fetch --unshallow, or " if shallow else "")
+            + "--base REVISION; with --base HEAD what is not committed yet is the change",
+        )
+
+    def _distance(self, commit: str) -> int:
+        return int(self._ask("rev-list", "--count", f"{commit}..HEAD"))
+
+    def _merge_base(self, other: str) -> str:
         found = self._git("merge-base", "HEAD", other)
         if found.code != 0:
             raise UsageError(
                 f"HEAD and {other} have no commit in common",
                 where=str(self.path),
                 because=found.text.strip() or "the clone may be a shallow one, which lacks old commits",
-                remedy="git fetch --unshallow, or name another revision: --since REVISION",
+                remedy="git fetch --unshallow, or name another revision: --base REVISION",
             )
-        return self._described(found.text.strip(), f"where HEAD left {other}")
+        return found.text.strip()
+
+    def _symbolic(self, *words: str) -> str:
+        """The name that git gives; empty where there is none."""
+        found = self._git(*words)
+        return found.text.strip() if found.code == 0 else ""
 
     def _described(self, revision: str, why: str) -> BaseRevision:
         commit, _, subject = self._ask("show", "--no-patch", "--format=%H %s", revision).partition(" ")

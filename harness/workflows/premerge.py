@@ -25,7 +25,7 @@ from harness.plan.plan import make_plan
 from harness.record import stored_run
 from harness.report.formats import registry as formats
 from harness.workflows import check
-from harness.workflows.git_checkout import Checkout
+from harness.workflows.git_checkout import Checkout, enclosing_server
 from harness.workflows.suite_selection import choose, read_ignored_paths
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from harness.workflows.workbench import Workbench
 
 
+MANY_FILES = 30
+"""Changes of more files are rare. An old base makes them of a few."""
+
+
 class Premerge(Record, frozen=True):
     """The changes of a checkout and the suites that they select, as `plumb premerge --explain --json` prints them."""
 
@@ -54,6 +58,8 @@ class Premerge(Record, frozen=True):
     """Changes that no suite would check, each with the reason. With one of them the check cannot pass."""
     known: list[str]
     """What the change does to the tree's own list of known findings. An entry that it adds excuses nothing here."""
+    warning: str
+    """Why BASE may be the wrong one; empty where nothing says so."""
     seed: int
     """The default seed, drawn from the base: as long as that is the same, so are the random tests."""
 
@@ -62,23 +68,25 @@ def explain(
     catalog: Catalog,
     path: Path,
     *,
-    since: str,
+    base_name: str,
     targets: Sequence[str],
     suites: Sequence[str],
     allocator: Allocator,
 ) -> tuple[Premerge, Plan]:
     """The changes of a checkout and the plan of its check; builds and runs nothing.
 
-    `suites` replaces the selection where the user gives one. Raises UsageError for a path that is no server or no
-    checkout, and for a revision that does not exist.
+    `path` may be any folder of the server. `base_name` names the base; empty: the checkout tells. `suites` replaces the
+    selection where the user gives one. Raises UsageError for a path that is in no server or no checkout, and for a
+    revision that does not exist.
     """
-    source_tree.open_tree(path, digest="not needed yet")
-    known = known_findings.text_in(path)
-    checkout = Checkout(path.resolve())
-    base = checkout.base(since)
+    server = enclosing_server(path)
+    source_tree.open_tree(server, digest="not needed yet")
+    known = known_findings.text_in(server)
+    checkout = Checkout(server.resolve())
+    base = checkout.base(base_name)
     choice = choose(checkout.changed(base), catalog.suites, read_ignored_paths(), allocator)
     wanted = list(suites) or choice.suites
-    plan = make_plan(catalog, targets=targets, server=str(path), suites=wanted or [catalog.canary])
+    plan = make_plan(catalog, targets=targets, server=str(server), suites=wanted or [catalog.canary])
     planned = plan.suites if wanted and choice.changes else []
     premerge = Premerge(
         server=str(checkout.path),
@@ -88,6 +96,7 @@ def explain(
         suites=planned,
         unchecked=unchecked_changes.foreseen(choice.changes, planned),
         known=known_findings.changes(known, _known_in(checkout, base)),
+        warning=_warning(len(choice.changes)),
         seed=int(base.commit[:8], 16),
     )
     return premerge, plan
@@ -112,10 +121,18 @@ def text_of(premerge: Premerge) -> str:
 
 
 def summary(premerge: Premerge) -> str:
-    """One line with the suites that will run, or the reason why none will; then one for each unchecked change, and one
-    for each entry that the change adds to the tree's list of known findings or removes from it.
+    """The suites that will run, or the reason why none will; then each unchecked change, each entry that the change adds to
+    the tree's list of known findings or removes from it, and the warning.
     """
-    return "\n".join([_summary(premerge), *premerge.unchecked, *premerge.known])
+    lines = [_summary(premerge), *premerge.unchecked, *premerge.known, premerge.warning]
+    return "\n".join(filter(None, lines))
+
+
+def _warning(files: int) -> str:
+    """Why a change of this many files may be compared with the wrong base; empty if it is of the usual size."""
+    if files <= MANY_FILES:
+        return ""
+    return f"WARNING: {files} changed files are many. If BASE is not where your work began: --base REVISION"
 
 
 def _summary(premerge: Premerge) -> str:

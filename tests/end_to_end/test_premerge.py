@@ -25,7 +25,7 @@ pytestmark = pytest.mark.end_to_end
 
 PLANTED = "alignment-redisPopcount-load"
 SOURCE = {".c", ".h", ".cc", ".cpp", ".hpp", ".def"}
-OF = ("--since", "HEAD", "--server")
+OF = ("--base", "HEAD", "--server")
 UNITS = ("--suite", "units")
 """The quickest that sees what is planted."""
 
@@ -64,7 +64,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def premerge(checkout: Path, folder: Path, *words: str) -> tuple[int, dict[str, Any], str]:
     finished = run(
-        "premerge", "--server", checkout, "--since", "HEAD", "--target", "armv5", "--run", folder, "--json", *words
+        "premerge", "--server", checkout, "--base", "HEAD", "--target", "armv5", "--run", folder, "--json", *words
     )
     return finished.returncode, document(finished), finished.stderr
 
@@ -139,7 +139,7 @@ def test_what_a_file_changes_is_run_by_the_suites_that_it_chooses(checkout: Path
         "premerge",
         "--server",
         checkout,
-        "--since",
+        "--base",
         "HEAD",
         "--target",
         "native",
@@ -177,10 +177,8 @@ def test_a_file_that_a_longer_suite_alone_covers_is_checked_by_it_or_said_not_to
 def test_what_no_build_sees_is_not_run(checkout: Path) -> None:
     fakes.write(checkout / "README.md", "# Changed\n")
     finished = run("premerge", *OF, checkout)
-    assert (finished.returncode, finished.stdout) == (
-        ExitCode.PASS,
-        "1 changed file, of which no build sees any: nothing to run\n",
-    )
+    assert finished.returncode == ExitCode.PASS
+    assert finished.stdout.splitlines()[1:] == ["1 changed file, of which no build sees any: nothing to run"]
 
 
 def test_every_file_that_is_covered_or_ignored_is_one_of_some_release() -> None:
