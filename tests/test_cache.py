@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from harness.core import cache as cache_module
 from harness.core.cache import Cache
 from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
@@ -363,6 +364,7 @@ def test_what_is_damaged_while_it_is_used_is_told(tmp_path: Path) -> None:
 KILLED = """
 import sys, time
 from pathlib import Path
+from harness.core import cache as cache_module
 from harness.core.cache import Cache
 cache = Cache(Path(sys.argv[1]))
 def fill(into):
@@ -395,6 +397,29 @@ def test_what_a_killed_run_left_is_swept_and_what_a_living_one_makes_stays(
     Cache.default()
     assert left() == []
     assert not list((tmp_path / "locks").glob("work-own-*"))
+
+
+def test_who_waits_for_a_lock_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "SILENT_SECONDS", 0.1)
+    told: list[str] = []
+    said, taken = threading.Event(), threading.Event()
+
+    def say(text: str) -> None:
+        told.append(text)
+        said.set()
+
+    def wait() -> None:
+        with Cache(tmp_path, say).lock("builds-x"):
+            taken.set()
+
+    with Cache(tmp_path).lock("builds-x"):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert said.wait(10)
+        assert not taken.is_set()
+    waiting.join(10)
+    assert taken.is_set()
+    assert set(told) == {"waiting for another build, which holds builds-x"}
 
 
 def test_leftovers_of_a_release_with_other_locks_are_swept_when_they_are_old(tmp_path: Path) -> None:

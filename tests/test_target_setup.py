@@ -134,10 +134,11 @@ def test_a_target_without_a_kernel_of_its_own_has_no_machine(tmp_path: Path, ben
 
 
 def test_a_run_within_a_run_has_stages_of_its_own(bench: Workbench) -> None:
-    inner = bench.with_new_stages()
+    inner = bench.with_new_stages("base: ")
     with inner.progress.stage("build", "building"):
         pass
     assert (list(inner.progress.stages), list(bench.progress.stages)) == (["build"], [])
+    assert " base: building …" in fakes.printed(inner.progress)
     assert (inner.catalog, inner.cache, inner.offline) == (bench.catalog, bench.cache, bench.offline)
 
 

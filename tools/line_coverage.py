@@ -47,7 +47,8 @@ def instrumented(target: Target, counters: Path) -> Target:
 def compile_notes(bench: Workbench, tree: SourceTree, target: Target, notes: Path) -> None:
     """Compile the server once more, and keep what gcov needs of its compilation."""
     tools = bench.catalog.toolchain_of(target)
-    with bench.builder.workshop(tree, target, tools, "O0", what=f"{tree.name} with gcov's counters") as shop:
+    what = f"{tree.name} with gcov's counters"
+    with bench.builder.workshop(tree, target, tools, "O0", what=what, kind="coverage") as shop:
         shop.make_server()
         for path in (shop.tree / "src").glob("*.gcno"):
             shutil.copy2(path, notes)

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.build import toolchain
+from harness.build import build_progress, toolchain
 from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.errors import UsageError
 from harness.core.model import ArchivePlace, Record
@@ -104,7 +104,14 @@ class Kernels:
         source = self.fetcher.tree(f"linux-{linux.version}", linux.sha256, linux.places, left_out=linux.left_out)
         seconds = 0.0
         with (
-            self.progress.stage("kernel", f"building Linux {linux.version} for {spec.name}"),
+            # Quiet make counts nothing.
+            build_progress.told(
+                self.cache,
+                self.progress,
+                "kernel",
+                f"building Linux {linux.version} for {spec.name}",
+                history=["linux", linux.version, spec.name],
+            ),
             self.cache.work(f"kernel-{spec.name}-{key}") as work,
         ):
             fragments = work / "fragments"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis.detectors import registry
+from harness.build import build_progress
 from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
 from harness.core.model import ArchivePlace, Flavour, Record
@@ -115,9 +116,17 @@ class Emulators:
         log = self.cache.log(f"qemu-{key}")
         source = self.fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
         with (
-            self.progress.stage("emulator", f"building QEMU {qemu.version} for {', '.join(names)}"),
+            build_progress.told(
+                self.cache,
+                self.progress,
+                "emulator",
+                f"building QEMU {qemu.version} for {', '.join(names)}",
+                history=["qemu", qemu.version, *names],
+                verb="compiling",
+            ) as steps,
             self.cache.work(f"qemu-{key}-{key_of(names)}") as work,
         ):
+            steps.counts(partial(build_progress.ninja_steps, log))
             shutil.copytree(source, work / "source", symlinks=True)
             (work / "build").mkdir()
             for number, command in enumerate(_build_commands(qemu, work, names)):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from harness.analysis.compiler_output import complaints, first_error
 from harness.analysis.detectors import registry
-from harness.build import allocator, toolchain
+from harness.build import allocator, build_progress, toolchain
+from harness.build.build_progress import CompilerCalls
 from harness.build.sources.tree_files import copy_tree
 from harness.core import json_codec
 from harness.core.cache import Cache, disk_errors
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from harness.build.build_progress import BuildProgress
     from harness.core.model import Allocator, SourceTree
     from harness.core.progress import Progress
     from harness.core.target_model import Target, Toolchain
@@ -68,6 +70,7 @@ class BuildDirectory:
         optimisation: str,
         work: Path,
         linked: Linked,
+        steps: BuildProgress,
     ) -> None:
         self.server = tree
         self.target = target
@@ -81,6 +84,8 @@ class BuildDirectory:
         self.binary = self.tree / "src" / f"{tree.family}-server"
         """The output of `make_server`."""
         self.log = builder.cache.root / "logs" / f"build-{work.name}.log"
+        self.steps = steps
+        """Takes what counts the steps, where make's output does not tell them."""
         self._ccache = builder.cache.root / "ccache"
         self._configured: dict[str, str] = {}
 
@@ -96,6 +101,7 @@ class BuildDirectory:
             )
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.unlink(missing_ok=True)
+        self.steps.counts(CompilerCalls(self.log, self.work))
         for name in ("gcc", "g++"):
             self.wrapper(name)
         toolchain.write_plain_tools(self.work / "tools", self.tools, self.work)
@@ -189,7 +195,9 @@ class Builder:
         what = f"{tree.name} for {target.name}"
 
         def compile_into(into: Path) -> None:
-            with self.workshop(tree, target, tools, optimisation, what=what, linked=linked) as shop:
+            # What `then` makes has steps, too.
+            kind = "server-and-more" if then else "server"
+            with self.workshop(tree, target, tools, optimisation, what=what, kind=kind, linked=linked) as shop:
                 made = shop.make_server()
                 with disk_errors(into):
                     shutil.copy2(shop.binary, into)
@@ -216,7 +224,7 @@ class Builder:
     def complaints(self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> frozenset[str]:
         """Every error of a tree that does not compile for a target; a build stops at the first."""
         what = f"{tree.name} for {target.name} again, for all its errors,"
-        with self.workshop(tree, target, tools, optimisation, what=what) as shop:
+        with self.workshop(tree, target, tools, optimisation, what=what, kind="errors") as shop:
             return complaints(shop.make([shop.binary.name], go_on=True).text)
 
     @contextlib.contextmanager
@@ -228,16 +236,28 @@ class Builder:
         optimisation: str,
         *,
         what: str,
+        kind: str,
         linked: Linked = "libc",
     ) -> Iterator[BuildDirectory]:
-        """A temporary place to compile in; `what` names the product in messages."""
+        """A temporary place to compile in.
+
+        `what` names the product in messages, and `kind` names such products of all trees and targets.
+        """
+        release = ".".join(map(str, tree.version[:2]))
         place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else [])])
         with (
+            build_progress.told(
+                self.cache,
+                self.progress,
+                "build",
+                f"building {what} -{optimisation}",
+                history=[kind, tree.family, release, target.name, optimisation, linked],
+                verb="compiling",
+            ) as steps,
             self.cache.work(place) as work,
-            self.progress.stage("build", f"building {what} -{optimisation}"),
         ):
             with disk_errors(work):
-                shop = BuildDirectory(self, tree, target, tools, optimisation, work, linked)
+                shop = BuildDirectory(self, tree, target, tools, optimisation, work, linked, steps)
                 shop.prepare()
             yield shop
 

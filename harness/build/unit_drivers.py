@@ -124,7 +124,7 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
         built = builder.cache.entry("units", key)
     if built is None:
         what = f"units of {tree.name} for {target.name}"
-        with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
+        with builder.workshop(tree, target, tools, optimisation, what=what, kind="units") as shop:
             link(shop, shop.make_server())
         built = builder.cache.path("units", key)
     program = built / "units"

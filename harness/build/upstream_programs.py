@@ -44,7 +44,7 @@ def build_upstream(
 
     def compile_into(into: Path) -> None:
         what = f"the programs of {tree.name} for {target.name}, for its own tests,"
-        with builder.workshop(tree, target, tools, optimisation, what=what, linked=linked) as shop:
+        with builder.workshop(tree, target, tools, optimisation, what=what, kind="programs", linked=linked) as shop:
             shop.make_server()
             _make_programs(shop)
             if not _make_modules(shop):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis import compiler_output
+from harness.build.build_progress import Steps
 from harness.build.server_build import build_name
 from harness.core import json_codec
 from harness.core.digests import key_of
@@ -41,7 +42,7 @@ def look(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, o
 
     def look_into(into: Path) -> None:
         what = f"warnings of {tree.name} for {target.name}"
-        with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
+        with builder.workshop(tree, target, tools, optimisation, what=what, kind="warnings") as shop:
             (into / NAME).write_bytes(json_codec.pretty(_report(shop)))
 
     folder = builder.cache.folder("warnings", key, look_into)
@@ -60,6 +61,9 @@ def _report(shop: BuildDirectory) -> CompilerReport:
     if not calls:
         return CompilerReport(warnings=[], problem="the makefile does not tell how it compiles")
 
+    ended: list[Compilation] = []
+    shop.steps.counts(lambda: Steps(len(ended), len(calls)))
+
     def diagnostics(call: Compilation) -> tuple[list[Diagnostic], bool]:
         result = process.run(
             [compilers[call.words[0]], *call.words[1:]],
@@ -67,6 +71,7 @@ def _report(shop: BuildDirectory) -> CompilerReport:
             folder=Path(call.folder),
             environment=shop.environment(),
         )
+        ended.append(call)
         return compiler_output.read(
             f"make: Entering directory '{call.folder}'\n{result.text}", shop.tree
         ), result.code == 0

@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 
 from harness.core import cache_seal
 from harness.core.errors import InfrastructureError
-from harness.core.progress import Progress
+from harness.core.progress import SILENT_SECONDS, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -272,8 +272,17 @@ class Cache:
         locks = self.root / "locks"
         with disk_errors(locks):
             locks.mkdir(parents=True, exist_ok=True)
-        with self._lock_of(name):
+        held = self._lock_of(name)
+        while True:
+            try:
+                held.acquire(timeout=SILENT_SECONDS)
+                break
+            except Timeout:
+                self._say(f"waiting for another build, which holds {name}")
+        try:
             yield
+        finally:
+            held.release()
 
     def _lock_of(self, name: str) -> FileLock:
         return FileLock(self.root / "locks" / f"{name}.lock", thread_local=False)

@@ -1,46 +1,167 @@
-"""Progress messages: on standard error only, so that standard output remains one document."""
+"""Progress messages: on standard error only, so that standard output remains one document.
+
+A stage is never silent for long. On a terminal one line at the bottom shows how far the stages are that go on.
+Elsewhere, as in a CI system's log, a plain line says it now and then.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
-from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from harness.core.untrusted_text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+SILENT_SECONDS = 12.0
+"""After this time without a line, a stage says how far it is where no line moves. The documents promise 15 s."""
+TICK_SECONDS = 1.0
+"""The time between two states of the moving line."""
+
+
+class Activity:
+    """Something that takes time, and how far it is."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.started = time.monotonic()
+        self.shown = self.started
+        """When the last line about it was printed."""
+        self._state: Callable[[], str] | None = None
+
+    def shows(self, state: Callable[[], str]) -> None:
+        """Have the stage say how far it is with `state`, which another thread calls, once a second at most."""
+        self._state = state
+
+    def describe(self) -> str:
+        """The activity and its state, or how long it has taken so far."""
+        state = ""
+        # A file that the state is read from may disappear when the stage ends.
+        with contextlib.suppress(OSError):
+            state = self._state() if self._state else ""
+        return f"{self.name}: {state or f'{time.monotonic() - self.started:.0f} s so far'}"
+
+
+class _Display:
+    """What goes on, on one console. Several threads may use it."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._lock = threading.RLock()
+        self._stages: list[Activity] = []
+        self._ticker: threading.Thread | None = None
+        self._drawn = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether a line can move: not in a file, and not in a CI system's log, even if that takes colours."""
+        return self.console.file.isatty() and not self.console.is_dumb_terminal
+
+    def say(self, text: str) -> None:
+        with self._lock:
+            self._erase()
+            self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {escape(visible(text))}")
+            if len(self._stages) == 1:
+                # With several, the line may be about another one.
+                self._stages[0].shown = time.monotonic()
+
+    def begin(self, stage: Activity) -> None:
+        with self._lock:
+            self._stages.append(stage)
+            if not self.moves:
+                self.say(f"{stage.name} …")
+            if self._ticker is None:
+                ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
+                # A machine that allows no more threads only loses these lines.
+                with contextlib.suppress(RuntimeError):
+                    ticker.start()
+                    self._ticker = ticker
+
+    def end(self, stage: Activity) -> None:
+        with self._lock:
+            self._stages.remove(stage)
+            self._erase()
+
+    def _tick(self) -> None:
+        """Say how far the stages are until none is left."""
+        while True:
+            time.sleep(TICK_SECONDS)
+            with self._lock:
+                if not self._stages:
+                    self._ticker = None
+                    return
+                now = time.monotonic()
+                if self.moves:
+                    self._draw("; ".join(stage.describe() for stage in self._stages))
+                elif any(now - stage.shown >= SILENT_SECONDS for stage in self._stages):
+                    self.say("; ".join(stage.describe() for stage in self._stages))
+                    for stage in self._stages:
+                        stage.shown = now
+
+    def _draw(self, text: str) -> None:
+        """Write the moving line. It is cut to the terminal's width: a line that wraps could not be erased."""
+        line = Text(visible(text).replace("\n", " "))
+        line.truncate(self.console.width - 1, overflow="ellipsis")
+        self._write(f"\r\x1b[2K{line.plain}")
+        self._drawn = True
+
+    def _erase(self) -> None:
+        if self._drawn:
+            self._write("\r\x1b[2K")
+            self._drawn = False
+
+    def _write(self, text: str) -> None:
+        self.console.file.write(text)
+        self.console.file.flush()
+
+
+@cache
+def _on_standard_error() -> _Display:
+    """The display that all messages share: two of them would write into each other's line."""
+    return _Display(Console(stderr=True, highlight=False, emoji=False, soft_wrap=True))
 
 
 class Progress:
     """Messages and timed stages. Several threads may use it."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+    def __init__(self, console: Console | None = None, *, display: _Display | None = None, label: str = "") -> None:
+        self._display = display or (_Display(console) if console else _on_standard_error())
+        self._label = label
         self.stages: dict[str, float] = {}
         """Stage -> seconds spent in it so far."""
 
-    def fresh(self) -> Progress:
-        """A progress on the same console, without stages."""
-        return Progress(self.console)
+    @property
+    def console(self) -> Console:
+        """Where the messages go."""
+        return self._display.console
+
+    def fresh(self, label: str) -> Progress:
+        """A progress on the same console, without stages, whose messages begin with `label`."""
+        return Progress(display=self._display, label=label)
 
     def say(self, text: str) -> None:
         """Print a line with the time of day."""
-        self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {escape(visible(text))}")
+        self._display.say(f"{self._label}{text}")
 
-    @contextmanager
-    def stage(self, name: str, activity: str) -> Iterator[None]:
-        """Announce an activity and how long it took. Durations of the same stage name add up."""
-        started = time.monotonic()
-        self.say(f"{activity} …")
+    @contextlib.contextmanager
+    def stage(self, name: str, activity: str) -> Iterator[Activity]:
+        """Announce an activity, how far it is, and how long it took. Durations of the same stage name add up."""
+        stage = Activity(f"{self._label}{activity}")
+        self._display.begin(stage)
         done = False
         try:
-            yield
+            yield stage
             done = True
         finally:
-            seconds = time.monotonic() - started
+            seconds = time.monotonic() - stage.started
+            self._display.end(stage)
             self.stages[name] = round(self.stages.get(name, 0.0) + seconds, 2)
             self.say(f"{activity} {'took' if done else 'stopped after'} {seconds:.1f} s")

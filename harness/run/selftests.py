@@ -134,7 +134,7 @@ def build_selftests(builder: Builder, tree: SourceTree, target: Target, tools: T
 
     def compile_into(into: Path) -> None:
         what = f"self-tests of {tree.name} for {target.name}"
-        with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
+        with builder.workshop(tree, target, tools, optimisation, what=what, kind="selftests") as shop:
             (into / "broken.json").write_bytes(json_codec.pretty(_compile(shop, style, into)))
 
     folder = builder.cache.folder("selftests", key, compile_into)

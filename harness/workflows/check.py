@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+import threading
+import time
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +33,7 @@ from harness.workflows.cell_process import run_cell
 from harness.workflows.run_setup import PreparedRun, PreparedTarget, RunSetup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from harness.core.model import Build, Cell, SourceTree, Suite
     from harness.judge.findings import Judgement
@@ -70,11 +73,13 @@ class Check:
         # The plan is stored first: in a run that is killed, the cells that did not start are then judged UNKNOWN.
         run_folder.write_run(request.run, self._record(prepared, []))
         before = os.getloadavg()[0]
+        cells = _Cells(len(request.plan.cells))
         with (
-            progress.stage("suites", f"running {len(request.plan.cells)} cells, {request.jobs} at a time"),
+            progress.stage("suites", f"running {len(request.plan.cells)} cells, {request.jobs} at a time") as stage,
             tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
         ):
-            records = self._run_cells(prepared, Path(sockets))
+            stage.shows(cells.state)
+            records = self._run_cells(prepared, Path(sockets), cells)
         self._refuse_damage(read_again=True)
         record = self._record(prepared, records)
         record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
@@ -104,9 +109,10 @@ class Check:
                 remedy="run again: damaged entries are made anew",
             )
 
-    def _run_cells(self, prepared: PreparedRun, sockets: Path) -> list[CellRecord]:
+    def _run_cells(self, prepared: PreparedRun, sockets: Path, cells: _Cells) -> list[CellRecord]:
         def run(cell: Cell) -> CellRecord:
-            record = self._run_cell(cell, prepared, sockets)
+            with cells.running(cell):
+                record = self._run_cell(cell, prepared, sockets)
             self._refuse_damage()
             return record
 
@@ -228,6 +234,36 @@ class Check:
             policies=rules.recorded_policies(catalog.policies, request.policy, machines.values()),
             source=archive_name(tree.name, tree.digest) if is_release else "",
         )
+
+
+class _Cells:
+    """How many cells of a run have ended, and which go on. Several threads use it."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._ended = 0
+        self._started: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def running(self, cell: Cell) -> Iterator[None]:
+        """Count a cell as one that goes on, and then as one that has ended."""
+        name = f"{cell.target}/{cell.suite}"
+        with self._lock:
+            self._started[name] = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._started[name]
+                self._ended += 1
+
+    def state(self) -> str:
+        """`3/12 ended, armv5/fuzz for 41 s`."""
+        now = time.monotonic()
+        with self._lock:
+            going_on = [f"{name} for {now - started:.0f} s" for name, started in self._started.items()]
+            return ", ".join([f"{self._ended}/{self._total} ended", *going_on])
 
 
 def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: PreparedRun) -> CellRecord | None:

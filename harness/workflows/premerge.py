@@ -201,7 +201,7 @@ def _of_base(bench: Workbench, request: Request, base: BaseRevision) -> Baseline
             # The copy keeps the checkout's name, by which ccache recognises the files that have not changed.
             tree = checkout.write(base, work / checkout.path.name)
             of_base = msgspec.structs.replace(request, server=str(tree), run=request.run / "base")
-            judgement, _ = check.Check(bench.with_new_stages(), of_base).run()
+            judgement, _ = check.Check(bench.with_new_stages("base: "), of_base).run()
         formats.write(of_base.run, judgement)
         found = baseline.of_judgement(base, judgement)
         # The result is not kept if the project's own suites were edited meanwhile.

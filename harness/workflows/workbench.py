@@ -52,6 +52,6 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         """The source tree of a release or of a path. Raises UsageError for a name that is neither."""
         return open_server(self.catalog, self.fetcher, name)
 
-    def with_new_stages(self) -> Workbench:
-        """The same workbench for a run within a run, which records the durations of its own stages."""
-        return msgspec.structs.replace(self, progress=self.progress.fresh())
+    def with_new_stages(self, label: str) -> Workbench:
+        """The same workbench for a run within a run: its messages begin with `label`, and its stages are its own."""
+        return msgspec.structs.replace(self, progress=self.progress.fresh(label))

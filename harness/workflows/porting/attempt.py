@@ -55,7 +55,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 def attempt(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Attempt:
     """Make the server for a target without the project's help. A failure is a result. Raises InfrastructureError."""
     what = f"{tree.name} for {target.name} as its makefile has it, with warnings,"
-    with builder.workshop(tree, target, tools, optimisation, what=what) as shop:
+    with builder.workshop(tree, target, tools, optimisation, what=what, kind="port") as shop:
         compilers = _without_help(shop)
         # Parallel jobs print relative names, so make prints each job's output in one piece after its folder.
         command = shop.make_command([shop.binary.name])

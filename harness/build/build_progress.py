@@ -1,0 +1,156 @@
+"""Says how far a build is: the steps done of all, and the time left. The cache's history of earlier builds tells both.
+
+A history is one small file for each kind of build, which the next build replaces. It decides nothing but a message, so
+it has no seal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.model import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from harness.core.cache import Cache
+    from harness.core.progress import Activity, Progress
+
+KIND = "history"
+_TAIL_BYTES = 4096
+_TRUSTED_SHARE = 1 / 3
+"""The share of all steps from which on the build's own pace alone counts: the first files are the dependencies'."""
+
+
+class Past(Record, frozen=True):
+    """The last build of a kind."""
+
+    steps: int
+    """0: its steps cannot be counted."""
+    seconds: float
+
+
+class Steps(NamedTuple):
+    """Where a build is."""
+
+    done: int
+    total: int = 0
+    """0: the build does not say."""
+
+
+@contextlib.contextmanager
+def told(
+    cache: Cache, progress: Progress, stage: str, activity: str, *, history: Sequence[str], verb: str = ""
+) -> Iterator[BuildProgress]:
+    """A stage of the progress that says how far a build is, and becomes its history if it succeeds.
+
+    `history` names the kind of build in parts, the most general first: where exactly this kind was never built, the
+    latest build of the next more general kind counts. `verb` says what a step is: `compiling`.
+    """
+    with progress.stage(stage, activity) as shown:
+        build = BuildProgress(cache, shown, history, verb)
+        shown.shows(build.state)
+        yield build
+        build.remember()
+
+
+class BuildProgress:
+    """A build that goes on."""
+
+    def __init__(self, cache: Cache, stage: Activity, history: Sequence[str], verb: str) -> None:
+        self._file = cache.path(KIND, f"{'-'.join(history)}.json")
+        self._past = _past(self._file, history)
+        self._stage = stage
+        self._verb = verb
+        self._steps: Callable[[], Steps] = lambda: Steps(0)
+
+    def counts(self, steps: Callable[[], Steps]) -> None:
+        """Have the steps counted by a function, which another thread calls."""
+        self._steps = steps
+
+    def state(self) -> str:
+        """`compiling 43/97, about 40 s left`. The total and the time are left out where nothing tells them."""
+        done, total = self._steps()
+        seconds = time.monotonic() - self._stage.started
+        if self._past is not None:
+            total = total or self._past.steps
+        known = 0 < done <= total
+        counted = f"{self._verb} {done}/{total}" if known else f"{self._verb} {done}" if done else ""
+        left = seconds_left(seconds, done / total if known else 0.0, self._past.seconds if self._past else 0.0)
+        return ", ".join(filter(None, [counted, f"about {_rounded(left)} left" if left else f"{seconds:.0f} s so far"]))
+
+    def remember(self) -> None:
+        """Store the build as the last of its kind."""
+        seconds = round(time.monotonic() - self._stage.started, 1)
+        # A message is not worth an error.
+        with contextlib.suppress(OSError):
+            past = Past(steps=self._steps().done, seconds=seconds)
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            new = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+            new.write_bytes(json_codec.pretty(past))
+            new.replace(self._file)
+
+
+def seconds_left(seconds: float, share: float, before: float) -> float:
+    """The estimate of a build's remaining time after `seconds`, of which `share` of the steps took all.
+
+    `before`: what the last build of its kind took. 0 where neither tells anything. The build's own pace counts the more
+    the more of it is done: it may find all its objects in the compilers' cache, or none.
+    """
+    by_history = max(before * (1 - share) if share else before - seconds, 0.0)
+    if not share:
+        return by_history
+    by_pace = seconds * (1 - share) / share
+    trust = min(1.0, share / _TRUSTED_SHARE) if before else 1.0
+    return trust * by_pace + (1 - trust) * by_history
+
+
+def _rounded(seconds: float) -> str:
+    return f"{round(seconds / 60)} min" if seconds >= 90 else f"{max(5, round(seconds / 5) * 5)} s"
+
+
+def _past(file: Path, history: Sequence[str]) -> Past | None:
+    """The last build of this kind, or of the next more general one; None where there is none."""
+    names = [file.name, *(f"{'-'.join(history[:known])}-*.json" for known in range(len(history) - 1, 0, -1))]
+    for name in names:
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            files = sorted(file.parent.glob(name), key=lambda path: path.stat().st_mtime)
+            if files:
+                return json_codec.decode(files[-1].read_bytes(), Past)
+    return None
+
+
+class CompilerCalls:
+    """Counts the calls in make's output, a log that grows, that compile a file with one of the wrappers in `work`."""
+
+    def __init__(self, log: Path, work: Path) -> None:
+        self._log = log
+        self._call = re.compile(rb"^" + re.escape(os.fsencode(work)) + rb"/\S+ (?:.* )?-c(?: |$)", re.MULTILINE)
+        self._offset = 0
+        self._done = 0
+
+    def __call__(self) -> Steps:
+        """The calls so far. A line that is not whole yet counts the next time."""
+        with contextlib.suppress(FileNotFoundError), self._log.open("rb") as stream:
+            stream.seek(self._offset)
+            text = stream.read()
+            whole = text[: text.rfind(b"\n") + 1]
+            self._offset += len(whole)
+            self._done += len(self._call.findall(whole))
+        return Steps(self._done)
+
+
+def ninja_steps(log: Path) -> Steps:
+    """The last `[43/97]` at the end of ninja's output."""
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        found = re.findall(rb"^\[(\d+)/(\d+)\] ", stream.read(), re.MULTILINE)
+    return Steps(int(found[-1][0]), int(found[-1][1])) if found else Steps(0)
