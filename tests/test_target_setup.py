@@ -12,6 +12,7 @@ import pytest
 from harness.build.server_build import BuildFailedError
 from harness.build.sources.source_tree import open_tree
 from harness.core.cache import Cache
+from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError
 from harness.core.strict_toml import ROOT
 from harness.judge.known_findings import DEFAULT
 from harness.plan.catalog import Catalog
@@ -121,6 +122,24 @@ def test_all_that_fails_for_this_machine_is_looked_at_and_not_its_first_error_al
     prepared = failed(bench, tree)
     prepared["armv5"] = msgspec.structs.replace(prepared["armv5"], complaints=frozenset({"y.c:9:9: error: another"}))
     assert run_setup(bench, tree).without_blame(prepared)["armv5"].blameless
+
+
+@pytest.mark.parametrize("needs_native", [True, False])
+def test_this_machine_is_built_first_and_a_run_that_needs_it_stops_there(
+    tmp_path: Path, bench: Workbench, *, needs_native: bool
+) -> None:
+    fakes.write(tmp_path / "bin" / "gcc", "#!/bin/sh\necho 'gcc 1.0'\n", mode=0o755)
+    setup = run_setup(bench, tree_that_says(tmp_path, "x.c:3:5: error: boom", machine=""))
+    setup.request = msgspec.structs.replace(setup.request, needs_native=needs_native)
+    # A run that goes on comes to the emulators, which are not there.
+    with pytest.raises(InconclusiveError if needs_native else InfrastructureError) as caught:
+        setup.prepare()
+    assert "building redis-7.0.15 for native -O2 …" in fakes.printed(bench.progress)
+    if needs_native:
+        assert caught.value.what == "redis-7.0.15 does not compile for this machine"
+        assert "error: " in caught.value.because
+        assert caught.value.remedy == "mend it, and run again: nothing was checked"
+        assert (caught.value.exit_code, caught.value.log.endswith(".log")) == (ExitCode.INCONCLUSIVE, True)
 
 
 def test_a_kernel_tier_target_runs_the_builds_of_its_userland_and_any_other_its_own(bench: Workbench) -> None:

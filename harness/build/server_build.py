@@ -1,7 +1,7 @@
 """Builds a server for a target: out of tree, content-addressed, and with the compiler's first error when it fails.
 
-It never writes to the user's tree. The work folder's path depends only on the tree's name, not on its content or place,
-so that ccache recognises unchanged files: after one edit in a copy, a single file is compiled.
+It never writes to the user's tree. An object depends neither on its tree's name nor on its place, so that ccache
+recognises unchanged files: after one edit in a copy of a release, a single file is compiled.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 BUILD_SECONDS = 1800
 RECIPE = "1"
 """Part of every build's identity: raise it when this module changes its way of building."""
-
+WORK_NAME = "/plumbline"
+"""The work folder's name in debug information. Objects are the same wherever they are compiled, so that ccache has the
+objects of a release for a checkout of it."""
 
 _MACHINE_FAULTS = [
     ("No space left on device", "the disk is full", "plumb clean"),
@@ -112,7 +114,8 @@ class BuildDirectory:
         """A wrapper of the compiler `name` that adds the target's flags, followed by `extra`."""
         path = self.work / f"{name}{suffix}"
         first = registry.write_prelude(self.target.emulator.detector, self.work)
-        flags = [*first, *compile_flags(self.server, self.target, self.optimisation), *extra]
+        named = f"-fdebug-prefix-map={self.work}={WORK_NAME}"
+        flags = [*first, *compile_flags(self.server, self.target, self.optimisation), named, *extra]
         toolchain.write_wrapper(path, toolchain.tool(self.tools, name), flags, ["-latomic"])
         return path
 
@@ -196,8 +199,10 @@ class Builder:
 
         def compile_into(into: Path) -> None:
             # What `then` makes has steps, too.
-            kind = "server-and-more" if then else "server"
-            with self.workshop(tree, target, tools, optimisation, what=what, kind=kind, linked=linked) as shop:
+            extent = "and-more" if then else "alone"
+            with self.workshop(
+                tree, target, tools, optimisation, what=what, kind="server", extent=extent, linked=linked
+            ) as shop:
                 made = shop.make_server()
                 with disk_errors(into):
                     shutil.copy2(shop.binary, into)
@@ -237,11 +242,13 @@ class Builder:
         *,
         what: str,
         kind: str,
+        extent: str = "alone",
         linked: Linked = "libc",
     ) -> Iterator[BuildDirectory]:
         """A temporary place to compile in.
 
-        `what` names the product in messages, and `kind` names such products of all trees and targets.
+        `what` names the product in messages, `kind` names such products of all trees and targets, and `extent` tells
+        those apart that take more steps than others.
         """
         release = ".".join(map(str, tree.version[:2]))
         place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else [])])
@@ -251,7 +258,7 @@ class Builder:
                 self.progress,
                 "build",
                 f"building {what} -{optimisation}",
-                history=[kind, tree.family, release, target.name, optimisation, linked],
+                history=[kind, tree.family, release, target.name, optimisation, linked, extent],
                 verb="compiling",
             ) as steps,
             self.cache.work(place) as work,

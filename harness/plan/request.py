@@ -40,5 +40,7 @@ class Request(Record, frozen=True):
     """Whether redis-cli and redis-benchmark of the release's own tests are the target's, and not this machine's."""
     warnings: CompilerWarnings = "note"
     """How a warning counts that a compiler gives for a target alone."""
+    needs_native: bool = False
+    """Whether the run stops at once where the tree does not compile for this machine."""
     learns: bool = False
     """Whether open-ended suites reuse what earlier runs learned and add to it. A seed alone then repeats nothing."""

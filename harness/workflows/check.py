@@ -73,7 +73,7 @@ class Check:
         # The plan is stored first: in a run that is killed, the cells that did not start are then judged UNKNOWN.
         run_folder.write_run(request.run, self._record(prepared, []))
         before = os.getloadavg()[0]
-        cells = _Cells(len(request.plan.cells))
+        cells = CellCount(len(request.plan.cells))
         with (
             progress.stage("suites", f"running {len(request.plan.cells)} cells, {request.jobs} at a time") as stage,
             tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
@@ -109,7 +109,7 @@ class Check:
                 remedy="run again: damaged entries are made anew",
             )
 
-    def _run_cells(self, prepared: PreparedRun, sockets: Path, cells: _Cells) -> list[CellRecord]:
+    def _run_cells(self, prepared: PreparedRun, sockets: Path, cells: CellCount) -> list[CellRecord]:
         def run(cell: Cell) -> CellRecord:
             with cells.running(cell):
                 record = self._run_cell(cell, prepared, sockets)
@@ -236,7 +236,7 @@ class Check:
         )
 
 
-class _Cells:
+class CellCount:
     """How many cells of a run have ended, and which go on. Several threads use it."""
 
     def __init__(self, total: int) -> None:

@@ -121,10 +121,10 @@ def text_of(premerge: Premerge) -> str:
 
 
 def summary(premerge: Premerge) -> str:
-    """The suites that will run, or the reason why none will; then each unchecked change, each entry that the change adds to
-    the tree's list of known findings or removes from it, and the warning.
+    """The suites that will run, or the reason why none will; then each unchecked change, the warning, and each entry
+    that the change adds to the tree's list of known findings or removes from it.
     """
-    lines = [_summary(premerge), *premerge.unchecked, *premerge.known, premerge.warning]
+    lines = [_summary(premerge), *premerge.unchecked, premerge.warning, *premerge.known]
     return "\n".join(filter(None, lines))
 
 
@@ -170,8 +170,10 @@ def refuse_own_list(known: Path, path: Path) -> None:
 def run(bench: Workbench, request: Request, premerge: Premerge) -> tuple[Judgement, ExitCode]:
     """Check the tree and, if that has findings, the base, whose findings are not new. Raises as Check.run does."""
     known = _known_in(Checkout(Path(request.server)), premerge.base)
+    # The base is another matter: what its tree lacks on this machine says nothing about the change.
+    of_change = msgspec.structs.replace(request, needs_native=True)
     with unchecked_changes.noted(request.run, premerge.changes):
-        judgement, code = check.Check(bench, request, known_in_base=known).run()
+        judgement, code = check.Check(bench, of_change, known_in_base=known).run()
     suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL}
     if not suspected and not warning_findings.verdicts(judgement.findings):
         return judgement, code
@@ -198,7 +200,7 @@ def _of_base(bench: Workbench, request: Request, base: BaseRevision) -> Baseline
             bench.progress.say("the findings of BASE are in the cache")
             return msgspec.structs.replace(stored, base=base)
         with cache.work(f"base-{key}") as work:
-            # The copy keeps the checkout's name, by which ccache recognises the files that have not changed.
+            # The copy keeps the checkout's name, under which messages and the cache know its builds.
             tree = checkout.write(base, work / checkout.path.name)
             of_base = msgspec.structs.replace(request, server=str(tree), run=request.run / "base")
             judgement, _ = check.Check(bench.with_new_stages("base: "), of_base).run()

@@ -14,6 +14,7 @@ import msgspec
 from harness.build import warning_pass
 from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations
 from harness.build.server_build import BuildFailedError
+from harness.core.errors import InconclusiveError
 from harness.core.target_model import ORACLE
 from harness.judge import warning_findings
 from harness.record import compiler_warnings
@@ -82,15 +83,18 @@ class RunSetup:
         self.suites = [bench.catalog.suites[name] for name in request.plan.suites]
 
     def prepare(self) -> PreparedRun:
-        """Set up every target of the plan, as many at a time as the request allows, and the oracle.
+        """Set up the oracle, and then every target of the plan, as many at a time as the request allows.
 
-        Raises InfrastructureError where this machine cannot make a part.
+        Raises InfrastructureError where this machine cannot make a part, and InconclusiveError where the request needs
+        an oracle and the tree does not compile for it.
         """
+        # First: most errors of a change show here, before emulators and targets take their minutes.
+        oracle = self._build_oracle()
         chosen = [self.bench.catalog.targets[name] for name in self.request.plan.targets]
         setups = set_up_targets(self.bench, chosen, flavour=self.request.emulator)
         with ThreadPoolExecutor(self.request.jobs) as pool:
             targets = dict(zip(setups, pool.map(self._prepare, setups.values()), strict=True))
-        peers = self._peers(targets)
+        peers = self._peers(targets, oracle)
         native_upstream = self._upstream(oracle_setup(self.bench), "libc") if ORACLE in peers else None
         run = PreparedRun(tree=self.tree, targets=targets, peers=peers, native_upstream=native_upstream)
         return run if run.has_oracle else msgspec.structs.replace(run, targets=self.without_blame(targets))
@@ -115,7 +119,27 @@ class RunSetup:
             upstream=self._upstream(setup, self.request.allocator),
         )
 
-    def _peers(self, prepared: Mapping[str, PreparedTarget]) -> dict[str, PeerServer]:
+    def _build_oracle(self) -> Build | None:
+        """The server of this machine; None if it does not compile. Raises InconclusiveError if the request needs it."""
+        setup = oracle_setup(self.bench)
+        try:
+            if ORACLE in self.request.plan.targets:
+                # As for any target: what compiles the server for units leaves it in the cache.
+                self._units(setup, self.request.allocator)
+            return setup.build(self.tree, self.request.optimisation)
+        except BuildFailedError as error:
+            if self.request.needs_native:
+                raise InconclusiveError(
+                    f"{self.tree.name} does not compile for this machine",
+                    where=error.where,
+                    because=error.because,
+                    remedy="mend it, and run again: nothing was checked",
+                    log=error.log,
+                ) from error
+            self.bench.progress.say(str(error))
+            return None
+
+    def _peers(self, prepared: Mapping[str, PreparedTarget], oracle: Build | None) -> dict[str, PeerServer]:
         """The servers that cells may start beside their own: the oracle, and every target outside the kernel tier."""
         peers = {
             name: PeerServer(
@@ -124,16 +148,13 @@ class RunSetup:
             for name, each in prepared.items()
             if each.build is not None and not each.target.emulator.has_kernel
         }
-        setup = oracle_setup(self.bench)
-        try:
-            build = setup.build(self.tree, self.request.optimisation)
-        except BuildFailedError as error:
-            self.bench.progress.say(str(error))
+        if oracle is None:
             return peers
+        setup = oracle_setup(self.bench)
         # A model is the oracle of the other programs. Its memory is libc's, as its servers' is.
         selftests = self._units(setup, "libc", only="selftests").get("selftests")
-        oracle = PeerServer(runner=setup.runner("signal"), build=build, module=self._module(setup), selftests=selftests)
-        return {ORACLE: oracle, **peers}
+        peer = PeerServer(runner=setup.runner("signal"), build=oracle, module=self._module(setup), selftests=selftests)
+        return {ORACLE: peer, **peers}
 
     def without_blame(self, prepared: dict[str, PreparedTarget]) -> dict[str, PreparedTarget]:
         """The same targets, of which those are marked as blameless whose errors all occur on this machine too."""

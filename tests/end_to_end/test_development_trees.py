@@ -36,7 +36,7 @@ def chosen(names: Sequence[str], of_every_run: Sequence[str]) -> list[object]:
 
 
 def disguised(name: str, folder: Path) -> Path:
-    """A release's tree, which says of itself that it is none. Its folder's name is the release's: ccache knows it."""
+    """A release's tree, which says of itself that it is none."""
     server = SERVERS[name]
     old = server.family == "redis" and tuple(map(int, server.version.split("."))) < (6,)
     tree = folder / name

@@ -48,11 +48,11 @@ def edit(path: Path, anchor: str, replacement: str) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A release as a repository of one commit; by the release's name the compiler's cache knows its files."""
+    """A release as a repository of one commit. The compiler's cache knows its files."""
     catalog = Catalog()
     planted = mutations.mutations()["bitcount-alignment"]
     original = Fetcher(Cache.default(), fakes.quiet()).server(catalog.servers[planted.server])
-    path = tmp_path / planted.server
+    path = tmp_path / "my-redis"
     mutations.plant(planted, original.path, path)
     bug = (path / "src" / "bitops.c").read_bytes()
     (path / "src" / "bitops.c").write_bytes((original.path / "src" / "bitops.c").read_bytes())
@@ -104,6 +104,18 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     source.write_text(clean, "utf-8")
     code, read, errors = premerge(checkout, tmp_path / "mended", *UNITS)
     assert (code, read["verdict"], read["findings"]) == (ExitCode.PASS, "PASS", []), errors
+    assert not (tmp_path / "mended" / "base").exists(), "nothing was found, so the base does not matter"
+
+
+def test_a_change_that_does_not_compile_for_this_machine_stops_at_once(checkout: Path, tmp_path: Path) -> None:
+    edit(checkout / "src" / "bitops.c", "/* Bit operations.", "an error /* Bit operations.")
+    finished = run("premerge", *OF, checkout, "--target", "armv5", "--run", tmp_path / "run", *UNITS)
+    assert finished.returncode == ExitCode.INCONCLUSIVE, finished.stderr
+    assert f"error: {checkout.name} does not compile for this machine" in finished.stderr
+    assert "bitops.c:1:" in finished.stderr
+    assert "for native" in finished.stderr
+    assert "for armv5" not in finished.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_change_cannot_excuse_what_it_breaks_and_a_check_uses_the_trees_own_list(

@@ -1,0 +1,69 @@
+"""Objects of one tree serve another in ccache, whatever the trees' names, and their debug information is right."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.analysis.symbols import Symbols
+from harness.build.server_build import Builder
+from harness.build.sources.source_tree import open_tree
+from harness.core.cache import Cache
+from harness.core.finding import Frame
+from harness.plan.catalog import Catalog
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+MAKEFILE = """
+redis-server: main.o same.o
+\t$(CC) -o redis-server main.o same.o
+%.o: %.c
+\t$(CC) -I$(CURDIR)/../deps/lib -c $< -o $@
+"""
+SAME = '#include <lib.h>\n#include "own.h"\nint same(void)\n{\n    return LIB + OWN;\n}\n'
+
+
+def server(path: Path, main: str) -> Path:
+    """A server of two files and two headers, one of them named by an absolute folder."""
+    fakes.server_tree(path)
+    fakes.write(path / "deps" / "lib" / "lib.h", "#define LIB 1\n")
+    fakes.write(path / "src" / "own.h", "#define OWN 2\n")
+    fakes.write(path / "src" / "same.c", SAME)
+    fakes.write(path / "src" / "main.c", f"int same(void);\nint main(void) {{ return same() + {main}; }}\n")
+    fakes.write(path / "src" / "Makefile", MAKEFILE)
+    return path
+
+
+def hits(cache: Cache) -> tuple[int, int]:
+    """The hits and misses of ccache since the last question."""
+    environment = {"PATH": "/usr/bin:/bin", "CCACHE_DIR": str(cache.root / "ccache")}
+    printed = subprocess.run(
+        ["ccache", "--print-stats", "--zero-stats"], env=environment, check=True, capture_output=True, text=True
+    ).stdout
+    found = {name: int(number) for name, _, number in (line.partition("\t") for line in printed.splitlines()) if number}
+    return found["direct_cache_hit"] + found["preprocessed_cache_hit"], found["cache_miss"]
+
+
+@pytest.mark.parametrize("name", ["native", "armv5"])
+def test_a_checkout_takes_the_objects_of_its_release(tmp_path: Path, name: str) -> None:
+    catalog, cache = Catalog(), Cache(tmp_path / "cache")
+    target = catalog.targets[name]
+    tools = catalog.toolchain_of(target)
+    builder = Builder(cache, fakes.quiet())
+
+    builder.build(open_tree(server(tmp_path / "redis-7.0.15", "1")), target, tools, "O2")
+    assert hits(cache) == (0, 2)
+    of_checkout = builder.build(open_tree(server(tmp_path / "my-redis", "100")), target, tools, "O2")
+    assert hits(cache) == (1, 1), "main.c alone has changed"
+
+    # The object that another tree made is placed as one of this tree.
+    at = Frame(function="??", file="same.c", line=5, origin="unknown", pc=0)
+    placed = Symbols(tools.triple, str(of_checkout.server_binary)).placed(at)
+    assert (placed.function, placed.file, placed.origin) == ("same", "src/same.c", "server")
+    assert str(tmp_path).encode() not in of_checkout.server_binary.read_bytes(), "a name of the work folder is left"
