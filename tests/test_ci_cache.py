@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build import qemu_user, toolchain
+from harness.build import build_progress, qemu_user, toolchain
 from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
 from harness.plan.catalog import Catalog
@@ -62,6 +62,13 @@ def test_the_server_changes_the_key_of_builds_alone_and_not_where_a_start_is_loo
     assert before["emulators"] == after["emulators"]
     assert before["builds"].key != after["builds"].key
     assert before["builds"].restore_key == after["builds"].restore_key
+
+
+def test_what_a_job_learnt_about_the_time_of_builds_is_kept_for_the_next(
+    tmp_path: Path, compilers: dict[str, str]
+) -> None:
+    history = Cache(tmp_path / "cache").path(build_progress.KIND, "")
+    assert str(history) in kept(tmp_path, "armv5")["builds"].paths
 
 
 def test_a_compiler_changes_the_keys_of_what_it_makes(tmp_path: Path, compilers: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.build import build_progress
 from harness.build.kernel import kernel_key, kernel_name, linux_source
 from harness.build.qemu_user import QEMU_FOLDER, Qemu, qemu_key
 from harness.build.server_build import build_name
@@ -94,9 +95,9 @@ def _kernels(catalog: Catalog, cache: Cache, targets: Sequence[str], host: str) 
 def _builds(
     catalog: Catalog, cache: Cache, targets: Sequence[str], server: str, host: str, optimisation: str
 ) -> CiCacheEntry | None:
-    """Builds, the compilers' cache, and the release's archive."""
+    """Builds, the compilers' cache, what earlier builds tell of the next, and the release's archive."""
     release = catalog.servers.get(server)
-    paths = [cache.path("ccache", ""), cache.path("canaries", "")]
+    paths = [cache.path(kind, "") for kind in ("ccache", "canaries", build_progress.KIND)]
     if release is None:
         tree = source_tree.open_tree(Path(server))
     else:
