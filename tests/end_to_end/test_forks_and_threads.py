@@ -326,9 +326,9 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
     )
     findings, outcomes, _ = judge(stored_run.read(run))
     _, verdict = cell_verdicts(outcomes, findings)
-    # A child's death does not explain what its parent answers. The last is this release's own: in the child its crash
+    # A child's death does not explain what its parent answers. The second is this release's own: in the child its crash
     # handler cancels threads that only the parent has.
-    assert [finding.kind for finding in findings] == ["alignment", "wrong-result", "crash-handler-sigsegv"]
+    assert [finding.kind for finding in findings] == ["alignment", "crash-handler-sigsegv", "wrong-result"]
     assert (findings[0].function, findings[0].origin) == ("plumbline_odd_word", "server")
     assert [one.test.rpartition("::")[2] for one in findings[0].witnesses] == ["test_saving_in_the_background"]
     assert (verdict.verdict, verdict.passed, verdict.failed) == ("FAIL", 1, 1)
