@@ -101,7 +101,7 @@ def test_a_browser_does_tell_what_a_policy_forbids(page: Path) -> None:
 def test_it_fits_is_legible_and_reachable(page: Path, size: tuple[int, int], *, dark: bool) -> None:
     layout = measured(page, size=size, dark=dark)
     assert (layout["overflow"], layout["scripts"], layout["faint"], layout["unreachable"]) == (0, 0, [], [])
-    assert layout["heading"] == "alignment-bitopCommand-load"
+    assert layout["heading"].startswith("<script>alert(1)</script>"), "the title of the first finding, as text"
     assert [text.split()[-1] for text in layout["cells"]] == ["PASS", "FAIL", "UNKNOWN", "UNKNOWN", "XFAIL"]
     assert (sum(layout["page"][:3]) < 3 * 128) == dark
 

@@ -65,7 +65,7 @@ def test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails(tm
     lines = (top / FOLDER / "src" / "bitops.c").read_text("utf-8").splitlines()
     (annotation,) = [line for line in github.printed["verdict/Join"].splitlines() if line.startswith("::error ")]
     place = dict(word.split("=") for word in annotation.removeprefix("::error ").split("::")[0].split(","))
-    assert (place["file"], place["title"]) == (f"{FOLDER}/src/bitops.c", "alignment-redisPopcount-load")
+    assert (place["file"], place["title"]) == (f"{FOLDER}/src/bitops.c", "misaligned load in redisPopcount")
     assert "p4" in lines[int(place["line"]) - 1], "the annotation is not on a line that loads words"
     # Two targets, one diff: a finding is told once.
     assert not [name for name, text in github.printed.items() if "::error" in text and name != "verdict/Join"]
@@ -99,6 +99,35 @@ def test_a_clean_server_passes_and_its_caches_are_kept(tmp_path: Path) -> None:
     assert set(github.results.values()) == {"success"}
     assert github.alerts, "nothing found closes the alerts of what was found"
     assert sorted(key.split("-")[1] for key in github.cached) == ["builds", "emulators"]
+
+
+def test_the_action_checks_what_a_pull_request_changes(tmp_path: Path) -> None:
+    top = repository(tmp_path / "server", broken=False)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", top, *identity, *words], check=True, capture_output=True)
+
+    git("add", "--all", "--force")
+    git("commit", "--quiet", "--message", "base")
+    git("update-ref", "refs/remotes/origin/release", "HEAD")
+    (top / FOLDER / "README.md").write_text("changed\n", "utf-8")
+    git("commit", "--quiet", "--all", "--message", "words")
+    github = GitHub(tmp_path / "github", {"": top, "owner/plumbline": ROOT})
+    github.base = "release"
+    inputs = {"command": "premerge", "server": FOLDER, "targets": "armv5", "artifact": "", "save-caches": "false"}
+    outputs = github.action(inputs)
+    assert (outputs["verdict"], github.results["action"]) == ("PASS", "success"), github.printed
+    assert "touches nothing that a suite covers" in github.summaries["action"]
+    (edit,) = PLANTED.edits
+    source = top / FOLDER / edit.file
+    source.write_text(source.read_text("utf-8").replace(edit.anchor, edit.replacement), "utf-8")
+    git("commit", "--quiet", "--all", "--message", "break it")
+    outputs = github.action(inputs | {"suites": "units"})
+    assert (outputs["verdict"], outputs["findings"]) == ("FAIL", "1"), github.printed
+    assert github.results["action"] == "failure"
+    assert "compared with BASE" in github.summaries["action"]
+    assert github.cached == {}, "a pull request's caches were saved"
 
 
 class Lossy(GitHub):

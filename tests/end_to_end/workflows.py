@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 STEP_SECONDS = 1800.0
 MOST_KEY_LENGTH = 512
+COMMIT = "0000007" + "0" * 33
 
 
 class GitHub:
@@ -31,6 +32,8 @@ class GitHub:
         """`repositories`: name → folder; `` is the one that the workflow runs for."""
         self.folder = folder
         self.repositories = repositories
+        self.base = ""
+        """The branch that a pull request is for; empty for a push."""
         self.cached: dict[str, list[str]] = {}
         self.alerts: list[dict[str, Any]] = []
         """Of uploads to code scanning: `file`, `root`."""
@@ -43,6 +46,20 @@ class GitHub:
     @property
     def artifacts(self) -> Path:
         return self.folder / "artifacts"
+
+    def action(self, inputs: dict[str, str]) -> dict[str, str]:
+        """Run one job of the caller's own, which checks out and uses the action: the action's outputs."""
+        steps = [
+            {"uses": "actions/checkout@v4", "with": {"path": "repository"}},
+            {"uses": "actions/checkout@v4", "with": {"repository": "owner/plumbline", "path": "plumbline"}},
+            {"id": "action", "uses": "./plumbline", "with": {"directory": "repository", **inputs}},
+        ]
+        machine = CiMachine(self, "action", self.folder / "machines" / str(len(self.results)))
+        done, failed = machine.steps(steps, {})
+        self.results["action"] = "failure" if failed else "success"
+        self.summaries["action"] = machine.summary.read_text("utf-8")
+        outputs: dict[str, str] = done["action"]["outputs"]
+        return outputs
 
     def workflow(self, path: Path, inputs: dict[str, Any], *, only: Sequence[str] = ()) -> dict[str, Any]:
         """Run a workflow's jobs, or some: the outputs of a called one."""
@@ -113,8 +130,8 @@ class CiMachine:
             "github": Strict(
                 repository="owner/server",
                 repository_owner="owner",
-                sha="0" * 40,
-                run_number=7,
+                sha=COMMIT,
+                event_name="push",
                 workspace=str(self.workspace),
             ),
         }
@@ -149,6 +166,8 @@ class CiMachine:
                 **environment,
                 "CI": "true",
                 "GITHUB_ACTIONS": "true",
+                "GITHUB_SHA": COMMIT,
+                "GITHUB_BASE_REF": self.github.base,
                 "GITHUB_OUTPUT": str(output),
                 "GITHUB_STEP_SUMMARY": str(self.summary),
                 "GITHUB_WORKSPACE": str(self.workspace),
