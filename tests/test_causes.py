@@ -35,6 +35,7 @@ def difference(record: str, function: str = "") -> Difference:
     )
 
 
+REPLY = Difference(where="the reply", record="reply to SET k v", writer="sparc64", reader="a model")
 UNIT = finding("unit", unit="crc64")
 CHECKSUM = finding("file", difference=difference("checksum"))
 REFUSED = finding("reply", command="RESTORE k 0 x")
@@ -91,6 +92,13 @@ def test_loads_and_stores_of_one_function_and_the_record_that_it_writes_share_a_
     (cause,) = causes_of([file, store, load])
     assert (cause.start, cause.members) == (load.id, [store.id, "file"])
     assert cause.shared == "the function rdbSaveLen"
+
+
+def test_wrong_replies_to_one_command_on_the_same_targets_share_a_cause() -> None:
+    (cause,) = causes_of([finding("one", difference=REPLY), finding("two", command="SET other x; SET k v")])
+    assert (cause.start, cause.members, cause.shared) == ("one", ["two"], "the command SET on the same targets")
+    elsewhere = finding("two", command="SET k v", targets=("armv5",))
+    assert len(causes_of([finding("one", difference=REPLY), elsewhere])) == 2
 
 
 def test_two_findings_are_joined_by_a_third_that_shares_something_with_each() -> None:
@@ -167,6 +175,7 @@ def tree(tmp_path: Path) -> Path:
         (finding("a", command="SET k v; memory doctor"), ("memoryDoctor", "src/b.c", 3)),
         (finding("a", command="GET k", unit="crc64"), ("crc64", "src/b.c", 6)),
         (finding("a", command="GET k", difference=difference("x", "setCommand")), ("setCommand", "src/a.c", 3)),
+        (finding("a", difference=REPLY), ("setCommand", "src/a.c", 3)),
         (finding("a", command="GET k"), None),
         (finding("a", kind="exit", command="SET k v"), None),
     ],

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "implicated.json"
+_REPLY = "reply to "
 _TABLE_ENTRY = re.compile(r'^\s*\{"([\w-]+)",\s*(\w+Command)\b', re.MULTILINE)
 """An entry of the command table that releases before 7.0 keep in C."""
 
@@ -64,11 +65,17 @@ def _place(finding: Finding, tree: Path) -> Frame | None:
     return next((place for name in named if name and (place := _definition(tree, name)) is not None), None)
 
 
+def wrongly_answered(finding: Finding) -> str:
+    """The request whose reply is wrong, as far as the evidence names it; empty if it names none."""
+    difference = finding.difference
+    named = (difference.where, difference.record) if difference else ()
+    replies = [one.removeprefix(_REPLY) for one in named if one.startswith(_REPLY)]
+    return replies[0] if replies else finding.command.rpartition("; ")[2]
+
+
 def _handler(finding: Finding, tree: Path) -> str:
     """The function that serves the command whose reply is wrong; empty if the table does not have the command."""
-    where = finding.difference.where if finding.difference else ""
-    request = where.removeprefix("reply to ") if where.startswith("reply to ") else finding.command.rpartition("; ")[2]
-    words = request.lower().split()
+    words = wrongly_answered(finding).lower().split()
     table = _handlers(tree)
     return table.get(" ".join(words[:2]), "") or table.get(" ".join(words[:1]), "")
 

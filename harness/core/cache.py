@@ -34,6 +34,12 @@ _FORGOTTEN_SECONDS = 2 * 86400
 """Age at which a leftover without a lock of this name is removed: an older release may hold it by another lock."""
 
 
+def default_root() -> Path:
+    """The folder of the user's cache."""
+    named = os.environ.get("PLUMBLINE_CACHE")
+    return Path(named or platformdirs.user_cache_dir("plumbline", appauthor=False))
+
+
 class Cache:
     """One cache folder; `Cache.default()` is the user's (PLUMBLINE_CACHE, else the platform's cache folder)."""
 
@@ -49,8 +55,7 @@ class Cache:
     @classmethod
     def default(cls) -> Cache:
         """The user's cache, after the leftovers of killed runs have been removed."""
-        named = os.environ.get("PLUMBLINE_CACHE")
-        cache = cls(Path(named or platformdirs.user_cache_dir("plumbline", appauthor=False)))
+        cache = cls(default_root())
         cache.sweep()
         return cache
 

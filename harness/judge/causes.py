@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from harness.analysis.assertion_log import UNKNOWN
+from harness.analysis.implicated_code import wrongly_answered
 from harness.core.finding import Cause
 from harness.core.target_model import Endianness
 
@@ -133,8 +134,8 @@ def _properties(finding: Finding) -> dict[Hashable, str]:
     if difference is not None and difference.offset >= 0:
         record = _without_particulars(difference.record)
         found["record", record] = f"the part '{record}' of a format"
-    if finding.kind == "wrong-result" and not finding.unit and finding.command:
-        word = finding.command.split(maxsplit=1)[0].upper()
+    if finding.kind == "wrong-result" and not finding.unit and (request := wrongly_answered(finding)):
+        word = request.split(maxsplit=1)[0].upper()
         found["command", word, frozenset(finding.targets)] = f"the command {word} on the same targets"
     return found
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.core.cache import Cache
+from harness.core.cache import default_root
 from harness.core.errors import UsageError
 from harness.core.model import Record
 from harness.record import fault_log, run_folder
@@ -113,7 +113,7 @@ def remarks(run: TrustedRun, findings: Sequence[Finding]) -> list[str]:
 
 def _kept(folder: Path, path: str) -> str:
     """A binary's path, if it lies in the cache, the run's folder or a system folder; else a path below NOWHERE."""
-    return _within((Cache.default().root, folder, *_SYSTEM), path)
+    return _within((default_root(), folder, *_SYSTEM), path)
 
 
 @cache
