@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from harness.analysis import implicated_code
-from harness.core.finding import Difference, Finding
+from harness.core.finding import Cause, Difference, Finding
 from harness.judge.causes import causes_of, ordered
 from harness.plan.catalog import Catalog
 from tests import fakes
@@ -36,6 +36,7 @@ def difference(record: str, function: str = "") -> Difference:
 
 
 REPLY = Difference(where="the reply", record="reply to SET k v", writer="sparc64", reader="a model")
+SHOWN = Cause(title="", where="", start="unit", members=[], shared="", followers=[], known=False)
 UNIT = finding("unit", unit="crc64")
 CHECKSUM = finding("file", difference=difference("checksum"))
 REFUSED = finding("reply", command="RESTORE k 0 x")
@@ -130,6 +131,16 @@ def test_every_finding_is_in_exactly_one_place() -> None:
     findings = [START, REFUSED, CHECKSUM, UNIT, finding("alignment-f-load", kind="alignment", function="f")]
     placed = [name for cause in causes_of(findings) for name in (cause.start, *cause.members, *cause.followers)]
     assert sorted(placed) == sorted(one.id for one in findings)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [[], [SHOWN], [SHOWN, msgspec.structs.replace(SHOWN, members=["nowhere"])]],
+    ids=["none", "one left out", "one that is not there"],
+)
+def test_reports_show_every_finding_whatever_causes_a_document_claims(stored: list[Cause]) -> None:
+    whole = msgspec.structs.replace(judgement(), findings=[UNIT, finding("other", unit="crc16")], causes=stored)
+    assert [cause.start for cause, _ in whole.findings_by_cause()] == ["other", "unit"]
 
 
 def test_parameters_of_one_test_are_one_finding_whose_old_ids_known_lists_may_name(tmp_path: Path) -> None:

@@ -79,6 +79,15 @@ def causes_of(findings: Sequence[Finding], machines: Mapping[str, Target] | None
     return causes
 
 
+def stored_or_made(stored: Sequence[Cause], findings: Sequence[Finding]) -> list[Cause]:
+    """The causes that a document has, if each of its findings is in exactly one place there; else new ones.
+
+    A document of before has none, and a stranger's may leave findings out.
+    """
+    placed = [identity for cause in stored for identity in (cause.start, *cause.members, *cause.followers)]
+    return list(stored) if sorted(placed) == sorted(finding.id for finding in findings) else causes_of(findings)
+
+
 def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
     """Whether findings may follow from the most direct one of an earlier cause. No new one does from a known one:
     causes with new findings come first.

@@ -11,7 +11,7 @@ from harness.core.errors import InconclusiveError
 from harness.core.finding import Cause, Finding, Occasion, Verdict, Witness
 from harness.core.model import CANARY_SUITE, Allocator, Record
 from harness.isa import rules
-from harness.judge.causes import ordered
+from harness.judge.causes import ordered, stored_or_made
 from harness.judge.cell_outcome import cell_evidence, never_run
 from harness.judge.reproducer import best_of, write_reproducer
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -56,6 +56,14 @@ class Judgement(Record, frozen=True):
     """The findings by probable cause: what to read first."""
     unchecked: list[str] = msgspec.field(default_factory=list)
     """Changes that nothing looked at (`plumb premerge`): with one of them the verdict is no PASS."""
+
+    def findings_by_cause(self) -> list[tuple[Cause, dict[str, Finding]]]:
+        """Each cause with its findings by id: the one to read first, others that share it, and what may follow."""
+        by_id = {finding.id: finding for finding in self.findings}
+        return [
+            (cause, {identity: by_id[identity] for identity in (cause.start, *cause.members, *cause.followers)})
+            for cause in stored_or_made(self.causes, self.findings)
+        ]
 
 
 def judge(stored: TrustedRun) -> tuple[list[Finding], list[CellOutcome], dict[str, Counters]]:

@@ -11,7 +11,6 @@ from harness.core.byte_diff import described
 from harness.core.finding import Verdict
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
-from harness.judge.causes import causes_of
 from harness.report.finding import place_of, reported_by
 from harness.report.misaligned_sites import FATES, counters_text, sites
 from harness.report.verdict_sentence import sentence
@@ -110,12 +109,11 @@ def _cell_text(cell: CellVerdict) -> str:
 
 def _show_causes(console: Console, judgement: Judgement) -> None:
     """Each cause with the finding that shows it most directly; only the ids of the others."""
-    by_id = {finding.id: finding for finding in judgement.findings}
-    for number, cause in enumerate(judgement.causes or causes_of(judgement.findings)):
+    for number, (cause, findings) in enumerate(judgement.findings_by_cause()):
         console.print()
         if number == 0 and len(judgement.findings) > 1:
             console.print("[bold]Start here[/bold]")
-        show_finding(console, by_id[cause.start], cause.where)
+        show_finding(console, findings[cause.start], cause.where)
         if cause.members:
             console.print(f"    the same     {_ids(cause.members)}: they share {one_line(cause.shared)}", markup=False)
         if cause.followers:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from harness.core.byte_diff import described
 from harness.core.untrusted_text import one_line
-from harness.judge.causes import causes_of
 from harness.report.finding import level_of, place_of, reported_by
 from harness.report.markdown_table import table
 from harness.report.misaligned_sites import counters_text, sites
@@ -64,17 +63,16 @@ def _cell(cell: CellVerdict) -> str:
 
 def _findings(judgement: Judgement) -> list[str]:
     """Each cause with the finding that shows it most directly. Its other findings are folded."""
-    by_id = {finding.id: finding for finding in judgement.findings}
     lines = []
-    for number, cause in enumerate(judgement.causes or causes_of(judgement.findings)):
+    for number, (cause, findings) in enumerate(judgement.findings_by_cause()):
         heading = f"{as_text(cause.title)}, {as_text(cause.where)}" + (" (known)" if cause.known else "")
-        body = [*_finding(by_id[cause.start]), ""]
+        body = [*_finding(findings[cause.start]), ""]
         for why, ids in (
             (f"The same cause: they share {as_text(cause.shared)}", cause.members),
             ("May follow from this", cause.followers),
         ):
             if ids:
-                lines_of_others = [f"- {as_text(one)}: {as_text(by_id[one].title)}" for one in ids]
+                lines_of_others = [f"- {as_text(one)}: {as_text(findings[one].title)}" for one in ids]
                 body += [f"<details><summary>{why}: {len(ids)}</summary>", "", *lines_of_others, "", "</details>", ""]
         if number < OPEN_FINDINGS:
             lines += ["", f"## {heading}", "", *body]

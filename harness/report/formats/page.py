@@ -21,7 +21,6 @@ from harness.analysis import source_excerpt
 from harness.core.ci_streams import in_markup
 from harness.core.untrusted_text import visible
 from harness.isa import rules
-from harness.judge.causes import causes_of
 from harness.record import run_folder
 from harness.report import chart
 from harness.report.finding import in_cell, level_of, place_of
@@ -180,16 +179,15 @@ def rows_of(judgement: Judgement) -> Mapping[str, dict[str, tuple[CellVerdict, i
 
 def _by_cause(judgement: Judgement) -> list[tuple[Finding, Relation | None]]:
     """The findings, each cause's together, with their relation to the first of it."""
-    by_id = {finding.id: finding for finding in judgement.findings}
     found: list[tuple[Finding, Relation | None]] = []
-    for cause in judgement.causes or causes_of(judgement.findings):
-        found.append((by_id[cause.start], None))
+    for cause, findings in judgement.findings_by_cause():
+        found.append((findings[cause.start], None))
         for text, ids in (
             (f"Shares {cause.shared} with", cause.members),
             ("May follow from", cause.followers),
         ):
             relation = Relation(text=text, start=cause.title, anchor=anchor_of(cause.start))
-            found += [(by_id[one], relation) for one in ids]
+            found += [(findings[one], relation) for one in ids]
     return found
 
 
