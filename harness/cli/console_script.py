@@ -47,10 +47,11 @@ def _supervised(words: list[str]) -> int:
     streams = standard_streams.Streams()
     try:
         code = _command(words)
-    except (KeyboardInterrupt, Exception):
-        from harness.core.processes import process  # noqa: PLC0415
+    except (KeyboardInterrupt, Exception) as error:
+        from harness.core.processes import process  # noqa: PLC0415 - as in `_command`
 
-        if not process.has_stopped():
+        # An exception may wrap the KeyboardInterrupt of a signal.
+        if not isinstance(error, KeyboardInterrupt) and not process.has_stopped():
             raise
         supervisor.say(supervisor.INTERRUPTED)
         code = _INTERRUPTED
