@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.build import build_progress
-from harness.build.build_progress import CompilerCalls, Steps, ninja_steps, seconds_left, told
+from harness.build.build_progress import CompilerCalls, Steps, counted_stage, ninja_steps, seconds_left
 from harness.core.cache import Cache
 from tests import fakes
 
@@ -21,7 +21,7 @@ HISTORY = ("server", "redis", "7.0", "armv5", "O2", "libc")
 
 def build(cache: Cache, steps: int, history: Sequence[str] = HISTORY) -> str:
     """A build of some steps; its state when half of them are done."""
-    with told(cache, fakes.quiet(), "build", "building x", history=history, verb="compiling") as progress:
+    with counted_stage(cache, fakes.quiet(), "build", "building x", history=history, verb="compiling") as progress:
         progress.counts(lambda: Steps(steps // 2))
         half = progress.state()
         progress.counts(lambda: Steps(steps))
@@ -63,7 +63,7 @@ def test_a_build_that_fails_is_no_history(tmp_path: Path) -> None:
     build(cache, 96)
     with (
         contextlib.suppress(BrokenPipeError),
-        told(cache, fakes.quiet(), "build", "building x", history=HISTORY) as progress,
+        counted_stage(cache, fakes.quiet(), "build", "building x", history=HISTORY) as progress,
     ):
         progress.counts(lambda: Steps(3))
         raise BrokenPipeError

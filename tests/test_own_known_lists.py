@@ -155,22 +155,22 @@ def test_an_entry_that_both_have_excuses_and_one_that_the_change_removes_does_no
 @pytest.mark.parametrize(
     ("release", "server", "counts_as", "fits"),
     [
-        ("redis >=7.0, <7.2", "/home/a/redis", "redis-7.0.15", True),
-        ("redis >=7.0, <7.2", "/home/a/redis", "redis-7.2.0", False),
-        ("redis >=7.0, <7.2", "/home/a/redis", "redis-6.2.14", False),
-        ("redis >=7.0,<7.2", "/home/a/valkey", "valkey-7.0.15", False),
+        ("redis >=7.0, <7.2", "/checkouts/redis", "redis-7.0.15", True),
+        ("redis >=7.0, <7.2", "/checkouts/redis", "redis-7.2.0", False),
+        ("redis >=7.0, <7.2", "/checkouts/redis", "redis-6.2.14", False),
+        ("redis >=7.0,<7.2", "/checkouts/valkey", "valkey-7.0.15", False),
         ("redis >=7.0, <7.2", "redis-7.0.15", "", True),
         ("redis >=7.0, <7.2", "redis-7.2.4", "", False),
         ("redis ==7.0.15", "redis-7.0.15", "redis-7.0.15", True),
         ("redis ==7.0", "redis-7.0.15", "", False),
-        ("redis ==7", "/home/a/redis", "redis-7.0.0", True),
+        ("redis ==7", "/checkouts/redis", "redis-7.0.0", True),
         ("redis >7.0, <=7.0.15", "redis-7.0.15", "", True),
         ("redis <10", "redis-9.1.2", "", True),
-        ("valkey", "/home/a/valkey", "valkey-9.1.2", True),
+        ("valkey", "/checkouts/valkey", "valkey-9.1.2", True),
         ("valkey", "redis-9.1.2", "", False),
         # A tree in a run that did not record its release.
-        ("redis >=2", "/home/a/redis", "", False),
-        ("", "/home/a/redis", "", True),
+        ("redis >=2", "/checkouts/redis", "", False),
+        ("", "/checkouts/redis", "", True),
     ],
 )
 def test_an_entry_for_a_range_of_releases_is_for_trees_and_releases(
@@ -195,22 +195,12 @@ def test_the_projects_own_list_covers_a_checkout_of_the_release(release: str, *,
     entries = load_known(known_findings.DEFAULT, {"armv5": Catalog().targets["armv5"]})
     said = "---- errorInfo: ERR client-id should be greater than 0\n"
     occasion = Occasion(test="protocol/tracking", command="", title="", said=said, functions=())
-    witness = Witness(
-        target="armv5",
-        suite="protocol",
-        file="",
-        line=0,
-        instruction="",
-        access="",
-        test="",
-        evidence="",
-        backtrace=[],
-        occasions=[occasion],
-    )
+    whole = judgement().findings[0]
+    witness = msgspec.structs.replace(whole.witnesses[0], suite="protocol", occasions=[occasion])
     identity = "wrong-result-protocol_tracking.testsuite_tracking_3.7"
-    finding = msgspec.structs.replace(judgement().findings[0], id=identity, witnesses=[witness])
+    finding = msgspec.structs.replace(whole, id=identity, witnesses=[witness])
     today = datetime.date(2026, 11, 22)
-    assert bool(known_findings.match(entries, finding, "/home/a/redis", today, release=release)) == known
+    assert bool(known_findings.match(entries, finding, "/checkouts/redis", today, release=release)) == known
     assert known_findings.match(entries, finding, "redis-7.0.15", today)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.run.scheduler import IO_BOUND_PER_JOB, side_by_side
+from harness.core.model import Cell
+from harness.run.scheduler import IO_BOUND_PER_JOB, CellCount, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,3 +83,17 @@ def test_after_a_failure_nothing_is_begun() -> None:
     with pytest.raises(ValueError, match="0"):
         side_by_side(range(1000), do, io_bound=lambda _: False, jobs=1)
     assert len(begun) < len(range(1000))
+
+
+def test_a_run_says_how_many_cells_have_ended_and_which_go_on() -> None:
+    def cell(suite: str) -> Cell:
+        return Cell(target="armv5", server="redis-7.0.15", suite=suite)
+
+    cells = CellCount(3)
+    assert cells.state() == "0/3 ended"
+    with cells.running(cell("bitops")):
+        with cells.running(cell("fuzz")):
+            going_on = re.sub(r"\d+ s", "0 s", cells.state())
+            assert going_on == "0/3 ended, armv5/bitops for 0 s, armv5/fuzz for 0 s"
+        assert cells.state().startswith("1/3 ended, armv5/bitops for ")
+    assert cells.state() == "2/3 ended"

@@ -47,7 +47,7 @@ class Steps(NamedTuple):
 
 
 @contextlib.contextmanager
-def told(
+def counted_stage(
     cache: Cache, progress: Progress, stage: str, activity: str, *, history: Sequence[str], verb: str = ""
 ) -> Iterator[BuildProgress]:
     """A stage of the progress that says how far a build is, and becomes its history if it succeeds.

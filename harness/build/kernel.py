@@ -105,7 +105,7 @@ class Kernels:
         seconds = 0.0
         with (
             # Quiet make counts nothing.
-            build_progress.told(
+            build_progress.counted_stage(
                 self.cache,
                 self.progress,
                 "kernel",

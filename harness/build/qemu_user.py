@@ -116,7 +116,7 @@ class Emulators:
         log = self.cache.log(f"qemu-{key}")
         source = self.fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
         with (
-            build_progress.told(
+            build_progress.counted_stage(
                 self.cache,
                 self.progress,
                 "emulator",

@@ -192,8 +192,7 @@ class Builder:
         BuildFailedError, UsageError for an unsupported allocator, or InfrastructureError without a compiler.
         """
         allocator.check_supported(chosen, target)
-        # A preloaded allocator does not change the binary.
-        linked: Linked = "jemalloc" if chosen == "jemalloc" else "libc"
+        linked = linked_allocator(chosen)
         key = build_name(tree, target, tools, optimisation, linked)
         what = f"{tree.name} for {target.name}"
 
@@ -253,7 +252,7 @@ class Builder:
         release = ".".join(map(str, tree.version[:2]))
         place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else [])])
         with (
-            build_progress.told(
+            build_progress.counted_stage(
                 self.cache,
                 self.progress,
                 "build",
@@ -267,6 +266,11 @@ class Builder:
                 shop = BuildDirectory(self, tree, target, tools, optimisation, work, linked, steps)
                 shop.prepare()
             yield shop
+
+
+def linked_allocator(chosen: Allocator) -> Linked:
+    """The allocator that a server is linked with. A preloaded one does not change the binary."""
+    return "jemalloc" if chosen == "jemalloc" else "libc"
 
 
 def build_name(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc") -> str:

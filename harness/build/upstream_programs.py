@@ -10,13 +10,13 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from harness.build.server_build import BuildFailedError, build_name
+from harness.build.server_build import BuildFailedError, build_name, linked_allocator
 from harness.core.cache import disk_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.build.server_build import BuildDirectory, Builder, Linked
+    from harness.build.server_build import BuildDirectory, Builder
     from harness.core.model import Allocator, SourceTree
     from harness.core.target_model import Target, Toolchain
 
@@ -39,7 +39,7 @@ def build_upstream(
 
     Raises BuildFailedError where they do not compile, and InfrastructureError without a compiler.
     """
-    linked: Linked = "jemalloc" if chosen == "jemalloc" else "libc"
+    linked = linked_allocator(chosen)
     key = f"{build_name(tree, target, tools, optimisation, linked)}-{RECIPE}"
 
     def compile_into(into: Path) -> None:

@@ -1,12 +1,17 @@
-"""Runs cells in parallel: as many CPU-bound cells as there are jobs, and more cells that are I/O-bound."""
+"""Runs cells in parallel: as many CPU-bound cells as there are jobs, and more cells that are I/O-bound. Counts them."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
+
+    from harness.core.model import Cell
 
 Work = TypeVar("Work")
 Done = TypeVar("Done")
@@ -30,3 +35,33 @@ def side_by_side(
         finally:
             for future in futures:
                 future.cancel()
+
+
+class CellCount:
+    """How many cells of a run have ended, and which go on. Several threads use it."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._ended = 0
+        self._started: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def running(self, cell: Cell) -> Iterator[None]:
+        """Count a cell as one that goes on, and then as one that has ended."""
+        name = f"{cell.target}/{cell.suite}"
+        with self._lock:
+            self._started[name] = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._started[name]
+                self._ended += 1
+
+    def state(self) -> str:
+        """`3/12 ended, armv5/fuzz for 41 s`."""
+        now = time.monotonic()
+        with self._lock:
+            going_on = [f"{name} for {now - started:.0f} s" for name, started in self._started.items()]
+            return ", ".join([f"{self._ended}/{self._total} ended", *going_on])

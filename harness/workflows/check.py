@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
-import threading
-import time
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,14 +23,14 @@ from harness.judge.conclusion import conclude
 from harness.record import evidence_seal, fault_log, run_folder, stored_run
 from harness.record.run_folder import CellRecord, RunRecord
 from harness.run.cell_spec import CellSpec, PeerServer
-from harness.run.scheduler import side_by_side
+from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none, without_native_faults
 from harness.run.upstream.test_files import selected, upstream_files
 from harness.workflows.cell_process import run_cell
 from harness.workflows.run_setup import PreparedRun, PreparedTarget, RunSetup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from harness.core.model import Build, Cell, SourceTree, Suite
     from harness.judge.findings import Judgement
@@ -234,36 +231,6 @@ class Check:
             policies=rules.recorded_policies(catalog.policies, request.policy, machines.values()),
             source=archive_name(tree.name, tree.digest) if is_release else "",
         )
-
-
-class CellCount:
-    """How many cells of a run have ended, and which go on. Several threads use it."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._ended = 0
-        self._started: dict[str, float] = {}
-        self._lock = threading.Lock()
-
-    @contextlib.contextmanager
-    def running(self, cell: Cell) -> Iterator[None]:
-        """Count a cell as one that goes on, and then as one that has ended."""
-        name = f"{cell.target}/{cell.suite}"
-        with self._lock:
-            self._started[name] = time.monotonic()
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._started[name]
-                self._ended += 1
-
-    def state(self) -> str:
-        """`3/12 ended, armv5/fuzz for 41 s`."""
-        now = time.monotonic()
-        with self._lock:
-            going_on = [f"{name} for {now - started:.0f} s" for name, started in self._started.items()]
-            return ", ".join([f"{self._ended}/{self._total} ended", *going_on])
 
 
 def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: PreparedRun) -> CellRecord | None:

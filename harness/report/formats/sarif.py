@@ -24,6 +24,8 @@ from harness.report.finding import frame_in_tree, is_in_tree, level_of
 from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from harness.core.finding import Difference, Finding, Frame, Witness
     from harness.judge.findings import Judgement
     from harness.judge.verdict import CellVerdict
@@ -55,8 +57,9 @@ def render(judgement: Judgement) -> str:
 
     Code scanning shows a result at a line of a file. A finding without one becomes a notification.
     """
-    every = [*judgement.findings, *judgement.warnings]
-    found = [(finding, place) for finding in every if (place := frame_in_tree(finding)) is not None]
+    placed = [(finding, frame_in_tree(finding)) for finding in [*judgement.findings, *judgement.warnings]]
+    found = [(finding, place) for finding, place in placed if place is not None]
+    placeless = [finding for finding, place in placed if place is None]
     kinds = list(dict.fromkeys(finding.kind for finding, _ in found))
     run = {
         "tool": {
@@ -71,7 +74,7 @@ def render(judgement: Judgement) -> str:
             ROOT: {"description": {"text": "The repository with the server's source, or its tree."}}
         },
         "columnKind": "unicodeCodePoints",
-        "invocations": [_invocation(judgement)],
+        "invocations": [_invocation(judgement, placeless)],
         "results": [_result(finding, place, kinds.index(finding.kind), judgement.place) for finding, place in found],
         "properties": {
             "server": visible(judgement.server),
@@ -108,13 +111,13 @@ def _rule(kind: str) -> dict[str, Any]:
     }
 
 
-def _invocation(judgement: Judgement) -> dict[str, Any]:
+def _invocation(judgement: Judgement, placeless: Iterable[Finding]) -> dict[str, Any]:
     """The run's invocation. UNKNOWN cells make it unsuccessful. Findings without a place are notifications, too."""
     return {
         "executionSuccessful": judgement.verdict != "UNKNOWN",
         "toolExecutionNotifications": [
             *(_unknown(cell) for cell in judgement.cells if cell.verdict == "UNKNOWN"),
-            *(_placeless(finding) for finding in judgement.findings if frame_in_tree(finding) is None),
+            *map(_placeless, placeless),
         ],
     }
 
