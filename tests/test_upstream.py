@@ -218,6 +218,35 @@ def test_servers_take_their_turns_and_clients_their_own(tmp_path: Path, launcher
     assert [launch.guest for launch in read_launches(tmp_path / "a")] == ["guest-1", "guest-4", "guest-5"]
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["redis-server"], "--ignore-warnings ONE"),
+        (["redis-server", "./conf", "--port", "0"], "./conf --ignore-warnings ONE --port 0"),
+        (["redis-server", "-"], "- --ignore-warnings ONE"),
+        (["redis-server", "--save"], "--ignore-warnings ONE --save"),
+        (["redis-server", "--version"], "--version"),
+        (["redis-server", "./conf", "--sentinel"], "./conf --sentinel"),
+        (["redis-sentinel", "./conf"], "./conf"),
+        (["redis-check-aof", "./file"], "./file"),
+    ],
+)
+def test_servers_that_would_not_start_are_given_options(
+    tmp_path: Path, launcher: Path, words: list[str], expected: str
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "plumbline").mkdir()
+    echo = LaunchVariant(
+        home=tmp_path, program="/bin/echo", arguments=("{self}", "-n"), options=("--ignore-warnings", "ONE")
+    )
+    write_list(tmp_path / "plumbline" / "launches", [echo], echo)
+    shutil.copy2(launcher, tmp_path / "src" / words[0])
+    ran = process.run([tmp_path / "src" / words[0], *words[1:]], deadline_seconds=20)
+    assert (ran.code, ran.text) == (0, expected)
+    (launch,) = read_launches(tmp_path)
+    assert list(launch.words[1:]) == words[1:], "the note has the test's own words"
+
+
 def test_a_cut_list_of_launches_starts_nothing(tmp_path: Path, launcher: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "plumbline").mkdir()
@@ -226,7 +255,7 @@ def test_a_cut_list_of_launches_starts_nothing(tmp_path: Path, launcher: Path) -
     list_ = tmp_path / "plumbline" / "launches"
     write_list(list_, [echo], echo)
     words = list_.read_bytes().split(b"\0")[:-1]
-    own = 1 + 3 + len(echo.arguments)
+    own = 1 + 4 + len(echo.arguments)
     for kept in range(own):
         list_.write_bytes(b"".join(word + b"\0" for word in words[:kept]))
         ran = process.run([tmp_path / "src" / "redis-server"], deadline_seconds=20)

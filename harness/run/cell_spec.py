@@ -28,6 +28,8 @@ class UpstreamSpec(Record, frozen=True):
     """The release's tree."""
     cache: Path
     """The root of the cache, which keeps how each file runs on this machine."""
+    abilities: Abilities
+    """The release's."""
     native_key: str
     """What the programs of this machine, and the tests, were made of."""
     launcher: Path

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
     from harness.analysis.detectors.registry import Report
     from harness.build.qemu_user import Runner
-    from harness.core.model import Build
+    from harness.core.model import Abilities, Build
     from harness.core.sockets import Address
+    from harness.core.target_model import Target
     from harness.record.run_folder import End
 
 START_SECONDS = 10.0
@@ -368,10 +369,7 @@ class Guest:
     def arguments(self) -> list[str]:
         """The server's command line after its own name."""
         arguments = ["--port", "0", "--unixsocket", str(self.socket_path), "--save", "", "--dir", str(self.folder)]
-        has = self.build.abilities.options
-        ignored = registry.of_isa(self.runner.target.isa).ignored_warnings
-        if ignored and "ignore-warnings" in has:
-            arguments += ["--ignore-warnings", *ignored]
+        arguments += options_to_start(self.runner.target, self.build.abilities)
         arguments += debug_arguments(self.build)
         # A configuration file, which a sentinel requires, is the program's first word.
         file = [word for word in self.options[:1] if not word.startswith("-")]
@@ -385,6 +383,12 @@ SHOWN_CHARACTERS = 300
 _STAMP = re.compile(r"^(?:\d+:\w )?(?:\[\d+\] )?\d+ \w{3} (?:\d{4} )?\d\d:\d\d:\d\d\.\d+ [.\-*#] ")
 _COMPLAINT = "*** FATAL"
 """The start of a complaint about the configuration; the lines after it name the error."""
+
+
+def options_to_start(target: Target, abilities: Abilities) -> list[str]:
+    """Options without which a server would refuse to start on a target, because a self test misreads the emulator."""
+    ignored = registry.of_isa(target.isa).ignored_warnings
+    return ["--ignore-warnings", *ignored] if ignored and "ignore-warnings" in abilities.options else []
 
 
 def debug_arguments(build: Build) -> list[str]:

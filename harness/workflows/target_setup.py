@@ -99,6 +99,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         return UpstreamSpec(
             source=tree.content,
             cache=self.bench.cache.root,
+            abilities=tree.abilities,
             native_key=key_of([native.name, tree.digest]),
             launcher=compile_launcher(self.bench.cache, here),
             programs=own,

@@ -8,7 +8,8 @@
  * The file ../plumbline/launches beside it says what to become. It is a list of words, each ended by a NUL byte:
  *
  *   number of server variants; then for every variant, and at last for clients: the folder that takes the numbered
- *   folders, the program, the number of its arguments (argv[0] included), and the arguments
+ *   folders, the program, the number of its arguments (argv[0] included), the arguments, the number of options without
+ *   which a server does not start there, and the options
  *
  * In the words {folder} stands for the numbered folder, {self} for the name it was called by, {name} for the last part
  * of that name. Servers take the variants by turns. ../plumbline/number holds the last number that was given out.
@@ -152,6 +153,36 @@ static int is_server(void)
     return kind && (!strcmp(kind, "-server") || !strcmp(kind, "-sentinel"));
 }
 
+/* Where options for a server may stand among its words; 0 if it starts no server that has them. Words may begin with a
+ * configuration file, or with - for the standard input. A sentinel makes no self tests. */
+static int place_of_options(int argc, char **argv)
+{
+    const char *kind = strrchr(name, '-');
+    if (!kind || strcmp(kind, "-server"))
+        return 0;
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--sentinel"))
+            return 0;
+    if (argc == 1)
+        return 1;
+    if (argv[1][0] != '-' || !argv[1][1])
+        return 2;
+    const char *others[] = {"-v", "--version", "-h", "--help", "--test-memory", "--check-system"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(argv[1], others[i]))
+            return 0;
+    return 1;
+}
+
+/* The number of words of a list that begins with it; ends the program where the list is cut short. */
+static size_t number_of(char **words, size_t at, size_t count)
+{
+    size_t number = at < count ? (size_t)strtol(words[at], NULL, 10) : 0;
+    if (at >= count || number >= count - at)
+        fail("the list of launches is cut short, so that nothing can become of", self);
+    return number;
+}
+
 int main(int argc, char **argv)
 {
     char own[PATH_MAX] = "", path[PATH_MAX + 64], *words[MOST_WORDS];
@@ -169,21 +200,28 @@ int main(int argc, char **argv)
     long number = next_number(path);
     long variants = count ? strtol(words[0], NULL, 10) : 0;
     long chosen = is_client() ? variants : is_server() && variants ? (number - 1) % variants : 0;
+    if (variants < 1)
+        fail("the list of launches is cut short, so that nothing can become of", self);
     size_t at = 1;
-    for (long skipped = 0; skipped < chosen && at + 2 < count; skipped++)
-        at += 3 + (size_t)strtol(words[at + 2], NULL, 10);
-    if (variants < 1 || at + 2 >= count)
-        fail("the list of launches is cut short, so that nothing can become of", self);
-    size_t given = (size_t)strtol(words[at + 2], NULL, 10);
-    if (at + 3 + given > count)
-        fail("the list of launches is cut short, so that nothing can become of", self);
+    for (long skipped = 0; skipped < chosen; skipped++) {
+        at += 3 + number_of(words, at + 2, count);
+        at += 1 + number_of(words, at, count);
+    }
+    size_t given = number_of(words, at + 2, count);
+    char **options = words + at + 4 + given;
+    size_t added = number_of(words, at + 3 + given, count);
     record(words[at], number, argc, argv);
     char *program = filled(words[at + 1]);
-    char **arguments = obtain(calloc(given + (size_t)argc, sizeof *arguments));
+    char **arguments = obtain(calloc(given + (size_t)argc + added, sizeof *arguments)), **next = arguments;
     for (size_t i = 0; i < given; i++)
-        arguments[i] = filled(words[at + 3 + i]);
-    for (int i = 1; i < argc; i++)
-        arguments[given + (size_t)i - 1] = argv[i];
+        *next++ = filled(words[at + 3 + i]);
+    int place = place_of_options(argc, argv);
+    for (int i = 1; i <= argc; i++) {
+        for (size_t j = 0; i == place && j < added; j++)
+            *next++ = options[j];
+        if (i < argc)
+            *next++ = argv[i];
+    }
     execv(program, arguments);
     fail("cannot become", program);
 }

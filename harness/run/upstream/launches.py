@@ -58,6 +58,8 @@ class LaunchVariant(Record, frozen=True):
     home: Path
     program: str
     arguments: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    """Options without which no server starts there."""
 
 
 def write_list(path: Path, servers: Sequence[LaunchVariant], clients: LaunchVariant) -> None:
@@ -65,6 +67,7 @@ def write_list(path: Path, servers: Sequence[LaunchVariant], clients: LaunchVari
     words = [str(len(servers))]
     for variant in (*servers, clients):
         words += [str(variant.home), variant.program, str(len(variant.arguments)), *variant.arguments]
+        words += [str(len(variant.options)), *variant.options]
     path.write_bytes(b"".join(os.fsencode(word) + b"\0" for word in words))
 
 

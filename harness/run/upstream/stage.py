@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from harness.core.cache import disk_errors
 from harness.record import run_folder
+from harness.run.server_process import options_to_start
 from harness.run.upstream.launches import LaunchVariant, write_list
 from harness.run.upstream.test_files import PORTS
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from harness.build.qemu_user import Runner
+    from harness.core.model import Abilities
     from harness.run.cell_spec import CellSpec, UpstreamSpec
 
 OVERLAY = Path(__file__).with_name("overlay.tcl")
@@ -133,20 +135,20 @@ class Stages:
         counter, port = self._home / "number", FIRST_PORT + PORTS * (next(self._ranges) % RANGES)
         programs = self._spec.native if kind == "native" else self._spec.programs
         stage = Stage(folder, self._spec.source, self._spec.launcher, programs, counter=counter, first_port=port)
-        runner = self._cell.peers["native"].runner
+        runner, abilities = self._cell.peers["native"].runner, self._spec.abilities
         if kind == "native":
-            here = variant(runner, programs, folder / NATIVE_HOME)
+            here = variant(runner, programs, folder / NATIVE_HOME, abilities)
             stage.prepare([here], here)
             (folder / NATIVE_HOME).mkdir()
             return stage
         preload = self._cell.build.preload if self._cell.build is not None else None
-        own = variant(self._cell.runner, programs, self._cell.folder, preload=preload)
-        native = variant(runner, self._spec.native, self._cell.folder)
+        own = variant(self._cell.runner, programs, self._cell.folder, abilities, preload=preload)
+        native = variant(runner, self._spec.native, self._cell.folder, abilities)
         servers = [own]
         for name, others in self._spec.mixed.items() if kind == "mixed" else ():
             home = self._cell.folder / run_folder.PEERS / name
             home.mkdir(parents=True, exist_ok=True)
-            servers.append(variant(self._cell.peers[name].runner, others, home))
+            servers.append(variant(self._cell.peers[name].runner, others, home, abilities))
         stage.prepare(servers, own if self._spec.target_clients else native)
         return stage
 
@@ -160,7 +162,9 @@ def program_names(programs: Path) -> list[str]:
     return sorted(path.name for path in (programs / "src").iterdir() if path.is_file())
 
 
-def variant(runner: Runner, programs: Path, home: Path, *, preload: Path | None = None) -> LaunchVariant:
+def variant(
+    runner: Runner, programs: Path, home: Path, abilities: Abilities, *, preload: Path | None = None
+) -> LaunchVariant:
     """How the launcher becomes a target's program, with its records in `home`."""
     program = programs / "src" / "{name}"
     if runner.program is None and preload is None:
@@ -170,4 +174,9 @@ def variant(runner: Runner, programs: Path, home: Path, *, preload: Path | None 
     words = runner.command(program, [], Path("{folder}/faults.jsonl"), preload=preload)
     words[0] = shutil.which(words[0]) or words[0]
     named = ["-0", "{self}"] if runner.target.emulator.is_qemu_user else []
-    return LaunchVariant(home=home, program=words[0], arguments=(*words[:-1], *named, words[-1]))
+    return LaunchVariant(
+        home=home,
+        program=words[0],
+        arguments=(*words[:-1], *named, words[-1]),
+        options=(*options_to_start(runner.target, abilities),),
+    )
