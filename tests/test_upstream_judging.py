@@ -195,6 +195,38 @@ def test_the_page_counts_each_outcome_and_compares_the_cost_with_this_machines(t
     folder = stored.finish()
     page = upstream_tests.render(folder, run_folder.read_run(folder)).splitlines()
     assert "| armv5 | 5 | 1 | 1 | 1 | 2 | 0 | 90 s | 4.5 |" in page
-    assert "- 2 skipped: upstream passes over it" in page
-    assert "| unit/a::two | failed | it is 1\\|2, not \\*3\\* |" in page
-    assert "| unit/a::three | UNKNOWN | no result |" in page
+    assert "- armv5: 2 × upstream passes over it" in page
+    assert "| unit/a::two | failed | armv5 | it is 1\\|2, not \\*3\\* |" in page
+    assert "| unit/a::three | UNKNOWN | armv5 | no result |" in page
+
+
+def test_the_page_has_one_row_for_a_test_that_fails_everywhere(tmp_path: Path) -> None:
+    stored = UpstreamRun(tmp_path / "run", targets=("sparc64", "armv5"))
+    for target, message in (("sparc64", "expected 1"), ("armv5", "expected 1")):
+        for name, text in (("one", message), ("two", f"{message} on {target}")):
+            event = run_folder.TestEvent(
+                name=name, outcome="failed", seconds=0.1, message=text, upstream=f"unit/a::{name}"
+            )
+            stored.add(target, SUITE, event)
+    folder = stored.finish()
+    page = upstream_tests.render(folder, run_folder.read_run(folder)).splitlines()
+    assert "| unit/a::one | failed | all | expected 1 |" in page
+    assert "| unit/a::two | failed | sparc64 | expected 1 on sparc64 |" in page
+
+
+def test_the_page_shows_by_target_which_crash_reports_are_whole(tmp_path: Path) -> None:
+    stored = UpstreamRun(tmp_path / "run", targets=("native", "armv5"))
+    for target, outcome in (("native", "passed"), ("armv5", "failed")):
+        names = {"integration/logging::Stack": (), "unit/a::Panic": ("command: debug panic",), "unit/a::one": ()}
+        for name, announced in names.items():
+            event = run_folder.TestEvent(name=name, outcome=outcome, seconds=0.1, upstream=name, announced=announced)
+            stored.add(target, SUITE, event)
+    folder = stored.finish()
+    page = upstream_tests.render(folder, run_folder.read_run(folder))
+    _, _, matrix = page.partition("## Crash reports, watchdog and log\n")
+    assert matrix.strip().splitlines() == [
+        "| test | native | armv5 |",
+        "|---|---|---|",
+        "| integration/logging::Stack | passed | failed |",
+        "| unit/a::Panic | passed | failed |",
+    ]

@@ -24,7 +24,9 @@ class ListedTest(Record, frozen=True):
     tests: list[str]
     """Globs for `FILE::TEST`. In a name, `?` may stand for a character that a glob would interpret."""
     reason: str
-    because_of: Literal["emulation", "allocator", "libc", "word-size", "byte-order", "floating-point", "speed"]
+    because_of: Literal[
+        "emulation", "allocator", "compiler", "libc", "word-size", "byte-order", "floating-point", "speed"
+    ]
     """What the test depends on that the target has otherwise."""
     targets: list[str] = msgspec.field(default_factory=lambda: ["*"])
     """Globs of targets and groups."""

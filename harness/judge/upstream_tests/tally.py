@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from harness.record.run_folder import RunRecord
 
+LOGGING = "integration/logging"
+"""The file with the release's tests of crash reports and watchdog."""
 UNKNOWN = "UNKNOWN"
 """The outcome of a test that left no result."""
 
@@ -26,6 +28,8 @@ class CountedTest(Record, frozen=True):
     outcome: str
     reason: str
     """Why it did not pass; with a colon between the kind of reason and the particulars."""
+    is_of_crash_reports: bool = False
+    """Whether it crashes its server on purpose, or is a test of what a crash report and a log contain."""
 
 
 class UpstreamTally(Record, frozen=True):
@@ -70,12 +74,21 @@ def tallies(folder: Path, run: RunRecord) -> list[UpstreamTally]:
         if items:
             tally = UpstreamTally(
                 target=record.target,
-                tests=[CountedTest(name=test.upstream, outcome=_outcome(test), reason=_reason(test)) for test in tests],
+                tests=[_counted(test) for test in tests],
                 left_out=sum(item.outcome == "skipped" for item in compress(items, files)),
                 processor_seconds=log.processor_seconds,
             )
             found.append(tally)
     return found
+
+
+def _counted(test: run_folder.TestEvent) -> CountedTest:
+    return CountedTest(
+        name=test.upstream,
+        outcome=_outcome(test),
+        reason=_reason(test),
+        is_of_crash_reports=bool(test.announced) or test.upstream.partition("::")[0] == LOGGING,
+    )
 
 
 def _outcome(test: run_folder.TestEvent) -> str:

@@ -12,6 +12,7 @@ from harness.report.markdown_table import table
 from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
     from pathlib import Path
 
     from harness.judge.upstream_tests.tally import UpstreamTally
@@ -30,10 +31,10 @@ def render(folder: Path, run: RunRecord) -> str:
         return "\n".join(lines)
     native = next((one.processor_seconds for one in found if one.target == ORACLE), 0.0)
     lines += [*table(COLUMNS, [_row(one, native) for one in found], numbers_from=1), ""]
-    for one in found:
-        rows = [(as_text(test.name), test.outcome, as_text(test.reason)) for test in one.others]
-        lines += [f"## {one.sentence}", "", *(f"- {count} skipped: {kind}" for kind, count in one.skips.most_common())]
-        lines += ["", *table(["test", "outcome", "reason"], rows), ""]
+    lines += [*(f"- {one.sentence}" for one in found), ""]
+    lines += _others("## Tests that fail, or left no result", found, {"failed", UNKNOWN})
+    lines += _crash_reports(found)
+    lines += _others("## Skipped tests", found, {"skipped"}, skips=True)
     return "\n".join(lines)
 
 
@@ -46,6 +47,45 @@ def _row(one: UpstreamTally, native: float) -> list[str]:
         f"{one.processor_seconds:,.0f} s",
         ratio,
     ]
+
+
+def _others(head: str, found: list[UpstreamTally], outcomes: Container[str], *, skips: bool = False) -> list[str]:
+    """The tests of some outcomes, each with all targets on which it ended so for the same reason."""
+    targets: dict[tuple[str, str, str], list[str]] = {}
+    for one in found:
+        for test in one.others:
+            if test.outcome in outcomes:
+                targets.setdefault((test.name, test.outcome, test.reason), []).append(one.target)
+    if not targets:
+        return []
+    rows = [
+        (as_text(name), outcome, _names(where, found), as_text(reason))
+        for (name, outcome, reason), where in sorted(targets.items())
+    ]
+    counts = [
+        f"- {one.target}: " + "; ".join(f"{count} × {as_text(kind)}" for kind, count in one.skips.most_common())
+        for one in found
+        if skips and one.skips
+    ]
+    return [head, "", *counts, *([""] if counts else []), *table(["test", "outcome", "targets", "reason"], rows), ""]
+
+
+def _names(targets: list[str], found: list[UpstreamTally]) -> str:
+    return "all" if len(targets) == len(found) > 1 else ", ".join(targets)
+
+
+def _crash_reports(found: list[UpstreamTally]) -> list[str]:
+    """The tests of crash reports, watchdog and log, by target."""
+    names = dict.fromkeys(test.name for one in found for test in one.tests if test.is_of_crash_reports)
+    outcomes = [{test.name: test.outcome for test in one.tests} for one in found]
+    rows = [(as_text(name), *_marks(name, outcomes)) for name in sorted(names)]
+    if not rows:
+        return []
+    return ["## Crash reports, watchdog and log", "", *table(["test", *(one.target for one in found)], rows), ""]
+
+
+def _marks(name: str, outcomes: Iterable[dict[str, str]]) -> list[str]:
+    return [of_target.get(name, "") for of_target in outcomes]
 
 
 FORMAT = ReportFormat(name="upstream-tests", render=lambda folder, _: render(folder, run_folder.read_run(folder)))

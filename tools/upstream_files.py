@@ -1,0 +1,128 @@
+"""`python -m tools.upstream_files FILE…`: which files of a release's own tests find planted bugs, and what they cost.
+
+Each bug of `plumb mutate` is planted alone, and the files run on the first target that must show it. A file finds a bug
+if it has a finding there that the clean release does not have.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.core.target_model import ORACLE
+from harness.judge import known_findings
+from harness.plan.plan import make_plan
+from harness.plan.request import Request
+from harness.record import event_log
+from harness.record.run_folder import TestEvent
+from harness.report.markdown_table import table
+from harness.workflows.check import Check
+from harness.workflows.mutation_testing import campaign, mutations
+from harness.workflows.workbench import Workbench
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.core.finding import Finding
+    from harness.workflows.mutation_testing.mutations import Mutation
+
+Found = set[tuple[str, str]]
+"""Targets and files that have a finding there."""
+SEED = 1
+MOST = 5
+
+
+def run_files(server: str, targets: Sequence[str], files: Sequence[str], bug: Mutation | None, run: Path) -> Found:
+    """Run files of a release's own tests, and tell which of them found something."""
+    bench = Workbench.default()
+    suites = [name for name, suite in bench.catalog.suites.items() if suite.upstream]
+    request = Request(
+        plan=make_plan(bench.catalog, targets=targets, server=server, suites=suites),
+        server=server,
+        tier="full",
+        policy="signal",
+        optimisation="O2",
+        emulator="pinned",
+        jobs=1,
+        seed=SEED,
+        install=False,
+        known=known_findings.DEFAULT,
+        run=run,
+        tests=list(files),
+        allocator=bug.allocator if bug is not None else "libc",
+        warnings="off",
+    )
+    judgement, _ = Check(bench, request).run()
+    return {(target, file) for finding in judgement.findings for target, file in _places(finding)}
+
+
+def _places(finding: Finding) -> Found:
+    return {
+        (witness.target, occasion.test.partition("::")[0])
+        for witness in finding.witnesses
+        for occasion in witness.occasions
+    }
+
+
+def seconds_of(run: Path, target: str) -> dict[str, float]:
+    """File -> how long its tests took on a target."""
+    found: dict[str, float] = defaultdict(float)
+    for log in (run / target).glob(f"*/{event_log.NAME}"):
+        for event in event_log.read(log).events:
+            if isinstance(event, TestEvent) and event.upstream:
+                found[event.upstream.partition("::")[0]] += event.seconds
+    return found
+
+
+def chosen(bugs: Mapping[str, set[str]], seconds: Mapping[str, float]) -> list[str]:
+    """The files that find most for their time, each counted by what those before it do not find."""
+    picked: list[str] = []
+    seen: set[str] = set()
+    while len(picked) < MOST:
+        worth = {file: len(found - seen) / max(seconds.get(file, 0.0), 0.1) for file, found in bugs.items()}
+        best = max(worth, key=lambda file: (worth[file], file), default="")
+        if not best or not worth[best]:
+            break
+        picked.append(best)
+        seen |= bugs[best]
+    return picked
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True)
+@click.option("--bug", "names", multiple=True, help="Only these planted bugs; repeat for more.")
+def main(files: tuple[str, ...], names: tuple[str, ...]) -> None:
+    """Print the table, and the files that find most for their time."""
+    bench = Workbench.default()
+    planted = {bug: next(name for name in bug.targets if name != ORACLE) for bug in campaign.chosen(names)}
+    bugs: dict[str, set[str]] = defaultdict(set)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        targets = sorted(set(planted.values()))
+        (server,) = {bug.server for bug in planted}
+        clean = run_files(server, targets, files, None, place / "clean")
+        seconds = seconds_of(place / "clean", targets[0])
+        for bug, target in planted.items():
+            tree = place / bug.name / bug.server
+            mutations.plant(bug, bench.fetcher.server(bench.catalog.servers[bug.server]).path, tree)
+            found = run_files(str(tree), [target], files, bug, place / bug.name / "run")
+            for _, file in found - clean:
+                bugs[file].add(bug.name)
+            click.echo(
+                f"{bug.name} on {target}: {', '.join(sorted(file for _, file in found - clean)) or '-'}", err=True
+            )
+            shutil.rmtree(place / bug.name)
+    every = set().union(*bugs.values()) if bugs else set()
+    rows = [(file, f"{seconds.get(file, 0.0):.1f}", len(bugs[file]), ", ".join(sorted(bugs[file]))) for file in bugs]
+    rows.sort(key=lambda row: (-row[2], row[0]))
+    click.echo("\n".join(table(["file", f"seconds on {targets[0]}", "bugs", "which"], rows)))
+    click.echo(f"\n{len(every)} of {len(planted)} found; most for their time: {', '.join(chosen(bugs, seconds))}")
+
+
+if __name__ == "__main__":
+    main()
