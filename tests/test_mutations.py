@@ -146,18 +146,26 @@ def test_what_was_not_expected_does_not_count(finding: Finding) -> None:
 
 
 def test_the_table_says_what_was_missed() -> None:
-    def row(name: str, findings: list[str]) -> campaign.MutationRow:
+    def row(name: str, findings: list[str], causes: int) -> campaign.MutationRow:
         result = campaign.MutationResult(
             target="armv5", suites=["sds"] * bool(findings), findings=findings, function="f"
         )
         return campaign.MutationRow(
-            mutation=name, title="", fault="width", allocator="libc", seconds=4.4, run="/run", seen=[result]
+            mutation=name,
+            title="",
+            fault="width",
+            allocator="libc",
+            seconds=4.4,
+            run="/run",
+            seen=[result],
+            findings=len(findings),
+            causes=causes,
         )
 
-    text = campaign.text_of([row("one", ["wrong-result-x"]), row("other", [])])
+    text = campaign.text_of([row("one", ["wrong-result-x", "wrong-result-y"], 1), row("other", [], 0)])
     assert "| `one` (4 s) | armv5 | sds | wrong-result-x | f |" in text
     assert "| `other` (4 s) | armv5 |  | **missed** | f |" in text
-    assert text.endswith("1 of 2 found")
+    assert text.endswith("1 of 2 found; 0.50 causes and 1.00 findings for each bug")
 
 
 def test_mutations_are_chosen_by_name_and_glob() -> None:

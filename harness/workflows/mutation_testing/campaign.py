@@ -53,6 +53,10 @@ class MutationRow(Record, frozen=True):
     """Duration of planting, building and running."""
     run: str
     seen: list[MutationResult]
+    findings: int = 0
+    """The number of new findings of the run."""
+    causes: int = 0
+    """The number of causes under which the report shows them; 1 is ideal."""
 
     @property
     def caught(self) -> bool:
@@ -115,6 +119,8 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         seconds=round(time.monotonic() - started, 1),
         run=str(request.run),
         seen=[_result(target, found[target]) for target in wanted],
+        findings=len(judgement.findings),
+        causes=len(judgement.findings_by_cause()),
     )
 
 
@@ -139,4 +145,6 @@ def text_of(rows: Sequence[MutationRow]) -> str:
             cells.append((mutation, result.target, ", ".join(result.suites), named, result.function or result.record))
     lines = table(["mutation", "target", "found by", "finding", "function or record"], cells)
     caught = sum(row.caught for row in rows)
-    return "\n".join([*lines, "", f"{caught} of {len(rows)} found"])
+    causes, findings = sum(row.causes for row in rows), sum(row.findings for row in rows)
+    shown = f"{causes / len(rows):.2f} causes and {findings / len(rows):.2f} findings for each bug"
+    return "\n".join([*lines, "", f"{caught} of {len(rows)} found; {shown}"])
