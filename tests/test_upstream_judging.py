@@ -216,7 +216,8 @@ def test_the_page_has_one_row_for_a_test_that_fails_everywhere(tmp_path: Path) -
 
 def test_the_page_shows_by_target_which_crash_reports_are_whole(tmp_path: Path) -> None:
     stored = UpstreamRun(tmp_path / "run", targets=("native", "armv5"))
-    for target, outcome in (("native", "passed"), ("armv5", "failed")):
+    outcomes: dict[str, run_folder.Outcome] = {"native": "passed", "armv5": "failed"}
+    for target, outcome in outcomes.items():
         names = {"integration/logging::Stack": (), "unit/a::Panic": ("command: debug panic",), "unit/a::one": ()}
         for name, announced in names.items():
             event = run_folder.TestEvent(name=name, outcome=outcome, seconds=0.1, upstream=name, announced=announced)
