@@ -223,6 +223,7 @@ def test_servers_take_their_turns_and_clients_their_own(tmp_path: Path, launcher
     [
         (["redis-server"], "--ignore-warnings ONE"),
         (["redis-server", "./conf", "--port", "0"], "./conf --ignore-warnings ONE --port 0"),
+        (["redis-server", "./conf", "port", "0"], "./conf port 0 --ignore-warnings ONE"),
         (["redis-server", "-"], "- --ignore-warnings ONE"),
         (["redis-server", "--save"], "--ignore-warnings ONE --save"),
         (["redis-server", "--version"], "--version"),

@@ -154,7 +154,8 @@ static int is_server(void)
 }
 
 /* Where options for a server may stand among its words; 0 if it starts no server that has them. Words may begin with a
- * configuration file, or with - for the standard input. A sentinel makes no self tests. */
+ * configuration file, or with - for the standard input; words without -- after it would be taken for values of ours. A
+ * sentinel makes no self tests. */
 static int place_of_options(int argc, char **argv)
 {
     const char *kind = strrchr(name, '-');
@@ -166,7 +167,7 @@ static int place_of_options(int argc, char **argv)
     if (argc == 1)
         return 1;
     if (argv[1][0] != '-' || !argv[1][1])
-        return 2;
+        return argc > 2 && strncmp(argv[2], "--", 2) ? argc : 2;
     const char *others[] = {"-v", "--version", "-h", "--help", "--test-memory", "--check-system"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strcmp(argv[1], others[i]))
