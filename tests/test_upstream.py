@@ -398,9 +398,10 @@ def test_a_selection_names_files_or_no_file_at_all(tree: Path) -> None:
     assert "did you mean 'unit/first'?" in str(caught.value)
 
 
-def test_a_tree_without_tests_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no tests of its own"):
-        upstream_files(tmp_path)
+def test_a_tree_without_tests_is_a_usage_error_that_names_the_users_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no tests of its own") as raised:
+        upstream_files(tmp_path, shown=tmp_path / "mine")
+    assert raised.value.where == str(tmp_path / "mine/tests/test_helper.tcl")
 
 
 def test_a_tcl_that_is_too_old_is_a_usage_error(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ class Check:
         known_in_tree = known_findings.text_in(self.tree.path)
         if any(suite.upstream for suite in self._suites()):
             # The cells would notice later, in a worse place.
-            selected(upstream_files(self.tree.content), request.tests)
+            selected(upstream_files(self.tree.content, shown=self.tree.path), request.tests)
         setup = RunSetup(self.bench, request, self.tree)
         prepared = setup.prepare()
         request.run.mkdir(parents=True, exist_ok=True)

@@ -87,15 +87,15 @@ def external_files(tree: Path) -> list[UpstreamFile]:
     return [file for file in upstream_files(tree) if can(file)]
 
 
-def upstream_files(tree: Path) -> list[UpstreamFile]:
-    """Every test file of a tree, in upstream's order.
+def upstream_files(tree: Path, *, shown: Path | None = None) -> list[UpstreamFile]:
+    """Every test file of a tree, in upstream's order. `shown`: the user's own folder, if the tree is a copy of it.
 
     Raises UsageError for a tree without tests, and where Tcl is too old.
     """
     if not (tree / HELPER).is_file():
         raise UsageError(
             "the tree has no tests of its own",
-            where=str(tree / HELPER),
+            where=str((shown or tree) / HELPER),
             because="the file does not exist: archives of some packages leave tests out",
             remedy="a release of `plumb list servers`, or a checkout of the whole repository",
         )
