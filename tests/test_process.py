@@ -286,6 +286,31 @@ def test_this_process_is_not_in_the_group_of_what_it_starts() -> None:
         process.kill_group(started)
 
 
+def usable_share(command: list[str]) -> float:
+    """The share of two seconds that a process could use."""
+    started = process.start(command)
+    try:
+        usable, began = scheduling.UsableTime(started.pid), time.monotonic()
+        usable.SAMPLE_SECONDS = 0.05
+        while time.monotonic() - began < 2:
+            usable.look()
+            time.sleep(0.02)
+        return usable.seconds / (time.monotonic() - began)
+    finally:
+        process.kill_group(started)
+
+
+def test_time_without_a_processor_does_not_count_towards_a_deadline() -> None:
+    processor = str(min(os.sched_getaffinity(0)))
+    others = [process.start(["taskset", "--cpu-list", processor, "sh", "-c", "while :; do :; done"]) for _ in range(4)]
+    try:
+        assert usable_share(["taskset", "--cpu-list", processor, "sh", "-c", "while :; do :; done"]) < 0.5
+        assert usable_share(["sleep", SLEEP]) > 0.9, "what sleeps needs no processor"
+    finally:
+        for one in others:
+            process.kill_group(one)
+
+
 def test_waiting_for_a_processor_is_told_from_running_and_from_sleeping() -> None:
     processor = min(os.sched_getaffinity(0))
     pinned = ["taskset", "--cpu-list", str(processor)]

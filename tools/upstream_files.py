@@ -99,15 +99,15 @@ def chosen(bugs: Mapping[str, set[str]], seconds: Mapping[str, float]) -> list[s
 def main(files: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Print the table, and the files that find most for their time."""
     bench = Workbench.default()
-    planted = {bug: next(name for name in bug.targets if name != ORACLE) for bug in campaign.chosen(names)}
+    planted = [(bug, next(name for name in bug.targets if name != ORACLE)) for bug in campaign.chosen(names)]
     bugs: dict[str, set[str]] = defaultdict(set)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        targets = sorted(set(planted.values()))
-        (server,) = {bug.server for bug in planted}
+        targets = sorted({target for _, target in planted})
+        (server,) = {bug.server for bug, _ in planted}
         clean = run_files(server, targets, files, None, place / "clean")
         seconds = seconds_of(place / "clean", targets[0])
-        for bug, target in planted.items():
+        for bug, target in planted:
             tree = place / bug.name / bug.server
             mutations.plant(bug, bench.fetcher.server(bench.catalog.servers[bug.server]).path, tree)
             found = run_files(str(tree), [target], files, bug, place / bug.name / "run")

@@ -1,8 +1,12 @@
-"""What the kernel says about a running process: how long it waited for a processor, and whether it is stopped."""
+"""What the kernel says about a running process: how long it waited for a processor, and whether it is stopped.
+
+A deadline that counts only the time that a process could use does not depend on what else the machine does.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 
 from harness.core.processes import process_tree
@@ -20,6 +24,39 @@ def waited_seconds(pid: int) -> float:
         with contextlib.suppress(OSError):
             delays.append(int(path.read_text().split()[1]) / 1e9)
     return max(delays)
+
+
+class UsableTime:
+    """The time that the processes of a session could use: elapsed time without what they waited for a processor.
+
+    Processes that talk to each other wait by turns, so that their times are added; never more than elapsed counts.
+    """
+
+    SAMPLE_SECONDS = 2.0
+    """How often the processes are looked at. What one waited since then counts only at the next look."""
+    LEAST_SHARE = 0.1
+    """The share of elapsed time that counts at least, so that a deadline is reached on any machine."""
+
+    def __init__(self, session: int) -> None:
+        self._session = session
+        self._waited: dict[int, float] = {}
+        self._looked = time.monotonic()
+        self.seconds = 0.0
+        """The usable time since the beginning, as of the last look."""
+
+    def look(self) -> float:
+        """Look at the processes, if it is time, and return the usable time since the beginning."""
+        now = time.monotonic()
+        elapsed = now - self._looked
+        if elapsed < self.SAMPLE_SECONDS:
+            return self.seconds
+        among = process_tree.processes(since=self._session).values()
+        waited = {each.pid: waited_seconds(each.pid) for each in among if each.session == self._session}
+        # A process that began since the last look waited all its waiting since then.
+        more = sum(seconds - self._waited.get(pid, 0.0) for pid, seconds in waited.items())
+        self.seconds += max(elapsed - more, elapsed * self.LEAST_SHARE)
+        self._waited, self._looked = waited, now
+        return self.seconds
 
 
 def is_stopped(pid: int) -> bool:

@@ -14,6 +14,7 @@ from harness.build.qemu_user import EMULATED_SIGABRT
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.core.processes.capped_log import capped
+from harness.core.processes.scheduling import UsableTime
 from harness.core.target_model import Target  # noqa: TC001 - msgspec reads the annotations
 from harness.run.upstream.journal import Journal, read_journal
 
@@ -78,7 +79,8 @@ def run_file(
     with log.open("a+b") as stream, capped(stream.fileno(), start=stream.tell()):
         started = process.start(command, output=stream, folder=stage.folder, environment=_environment(stage, settings))
         try:
-            stalled = _watch(stage, started.poll, settings.pace.stall_seconds, cancelled)
+            usable = UsableTime(started.pid)
+            stalled = _watch(stage, started.poll, usable, settings.pace.stall_seconds, cancelled)
         finally:
             process.kill_group(started)
     content = stage.journal.read_bytes() if stage.journal.is_file() else b""
@@ -107,14 +109,17 @@ def _environment(stage: Stage, settings: FileRunSettings) -> Mapping[str, str]:
     }
 
 
-def _watch(stage: Stage, poll: Callable[[], int | None], stall_seconds: float, cancelled: threading.Event) -> bool:
-    """Wait for the end. Returns whether the file stood still for too long."""
-    length, moved = -1, time.monotonic()
+def _watch(
+    stage: Stage, poll: Callable[[], int | None], usable: UsableTime, stall_seconds: float, cancelled: threading.Event
+) -> bool:
+    """Wait for the end. Returns whether the file stood still for too long, by the time that its processes could use."""
+    length, moved = -1, 0.0
     while poll() is None and not cancelled.is_set():
         now = stage.journal.stat().st_size if stage.journal.is_file() else 0
+        seconds = usable.look()
         if now != length:
-            length, moved = now, time.monotonic()
-        elif time.monotonic() - moved > stall_seconds:
+            length, moved = now, seconds
+        elif seconds - moved > stall_seconds:
             return True
         time.sleep(POLL_SECONDS)
     return False
