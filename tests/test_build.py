@@ -15,6 +15,7 @@ from harness.build.sources.server_tree import open_server
 from harness.build.sources.source_tree import open_tree
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.model import BuildSettings
 from harness.core.processes import process
 from harness.plan.catalog import Catalog
 from tests import fakes
@@ -126,6 +127,27 @@ def test_a_tree_that_does_not_ask_for_glibcs_extensions_gets_them(
         fakes.write(tree.path / "src" / "fmacros.h", f"#define {macros}\n")
         tree = open_tree(tree.path)
     assert ("-D_GNU_SOURCE=" in build(tmp_path, tree).server_binary.read_text("utf-8")) is defined
+
+
+def test_a_distributions_flags_and_variables_come_after_the_makefiles_and_never_on_this_machine(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    plain = build(tmp_path, tree)
+    settings = BuildSettings(cflags=("-march=armv7-a", "-DNAME=a b", "-g3"), make=("USE_SYSTEMD=yes", "X=1 2"))
+    distributed = msgspec.structs.replace(tree, settings=settings)
+    made = build(tmp_path, distributed)
+    assert made.command_line.index("USE_SYSTEMD=yes") > made.command_line.index("USE_SYSTEMD=no")
+    assert "X=1 2" in made.command_line
+    wrapper = made.server_binary.read_text("utf-8")
+    assert "-march=armv7-a '-DNAME=a b' -g3 -gdwarf-4" in wrapper, "findings need lines, whatever the flags say"
+    assert wrapper.index("-marm") < wrapper.index("-march=armv7-a"), "the distribution's flags must win"
+    here = Catalog().targets["native"]
+    builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
+    native = [builder.build(one, here, fakes.toolchain(), "O2") for one in (tree, distributed)]
+    assert native[0] == native[1]
+    keys = {plain.key, made.key}
+    for other in (BuildSettings(cflags=settings.cflags), BuildSettings(make=settings.make)):
+        keys.add(build(tmp_path, msgspec.structs.replace(tree, settings=other)).key)
+    assert len(keys) == 4, "two settings share a build"
 
 
 @pytest.mark.parametrize("what", ["source", "optimisation", "target", "compiler"])

@@ -58,6 +58,17 @@ def test_the_first_build_counts_without_a_total_and_the_next_with_one(tmp_path: 
     assert build(cache, 96).startswith("compiling 48/96, ")
 
 
+def test_what_follows_a_build_is_told_and_is_no_step_of_it(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    with counted_stage(cache, fakes.quiet(), "build", "building x", history=HISTORY, verb="compiling") as progress:
+        progress.counts(lambda: Steps(96))
+        progress.goes_on("configuring jemalloc")
+        assert progress.state() == "configuring jemalloc, 0 s so far"
+        progress.goes_on("preprocessing", lambda: Steps(7, 80))
+        assert progress.state() == "preprocessing 7/80, 0 s so far"
+    assert "48/96" in build(cache, 96)
+
+
 def test_a_build_that_fails_is_no_history(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     build(cache, 96)

@@ -14,10 +14,12 @@ from harness.cli import completion
 from harness.cli.commands import FORMER_NAMES, SECTIONS
 from harness.cli.group import plumb as group
 from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.model import BuildSettings
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.workflows import check as check_workflow
+from harness.workflows.porting import survey
 from tests import fakes
 from tests.stored import StoredRun
 
@@ -373,6 +375,49 @@ def test_a_wrong_word_about_streams_is_exit_4(plumb: Plumb, words: tuple[str, ..
     code, _, err = plumb(*words)
     assert code == ExitCode.USAGE
     assert error in err
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--cflags", "march=armv7-a"), "'march=armv7-a' is not compiler flags such as '-march=armv7-a"),
+        (("--cflags", ""), "'' is not compiler flags such as"),
+        (("--cflags", "-DX='a"), "is not quoted as in a shell: no closing quotation"),
+        (("--cflags", "-g -O3"), "-O3: the level is part of a build's name: --optimisation O3"),
+        (("--cflags", "-c"), "-c: the makefile says what is made: leave it out"),
+        (("--cflags", "-fomit-frame-pointer"), "findings need names, lines and stacks: leave it out"),
+        (("--make", "BUILD_TLS"), "'BUILD_TLS' is not NAME=VALUE, such as USE_SYSTEMD=yes"),
+        (("--make", "-j8=x"), "'-j8=x' is not NAME=VALUE"),
+        (("--make", "MALLOC=jemalloc"), "MALLOC is given to every build: use --allocator"),
+        (("--make", "OPTIMIZATION=-O3"), "OPTIMIZATION is given to every build: use --optimisation"),
+    ],
+)
+def test_what_a_distribution_adds_is_refused_with_what_to_type(
+    plumb: Plumb, words: tuple[str, ...], error: str
+) -> None:
+    code, _, err = plumb("port", *words)
+    assert code == ExitCode.USAGE
+    assert error in err
+    assert "port --help" in err
+
+
+def test_a_port_is_asked_with_the_flags_one_by_one(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[Request] = []
+
+    def remember(_bench: object, request: Request) -> None:
+        requests.append(request)
+        raise InfrastructureError("enough is known")
+
+    monkeypatch.setattr(survey, "make_report", remember)
+    words = ("--cflags", "-DX='a b'  -march=armv7-a", "--make", "BUILD_TLS=yes", "--make", "LDFLAGS=-Wl,-z,now -s")
+    plumb("port", "--target", "armv5", *words)
+    settings = BuildSettings(cflags=("-DX=a b", "-march=armv7-a"), make=("BUILD_TLS=yes", "LDFLAGS=-Wl,-z,now -s"))
+    assert requests[0].settings == settings
+    assert settings.words == [
+        "--cflags='-DX=a b' -march=armv7-a",
+        "--make=BUILD_TLS=yes",
+        "--make=LDFLAGS=-Wl,-z,now -s",
+    ]
 
 
 def test_a_time_is_read_in_seconds_minutes_and_hours(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:

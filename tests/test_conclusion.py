@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from harness.core.errors import ExitCode
+from harness.core.model import BuildSettings
 from harness.judge.conclusion import conclude
 from harness.record import run_folder, stored_run
 from tests import fakes
-from tests.stored import StoredRun, a_fault, concluded, entry, known_file
+from tests.stored import StoredRun, a_fault, concluded, entry, known_file, reproducer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,6 +78,18 @@ def test_a_report_says_which_release_a_development_tree_was_taken_for(tmp_path: 
         run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), development=development))
         judgement, _ = conclude(stored_run.read(folder), known_file(tmp_path, entry("alignment-*")), fakes.quiet())
         assert judgement.remarks == remarks
+
+
+def test_a_report_and_its_reproducers_say_what_a_distribution_added(tmp_path: Path, run: StoredRun) -> None:
+    a_fault(run)
+    folder = run.finish()
+    settings = BuildSettings(cflags=("-march=armv7-a", "-DX=a b"), make=("BUILD_TLS=yes",))
+    run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), settings=settings))
+    judgement, _ = conclude(stored_run.read(folder), known_file(tmp_path, entry("alignment-*")), fakes.quiet())
+    words = shlex.join(["--cflags=-march=armv7-a '-DX=a b'", "--make=BUILD_TLS=yes"])
+    said = f"targets were built with {words}; the native build, which they are compared with, was not"
+    assert judgement.remarks == [said]
+    assert reproducer(judgement.findings[0]).settings == settings
 
 
 def test_an_entry_that_matched_nothing_is_remarked(tmp_path: Path, run: StoredRun) -> None:

@@ -11,6 +11,7 @@ import pytest
 from harness.analysis import compiler_output
 from harness.core import json_codec
 from harness.core.finding import Access, Finding
+from harness.core.model import BuildSettings
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.workflows.porting import attempt, conditionals, items, makefiles, markdown, page, xmemalign
@@ -199,13 +200,13 @@ ARCH := $(shell uname -m)
 def test_casts_of_pointers_are_told_with_their_places_whosever_they_are() -> None:
     """As redis-8.0.6 has them in its vector-sets, for 32-bit machines."""
     hints = [
-        Hint(warning=warning, file="modules/v/hnsw.c", line=line, text="x", origin="bundled/v")
+        Hint(warning=warning, file="modules/v/hnsw.c", line=line, text="x", origin="bundled/v", source="p = (long)q;")
         for warning, line in (("int-to-pointer-cast", 7), ("pointer-to-int-cast", 9), ("cast-align", 1))
     ]
     port = msgspec.structs.replace(report().targets[0], hints=hints, regions=[], assumptions=[])
     (note,) = items.of_notes([port])
     assert note.title == "2 casts between a pointer and an integer of another width, in modules/v/hnsw.c"
-    assert note.detail == ["modules/v/hnsw.c:7", "modules/v/hnsw.c:9"]
+    assert note.detail == ["modules/v/hnsw.c:7  p = (long)q;", "modules/v/hnsw.c:9  p = (long)q;"]
 
 
 def test_a_machine_that_no_makefile_names_is_told() -> None:
@@ -366,6 +367,29 @@ def test_the_place_where_it_dies_at_start_comes_first_and_once() -> None:
     assert found[0].detail[0] == "a ← b"
 
 
+def test_the_lines_that_a_headline_names_or_counts_are_shown() -> None:
+    found = items.of_steps(
+        "sparc64", [Step(name="compile", result="failed", detail="1 errors", lines=["src/a.c:9  u_long x;  unknown"])]
+    )
+    assert found[0].detail == ["1 errors", "src/a.c:9  u_long x;  unknown"]
+    notes = {one.title.partition(" ")[2]: one.detail for one in items.of_notes(report().targets)}
+    assert notes["warnings of the compiler in the server's own files"] == [
+        f"src/a.c:3  *(int *)p  {HOSTILE}  misaligned in the audit",
+        "src/b.c:1  x",
+    ]
+    assert notes["parts of the source were not compiled, and so not tested"][:2] == [
+        "src/endian.h:5  #if BYTE_ORDER == LITTLE_ENDIAN  #define SAME(x) (x)",
+        "src/endian.h:12-15  #if defined(__sun)  #include <sys/sun.h>",
+    ]
+    files = {"src/a.c": "int x;\f\n\tp = *(long  *)q;\n" + "y" * 400}
+    places = ["src/a.c:2", "src/a.c:3", "src/a.c:9", "src/b.c:1", ""]
+    placed = [PortingItem(rank="fault", title="x", targets=["a"], place=place) for place in places]
+    sources = [one.source for one in items.with_sources(placed, files)]
+    assert sources == ["p = *(long *)q;", "y" * 159 + "…", "", "", ""]
+    text = markdown.render(report(items=items.with_sources(placed, files)))
+    assert "  - `src/a.c:2  p = *(long *)q;`" in text
+
+
 def test_items_are_in_the_order_of_what_to_fix_first_and_targets_are_joined() -> None:
     def item(rank: str, target: str, title: str = "x") -> PortingItem:
         return json_codec.convert({"rank": rank, "title": title, "targets": [target]}, PortingItem)
@@ -403,7 +427,15 @@ def report(**more: object) -> PortReport:
         alignment="strict",
         steps=[Step(name="compile", result="failed", detail=HOSTILE), Step(name="start", result="ok", detail="")],
         hints=[
-            Hint(warning="cast-align", file="src/a.c", line=3, text=HOSTILE, origin="server", seen=True),
+            Hint(
+                warning="cast-align",
+                file="src/a.c",
+                line=3,
+                text=HOSTILE,
+                origin="server",
+                seen=True,
+                source="*(int *)p",
+            ),
             Hint(warning="unused", file="src/b.c", line=1, text="x", origin="server"),
             Hint(warning="cast-align", file="deps/c.c", line=9, text="x", origin="bundled/c"),
         ],
@@ -421,6 +453,7 @@ def report(**more: object) -> PortReport:
         seed=7,
         run="/run",
         optimisation="O2",
+        settings=BuildSettings(cflags=("-DX=a b",)),
         items=items.in_order(found),
         targets=[port],
         cells=whole.cells,

@@ -148,6 +148,16 @@ def test_no_option_of_a_strangers_names_a_file_or_a_port(
     assert "with an option that is not plain" in err
 
 
+@pytest.mark.parametrize("settings", [{"cflags": ["-fplugin=./x.so"]}, {"make": ["SHELL=/tmp/x"]}])
+def test_compilers_and_make_obey_no_stranger(
+    plumb: Plumb, come: Path, carried_out: list[Reproducer], settings: dict[str, list[str]]
+) -> None:
+    come.write_text(json.dumps(made(settings=settings)), "utf-8")
+    code, _, err = plumb("replay", come, "--trust", "--server", "redis-7.0.15")
+    assert (code, carried_out) == (ExitCode.USAGE, [])
+    assert "a stranger's reproducer adds to the build's command lines" in err
+
+
 def test_a_tree_is_named_by_the_user_and_not_by_a_stranger(
     plumb: Plumb, come: Path, carried_out: list[Reproducer]
 ) -> None:

@@ -71,15 +71,24 @@ class BuildProgress:
         self._stage = stage
         self._verb = verb
         self._steps: Callable[[], Steps] = lambda: Steps(0)
+        self._afterwards: tuple[str, Callable[[], Steps]] | None = None
 
     def counts(self, steps: Callable[[], Steps]) -> None:
         """Have the steps counted by a function, which another thread calls."""
         self._steps = steps
 
+    def goes_on(self, verb: str, steps: Callable[[], Steps] = lambda: Steps(0)) -> None:
+        """Say what follows the build, with steps of its own. They say nothing about the time that is left."""
+        self._afterwards = (verb, steps)
+
     def state(self) -> str:
         """`compiling 43/97, about 40 s left`. The total and the time are left out where nothing tells them."""
-        done, total = self._steps()
         seconds = time.monotonic() - self._stage.started
+        if self._afterwards is not None:
+            verb, steps = self._afterwards
+            done, total = steps()
+            return f"{verb} {done}/{total}, {seconds:.0f} s so far" if total else f"{verb}, {seconds:.0f} s so far"
+        done, total = self._steps()
         if self._past is not None:
             total = total or self._past.steps
         known = 0 < done <= total

@@ -20,7 +20,7 @@ from harness.core import json_codec
 from harness.core.cache import Cache, disk_errors
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode, InfrastructureError, PlumblineError
-from harness.core.model import COMPILED_IN, Build
+from harness.core.model import COMPILED_IN, Build, BuildSettings
 from harness.core.processes import process
 
 if TYPE_CHECKING:
@@ -250,14 +250,24 @@ class Builder:
         those apart that take more steps than others.
         """
         release = ".".join(map(str, tree.version[:2]))
-        place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else [])])
+        own = settings_of(tree, target).words
+        place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else []), *own])
         with (
             build_progress.counted_stage(
                 self.cache,
                 self.progress,
                 "build",
                 f"building {what} -{optimisation}",
-                history=[kind, tree.family, release, target.name, optimisation, linked, extent],
+                history=[
+                    kind,
+                    tree.family,
+                    release,
+                    target.name,
+                    optimisation,
+                    linked,
+                    extent,
+                    *([key_of(own)] if own else []),
+                ],
                 verb="compiling",
             ) as steps,
             self.cache.work(place) as work,
@@ -290,13 +300,22 @@ def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: 
             *compile_flags(tree, target, optimisation),
             *([prelude] if prelude else []),
             *([linked, *allocator.jemalloc_settings(target, tools).values()] if linked != "libc" else []),
+            *settings_of(tree, target).words,
         ]
     )
 
 
 def compile_flags(tree: SourceTree, target: Target, optimisation: str) -> list[str]:
     """The flags for every file of a tree when compiled for a target."""
-    return toolchain.compiler_flags(target, optimisation, _dialect(tree))
+    flags = toolchain.compiler_flags(target, optimisation, _dialect(tree))
+    own = settings_of(tree, target).cflags
+    # Whatever a distribution compiles with, addresses have lines and stacks are whole.
+    return [*flags, *own, *toolchain.EVIDENCE_FLAGS] if own else flags
+
+
+def settings_of(tree: SourceTree, target: Target) -> BuildSettings:
+    """What the tree's build for a target adds: nothing for this machine, whose flags are others."""
+    return BuildSettings() if target.emulator.runs_here else tree.settings
 
 
 def _dialect(tree: SourceTree) -> list[str]:
@@ -330,4 +349,6 @@ def _make_command(shop: BuildDirectory, goals: Sequence[str], compiler: Path) ->
         "BUILD_TLS=no",
         # Quiet recipes hide the command that failed.
         "V=1",
+        # Last: of two values of a variable, make takes the second.
+        *settings_of(shop.server, shop.target).make,
     ]

@@ -50,6 +50,10 @@ def version(compiler: str) -> str:
     return process.run([compiler, "--version"], deadline_seconds=60).text.splitlines()[0]
 
 
+EVIDENCE_FLAGS = ("-gdwarf-4", "-fno-omit-frame-pointer")
+"""The flags that make evidence readable: lines of addresses, and stacks."""
+
+
 def compiler_flags(target: Target, optimisation: str, extra: Iterable[str] = ()) -> list[str]:
     """Flags after the makefile's own, so that they take precedence; always with debug information.
 
@@ -57,7 +61,7 @@ def compiler_flags(target: Target, optimisation: str, extra: Iterable[str] = ())
     unit's own file even if it comes from a header. It placed what valkey-9.1.2 inlines from sds.h into debug.c at
     `debug.c:132`.
     """
-    return [*target.compiler_flags, f"-{optimisation}", "-gdwarf-4", "-fno-omit-frame-pointer", *extra]
+    return [*target.compiler_flags, f"-{optimisation}", *EVIDENCE_FLAGS, *extra]
 
 
 def write_wrapper(path: Path, compiler: str, flags: Iterable[str], libraries: Iterable[str]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, get_args
 
 import click
 
@@ -159,6 +160,75 @@ class Duration(click.ParamType[float]):
 def time(description: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
     """`--time`, the time limit of open-ended suites, with the command's own description."""
     return click.option("--time", "limit_seconds", type=Duration(), default=None, help=description)
+
+
+class CompilerFlags(click.ParamType[tuple[str, ...]]):
+    """A distribution's compiler flags in one word, quoted as a shell quotes."""
+
+    name = "flags"
+    TAKEN: ClassVar = {
+        r"-O.*": "the level is part of a build's name: --optimisation O3",
+        r"-[cESo]|-o.+|-M.*": "the makefile says what is made: leave it out",
+        r"-g0|-s|-fomit-frame-pointer": "findings need names, lines and stacks: leave it out",
+    }
+    """Pattern of flags that are Plumbline's to give -> why, and what to type."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """The flags one by one. Fails with what to type for words that are no flags, and for flags that are taken."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            words = tuple(shlex.split(str(value)))
+        except ValueError as error:
+            self.fail(f"{value!r} is not quoted as in a shell: {str(error).lower()}", param, ctx)
+        if not words or not words[0].startswith("-"):
+            self.fail(f"{value!r} is not compiler flags such as '-march=armv7-a -D_FORTIFY_SOURCE=2'", param, ctx)
+        for word in words:
+            for pattern, why in self.TAKEN.items():
+                if re.fullmatch(pattern, word):
+                    self.fail(f"{word}: {why}", param, ctx)
+        return words
+
+
+class MakeVariable(click.ParamType[str]):
+    """A variable of make's command line."""
+
+    name = "variable"
+    TAKEN: ClassVar = {
+        "CC": "--target says the compiler",
+        "CXX": "--target says the compiler",
+        "MALLOC": "use --allocator",
+        "OPTIMIZATION": "use --optimisation",
+        "V": "the log always has whole command lines",
+        "uname_M": "--target says the machine",
+        "uname_S": "every target runs Linux",
+    }
+    """Name of a variable that is Plumbline's to give -> what to do instead."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The variable as it was given. Fails with what to type for another form, and for a variable that is taken."""
+        found = re.fullmatch(r"(\w+)=(.*)", str(value))
+        if found is None:
+            self.fail(f"{value!r} is not NAME=VALUE, such as USE_SYSTEMD=yes or 'LDFLAGS=-Wl,-z,now'", param, ctx)
+        if found[1] in self.TAKEN:
+            self.fail(f"{found[1]} is given to every build: {self.TAKEN[found[1]]}", param, ctx)
+        return str(value)
+
+
+cflags = click.option(
+    "--cflags",
+    type=CompilerFlags(),
+    default=(),
+    help="Compiler flags that your distribution adds, in one word.",
+)
+make_variables = click.option(
+    "--make",
+    "make_variables",
+    type=MakeVariable(),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable that your distribution gives to make; repeat for more.",
+)
 
 
 class RunOptions(Record, frozen=True):

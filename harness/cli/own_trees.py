@@ -13,6 +13,7 @@ from harness.cli.invocation import runnable
 from harness.cli.run_command import RUNS, carry_out, planned_request, unless_empty
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode
+from harness.core.model import BuildSettings
 from harness.judge import conclusion
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
@@ -105,6 +106,8 @@ def premerge(
 @options.suite
 @options.tier
 @options.fail_fast
+@options.cflags
+@options.make_variables
 @options.run_options
 def port(
     run: RunOptions,
@@ -114,6 +117,8 @@ def port(
     suites: tuple[str, ...],
     tier: Tier,
     fail_fast: bool,
+    cflags: tuple[str, ...],
+    make_variables: tuple[str, ...],
 ) -> ExitCode:
     """Report what a source tree needs to run on a target.
 
@@ -131,6 +136,7 @@ def port(
         fail_fast=fail_fast,
         # The report has a section of its own for them.
         warnings="off",
+        settings=BuildSettings(cflags=cflags, make=make_variables),
     )
     with unless_empty(request.run):
         report, judgement = survey.make_report(bench, request)

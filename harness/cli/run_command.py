@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.build.sources import server_tree
 from harness.cli import options, output
+from harness.core.model import BuildSettings
 from harness.judge import conclusion
 from harness.plan.request import Request
 from harness.report.formats import registry as formats
@@ -49,6 +50,7 @@ def planned_request(
     mixed: bool = False,
     target_clients: bool = False,
     fail_fast: bool = False,
+    settings: BuildSettings | None = None,
     seed: int | None = None,
     parent: Path = RUNS,
 ) -> Request:
@@ -80,6 +82,7 @@ def planned_request(
         limit_count=limit_count,
         warnings=warnings,
         learns=learns,
+        settings=settings or BuildSettings(),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import Annotated, Literal
 
@@ -68,6 +69,21 @@ class Abilities(Record, frozen=True):
     """What its configuration and, after `--`, its command line may contain, and other words of its source."""
 
 
+class BuildSettings(Record, frozen=True):
+    """What a distribution adds to a server's build for a target. The native build never has it: flags name machines."""
+
+    cflags: tuple[str, ...] = ()
+    """Compiler flags for every file, after the makefile's own."""
+    make: tuple[str, ...] = ()
+    """Variables of make's command line, `NAME=VALUE`, after Plumbline's own."""
+
+    @property
+    def words(self) -> list[str]:
+        """The options of `plumb` that give these settings."""
+        flags = [f"--cflags={shlex.join(self.cflags)}"] if self.cflags else []
+        return flags + [f"--make={variable}" for variable in self.make]
+
+
 class SourceTree(Record, frozen=True):
     """An unpacked source tree of a server."""
 
@@ -86,6 +102,8 @@ class SourceTree(Record, frozen=True):
     compiled."""
     copy: Path | None = None
     """A copy of the tree from when it was opened; None for a release, which does not change."""
+    settings: BuildSettings = BuildSettings()
+    """What its builds for targets add to its makefile's own flags and variables."""
 
     @property
     def content(self) -> Path:

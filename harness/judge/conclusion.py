@@ -75,6 +75,7 @@ def conclude(
             *left,
             *_part(run),
             *([f"the server is {run.development}"] if run.development else []),
+            *_settings(run),
             *_turned_away(folder),
             *tally.remarks(folder, run),
             *own.remarks,
@@ -107,6 +108,13 @@ def conclude(
 def _part(run: RunRecord) -> list[str]:
     words = " ".join(shlex.quote(word) for word in run.tests)
     return [f"only a part was run, the tests that fit: --test {words}"] if words else []
+
+
+def _settings(run: RunRecord) -> list[str]:
+    words = shlex.join(run.settings.words)
+    return (
+        [f"targets were built with {words}; the native build, which they are compared with, was not"] if words else []
+    )
 
 
 def _turned_away(folder: Path) -> list[str]:

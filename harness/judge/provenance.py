@@ -106,6 +106,13 @@ def open_reproducer(cache: Cache, catalogued: Collection[str], name: str, *, ser
         raise UsageError(
             "a stranger's reproducer starts its server with an option that is not plain", where=name, because=strange
         )
+    if read.settings.words:
+        raise UsageError(
+            "a stranger's reproducer adds to the build's command lines",
+            where=name,
+            because=f"compilers and make would obey it as you: {' '.join(read.settings.words)}",
+            remedy="build it yourself with what you trust of it: plumb port --cflags FLAGS --make VARIABLE=VALUE",
+        )
     if not server and read.server not in catalogued:
         raise UsageError(
             "a stranger's reproducer names a source tree",

@@ -14,7 +14,7 @@ from harness.core import json_codec
 from harness.core.digests import key_of
 from harness.core.errors import UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.model import Allocator, FileName, Name, NameOrNone, Program, Record
+from harness.core.model import Allocator, BuildSettings, FileName, Name, NameOrNone, Program, Record
 from harness.isa import rules
 from harness.record.recording_proxy import Chunk, load
 from harness.record.run_folder import AUDIT
@@ -67,6 +67,9 @@ class Reproducer(Record, frozen=True):
     """Whether redis-cli and redis-benchmark ran on the target."""
     file: str = ""
     """The file of an assertion whose function is unknown."""
+    settings: BuildSettings = BuildSettings()
+    """What its build added to the makefile's own flags and variables. harness.judge.provenance takes none from a
+    stranger."""
     again: Reproduction | None = None
     """Replaces `chunks`: the requests to a server, and the bytes that must result."""
 
@@ -128,6 +131,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         program=best.program,
         wrong_line=best.wrong_line,
         allocator=run.allocator,
+        settings=run.settings,
         files=_files_in(started.inputs) if started else {},
         options=started.options if started else (),
         difference=best.difference,

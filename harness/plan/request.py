@@ -6,7 +6,7 @@ from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it 
 
 import msgspec
 
-from harness.core.model import Allocator, CompilerWarnings, Flavour, Record, Tier
+from harness.core.model import Allocator, BuildSettings, CompilerWarnings, Flavour, Record, Tier
 from harness.plan.plan import Plan  # noqa: TC001 - msgspec reads the annotations when it converts
 
 
@@ -42,5 +42,7 @@ class Request(Record, frozen=True):
     """How a warning counts that a compiler gives for a target alone."""
     needs_native: bool = False
     """Whether the run stops at once where the tree does not compile for this machine."""
+    settings: BuildSettings = BuildSettings()
+    """What a distribution adds to the builds for targets."""
     learns: bool = False
     """Whether open-ended suites reuse what earlier runs learned and add to it. A seed alone then repeats nothing."""

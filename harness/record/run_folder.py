@@ -23,7 +23,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.model import Allocator, CompilerWarnings, Name, NameOrNone, Program, Record
+from harness.core.model import Allocator, BuildSettings, CompilerWarnings, Name, NameOrNone, Program, Record
 from harness.core.target_model import Policy, Target  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
@@ -99,6 +99,8 @@ class RunRecord(Record, frozen=True):
     """Name -> definition at the time, of the policies that the run used and of those that determine fates."""
     source: NameOrNone = ""
     """The cache entry that holds the source of a release; empty for a tree that the user named by its path."""
+    settings: BuildSettings = BuildSettings()
+    """What the builds for targets added to the makefile's own flags and variables."""
     version: int = VERSION
     digest: str = ""
     """SHA-256 of the file with this last key empty. `write_run` computes it, `read_run` checks it."""

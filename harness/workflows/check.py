@@ -52,7 +52,7 @@ class Check:
     @cached_property
     def tree(self) -> SourceTree:
         """The server's source, opened on first use. Raises UsageError for a name or a path that is no server."""
-        return self.bench.open_server(self.request.server)
+        return self.bench.open_server(self.request.server, self.request.settings)
 
     def run(self) -> tuple[Judgement, ExitCode]:
         """Prepare, run every cell, judge. Raises PlumblineError for a problem that is not the server's fault."""
@@ -230,6 +230,7 @@ class Check:
             beside=unchecked_changes.digests(request.run),
             policies=rules.recorded_policies(catalog.policies, request.policy, machines.values()),
             source=archive_name(tree.name, tree.digest) if is_release else "",
+            settings=request.settings,
         )
 
 

@@ -94,7 +94,7 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
         progress,
         install=session.install,
     )
-    tree = bench.open_server(name)
+    tree = bench.open_server(name, reproducer.settings if reproducer else None)
     setup = set_up_target(bench, target)
     runner = setup.runner(policy_name)
     optimisation = session.optimisation or (reproducer.optimisation if reproducer else "O2")

@@ -18,7 +18,7 @@ from harness.core.progress import Progress
 from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
-    from harness.core.model import Flavour, SourceTree
+    from harness.core.model import BuildSettings, Flavour, SourceTree
 
 
 class Workbench(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +48,10 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         """Builds the emulators of a flavour into the cache, or finds them there."""
         return Emulators(self.cache, self.fetcher, self.progress, flavour=flavour)
 
-    def open_server(self, name: str) -> SourceTree:
-        """The source tree of a release or of a path. Raises UsageError for a name that is neither."""
-        return open_server(self.catalog, self.fetcher, name)
+    def open_server(self, name: str, settings: BuildSettings | None = None) -> SourceTree:
+        """The source tree of a release or of a path, built with `settings`. Raises UsageError for neither."""
+        tree = open_server(self.catalog, self.fetcher, name)
+        return msgspec.structs.replace(tree, settings=settings) if settings else tree
 
     def with_new_stages(self, label: str) -> Workbench:
         """The same workbench for a run within a run: its messages begin with `label`, and its stages are its own."""

@@ -48,6 +48,8 @@ def test_a_report_of_a_bad_release_has_what_a_porter_needs(tmp_path: Path) -> No
         item["title"] for item in of_rank(read, "fault")
     }
     assert read["items"][0]["rank"] == "fault"
+    hashed = next(item for item in read["items"] if item["title"] == "misaligned load in dictGenHashFunction")
+    assert (hashed["place"], hashed["source"]) == ("src/dict.c:117", "uint32_t k = *(uint32_t*)data;")
     hints = {(hint["file"], hint["line"]) for hint in port["hints"] if hint["seen"]}
     assert ("src/dict.c", 117) in hints
     regions = {(one["file"], one["topic"]): one["compiled"] for one in port["regions"]}
@@ -75,21 +77,26 @@ def test_the_page_fits_is_legible_and_reachable(tmp_path: Path, size: tuple[int,
 
 
 def test_a_tree_that_does_not_compile_there_gets_a_report_too(tmp_path: Path) -> None:
-    """Two errors, of which make alone would have told one."""
+    """Two errors, of which make alone would have told one, and only with what a distribution adds."""
     tree = tmp_path / "broken"
     shutil.copytree(open_server(Catalog(), Fetcher(Cache.default(), Progress()), "redis-3.2.6").path, tree)
     for name in ("sds.c", "util.c"):
         source = tree / "src" / name
         text = source.read_text("utf-8")
-        source.write_text(f"#ifdef __sparc__\nint {name[0]} = no_such_thing;\n#endif\n{text}", "utf-8")
+        source.write_text(f"#ifdef DISTRIBUTED\nint {name[0]} = no_such_thing;\n#endif\n{text}", "utf-8")
     folder = tmp_path / "run"
-    ended = run(*PORT, "--server", tree, "--run", folder)
+    ended = run(*PORT, "--server", tree, "--run", folder, "--cflags=-DDISTRIBUTED", "--make=SOME_VARIABLE=yes")
     read = document(ended)
     assert (ended.returncode, read["verdict"]) == (ExitCode.FINDINGS, "FAIL"), ended.stderr
+    assert read["settings"] == {"cflags": ["-DDISTRIBUTED"], "make": ["SOME_VARIABLE=yes"]}
     compiled = next(step for step in read["targets"][0]["steps"] if step["name"] == "compile")
     assert compiled["result"] == "failed"
     assert compiled["detail"].startswith("2 errors, the first at src/")
-    assert of_rank(read, "build")[0]["title"] == "it does not compile"
+    assert sorted(line.partition(":")[0] for line in compiled["lines"]) == ["src/sds.c", "src/util.c"]
+    assert any(line.startswith("src/util.c:2  int u = no_such_thing;  ") for line in compiled["lines"])
+    (problem,) = of_rank(read, "build")[:1]
+    assert problem["title"] == "it does not compile"
+    assert set(compiled["lines"]) <= set(problem["detail"])
     assert read["targets"][0]["regions"], "the source alone tells something, too"
     assert read["targets"][0]["xmemalign"] == [], "nothing ran, so nothing is known to be well"
     assert (folder / "port.html").is_file()

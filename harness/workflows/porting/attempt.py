@@ -16,13 +16,17 @@ import msgspec
 
 from harness.analysis import compiler_output
 from harness.build import allocator, toolchain
-from harness.build.server_build import BuildDirectory, Builder, BuildFailedError
+from harness.build.build_progress import Steps
+from harness.build.server_build import BuildDirectory, Builder, BuildFailedError, settings_of
 from harness.core.errors import UsageError
 from harness.core.processes import process
 from harness.workflows.porting import conditionals
 from harness.workflows.porting.document import Step
+from harness.workflows.porting.source_lines import line_of, quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from harness.analysis.compiler_output import Compilation, Linking
     from harness.core.model import Build, SourceTree
     from harness.core.target_model import Target, Toolchain
@@ -62,14 +66,16 @@ def attempt(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain
         result = shop.run([*command, "--keep-going", "--output-sync=target", "--print-directory"])
         diagnostics = compiler_output.read(result.text, shop.tree)
         calls = compiler_output.compilations(result.text, tuple(map(str, compilers)))
+        shop.steps.goes_on("configuring jemalloc")
+        configured = _configure(shop)
         return Attempt(
             succeeded=result.code == 0 and shop.binary.is_file(),
             errors=[diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"],
             warnings=[diagnostic for diagnostic in diagnostics if diagnostic.severity == "warning"],
             linking=compiler_output.linking(result.text),
             last_words="\n".join(result.text.strip().splitlines()[-3:]),
-            configured=_configure(shop),
-            passed=_preprocess(calls, shop.tree),
+            configured=configured,
+            passed=_preprocess(calls, shop),
             log=shop.log,
         )
 
@@ -81,7 +87,8 @@ def _without_help(shop: BuildDirectory) -> list[Path]:
     paths = []
     for name, more in (("gcc", only_c), ("g++", [])):
         paths.append(shop.work / name)
-        flags = [*shop.target.compiler_flags, f"-{shop.optimisation}", *warnings, *more]
+        own = settings_of(shop.server, shop.target).cflags
+        flags = [*shop.target.compiler_flags, f"-{shop.optimisation}", *own, *warnings, *more]
         toolchain.write_wrapper(paths[-1], toolchain.tool(shop.tools, name), flags, [])
     return paths
 
@@ -107,12 +114,15 @@ def _configure(shop: BuildDirectory) -> Step:
     return Step(name="configure", result="failed", detail=f"deps/jemalloc does not: {why}")
 
 
-def _preprocess(calls: list[Compilation], tree: Path) -> dict[str, set[int]]:
+def _preprocess(calls: list[Compilation], shop: BuildDirectory) -> dict[str, set[int]]:
     """The lines that the preprocessor keeps, for all files of the tree."""
+    ended: list[Compilation] = []
+    shop.steps.goes_on("preprocessing", lambda: Steps(len(ended), len(calls)))
 
     def one(call: Compilation) -> dict[str, set[int]]:
-        ended = process.run(preprocessing(call.words), deadline_seconds=PREPROCESS_SECONDS, folder=Path(call.folder))
-        return conditionals.passed(ended.output, call.folder, tree)
+        made = process.run(preprocessing(call.words), deadline_seconds=PREPROCESS_SECONDS, folder=Path(call.folder))
+        ended.append(call)
+        return conditionals.passed(made.output, call.folder, shop.tree)
 
     found: dict[str, set[int]] = {}
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -132,7 +142,7 @@ def preprocessing(words: list[str]) -> list[str]:
     return [*kept, "-E", "-dD", "-dI"]
 
 
-def steps(tried: Attempt, build: Build | BuildFailedError) -> list[Step]:
+def steps(tried: Attempt, build: Build | BuildFailedError, files: Mapping[str, str]) -> list[Step]:
     """Configure, compile and link: the tree's own result, and whether the project's additions helped."""
     compiled = Step(name="compile", result="ok", detail=_warned(tried.warnings))
     linked = Step(name="link", result="ok", detail="with the libraries that the makefile names")
@@ -140,7 +150,8 @@ def steps(tried: Attempt, build: Build | BuildFailedError) -> list[Step]:
         first = tried.errors[0]
         detail = f"{len(tried.errors)} errors, the first at {first.file}:{first.line}: {first.text}"
         mended = not isinstance(build, BuildFailedError)
-        compiled = Step(name="compile", result="mended" if mended else "failed", detail=detail)
+        lines = [quoted(f"{one.file}:{one.line}", line_of(files, one.file, one.line), one.text) for one in tried.errors]
+        compiled = Step(name="compile", result="mended" if mended else "failed", detail=detail, lines=lines)
     if not tried.succeeded:
         mended = not isinstance(build, BuildFailedError)
         why = link_problem(tried.linking) or (

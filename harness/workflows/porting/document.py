@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from harness.core.model import Record
+from harness.core.model import BuildSettings, Record
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 FILE = "port.json"
@@ -24,6 +24,8 @@ class Step(Record, frozen=True):
     result: Literal["ok", "mended", "failed", "none"]
     """mended: only with the project's additions. none: the step does not apply."""
     detail: str
+    lines: list[str] = msgspec.field(default_factory=list)
+    """`FILE:LINE  TEXT  MESSAGE` of each of the compiler's errors."""
 
 
 class Hint(Record, frozen=True):
@@ -37,6 +39,8 @@ class Hint(Record, frozen=True):
     origin: str
     seen: bool = False
     """The audit recorded a misaligned access on this line."""
+    source: str = ""
+    """The line itself."""
 
 
 class Assumption(Record, frozen=True):
@@ -102,6 +106,8 @@ class PortingItem(Record, frozen=True):
     targets: list[str]
     place: str = ""
     """FILE:LINE in the tree."""
+    source: str = ""
+    """That line."""
     detail: list[str] = msgspec.field(default_factory=list)
     remedy: str = ""
     finding: str = ""
@@ -119,6 +125,8 @@ class PortReport(Record, frozen=True):
     seed: int
     run: str
     optimisation: str
+    settings: BuildSettings
+    """What a distribution adds to the builds."""
     items: list[PortingItem]
     """The most urgent item first."""
     targets: list[TargetPort]

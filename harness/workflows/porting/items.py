@@ -10,13 +10,14 @@ import msgspec
 from harness.core.model import Record
 from harness.workflows.porting import makefiles
 from harness.workflows.porting.document import BLOCKERS, PortingItem, Rank
+from harness.workflows.porting.source_lines import line_of, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.core.finding import Finding, Witness
     from harness.judge.verdict import CellVerdict
-    from harness.workflows.porting.document import PortReport, Step, TargetPort
+    from harness.workflows.porting.document import Hint, PortReport, Region, Step, TargetPort
 
 RANKS: tuple[Rank, ...] = typing.get_args(Rank)
 REMEDIES: dict[Rank, str] = {
@@ -66,7 +67,7 @@ def of_steps(target: str, steps: Sequence[Step]) -> list[PortingItem]:
                     rank="build",
                     title=f"it does not {step.name}" + (" as it is" if step.result == "mended" else ""),
                     targets=[target],
-                    detail=[step.detail, *([mended] if mended and remedies else [])],
+                    detail=[step.detail, *([mended] if mended and remedies else []), *step.lines],
                     remedy="; ".join(remedies),
                 )
             )
@@ -159,35 +160,56 @@ def of_notes(ports: Sequence[TargetPort]) -> list[PortingItem]:
     """Notes that need no change yet, one for all targets; the document's sections list the lines."""
     found = []
     names = [port.target for port in ports]
-    hints = {(one.file, one.line, one.warning) for port in ports for one in port.hints if one.origin == "server"}
+    # What the audit bears out comes first.
+    own = sorted((one for port in ports for one in port.hints if one.origin == "server"), key=lambda one: not one.seen)
+    hints = {(one.file, one.line, one.warning): one for one in reversed(own)}
     if hints:
         title = f"{len(hints)} warnings of the compiler in the server's own files"
-        found.append(
-            PortingItem(rank="note", title=title, targets=names, remedy="hints, not findings: see Compiler hints")
-        )
+        remedy = "hints, not findings: see Compiler hints"
+        lines = [_hint(one) for one in reversed(hints.values())]
+        found.append(PortingItem(rank="note", title=title, targets=names, detail=lines, remedy=remedy))
     for port in ports:
-        casts = sorted({f"{one.file}:{one.line}" for one in port.hints if one.warning in CASTS})
+        casts = {(one.file, one.line): one.source for one in port.hints if one.warning in CASTS}
         if casts:
-            title = f"{len(casts)} casts between a pointer and an integer of another width, in {_files(casts)}"
+            files = ", ".join(dict.fromkeys(file for file, _ in sorted(casts)))
+            title = f"{len(casts)} casts between a pointer and an integer of another width, in {files}"
             remedy = "uintptr_t, or an integer that is kept whole: what is wider than a pointer loses its upper half"
-            found.append(PortingItem(rank="note", title=title, targets=[port.target], detail=casts, remedy=remedy))
+            lines = [quoted(f"{file}:{number}", casts[file, number]) for file, number in sorted(casts)]
+            found.append(PortingItem(rank="note", title=title, targets=[port.target], detail=lines, remedy=remedy))
     for port in ports:
         known = makefiles.machines_named(port.assumptions)
         if known and not any(name in port.machine for name in known):
             title = f"the makefiles help machines by name ({', '.join(known)}), and {port.machine} is not among them"
             remedy = "what they add for those may be wanted here: see Makefiles"
-            found.append(PortingItem(rank="note", title=title, targets=[port.target], remedy=remedy))
-    missing = {(one.file, one.first) for port in ports for one in port.regions if not one.compiled}
+            lines = [quoted(f"{one.file}:{one.line}", one.text) for one in port.assumptions if one.kind == "machine"]
+            found.append(PortingItem(rank="note", title=title, targets=[port.target], detail=lines, remedy=remedy))
+    missing = {(one.file, one.first): one for port in ports for one in port.regions if not one.compiled}
     if missing:
         title = f"{len(missing)} parts of the source were not compiled, and so not tested"
-        found.append(
-            PortingItem(rank="note", title=title, targets=names, remedy="read them: see Code that was not compiled")
-        )
+        remedy = "read them: see Code that was not compiled"
+        lines = [_region(one) for one in missing.values()]
+        found.append(PortingItem(rank="note", title=title, targets=names, detail=lines, remedy=remedy))
     return found
 
 
-def _files(places: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(place.rpartition(":")[0] for place in places))
+def _hint(hint: Hint) -> str:
+    seen = "misaligned in the audit" if hint.seen else ""
+    return quoted(f"{hint.file}:{hint.line}", hint.source, hint.text, seen)
+
+
+def _region(region: Region) -> str:
+    lines = f"{region.first}-{region.last}" if region.last > region.first else f"{region.first}"
+    return quoted(f"{region.file}:{lines}", f"#if {region.condition}", region.excerpt)
+
+
+def with_sources(items: Sequence[PortingItem], files: Mapping[str, str]) -> list[PortingItem]:
+    """The items, each with the line at its place."""
+    found = []
+    for one in items:
+        file, _, number = one.place.rpartition(":")
+        source = line_of(files, file, int(number)) if number.isdecimal() else ""
+        found.append(msgspec.structs.replace(one, source=source))
+    return found
 
 
 def in_order(items: Sequence[PortingItem]) -> list[PortingItem]:

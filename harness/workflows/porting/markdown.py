@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from typing import TYPE_CHECKING
 
 from harness.report.formats.markdown import as_code, as_text, signed
@@ -39,7 +40,8 @@ def render(report: PortReport) -> str:
     ]
     lines += _fix_first(report) + _steps(report) + _suites(report) + _solaris(report) + _regions(report)
     lines += _hints(report) + _makefiles(report)
-    lines += ["", f"Run: {as_code(report.run)} · `-{report.optimisation}` · seed {report.seed}", ""]
+    built = as_code(" ".join([f"-{report.optimisation}", *map(shlex.quote, report.settings.words)]))
+    lines += ["", f"Run: {as_code(report.run)} · {built} · seed {report.seed}", ""]
     return "\n".join(lines)
 
 
@@ -56,6 +58,7 @@ def _fix_first(report: PortReport) -> list[str]:
 def _item(item: PortingItem) -> list[str]:
     place = f" at {as_code(item.place)}" if item.place else ""
     lines = [f"- **{as_text(item.title)}**{place} ({', '.join(item.targets)})"]
+    lines += [f"  - {as_code(f'{item.place}  {item.source}')}"] if item.source else []
     lines += [f"  - {as_code(one)}" for one in item.detail[:MOST_DETAIL]]
     if len(item.detail) > MOST_DETAIL:
         lines.append(f"  - and {len(item.detail) - MOST_DETAIL} more")

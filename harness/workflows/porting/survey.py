@@ -6,6 +6,7 @@ differ, which code was never compiled, and what to fix first. Its parts are the 
 attempt          the build as the tree's makefile has it, with the output of compiler, linker and preprocessor
 conditionals     code for other systems and machines, and whether it was compiled
 makefiles        assumptions that the makefiles make
+source_lines     lines of the source beside their places
 xmemalign        the outcome under each of Solaris' policies, derived from the audit
 items            all evidence, in the order of what to fix first
 document         the classes of port.json
@@ -33,10 +34,11 @@ from harness.workflows.check import Check
 from harness.workflows.porting import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.workflows.porting.document import FILE, Hint, PortReport, Region, Step, TargetPort
 from harness.workflows.porting.items import Death
+from harness.workflows.porting.source_lines import line_of
 from harness.workflows.target_setup import set_up_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.core.finding import Access, Finding
     from harness.core.model import Build, SourceTree
@@ -87,7 +89,8 @@ def make_report(bench: Workbench, request: Request) -> tuple[PortReport, Judgeme
         seed=judgement.seed,
         run=judgement.run,
         optimisation=judgement.optimisation,
-        items=ordered,
+        settings=request.settings,
+        items=items.with_sources(ordered, porter.files),
         targets=ports,
         cells=judgement.cells,
         stages=bench.progress.stages,
@@ -114,24 +117,29 @@ class _Porter:
         tried = attempt.attempt(self.bench.builder, self.tree, target, setup.toolchain, self.request.optimisation)
         shutil.copy2(tried.log, self.request.run / f"build-{target.name}.log")
         build = self._build(setup)
-        steps, death = attempt.steps(tried, build), None
+        steps, death = attempt.steps(tried, build, self.files), None
         if not isinstance(build, BuildFailedError):
             death = self._try_start(build, setup)
             steps.append(_started(death))
+        with self.bench.progress.stage("read", f"reading source and audit for {target.name}"):
+            return self._read(setup, tried, steps), death
+
+    def _read(self, setup: TargetSetup, tried: Attempt, steps: list[Step]) -> TargetPort:
+        """What the source, the compiler's output and the audit tell."""
+        target = setup.target
         named = {name: text for name, text in self.files.items() if makefiles.is_makefile(name)}
         accesses = _accesses(self.request.run, target)
-        port = TargetPort(
+        return TargetPort(
             target=target.name,
             title=target.title,
             machine=target.machine,
             alignment=target.alignment,
             steps=steps,
-            hints=_hints(tried, self.findings, target.name),
+            hints=_hints(tried, self.findings, self.files, target.name),
             assumptions=makefiles.assumptions(named),
             regions=_regions(self.files, tried),
             xmemalign=[] if accesses is None else xmemalign.outcomes(self.bench.catalog.policies, target, accesses),
         )
-        return port, death
 
     def _build(self, setup: TargetSetup) -> Build | BuildFailedError:
         try:
@@ -145,8 +153,9 @@ class _Porter:
         runner = setup.runner("signal")
         with tempfile.TemporaryDirectory(prefix="plumbline-start-") as folder:
             guest = Guest(build, runner, Path(folder) / "guest-1", sockets=Path(folder), version=self.tree.version)
+            what = f"starting {self.tree.name} on {target.name}, where a misaligned access kills"
             try:
-                with guest:
+                with self.bench.progress.stage("start", what), guest:
                     return None
             except StartError as error:
                 detail = " ".join(error.detail.split())
@@ -188,7 +197,7 @@ def _readable(tree: SourceTree) -> dict[str, str]:
     }
 
 
-def _hints(tried: Attempt, findings: Sequence[Finding], target: str) -> list[Hint]:
+def _hints(tried: Attempt, findings: Sequence[Finding], files: Mapping[str, str], target: str) -> list[Hint]:
     """The compiler's warnings by option, file and line; those with a misaligned access in the audit come first."""
     audited = {
         (frame.file, frame.line)
@@ -206,6 +215,7 @@ def _hints(tried: Attempt, findings: Sequence[Finding], target: str) -> list[Hin
             text=warning.text,
             origin=symbols.origin_in_tree(warning.file),
             seen=(warning.file, warning.line) in audited,
+            source=line_of(files, warning.file, warning.line),
         )
         for warning in tried.warnings
     ]

@@ -130,10 +130,11 @@ def replay(bench: Workbench, reproducer: Reproducer, *, server: str) -> Replay:
     """
     catalog = bench.catalog
     target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
-    tree = bench.open_server(server or reproducer.server)
+    tree = bench.open_server(server or reproducer.server, reproducer.settings)
     flavour: Flavour = "distro" if reproducer.emulator == "distro" else "pinned"
     setup = set_up_target(bench, target, flavour=flavour)
-    head = f"{tree.name} on {target.name}, -{reproducer.optimisation}, policy {reproducer.policy}"
+    levels = " ".join([f"-{reproducer.optimisation}", *reproducer.settings.words])
+    head = f"{tree.name} on {target.name}, {levels}, policy {reproducer.policy}"
     try:
         ended, text = _Replayed(setup, tree, reproducer).run()
     except BuildFailedError as error:
