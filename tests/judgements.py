@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.core.finding import Finding, Frame, Verdict, Witness
 from harness.judge.findings import Judgement
 from harness.judge.verdict import CellVerdict
@@ -90,3 +92,20 @@ def run_folder(tmp_path: Path) -> Path:
     """A run folder that has been made, and not been judged."""
     stored = StoredRun(tmp_path / "run", targets=("armv5", "sparc64", "armv6"))
     return stored.finish()
+
+
+def several_findings() -> Judgement:
+    """A judgement whose findings differ in target, kind and status, and one of which has a long id."""
+    whole = judgement()
+    (load,) = whole.findings
+    dump = msgspec.structs.replace(
+        load,
+        id="wrong-result-protocol_keyspace.testsuite_keyspace_with_a_long_name_1.4-and-parameters-that-go-on-and-on",
+        kind="wrong-result",
+        title="DUMP's checksum is 0 on big-endian machines" + ", and so on" * 30,
+        targets=["sparc64", "sparc32plus"],
+    )
+    start = msgspec.structs.replace(
+        load, id="exit-start", kind="exit", title="the server exits", targets=["sparc64"], known="issue 3273"
+    )
+    return msgspec.structs.replace(whole, findings=[load, dump, start])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BROWSER_SECONDS = 120
 VIRTUAL_MS = 20_000
-_OPTIONS = [
+OPTIONS = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -48,7 +48,7 @@ def look(
     result = ["--dump-dom"] if shot is None else [f"--screenshot={shot}"]
     address = [f"--virtual-time-budget={VIRTUAL_MS}", page] if isinstance(page, str) else [page.resolve().as_uri()]
     with tempfile.TemporaryDirectory(prefix="plumb-browser-") as profile:
-        command = [browser, *_OPTIONS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
+        command = [browser, *OPTIONS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
         ended = process.run(
             [*command, *scheme, *result, *address],
             deadline_seconds=BROWSER_SECONDS,

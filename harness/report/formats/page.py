@@ -7,6 +7,7 @@ the browser to run or load anything.
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import re
 import textwrap
 from pathlib import Path
@@ -109,7 +110,8 @@ def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
             rows=rows_of(judgement),
             unknown=[cell for cell in judgement.cells if cell.verdict == "UNKNOWN"],
             shown=_shown(judgement, source_excerpt.read(folder)),
-            filters=_filters(judgement.findings),
+            filters=(filters := _filters(judgement.findings)),
+            nothing=_choices_of_nothing(judgement.findings, filters),
             sites=listed[:SHOWN_SITES],
             sites_left_out=len(listed) - len(listed[:SHOWN_SITES]),
             site_targets=targets_of(listed),
@@ -128,16 +130,38 @@ def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
     )
 
 
+def _values(finding: Finding) -> dict[str, list[str]]:
+    """Property -> a finding's values of it."""
+    return {
+        "status": ["known" if finding.known else "new"],
+        "kind": [finding.kind],
+        "target": finding.targets,
+    }
+
+
 def _filters(findings: list[Finding]) -> dict[str, list[str]]:
     """Property -> its values, where findings differ in it. The page needs no script to filter by them."""
-    values = {
-        "status": ["new" if not finding.known else "known" for finding in findings],
-        "kind": [finding.kind for finding in findings],
-        "target": [target for finding in findings for target in finding.targets],
-    }
+    values: dict[str, list[str]] = {}
+    for finding in findings:
+        for name, ones in _values(finding).items():
+            values.setdefault(name, []).extend(ones)
     # The names become part of a style sheet, which has no escapes that a template could apply.
     several = {name: [one for one in dict.fromkeys(ones) if _PLAIN.fullmatch(one)] for name, ones in values.items()}
     return {name: ones for name, ones in several.items() if len(ones) > 1}
+
+
+def _choices_of_nothing(findings: list[Finding], filters: dict[str, list[str]]) -> list[list[str]]:
+    """The choices of two or three properties (`kind-hang`) that no finding has; of three, not those that two decide."""
+    kept = [{f"{name}-{one}" for name, ones in _values(each).items() for one in ones} for each in findings]
+    found: list[list[str]] = []
+    for number in (2, 3):
+        for names in itertools.combinations(filters, number):
+            for values in itertools.product(*(filters[name] for name in names)):
+                choice = [f"{name}-{one}" for name, one in zip(names, values, strict=True)]
+                known = any(set(other) <= set(choice) for other in found)
+                if not known and not any(set(choice) <= has for has in kept):
+                    found.append(choice)
+    return found
 
 
 def environment(*folders: Path) -> jinja2.Environment:
