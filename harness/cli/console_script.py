@@ -37,7 +37,18 @@ def main(arguments: list[str] | None = None) -> None:
         supervisor.say(str(error))
         sys.exit(error.exit_code)
     killed = BISECTION_STOPS if "--bisect" in words else None
-    os._exit(supervisor.supervise(lambda: sys.exit(_supervised(words)), killed=killed))
+    os._exit(supervisor.supervise(lambda: sys.exit(_supervised(words)), killed=killed, again=_again))
+
+
+def _again() -> str:
+    """The same command line with a traceback; empty where it asks for one."""
+    # Only after a bug: this takes time.
+    import shlex  # noqa: PLC0415
+
+    from harness.cli.invocation import program  # noqa: PLC0415
+
+    words = sys.argv[1:]
+    return "" if "--debug" in words else f"{program()} --debug {shlex.join(words)}"
 
 
 def _supervised(words: list[str]) -> int:

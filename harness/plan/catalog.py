@@ -180,7 +180,7 @@ def _refer(kind: str, name: str, names: Iterable[str], where: str) -> None:
         near = near_names(name, known)
         parts = [f"did you mean '{near[0]}'?"] if near else []
         parts += [f"Also near: {', '.join(near[1:])}."] if near[1:] else []
-        parts.append(f"All: {_all_of(kind, known)}")
+        parts.append(f"All: {_all_of(kind, known)}" if near else _all_of(kind, known))
         raise UsageError(f"unknown {kind} '{name}'", where=where, remedy=" ".join(parts))
 
 

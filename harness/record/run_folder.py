@@ -263,6 +263,15 @@ def signed(unsigned: bytes) -> bytes:
     return before + _SIGNED % hashlib.sha256(unsigned).hexdigest().encode() + after
 
 
+NAMES_ONE = "name the folder that the check's last line names; this lists runs: ls -d runs/*/"
+"""What to do about a folder that is no run folder."""
+
+
+def why_none(folder: Path) -> str:
+    """Why a folder is no run folder."""
+    return "it has no run.json" if folder.is_dir() else "there is no such folder"
+
+
 def read_run(folder: Path) -> RunRecord:
     """Read RUN/run.json.
 
@@ -270,7 +279,7 @@ def read_run(folder: Path) -> RunRecord:
     """
     path = folder / "run.json"
     if not path.is_file():
-        raise UsageError("not a run folder", where=str(folder), because="it has no run.json")
+        raise UsageError("not a run folder", where=str(folder), because=why_none(folder), remedy=NAMES_ONE)
     try:
         content = path.read_bytes()
         # Check the version first: a newer release may have keys that are unknown here.

@@ -103,12 +103,12 @@ def named(judgement: Judgement, pattern: str, *, run: Path, list_all: bool = Fal
             f"'{pattern}' fits {len(matching)} findings", where=str(run), remedy=f"one of: {', '.join(matching)}"
         )
     near = near_names(pattern, by_id)
-    remedy = f"did you mean {' or '.join(near)}? " if near else ""
+    remedy = f"did you mean {' or '.join(near)}? All: " if near else ""
     raise UsageError(
         f"no finding '{pattern}'",
         where=str(run),
         because=f"the run has: {', '.join(by_id) or 'no finding'}" if list_all else "",
-        remedy=f"{remedy}All: plumb findings {shlex.quote(str(run))}",
+        remedy=f"{remedy}plumb findings {shlex.quote(str(run))}",
     )
 
 

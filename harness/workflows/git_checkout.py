@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,7 +82,7 @@ class Checkout:
                 "not a git checkout",
                 where=str(path),
                 because=found.text.strip(),
-                remedy="plumb check --server PATH takes any source tree, and compares with nothing",
+                remedy=f"plumb check --server {shlex.quote(str(path))}, which compares with nothing",
             )
         self.below = self._ask("rev-parse", "--show-prefix")
         """The folder's path in the work tree, with a slash at its end; empty for the top."""

@@ -80,6 +80,13 @@ def explain(
     revision that does not exist.
     """
     server = enclosing_server(path)
+    if not (server / "src" / "version.h").is_file():
+        raise UsageError(
+            "no checkout of a server here",
+            where=str(path.resolve()),
+            because="neither this folder nor one above it in its repository has a src/version.h",
+            remedy="cd into a git checkout of Redis or Valkey, or name it: plumb premerge --server PATH",
+        )
     source_tree.open_tree(server, digest="not needed yet")
     known = known_findings.text_in(server)
     checkout = Checkout(server.resolve())

@@ -38,7 +38,7 @@ def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:
             "not a Redis or Valkey source tree",
             where=str(path),
             because="it has no src/version.h" if path.is_dir() else "there is no such folder",
-            remedy="name the top folder of a checkout, or a server of: plumb list servers",
+            remedy="give --server the top folder of a source tree, or a name that this lists: plumb list servers",
         )
     text = header.read_text("utf-8", "replace")
     family: Literal["redis", "valkey"]

@@ -39,10 +39,11 @@ WATCHDOG_SECONDS = 10.0
 INTERRUPTED = "interrupted; everything of ours has been stopped"
 
 
-def supervise(command: Callable[[], NoReturn], *, killed: int | None = None) -> int:
+def supervise(command: Callable[[], NoReturn], *, killed: int | None = None, again: Callable[[], str] = str) -> int:
     """Run a command, which does not return, in a process of its own. Returns its exit status when nothing of it lives.
 
-    `killed` is the status to return if a signal ended the command.
+    `killed` is the status to return if a signal ended the command. `again` returns a command line that shows more of
+    such an end; empty where there is none.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     process_tree.adopt_orphans()
@@ -58,7 +59,7 @@ def supervise(command: Callable[[], NoReturn], *, killed: int | None = None) -> 
         command()
     status, interrupted = _watch(child)
     _kill_descendants()
-    code = _exit_code(status, interrupted=interrupted)
+    code = _exit_code(status, again, interrupted=interrupted)
     return killed if killed is not None and os.WIFSIGNALED(status) else code
 
 
@@ -170,7 +171,7 @@ def _kill_descendants() -> None:
     process_tree.kill(process.pid for process in process_tree.below(os.getpid(), process_tree.processes()))
 
 
-def _exit_code(status: int, *, interrupted: bool) -> int:
+def _exit_code(status: int, again: Callable[[], str], *, interrupted: bool) -> int:
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     if interrupted:
@@ -180,5 +181,6 @@ def _exit_code(status: int, *, interrupted: bool) -> int:
     if name == "SIGKILL":
         say("error: plumb was killed\n  because: usually the machine ran out of memory\n  try: fewer --jobs")
         return ExitCode.INFRASTRUCTURE
-    say(f"error: a bug in Plumbline: {name} ended it\n  try: the same command with --debug: plumb --debug …")
+    more = again()
+    say(f"error: a bug in Plumbline: {name} ended it" + (f"\n  try: {more}" if more else ""))
     return ExitCode.HARNESS_BUG

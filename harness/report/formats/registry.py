@@ -9,6 +9,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.judge.findings import Judgement
+from harness.record import run_folder
 from harness.report.formats import findings_json, github, junit, markdown, page, sarif, throughput, upstream_tests
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def read(folder: Path) -> Judgement:
     try:
         return json_codec.decode(path.read_bytes(), Judgement)
     except FileNotFoundError as error:
-        why, remedy = "it has no run.json", "name a folder below runs/"
+        why, remedy = run_folder.why_none(folder), run_folder.NAMES_ONE
         if (folder / "run.json").is_file():
             why, remedy = "it has not been judged", f"plumb judge {folder}"
         raise UsageError("no judgement to report", where=str(folder), because=why, remedy=remedy) from error
