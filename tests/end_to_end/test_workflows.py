@@ -45,7 +45,7 @@ def repository(top: Path, *, broken: bool) -> Path:
     return top
 
 
-def run_check(github: GitHub, **inputs: str | bool) -> dict[str, str]:
+def run_check(github: GitHub, **inputs: str | bool | int) -> dict[str, str]:
     all_inputs = {"plumbline": "owner/plumbline", "server": FOLDER, "suites": "units", "code-scanning": True, **inputs}
     return github.workflow(WORKFLOWS / "check.yml", all_inputs)
 
@@ -53,7 +53,7 @@ def run_check(github: GitHub, **inputs: str | bool) -> dict[str, str]:
 def test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails(tmp_path: Path) -> None:
     top = repository(tmp_path / "server", broken=True)
     github = GitHub(tmp_path / "github", {"": top, "owner/plumbline": ROOT})
-    outputs = run_check(github, targets="armv5 native")
+    outputs = run_check(github, targets="armv5 native", **{"retention-days": 7})
     assert github.results == {
         "plan": "success",
         "check (native)": "success",
@@ -87,6 +87,7 @@ def test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails(tm
     assert rows[:3] == ["target", "armv5", "native"]
     assert "alignment-redisPopcount-load" in whole
     assert {"plumbline", "plumbline-armv5", "plumbline-native"} == {path.name for path in github.artifacts.iterdir()}
+    assert set(github.days.values()) == {7}
     assert (github.artifacts / "plumbline-armv5" / "report.html").is_file()
     kinds = sorted(key.removeprefix("plumbline-").split("-")[0] for key in github.cached)
     assert kinds == ["builds", "builds", "emulators"]
@@ -101,33 +102,107 @@ def test_a_clean_server_passes_and_its_caches_are_kept(tmp_path: Path) -> None:
     assert sorted(key.split("-")[1] for key in github.cached) == ["builds", "emulators"]
 
 
-def test_the_action_checks_what_a_pull_request_changes(tmp_path: Path) -> None:
-    top = repository(tmp_path / "server", broken=False)
+def git(top: Path, *words: str) -> None:
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "-C", top, *identity, *words], check=True, capture_output=True)
 
-    def git(*words: str) -> None:
-        subprocess.run(["git", "-C", top, *identity, *words], check=True, capture_output=True)
 
-    git("add", "--all", "--force")
-    git("commit", "--quiet", "--message", "base")
-    git("update-ref", "refs/remotes/origin/release", "HEAD")
+def pull_request(folder: Path) -> GitHub:
+    """One for the branch `release` that changes words alone."""
+    top = repository(folder / "server", broken=False)
+    git(top, "add", "--all", "--force")
+    git(top, "commit", "--quiet", "--message", "base")
+    git(top, "update-ref", "refs/remotes/origin/release", "HEAD")
     (top / FOLDER / "README.md").write_text("changed\n", "utf-8")
-    git("commit", "--quiet", "--all", "--message", "words")
-    github = GitHub(tmp_path / "github", {"": top, "owner/plumbline": ROOT})
+    git(top, "commit", "--quiet", "--all", "--message", "words")
+    github = GitHub(folder / "github", {"": top, "owner/plumbline": ROOT})
     github.base = "release"
+    return github
+
+
+def break_it(top: Path) -> None:
+    """Commit the planted bug."""
+    (edit,) = PLANTED.edits
+    source = top / FOLDER / edit.file
+    source.write_text(source.read_text("utf-8").replace(edit.anchor, edit.replacement), "utf-8")
+    git(top, "commit", "--quiet", "--all", "--message", "break it")
+
+
+def test_the_action_checks_what_a_pull_request_changes(tmp_path: Path) -> None:
+    github = pull_request(tmp_path)
     inputs = {"command": "premerge", "server": FOLDER, "targets": "armv5", "artifact": "", "save-caches": "false"}
     outputs = github.action(inputs)
     assert (outputs["verdict"], github.results["action"]) == ("PASS", "success"), github.printed
     assert "touches nothing that a suite covers" in github.summaries["action"]
-    (edit,) = PLANTED.edits
-    source = top / FOLDER / edit.file
-    source.write_text(source.read_text("utf-8").replace(edit.anchor, edit.replacement), "utf-8")
-    git("commit", "--quiet", "--all", "--message", "break it")
-    outputs = github.action(inputs | {"suites": "units"})
+    github.history = "1"
+    assert github.action(inputs)["verdict"] == "UNKNOWN", "without the base's commit nothing can be compared"
+    assert "error: no revision 'origin/release'" in github.printed["action/Check"]
+
+
+def test_the_workflow_checks_what_a_pull_request_changes(tmp_path: Path) -> None:
+    """One commit has one verdict: both jobs draw the same numbers, and would in another run."""
+    github = pull_request(tmp_path)
+    outputs = run_check(github, command="premerge", suites="", targets="armv5")
+    assert (outputs["verdict"], outputs["findings"]) == ("PASS", "0"), github.printed
+    assert github.results == {"plan": "success", "check": "skipped", "verdict": "skipped"}, github.printed
+    assert "touches nothing that a suite covers" in github.summaries["plan"]
+    assert github.alerts == [], "nothing was judged, so no alert may close"
+    break_it(github.repositories[""])
+    outputs = run_check(github, command="premerge", targets="armv5 native")
     assert (outputs["verdict"], outputs["findings"]) == ("FAIL", "1"), github.printed
-    assert github.results["action"] == "failure"
-    assert "compared with BASE" in github.summaries["action"]
+    del github.results["check"]
+    jobs = {"plan": "success", "check (native)": "success", "check (armv5)": "failure", "verdict": "failure"}
+    assert github.results == jobs
+    assert "compared with BASE" in github.summaries["verdict"]
+    assert [line for line in github.printed["verdict/Join"].splitlines() if line.startswith("::error file=")]
+    seeds = {
+        json.loads((github.artifacts / f"plumbline-{name}" / "findings.json").read_text("utf-8"))["seed"]
+        for name in ("armv5", "native")
+    }
+    top = github.repositories[""]
+    explained = json.loads(
+        subprocess.run(
+            [
+                ROOT / ".venv/bin/plumb",
+                "premerge",
+                "--server",
+                top / FOLDER,
+                "--base=origin/release",
+                "--explain",
+                "--json",
+            ],
+            check=True,
+            capture_output=True,
+        ).stdout
+    )
+    assert seeds == {explained["seed"]}
+    assert "bitops" in explained["suites"]
     assert github.cached == {}, "a pull request's caches were saved"
+
+
+def test_a_pull_requests_suites_become_the_plan_and_what_no_suite_looks_at_is_unknown(tmp_path: Path) -> None:
+    github = pull_request(tmp_path)
+    top = github.repositories[""]
+    (top / FOLDER / "src" / "redis-cli.c").open("a").write("/* changed */\n")
+    git(top, "commit", "--quiet", "--all", "--message", "change a client")
+    assert run_check(github, command="premerge", suites="", targets="armv5")["verdict"] == "UNKNOWN"
+    assert github.results == {"plan": "failure", "check": "skipped", "verdict": "skipped"}, github.printed
+    break_it(top)
+    github.workflow(
+        WORKFLOWS / "check.yml",
+        {"plumbline": "owner/plumbline", "server": FOLDER, "targets": "armv5 sparc64", "command": "premerge"},
+        only=["plan"],
+    )
+    plan = json.loads(github.outputs["plan"]["plan"])
+    assert [job["name"] for job in plan["jobs"]] == ["armv5", "sparc64"]
+    assert {suite for job in plan["jobs"] for suite in job["suites"]} == {"bitops", "fuzz", "units", "visible", "width"}
+
+
+def test_a_command_that_the_workflow_does_not_know_ends_it(tmp_path: Path) -> None:
+    github = GitHub(tmp_path / "github", {"": repository(tmp_path / "server", broken=False), "owner/plumbline": ROOT})
+    run_check(github, command="premerg", targets="armv5")
+    assert github.results["plan"] == "failure"
+    assert "not 'premerg'" in github.printed["plan/Plan"]
 
 
 class Lossy(GitHub):

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 STEP_SECONDS = 1800.0
 MOST_KEY_LENGTH = 512
+MOST_DAYS = 90
+RUNNER_USER = 1001
 COMMIT = "0000007" + "0" * 33
 
 
@@ -32,9 +34,16 @@ class GitHub:
         """`repositories`: name → folder; `` is the one that the workflow runs for."""
         self.folder = folder
         self.repositories = repositories
+        self._machines = 0
         self.base = ""
         """The branch that a pull request is for; empty for a push."""
+        self.history = "0"
+        """How many commits the checkout of `action` fetches; 0 for all."""
         self.cached: dict[str, list[str]] = {}
+        self.outputs: dict[str, dict[str, str]] = {}
+        """Job → its outputs."""
+        self.days: dict[str, int] = {}
+        """Artifact → the days for which it is kept; 0 for the repository's setting."""
         self.alerts: list[dict[str, Any]] = []
         """Of uploads to code scanning: `file`, `root`."""
         self.summaries: dict[str, str] = {}
@@ -43,6 +52,10 @@ class GitHub:
         self.results: dict[str, str] = {}
         """Job → success, failure or skipped; a job of a matrix is `JOB (NAME)`."""
 
+    def _new_folder(self) -> Path:
+        self._machines += 1
+        return self.folder / "machines" / str(self._machines)
+
     @property
     def artifacts(self) -> Path:
         return self.folder / "artifacts"
@@ -50,11 +63,11 @@ class GitHub:
     def action(self, inputs: dict[str, str]) -> dict[str, str]:
         """Run one job of the caller's own, which checks out and uses the action: the action's outputs."""
         steps = [
-            {"uses": "actions/checkout@v4", "with": {"path": "repository"}},
+            {"uses": "actions/checkout@v4", "with": {"path": "repository", "fetch-depth": self.history}},
             {"uses": "actions/checkout@v4", "with": {"repository": "owner/plumbline", "path": "plumbline"}},
             {"id": "action", "uses": "./plumbline", "with": {"directory": "repository", **inputs}},
         ]
-        machine = CiMachine(self, "action", self.folder / "machines" / str(len(self.results)))
+        machine = CiMachine(self, "action", self._new_folder())
         done, failed = machine.steps(steps, {})
         self.results["action"] = "failure" if failed else "success"
         self.summaries["action"] = machine.summary.read_text("utf-8")
@@ -75,6 +88,8 @@ class GitHub:
         for name, job in read["jobs"].items():
             if not only or name in only:
                 needs[name] = self._job(name, job, {"inputs": given, "needs": needs})
+        if only:
+            return {}
         contexts = {"jobs": needs}
         return {key: expand(one["value"], contexts) for key, one in called.get("outputs", {}).items()}
 
@@ -83,7 +98,7 @@ class GitHub:
         healthy = all(contexts["needs"][one]["result"] == "success" for one in needed)
         if not is_true(evaluate(_bare(job.get("if", "success()")), contexts, _states(healthy=healthy))):
             self.results[name] = "skipped"
-            return {"result": "skipped", "outputs": Strict()}
+            return {"result": "skipped", "outputs": Strict(dict.fromkeys(job.get("outputs", {}), ""))}
         axes = job.get("strategy", {}).get("matrix", {})
         assert len(axes) <= 1, "more than one axis is not known here"
         for axis, values in axes.items():
@@ -95,13 +110,14 @@ class GitHub:
 
     def _machine(self, name: str, job: dict[str, Any], contexts: dict[str, Any]) -> dict[str, Any]:
         shown = name + (f" ({expand(job['name'], contexts)})" if "matrix" in contexts else "")
-        machine = CiMachine(self, shown, self.folder / "machines" / str(len(self.results)))
+        machine = CiMachine(self, shown, self._new_folder())
         for key in ("runs-on", "container", "timeout-minutes", "name"):
             expand(str(job.get(key, "")), contexts)
         steps, failed = machine.steps(job["steps"], contexts)
         self.results[shown] = "failure" if failed else "success"
         self.summaries[shown] = machine.summary.read_text("utf-8")
         outputs = {key: expand(value, {**contexts, "steps": steps}) for key, value in job.get("outputs", {}).items()}
+        self.outputs[shown] = outputs
         return {"result": self.results[shown], "outputs": Strict(outputs)}
 
 
@@ -131,7 +147,7 @@ class CiMachine:
                 repository="owner/server",
                 repository_owner="owner",
                 sha=COMMIT,
-                event_name="push",
+                event_name="pull_request" if self.github.base else "push",
                 workspace=str(self.workspace),
             ),
         }
@@ -209,6 +225,11 @@ class CiMachine:
             place.symlink_to(source)
         else:
             shutil.copytree(source, place, symlinks=True)
+            if given.get("fetch-depth") != "0":
+                _forget_history(place)
+            if os.geteuid() == 0:
+                # As in a container, where root works in what the runner's user owns.
+                subprocess.run(["chown", "--recursive", str(RUNNER_USER), str(place)], check=True)
         return {}
 
     def restore(self, given: dict[str, str]) -> dict[str, str]:
@@ -224,7 +245,10 @@ class CiMachine:
         return {}
 
     def upload(self, given: dict[str, str]) -> dict[str, str]:
+        # GitHub refuses other numbers, and an empty one.
+        assert 0 <= int(given.get("retention-days", "0")) <= MOST_DAYS
         place = self.github.artifacts / given["name"]
+        self.github.days[given["name"]] = int(given.get("retention-days", "0"))
         assert not place.exists(), f"an artifact {given['name']} is there"
         if (self.workspace / given["path"]).is_dir():
             shutil.copytree(self.workspace / given["path"], place, symlinks=True)
@@ -269,6 +293,20 @@ def read_outputs(text: str) -> dict[str, str]:
     return found
 
 
+def _forget_history(place: Path) -> None:
+    """Leave a clone with its latest commit and without other branches, as a checkout without `fetch-depth: 0` is."""
+    git = ["git", "-C", str(place)]
+    head = subprocess.run([*git, "rev-parse", "--verify", "HEAD"], capture_output=True, text=True, check=False)
+    if head.returncode != 0:
+        return
+    refs = subprocess.run(
+        [*git, "for-each-ref", "--format=%(refname)", "refs/remotes"], capture_output=True, text=True, check=True
+    )
+    for ref in refs.stdout.split():
+        subprocess.run([*git, "update-ref", "-d", ref], check=True)
+    (place / ".git" / "shallow").write_text(head.stdout, "utf-8")
+
+
 def _cache_input(given: dict[str, str]) -> list[str]:
     assert len(given["key"]) <= MOST_KEY_LENGTH, given["key"]
     assert "," not in given["key"], given["key"]
@@ -279,7 +317,9 @@ def _cache_input(given: dict[str, str]) -> list[str]:
 
 def _bare(condition: Any) -> str:
     text = str(condition).strip()
-    return text.removeprefix("${{").removesuffix("}}") if text.startswith("${{") else text
+    bare = text.removeprefix("${{").removesuffix("}}") if text.startswith("${{") else text
+    # GitHub's rule: a condition that asks for no state asks for success.
+    return bare if any(f"{name}(" in bare for name in _states(healthy=True)) else f"success() && ({bare})"
 
 
 def _states(*, healthy: bool) -> dict[str, Callable[[], bool]]:
