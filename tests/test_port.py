@@ -9,11 +9,13 @@ import msgspec
 import pytest
 
 from harness.analysis import compiler_output
+from harness.build.server_build import BuildFailedError
 from harness.core import json_codec
 from harness.core.finding import Access, Finding
 from harness.core.model import BuildSettings
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
+from harness.record.compiler_warnings import Diagnostic
 from harness.workflows.porting import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.workflows.porting.document import (
     BLOCKERS,
@@ -369,9 +371,9 @@ def test_the_place_where_it_dies_at_start_comes_first_and_once() -> None:
 
 def test_the_lines_that_a_headline_names_or_counts_are_shown() -> None:
     found = items.of_steps(
-        "sparc64", [Step(name="compile", result="failed", detail="1 errors", lines=["src/a.c:9  u_long x;  unknown"])]
+        "sparc64", [Step(name="compile", result="failed", detail="1 error", lines=["src/a.c:9  u_long x;  unknown"])]
     )
-    assert found[0].detail == ["1 errors", "src/a.c:9  u_long x;  unknown"]
+    assert found[0].detail == ["1 error", "src/a.c:9  u_long x;  unknown"]
     notes = {one.title.partition(" ")[2]: one.detail for one in items.of_notes(report().targets)}
     assert notes["warnings of the compiler in the server's own files"] == [
         f"src/a.c:3  *(int *)p  {HOSTILE}  misaligned in the audit",
@@ -388,6 +390,28 @@ def test_the_lines_that_a_headline_names_or_counts_are_shown() -> None:
     assert sources == ["p = *(long *)q;", "y" * 159 + "…", "", "", ""]
     text = markdown.render(report(items=items.with_sources(placed, files)))
     assert "  - `src/a.c:2  p = *(long *)q;`" in text
+
+
+@pytest.mark.parametrize(("number", "counted"), [(1, "1 error, the first at src/a.c:1"), (2, "2 errors, the first")])
+def test_a_step_that_fails_shows_the_line_of_each_error(number: int, counted: str) -> None:
+    errors = [
+        Diagnostic(severity="error", file="src/a.c", line=line, text="unknown type", warning="")
+        for line in range(1, number + 1)
+    ]
+    tried = attempt.Attempt(
+        succeeded=False,
+        errors=errors,
+        warnings=[],
+        linking=compiler_output.linking(""),
+        last_words="",
+        configured=Step(name="configure", result="none", detail=""),
+        passed={},
+        log=Path("log"),
+    )
+    failed = attempt.steps(tried, BuildFailedError("x"), {"src/a.c": "u_long x;\nu_long y;\n"})[1]
+    assert (failed.name, failed.result, failed.detail.startswith(counted)) == ("compile", "failed", True)
+    lines = ["src/a.c:1  u_long x;  unknown type", "src/a.c:2  u_long y;  unknown type"]
+    assert failed.lines == lines[:number]
 
 
 def test_items_are_in_the_order_of_what_to_fix_first_and_targets_are_joined() -> None:

@@ -148,7 +148,8 @@ def steps(tried: Attempt, build: Build | BuildFailedError, files: Mapping[str, s
     linked = Step(name="link", result="ok", detail="with the libraries that the makefile names")
     if tried.errors:
         first = tried.errors[0]
-        detail = f"{len(tried.errors)} errors, the first at {first.file}:{first.line}: {first.text}"
+        number = "1 error" if len(tried.errors) == 1 else f"{len(tried.errors)} errors"
+        detail = f"{number}, the first at {first.file}:{first.line}: {first.text}"
         mended = not isinstance(build, BuildFailedError)
         lines = [quoted(f"{one.file}:{one.line}", line_of(files, one.file, one.line), one.text) for one in tried.errors]
         compiled = Step(name="compile", result="mended" if mended else "failed", detail=detail, lines=lines)
