@@ -380,7 +380,7 @@ def test_a_wrong_word_about_streams_is_exit_4(plumb: Plumb, words: tuple[str, ..
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("--cflags", "march=armv7-a"), "'march=armv7-a' is not compiler flags such as '-march=armv7-a"),
+        (("--cflags", "march=armv7-a"), "'march=armv7-a' is not compiler flags such as '-D_FORTIFY_SOURCE=2"),
         (("--cflags", ""), "'' is not compiler flags such as"),
         (("--cflags", "-DX='a"), "is not quoted as in a shell: no closing quotation"),
         (("--cflags", "-g -O3"), "-O3: the level is part of a build's name: --optimisation O3"),

@@ -182,7 +182,7 @@ class CompilerFlags(click.ParamType[tuple[str, ...]]):
         except ValueError as error:
             self.fail(f"{value!r} is not quoted as in a shell: {str(error).lower()}", param, ctx)
         if not words or not words[0].startswith("-"):
-            self.fail(f"{value!r} is not compiler flags such as '-march=armv7-a -D_FORTIFY_SOURCE=2'", param, ctx)
+            self.fail(f"{value!r} is not compiler flags such as '-D_FORTIFY_SOURCE=2 -fno-plt'", param, ctx)
         for word in words:
             for pattern, why in self.TAKEN.items():
                 if re.fullmatch(pattern, word):

@@ -60,7 +60,9 @@ def portable_targets(catalog: Catalog, names: Sequence[str]) -> list[Target]:
     chosen = [catalog.targets[name] for name in catalog.select_targets(names)]
     for target in chosen:
         if not target.emulator.can_audit:
-            remedy = f"--target {target.userland or 'sparc64'}"
+            remedy = (
+                f"--target {target.userland}" if target.userland else "--target required, or one of: plumb list targets"
+            )
             why = "the audit needs user-mode emulation" if target.userland else "it is this machine"
             raise UsageError(f"no porting report for {target.name}", where="--target", because=why, remedy=remedy)
     return chosen
