@@ -71,7 +71,7 @@ def test_list_names_everything_also_as_json(plumb: Plumb, what: str) -> None:
 def test_list_alone_lists_all_kinds(plumb: Plumb) -> None:
     code, out, err = plumb("list")
     assert (code, err) == (0, "")
-    kinds = ["targets", "toolchains", "servers", "suites", "policies"]
+    kinds = ["targets", "toolchains", "servers", "suites", "policies", "workloads"]
     assert [line.removesuffix(":") for line in out.splitlines() if line.endswith(":")] == kinds
     assert out == "\n".join(f"{kind}:\n{plumb('list', kind)[1]}" for kind in kinds)
     assert {kind: json.loads(plumb("list", kind, "--json")[1]) for kind in kinds} == json.loads(

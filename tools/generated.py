@@ -25,6 +25,7 @@ from harness.core.strict_toml import ROOT
 from harness.core.target_model import KernelSpec, Policy, Target, Toolchain
 from harness.judge.known_findings import KnownList
 from harness.plan.catalog import Catalog
+from harness.plan.workloads import WorkloadFile
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import RefusalList
 from harness.report.markdown_table import table
@@ -61,6 +62,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("suites/visible/differences.toml", visible.RequestTable),
     ("suites/upstream/differences.toml", upstream.DifferenceTable),
     ("suites/visible/requests.toml", visible.Requests),
+    ("suites/bench/NAME.toml", WorkloadFile),
     ("toolchains/kernels/NAME.toml", KernelSpec),
     ("toolchains/kernels/linux/linux.toml", LinuxSource),
     ("toolchains/qemu/qemu.toml", Qemu),

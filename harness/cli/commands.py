@@ -45,13 +45,14 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     ),
     "Measure": (
         Entry("bench", "measures.bench", "Measure what enforcement, audit and coverage cost"),
+        Entry("measure", "measures.measure", "Measure what a server costs in workloads, and compare"),
         Entry("fixup-cost", "measures.fixup_cost", "Measure what a kernel's alignment fixup costs"),
         Entry("compare-tiers", "measures.compare_tiers", "Compare user-mode emulation with real kernels"),
         Entry("mutate", "measures.mutate", "Plant known bugs and check that each one is found"),
     ),
     "Set up and maintain": (
         Entry("doctor", "inventory.doctor", "List missing packages and how to install them"),
-        Entry("list", "inventory.list_", "List targets, toolchains, servers, suites or policies"),
+        Entry("list", "inventory.list_", "List targets, toolchains, servers, suites and more"),
         Entry("plan", "inventory.plan", "List the cells that a check would run"),
         Entry("fetch", "inventory.fetch", "Download the sources of a server and of QEMU"),
         Entry("build", "inventory.build", "Build the emulators and a server"),

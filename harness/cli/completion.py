@@ -57,6 +57,12 @@ def policies(_context: click.Context, _parameter: click.Parameter, incomplete: s
     return _items(((policy.name, policy.title) for policy in catalog.policies.values()), incomplete) if catalog else []
 
 
+def workloads(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a workload."""
+    catalog = _catalog()
+    return _items(((one.name, one.title) for one in catalog.workloads.values()), incomplete) if catalog else []
+
+
 def _items(about: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
     # A shell reads one line per item.
     return [

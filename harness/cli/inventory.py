@@ -68,9 +68,9 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
 @click.argument("what", required=False, type=click.Choice(tuple(LISTS.values())))
 @options.as_json
 def list_(what: str | None, as_json: bool) -> ExitCode:
-    """List targets, toolchains, servers, suites or policies.
+    """List targets, toolchains, servers, suites and more.
 
-    Without a word, list all of them.
+    Further words are `policies` and `workloads`. Without a word, list all of them.
     """
     catalog = Catalog()
     lists = {kind: _LISTS[kind](catalog) for kind in ([what] if what else _LISTS)}
@@ -94,6 +94,7 @@ _LISTS: dict[str, Callable[[Catalog], tuple[Mapping[str, Any], list[str]]]] = {
     "servers": lambda catalog: _listed(catalog.servers, lambda one: one.note),
     "suites": lambda catalog: _listed(catalog.suites, lambda one: one.title),
     "policies": lambda catalog: _listed(catalog.policies, lambda one: one.title),
+    "workloads": lambda catalog: _listed(catalog.workloads, lambda one: one.title),
 }
 """Kind -> its records by name, and a line for each."""
 

@@ -1,20 +1,36 @@
-"""Commands that measure Plumbline, kernels and the suites: plumb bench, fixup-cost, compare-tiers, mutate."""
+"""Commands that measure servers, kernels and Plumbline: plumb bench, measure, fixup-cost, compare-tiers, mutate."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.build import host_packages
 from harness.build.sources import server_tree
-from harness.cli import options, output
+from harness.cli import completion, options, output
 from harness.cli.options import may_install
 from harness.core.errors import ExitCode
 from harness.isa import rules
+from harness.plan.catalog import select
 from harness.workflows import target_setup
 from harness.workflows.measure import fixup_cost as fixup_cost_workflow
-from harness.workflows.measure import fixup_cost_run, overhead, overhead_run, tier_agreement
+from harness.workflows.measure import (
+    fixup_cost_run,
+    overhead,
+    overhead_run,
+    server_cost,
+    server_cost_run,
+    tier_agreement,
+)
 from harness.workflows.mutation_testing import campaign
 from harness.workflows.workbench import Workbench
+
+if TYPE_CHECKING:
+    from harness.core.model import Allocator
+
+DEFAULT_WORKLOADS = ("pi-[1-4]-*", "pi-get*")
+"""The published tests of a Raspberry Pi, and GET."""
 
 
 @click.command()
@@ -36,6 +52,93 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     else:
         click.echo(overhead.text_of(costs))
     return ExitCode.PASS
+
+
+@click.command()
+@click.option(
+    "--workload",
+    "workloads",
+    multiple=True,
+    default=DEFAULT_WORKLOADS,
+    show_default=True,
+    help="Workload or glob; repeat for more.",
+    shell_complete=completion.workloads,
+)
+@options.target
+@options.server
+@click.option(
+    "--against",
+    default="",
+    help="Compare with this release or source tree, and name the functions that a difference comes from.",
+    shell_complete=completion.servers,
+)
+@click.option(
+    "--limit",
+    type=options.Percentage(),
+    default="3%",
+    show_default=True,
+    help="How much dearer than --against a figure may be.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(server_cost_run.LEAST_ROUNDS),
+    default=3,
+    show_default=True,
+    help="Rounds, each on a server of its own; the median counts.",
+)
+@options.optimisation
+@options.allocator
+@options.offline
+@options.install
+@options.as_json
+def measure(
+    workloads: tuple[str, ...],
+    targets: tuple[str, ...],
+    server: str,
+    against: str,
+    limit: float,
+    rounds: int,
+    optimisation: str,
+    allocator: Allocator,
+    offline: bool,
+    install: bool | None,
+    as_json: bool,
+) -> ExitCode:
+    """Measure what a server costs in workloads, and compare.
+
+    The figures are instructions, calls, allocations, memory and writes to files, for each request. Exit 1: a figure is
+    dearer than --against by more than --limit. Exit 6: a count does not repeat, or the server does not serve.
+    """
+    bench = Workbench.default(offline=offline)
+    catalog = bench.catalog
+    chosen = catalog.select_targets(targets)
+    for name in chosen:
+        server_cost_run.countable_target(catalog, name)
+    known = catalog.workloads
+    selected = [known[name] for name in select("workload", workloads, known)]
+    for name in filter(None, (server, against)):
+        server_tree.known_server(catalog, name)
+    host_packages.install_missing(
+        host_packages.diagnose(catalog, chosen, emulator="pinned"), bench.progress, install=may_install(install)
+    )
+    measured = server_cost_run.measure(
+        bench,
+        server_cost_run.CostRequest(
+            targets=chosen,
+            workloads=selected,
+            server=server,
+            against=against,
+            rounds=rounds,
+            limit=limit,
+            optimisation=optimisation,
+            allocator=allocator,
+        ),
+    )
+    if as_json:
+        output.print_json(measured)
+    else:
+        click.echo("\n".join(server_cost.summary(measured)))
+    return server_cost.exit_code(measured)
 
 
 @click.command("compare-tiers")

@@ -157,6 +157,19 @@ class Duration(click.ParamType[float]):
         return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
 
 
+class Percentage(click.ParamType[float]):
+    """A percentage as `3%` or `0.5%`, as a share of 1."""
+
+    name = "percentage"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share. Fails with examples of what is accepted."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)%", str(value))
+        if found is None:
+            self.fail(f"'{value}' is not a percentage such as 3% or 0.5%", param, ctx)
+        return float(found[1]) / 100
+
+
 def time(description: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
     """`--time`, the time limit of open-ended suites, with the command's own description."""
     return click.option("--time", "limit_seconds", type=Duration(), default=None, help=description)

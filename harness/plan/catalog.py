@@ -1,6 +1,7 @@
-"""Reads the catalog: targets, toolchains, servers, suites. Strict: an unknown key, type or name is a usage error.
+"""Reads the catalog: targets, toolchains, servers, suites, workloads.
 
-There is no inheritance, and no default comes from another file: a TOML file is complete.
+Strict: an unknown key, type or name is a usage error. There is no inheritance, and no default comes from another file:
+a TOML file is complete.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from harness.core.errors import NothingSelectedError, UsageError
 from harness.core.model import CANARY_SUITE, Record, Server, Suite
 from harness.core.strict_toml import ROOT, near_names, nearest_key, read_toml
 from harness.core.target_model import KernelSpec, Policy, Target, Toolchain
+from harness.plan.workloads import read_workloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from harness.core.model import Program
+    from harness.plan.workloads import BenchWorkload
 
 DEFAULT_SERVER = "redis-7.0.15"
 DEFAULT_TARGETS = ("required",)
@@ -101,6 +104,11 @@ class Catalog:
         """suites/*/suite.toml."""
         paths = sorted((self.root / "suites").glob("*/suite.toml"))
         return {path.parent.name: read_toml(path, Suite, name=path.parent.name, path=path.parent) for path in paths}
+
+    @cached_property
+    def workloads(self) -> dict[str, BenchWorkload]:
+        """suites/bench/*.toml: what `plumb measure` asks of servers."""
+        return read_workloads(_tomls(self.root / "suites" / "bench"))
 
     @cached_property
     def canary(self) -> str:
@@ -190,6 +198,7 @@ LISTS = {
     "server": "servers",
     "suite": "suites",
     "policy": "policies",
+    "workload": "workloads",
 }
 """Kind of name -> the word by which `plumb list` lists them."""
 

@@ -1,0 +1,96 @@
+"""Sums executed blocks by function, and counts the calls of allocating functions among them.
+
+A block belongs to the function whose symbol covers its first address, so inlined functions count as their callers.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from harness.analysis import unwind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.record.fault_log import MapRecord
+
+_ALLOCATES = re.compile(r"(je_)?(malloc|calloc|realloc|aligned_alloc|posix_memalign|memalign|mallocx|rallocx)")
+_CLONE = re.compile(r"\.(constprop|isra|part|cold|lto_priv|localalias)(\.\d+)*")
+"""What compilers append to the name of a function that they copied or split."""
+UNKNOWN = "??"
+
+
+class CodeProfile(NamedTuple):
+    """What executed blocks come to."""
+
+    instructions: dict[str, int]
+    """Function -> instructions. One outside the server's program has its object's name, as `memcpy (libc.so.6)`; code
+    without a symbol is `??` of its object."""
+    allocations: int
+    """Calls of malloc and its kin, whichever object has them."""
+
+
+class _Function(NamedTuple):
+    start: int
+    end: int
+    names: tuple[str, ...]
+
+
+def profile(blocks: Mapping[tuple[int, int], int], maps: Sequence[MapRecord], server_binary: Path) -> CodeProfile:
+    """The profile of (guest address, instructions) -> executions."""
+    instructions: dict[str, int] = {}
+    allocations = 0
+    records = list(maps)
+    for (address, length), times in blocks.items():
+        place = unwind.locate(records, address)
+        if place is None:
+            name = f"{UNKNOWN} (no file)"
+        else:
+            record, link_address = place
+            function = _function_at(record.path, link_address)
+            name = _shown(function.names) if function else UNKNOWN
+            if function and function.start == link_address and any(map(_ALLOCATES.fullmatch, function.names)):
+                allocations += times
+            if function is None or Path(record.path).resolve() != server_binary.resolve():
+                name = f"{name} ({Path(record.path).name})"
+        instructions[name] = instructions.get(name, 0) + length * times
+    return CodeProfile(instructions, allocations)
+
+
+def _shown(names: Sequence[str]) -> str:
+    """Of a function's names a public one, the longest (memcmp, not bcmp), without what the compiler appended."""
+    return _CLONE.sub("", min(names, key=lambda name: (name.startswith("_"), -len(name), name)))
+
+
+def _function_at(path: str, address: int) -> _Function | None:
+    starts, functions = _functions(path)
+    at = bisect.bisect_right(starts, address) - 1
+    return functions[at] if at >= 0 and address < functions[at].end else None
+
+
+@cache
+def _functions(path: str) -> tuple[list[int], list[_Function]]:
+    """The functions of an object by address; none for one that cannot be read."""
+    found: dict[int, tuple[int, set[str]]] = {}
+    try:
+        with Path(path).open("rb") as stream:
+            elf = ELFFile(stream)
+            for section in (".symtab", ".dynsym"):
+                table: Any = elf.get_section_by_name(section)
+                for symbol in table.iter_symbols() if table is not None else []:
+                    if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"]:
+                        # The lowest bit of a Thumb function's address is a flag.
+                        start = symbol["st_value"] & ~1
+                        size, names = found.get(start, (0, set()))
+                        found[start] = (max(size, symbol["st_size"]), names | {symbol.name})
+    except (OSError, ELFError):
+        pass
+    starts = sorted(found)
+    return starts, [_Function(start, start + found[start][0], tuple(sorted(found[start][1]))) for start in starts]

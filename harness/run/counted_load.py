@@ -1,0 +1,255 @@
+"""Sends a workload to a counted guest, and returns what one round of it cost."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import struct
+import time
+from typing import TYPE_CHECKING
+
+import hiredis
+import msgspec
+
+from harness.core.errors import InconclusiveError
+from harness.core.model import Record
+from harness.protocol.patient_connection import PatientConnection
+from harness.protocol.resp import Client, ServerGoneError
+from harness.record.fault_log import MapRecord  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.record.instruction_counts import GateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from harness.plan.workloads import BenchWorkload
+    from harness.record.instruction_counts import ThreadCounts
+    from harness.run.counted_server import CountedGuest
+
+SEED = 1
+PREPARED_AT_ONCE = 500
+"""Requests of `prepare` in one pipeline."""
+CONNECTED_AT_ONCE = 100
+"""A held server accepts nobody, and its queue of connections has an end."""
+CHILD_SECONDS, CHILD_POLL_SECONDS = 20.0, 0.05
+"""The deadline of a child after it is let go, before the target's slowdown; and the time between looks at it."""
+SAVING = {
+    "none": (),
+    "aof-everysec": ("--appendonly", "yes", "--appendfsync", "everysec"),
+    "aof-always": ("--appendonly", "yes", "--appendfsync", "always"),
+}
+"""A workload's `saving` -> the server's options."""
+FORKS = {"aof-rewrite": "BGREWRITEAOF", "bgsave": "BGSAVE"}
+"""A workload's `during` -> the command that forks the child."""
+
+_CHILD_STATES = {
+    "aof-rewrite": ("aof_rewrite_in_progress", "aof_last_bgrewrite_status"),
+    "bgsave": ("rdb_bgsave_in_progress", "rdb_last_bgsave_status"),
+}
+"""A workload's `during` -> INFO's fields of whether the child lives, and how the last one ended."""
+
+
+class RoundCounts(Record, frozen=True):
+    """What a server did in one round: while it served the counted requests, and what it then occupied."""
+
+    requests: int
+    instructions: int
+    """Of its first thread, which serves them."""
+    other_instructions: int
+    """Of its other threads."""
+    child_instructions: int
+    """Of the child, from its fork to its end; 0 without one."""
+    child_written_bytes: int
+    child_private_bytes: int
+    """Bytes that were copied because the child or the server wrote to them while both lived."""
+    calls: int
+    """Calls of the kernel by the first thread."""
+    writes: int
+    """Calls that wrote to a file, by the first thread."""
+    written_bytes: int
+    syncs: int
+    """fsync and the like by the first thread. Another thread's depend on the clock, and are not counted."""
+    used_memory_before: int
+    """INFO's used_memory before the counted requests."""
+    used_memory: int
+    """INFO's used_memory after them."""
+    resident_bytes: int
+    """The guest's pages in memory after them."""
+    own_bytes: int
+    """Those of them that the server has written to, and so shares with nobody."""
+    turns: list[int]
+    """Instructions of the first thread for each wake-up, in order."""
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """A round's counts and the code that was executed."""
+
+    counts: RoundCounts
+    blocks: dict[tuple[int, int], int]
+    """(guest address, instructions) -> executions by the first thread."""
+    maps: list[MapRecord]
+
+
+def run_round(guest: CountedGuest, workload: BenchWorkload) -> Round:
+    """One round on a server that has just started.
+
+    Raises InconclusiveError when the server ends, hangs or gives an error reply: then there is no figure.
+    """
+    try:
+        guest.hold()
+        return _Load(guest, workload).round()
+    except hiredis.ReplyError as error:
+        raise InconclusiveError(f"{workload.name}: an error reply is no figure", because=str(error)) from error
+    except (GateError, ServerGoneError, OSError) as error:
+        guest.settle()
+        end = guest.detail or guest.log_tail(1)
+        raise InconclusiveError(
+            f"{workload.name}: the server did not serve to the end", because=f"{error}; {end}"
+        ) from error
+
+
+class _Load:
+    def __init__(self, guest: CountedGuest, workload: BenchWorkload) -> None:
+        self.guest = guest
+        self.workload = workload
+        generator = random.Random(SEED)
+        self._value = generator.randbytes(workload.payload_bytes)
+        self._generator = generator
+        self._requests = itertools.count()
+        self._commands = itertools.cycle(workload.commands)
+
+    def round(self) -> Round:
+        guest, workload = self.guest, self.workload
+        with self._connected() as (stack, connections):
+            self._prepare(connections[0])
+            for _ in self._turns(connections, workload.warm_up, stack):
+                pass
+        # Some servers fork a child at their start, to test the kernel.
+        earlier = {one.pid for one in guest.counts.threads()}
+        if workload.during != "nothing":
+            guest.counts.hold_children(held=True)
+            guest.ask(FORKS[workload.during])
+            guest.await_held_child()
+        # A server resizes clients' buffers by its clock: memory counts where there are no clients. The first INFO makes
+        # tables that stay.
+        self._used_memory()
+        memory_before = self._used_memory()
+        with self._connected() as (stack, connections):
+            blocks_before, threads_before = guest.blocks(), guest.counts.threads()
+            turns = list(self._turns(connections, workload.requests, stack))
+            threads, blocks = guest.counts.threads(), guest.blocks()
+            memory, maps = guest.memory(), guest.maps()
+            if workload.new_connections:
+                memory_after = self._used_memory()
+        if not workload.new_connections:
+            memory_after = self._used_memory()
+        children = self._end_child(earlier)
+        before = {(one.pid, one.thread): one for one in threads_before}
+        moved = [(one, before.get((one.pid, one.thread))) for one in threads if not one.forked]
+        first = {name: _moved(moved[0], name) for name in ("instructions", "calls", "writes", "written_bytes", "syncs")}
+        counts = RoundCounts(
+            requests=workload.requests,
+            **first,
+            other_instructions=sum(_moved(pair, "instructions") for pair in moved[1:]),
+            child_instructions=sum(one.instructions for one in children),
+            child_written_bytes=sum(one.written_bytes for one in children),
+            child_private_bytes=sum(one.private_bytes for one in children),
+            used_memory_before=memory_before,
+            used_memory=memory_after,
+            resident_bytes=memory.resident_bytes,
+            own_bytes=memory.own_bytes,
+            turns=turns,
+        )
+        executed = {block: times - blocks_before.get(block, 0) for block, times in blocks.items()}
+        return Round(counts=counts, blocks={block: times for block, times in executed.items() if times}, maps=maps)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[tuple[contextlib.ExitStack, list[PatientConnection]]]:
+        """The workload's connections, which the server has accepted; they and those that are added end together."""
+        with contextlib.ExitStack() as stack:
+            connections: list[PatientConnection] = []
+            while wanted := min(CONNECTED_AT_ONCE, self.workload.connections - len(connections)):
+                several = [self._connect(stack) for _ in range(wanted)]
+                for connection in several:
+                    connection.ask(Client.pack([("PING",)]), 1)
+                self.guest.exchange(several)
+                connections += several
+            yield stack, connections
+        self.guest.settle_connections()
+
+    def _connect(self, stack: contextlib.ExitStack) -> PatientConnection:
+        connection = PatientConnection(self.guest.upstream)
+        stack.callback(connection.close)
+        return connection
+
+    def _prepare(self, connection: PatientConnection) -> None:
+        requests = (
+            self._words(words, key, key) for key in range(self.workload.keys) for words in self.workload.prepare
+        )
+        while several := list(itertools.islice(requests, PREPARED_AT_ONCE)):
+            connection.ask(Client.pack(several), len(several))
+            self.guest.exchange([connection])
+
+    def _turns(
+        self, connections: Sequence[PatientConnection], requests: int, stack: contextlib.ExitStack
+    ) -> Iterator[int]:
+        """Send so many requests, and yield the instructions of each wake-up."""
+        workload = self.workload
+        for _ in range(requests // (workload.pipeline * workload.connections)):
+            asked = [self._connect(stack)] if workload.new_connections else connections
+            for connection in asked:
+                batch = [self._next() for _ in range(workload.pipeline)]
+                connection.ask(Client.pack(batch), len(batch))
+            yield self.guest.exchange(asked)
+
+    def _next(self) -> list[bytes]:
+        number = next(self._requests)
+        in_order = self.workload.drawn == "in-order"
+        key = number % self.workload.keys if in_order else self._generator.randrange(self.workload.keys)
+        return self._words(next(self._commands), key, number)
+
+    def _words(self, words: Sequence[str], key: int, number: int) -> list[bytes]:
+        return [self._word(word, key, number) for word in words]
+
+    def _word(self, word: str, key: int, number: int) -> bytes:
+        if word == "{value}":
+            return self._value
+        if word == "{floats}":
+            generator = random.Random(key)
+            dimensions = self.workload.payload_bytes // 4
+            return struct.pack(f"<{dimensions}f", *(generator.uniform(-1, 1) for _ in range(dimensions)))
+        # As redis-benchmark writes keys: with twelve digits, so that every key has the same length.
+        return word.replace("{key}", f"{key:012d}").replace("{number}", f"{number:012d}").encode()
+
+    def _used_memory(self) -> int:
+        return int(self.guest.info()["used_memory"])
+
+    def _end_child(self, earlier: set[int]) -> list[ThreadCounts]:
+        """Let the child go, and return its threads when it has ended. `earlier`: the processes that there were before.
+
+        Raises GateError when it does not end, and InconclusiveError when it fails.
+        """
+        guest = self.guest
+        if self.workload.during == "nothing":
+            return []
+        guest.counts.hold_children(held=False)
+        deadline = time.monotonic() + CHILD_SECONDS * guest.runner.target.slowdown
+        while True:
+            # The server may have to answer the child, so it gets turns meanwhile.
+            state = guest.info()
+            children = [one for one in guest.counts.threads() if one.pid not in earlier]
+            running, status = _CHILD_STATES[self.workload.during]
+            if state[running] == "0":
+                if state[status] != "ok" or not any(one.ended for one in children):
+                    raise InconclusiveError(
+                        f"{self.workload.name}: the child failed", because=f"{status}:{state[status]}"
+                    )
+                return children
+            if time.monotonic() > deadline:
+                raise GateError("the child did not end")
+            time.sleep(CHILD_POLL_SECONDS)
+
+
+def _moved(pair: tuple[ThreadCounts, ThreadCounts | None], name: str) -> int:
+    after, before = pair
+    return int(getattr(after, name)) - (int(getattr(before, name)) if before else 0)

@@ -1,0 +1,205 @@
+"""A guest whose instructions are counted, and which is held whenever it would wait, so that counts repeat."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.build.instruction_counter import GUEST_BASE, GUEST_BYTES, counted
+from harness.core.model import Record
+from harness.protocol.patient_connection import PatientConnection
+from harness.protocol.resp import Client
+from harness.record.fault_log import MapRecord
+from harness.record.instruction_counts import GateError, InstructionCounts
+from harness.run.server_process import POLL_SECONDS, Guest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from harness.build.qemu_user import Runner
+    from harness.core.model import Build
+    from harness.protocol.resp import Argument, Reply
+
+CALM = ("--hz", "1")
+"""The server's timer runs once a second of this machine's time, so that a slow machine does not count more of it."""
+SEED, SEED_BYTES = 1, 4096
+STEADY_TIMER = "dynamic-hz"
+"""The option by which many clients make the timer faster."""
+_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) \S+ (\d+) *(.*)")
+_AMOUNT = re.compile(r"(\w+): +(\d+) kB")
+
+
+class Counter(msgspec.Struct, frozen=True, kw_only=True):
+    """The counter, and what it must know of a target."""
+
+    program: Path
+    numbers: dict[str, list[int]]
+
+
+class GuestMemory(Record, frozen=True):
+    """Pages in the guest's address space that are in this machine's memory, without the emulator's own."""
+
+    resident_bytes: int
+    own_bytes: int
+    """Those of them that the guest has written to, and so shares with nobody. How many processes share the others (PSS)
+    depends on what else runs on this machine."""
+
+
+class CountedGuest(Guest):
+    """One server under the counter. It runs freely until `hold`."""
+
+    def __init__(
+        self,
+        build: Build,
+        runner: Runner,
+        folder: Path,
+        *,
+        counter: Counter,
+        sockets: Path,
+        version: tuple[int, ...],
+        options: Sequence[str] = (),
+    ) -> None:
+        steady = [f"--{STEADY_TIMER}", "no"] if STEADY_TIMER in build.abilities.options else []
+        super().__init__(build, runner, folder, sockets=sockets, version=version, options=[*CALM, *steady, *options])
+        self._counter = counter
+        self._counts: InstructionCounts | None = None
+
+    @property
+    def counts(self) -> InstructionCounts:
+        """Its counts; they exist from its start to its end."""
+        assert self._counts is not None
+        return self._counts
+
+    def launch(self) -> None:
+        """Start the server process under the counter."""
+        self._counts = InstructionCounts(self.folder)
+        self.runner = _with_fixed_seed(self.runner, self.folder / "root")
+        self.runner = counted(self.runner, self._counter.program, self._counter.numbers, self._counts.arguments)
+        super().launch()
+
+    def __exit__(self, *details: object) -> None:
+        """Stop the server."""
+        if self._counts is not None:
+            # A held server would not hear that it is to stop.
+            self._counts.hold(held=False)
+            self._counts.hold_children(held=False)
+            self._counts.go_on()
+        super().__exit__(*details)
+        if self._counts is not None:
+            self._counts.close()
+
+    def hold(self) -> None:
+        """Hold the server from its next wait for events on. Raises GateError if it ended."""
+        self.counts.hold(held=True)
+        # A request wakes it, but it may be held before it sees the request: `exchange` gives it further turns.
+        with self._asking("PING") as connection:
+            self._await()
+            self.exchange([connection])
+
+    def exchange(self, connections: Sequence[PatientConnection]) -> int:
+        """Give the held server turns until these connections have all their replies; returns the instructions that its
+        first thread took.
+
+        Raises GateError or ServerGoneError if it ended, and hiredis.ReplyError for an error reply.
+        """
+        before = self.counts.main_instructions
+        while True:
+            for connection in connections:
+                connection.send()
+            self.counts.go_on()
+            self._await()
+            for connection in connections:
+                connection.receive()
+            if all(connection.done for connection in connections):
+                return self.counts.main_instructions - before
+
+    def settle_connections(self) -> None:
+        """Let the held server see connections that were closed, so that it does not while something is counted."""
+        self.exchange([])
+
+    def ask(self, *words: Argument) -> Reply:
+        """A request on a connection of its own, to a held server. Raises as `exchange` does.
+
+        The connection is gone when this returns: a server resizes the buffers of one that stays by its clock.
+        """
+        with self._asking(*words) as connection:
+            self.exchange([connection])
+            return connection.replies[0]
+
+    def info(self) -> dict[str, str]:
+        """INFO's fields, from a held server. Raises as `exchange` does."""
+        reply = self.ask("INFO")
+        text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else ""
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+    def blocks(self) -> dict[tuple[int, int], int]:
+        """The executions of every translated block, of a held server. Raises GateError."""
+        return self.counts.blocks(self.alive, deadline_seconds=self.deadline_seconds)
+
+    def await_held_child(self) -> None:
+        """Wait until a child that the held server has forked is held, too. Raises GateError."""
+        deadline = time.monotonic() + self.deadline_seconds
+        while not self.counts.held_children:
+            if time.monotonic() > deadline:
+                raise GateError("the server forked no child")
+            time.sleep(POLL_SECONDS)
+
+    def memory(self) -> GuestMemory:
+        """The guest's memory now. Raises OSError when it has ended."""
+        totals = {"Rss": 0, "Private_Dirty": 0}
+        inside = False
+        with open(f"/proc/{self.pid}/smaps", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123 - not a file
+            for line in lines:
+                if found := _MAPPING.match(line):
+                    inside = _in_guest(int(found[1], 16), int(found[2], 16))
+                elif inside and (amount := _AMOUNT.match(line)) and amount[1] in totals:
+                    totals[amount[1]] += int(amount[2]) * 1024
+        return GuestMemory(resident_bytes=totals["Rss"], own_bytes=totals["Private_Dirty"])
+
+    def maps(self) -> list[MapRecord]:
+        """The files that the guest has mapped, at the guest's addresses. Raises OSError when it has ended."""
+        with open(f"/proc/{self.pid}/maps", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123 - not a file
+            found = [match for line in lines if (match := _MAPPING.match(line.rstrip("\n"))) and match[5] != "0"]
+        places = [(int(one[1], 16), int(one[2], 16), int(one[4], 16), one[6]) for one in found]
+        return [
+            MapRecord(start=start - GUEST_BASE, end=end - GUEST_BASE, offset=offset, path=path)
+            for start, end, offset, path in places
+            if _in_guest(start, end)
+        ]
+
+    @contextlib.contextmanager
+    def _asking(self, *words: Argument) -> Iterator[PatientConnection]:
+        connection = PatientConnection(self.upstream)
+        try:
+            connection.ask(Client.pack([words]), 1)
+            yield connection
+        finally:
+            connection.close()
+        self.settle_connections()
+
+    def _await(self) -> None:
+        self.counts.await_held(self.alive, deadline_seconds=self.deadline_seconds)
+
+
+def _with_fixed_seed(runner: Runner, root: Path) -> Runner:
+    """The runner with a root folder in which /dev/urandom has always the same bytes, and with it hashes their seed.
+
+    Another seed puts keys into other chains, which moves a count by up to two percent.
+    """
+    at = runner.options.index("-L") + 1
+    (root / "dev").mkdir(parents=True)
+    (root / "dev" / "urandom").write_bytes(random.Random(SEED).randbytes(SEED_BYTES))
+    for inside in Path(runner.options[at]).iterdir():
+        (root / inside.name).symlink_to(inside.resolve())
+    options = [*runner.options[:at], str(root), *runner.options[at + 1 :]]
+    return msgspec.structs.replace(runner, options=options)
+
+
+def _in_guest(start: int, end: int) -> bool:
+    return start >= GUEST_BASE and end <= GUEST_BASE + GUEST_BYTES

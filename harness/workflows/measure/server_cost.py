@@ -1,0 +1,334 @@
+"""What a server costs in a workload: the figures of several rounds, and the comparison of two servers. Pure;
+harness.workflows.measure.server_cost_run measures them.
+
+A figure is the median of its rounds, each of which is a server of its own. Its spread is the difference between the
+largest and the smallest round. A count whose spread is larger than its workload allows is no figure.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Literal
+
+from harness.core.errors import ExitCode, InconclusiveError
+from harness.core.model import Record
+from harness.report.markdown_table import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from harness.analysis.code_profile import CodeProfile
+    from harness.plan.workloads import BenchWorkload
+    from harness.run.counted_load import RoundCounts
+
+PERCENTILES = (50, 95, 99)
+STEADY_BYTES = 1.0
+"""Growth of used_memory for each request below which it counts as steady: clients' buffers move a little."""
+LEAST_CHANGE = 0.005
+"""The share by which two servers differ at least: less comes and goes with the state of their heaps."""
+NAMED_FUNCTIONS = 5
+"""How many functions a comparison names."""
+LEAST_FUNCTION_SHARE = 0.05
+"""The least part of a difference for which a function is named."""
+
+
+class Figure(Record, frozen=True):
+    """A number with its spread."""
+
+    value: float
+    """The median of the rounds."""
+    least: float
+    most: float
+
+    @property
+    def spread(self) -> float:
+        """The difference between the largest and the smallest round, as a share of the median; 0 for nothing."""
+        return (self.most - self.least) / abs(self.value) if self.value else 0.0
+
+
+class ServerCost(Record, frozen=True):
+    """What one server costs on one target in one workload. Figures are for one request, if nothing else is said."""
+
+    server: str
+    target: str
+    workload: str
+    build: str
+    """Identity of the binary."""
+    rounds: int
+    instructions: Figure
+    """Of the server's first thread, which serves requests; without the kernel's."""
+    percentiles: dict[str, float]
+    """`p50`, `p95` and `p99` of the instructions of single requests, all rounds together; empty where several requests
+    share a wake-up."""
+    other_instructions: Figure
+    """Of the server's other threads."""
+    child_instructions: Figure
+    """Of the child that saves, whole; 0 without one."""
+    child_written_bytes: Figure
+    """Whole."""
+    copied_bytes: Figure
+    """Bytes that the kernel copied because the server or the child wrote to them while both lived; whole."""
+    kernel_calls: Figure
+    allocations: Figure
+    """Calls of malloc and its kin by the first thread."""
+    file_writes: Figure
+    """Calls that write to a file."""
+    written_bytes: Figure
+    syncs: Figure
+    """fsync and the like by the first thread."""
+    growth_bytes: Figure
+    """Of used_memory."""
+    used_memory: Figure
+    """INFO's used_memory after the last request; bytes."""
+    resident_bytes: Figure
+    """The guest's pages in memory after the last request; bytes."""
+    own_bytes: Figure
+    """Those of them that the server has written to, and so shares with nobody."""
+    functions: dict[str, float]
+    """Function -> instructions of a request, of the first thread, in the median of the rounds."""
+
+
+class NoFigure(Record, frozen=True):
+    """Why a server has no figures on a target in a workload."""
+
+    server: str
+    target: str
+    workload: str
+    reason: str
+    lacks_commands: bool = False
+    """Whether the release simply lacks a command of the workload, which is no fault."""
+
+
+class Difference(Record, frozen=True):
+    """One figure of two servers."""
+
+    target: str
+    workload: str
+    figure: str
+    value: float
+    against: float
+    change: float
+    """The share by which `value` is larger than `against`; negative: smaller."""
+    noise: float
+    """The largest spread of the two."""
+    verdict: Literal["same", "cheaper", "dearer", "beyond the limit"]
+    functions: dict[str, float]
+    """Function -> instructions of a request by which it takes more (less: negative), the largest parts of a difference
+    in instructions first."""
+
+
+class Measurement(Record, frozen=True):
+    """The document of `plumb measure --json`."""
+
+    server: str
+    against: str
+    """The server compared with; empty without one."""
+    optimisation: str
+    allocator: str
+    limit: float
+    """The largest share by which a figure may be dearer."""
+    costs: list[ServerCost]
+    no_figures: list[NoFigure]
+    differences: list[Difference]
+
+
+COMPARED = ("instructions", "used_memory", "written_bytes", "syncs", "allocations")
+"""The figures that the limit applies to."""
+
+
+def figure(values: Sequence[float]) -> Figure:
+    """The figure of some rounds' numbers."""
+    return Figure(value=statistics.median(values), least=min(values), most=max(values))
+
+
+def server_cost(
+    workload: BenchWorkload,
+    rounds: Sequence[tuple[RoundCounts, CodeProfile]],
+    *,
+    server: str,
+    target: str,
+    build: str,
+) -> ServerCost:
+    """The cost that some rounds come to.
+
+    Raises InconclusiveError for a count that does not repeat within the workload's spread, and for memory that grows
+    where the workload says that it must not.
+    """
+
+    def whole(of: Callable[[RoundCounts], float]) -> Figure:
+        return figure([of(counts) for counts, _ in rounds])
+
+    def each(of: Callable[[RoundCounts], float]) -> Figure:
+        return figure([of(counts) / counts.requests for counts, _ in rounds])
+
+    turns = sorted(turn for counts, _ in rounds for turn in counts.turns) if workload.shown_by_request else []
+    names = {name for _, profile in rounds for name in profile.instructions}
+    cost = ServerCost(
+        server=server,
+        target=target,
+        workload=workload.name,
+        build=build,
+        rounds=len(rounds),
+        instructions=each(lambda counts: counts.instructions),
+        percentiles={f"p{number}": percentile(turns, number) for number in PERCENTILES} if turns else {},
+        other_instructions=each(lambda counts: counts.other_instructions),
+        child_instructions=whole(lambda counts: counts.child_instructions),
+        child_written_bytes=whole(lambda counts: counts.child_written_bytes),
+        copied_bytes=whole(lambda counts: counts.child_private_bytes),
+        kernel_calls=each(lambda counts: counts.calls),
+        allocations=figure([profile.allocations / counts.requests for counts, profile in rounds]),
+        file_writes=each(lambda counts: counts.writes),
+        written_bytes=each(lambda counts: counts.written_bytes),
+        syncs=each(lambda counts: counts.syncs),
+        growth_bytes=each(lambda counts: counts.used_memory - counts.used_memory_before),
+        used_memory=whole(lambda counts: counts.used_memory),
+        resident_bytes=whole(lambda counts: counts.resident_bytes),
+        own_bytes=whole(lambda counts: counts.own_bytes),
+        functions={
+            name: statistics.median(profile.instructions.get(name, 0) / counts.requests for counts, profile in rounds)
+            for name in sorted(names)
+        },
+    )
+    where = f"{server} on {target}"
+    if cost.instructions.spread > workload.spread:
+        raise InconclusiveError(
+            f"{workload.name}: the count does not repeat",
+            where=where,
+            because=f"rounds took {cost.instructions.least:,.0f} to {cost.instructions.most:,.0f} instructions a "
+            f"request: {cost.instructions.spread:.1%}, where its spread is at most {workload.spread:.1%}",
+            remedy="more --rounds say how it varies",
+        )
+    if workload.steady and cost.growth_bytes.value > STEADY_BYTES:
+        raise InconclusiveError(
+            f"{workload.name}: memory grows where it must not",
+            where=where,
+            because=f"{cost.growth_bytes.value:.1f} bytes of used_memory with each request",
+        )
+    return cost
+
+
+def percentile(values: Sequence[int], number: int) -> float:
+    """The value below or at which so many percent of sorted values lie (nearest rank)."""
+    return float(values[max(0, -(-number * len(values) // 100) - 1)])
+
+
+def differences(cost: ServerCost, against: ServerCost, limit: float) -> list[Difference]:
+    """The comparison of two servers' figures, one line for each that `COMPARED` names and that both or either have."""
+    found = []
+    for name in COMPARED:
+        one, other = getattr(cost, name), getattr(against, name)
+        if not one.value and not other.value:
+            continue
+        change = (one.value - other.value) / other.value if other.value else float("inf")
+        noise = max(one.spread, other.spread)
+        apart = one.least > other.most or one.most < other.least
+        verdict: Literal["same", "cheaper", "dearer", "beyond the limit"] = "same"
+        if apart and abs(change) > max(noise, LEAST_CHANGE):
+            dearer: Literal["dearer", "beyond the limit"] = "beyond the limit" if change > limit else "dearer"
+            verdict = dearer if change > 0 else "cheaper"
+        moved = name == "instructions" and verdict != "same"
+        found.append(
+            Difference(
+                target=cost.target,
+                workload=cost.workload,
+                figure=name,
+                value=one.value,
+                against=other.value,
+                change=change,
+                noise=noise,
+                verdict=verdict,
+                functions=_moved_functions(cost, against) if moved else {},
+            )
+        )
+    return found
+
+
+def _moved_functions(cost: ServerCost, against: ServerCost) -> dict[str, float]:
+    names = cost.functions.keys() | against.functions.keys()
+    moved = {name: cost.functions.get(name, 0.0) - against.functions.get(name, 0.0) for name in sorted(names)}
+    least = LEAST_FUNCTION_SHARE * abs(cost.instructions.value - against.instructions.value)
+    largest = sorted(moved, key=lambda name: -abs(moved[name]))[:NAMED_FUNCTIONS]
+    return {name: moved[name] for name in largest if abs(moved[name]) >= least}
+
+
+def exit_code(measurement: Measurement) -> ExitCode:
+    """FINDINGS where a figure is dearer than the limit allows, INCONCLUSIVE where one is missing, else PASS."""
+    if any(one.verdict == "beyond the limit" for one in measurement.differences):
+        return ExitCode.FINDINGS
+    if any(not one.lacks_commands for one in measurement.no_figures):
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.PASS
+
+
+def summary(measurement: Measurement) -> list[str]:
+    """Markdown: a table of figures for each server, what has none, and the comparison."""
+    lines: list[str] = []
+    for name in dict.fromkeys(filter(None, (measurement.server, measurement.against))):
+        mine = [cost for cost in measurement.costs if cost.server == name]
+        if mine:
+            lines += [f"{name} -{measurement.optimisation} {measurement.allocator}", "", *_figures(mine), ""]
+    lines += [
+        f"no figure: {one.workload} on {one.target}, {one.server}: {one.reason}" for one in measurement.no_figures
+    ]
+    if measurement.differences:
+        shown = [one for one in measurement.differences if one.figure == "instructions" or one.verdict != "same"]
+        headings = [
+            "workload",
+            "target",
+            "figure",
+            measurement.against,
+            measurement.server,
+            "change",
+            "noise",
+            "verdict",
+        ]
+        rows = [
+            [one.workload, one.target, one.figure, _number(one.against), _number(one.value), *_change(one)]
+            for one in shown
+        ]
+        lines += ["", *table(headings, rows, numbers_from=3), ""]
+        for one in shown:
+            parts = ", ".join(f"{name} {moved:+,.0f}" for name, moved in one.functions.items())
+            lines += [f"{one.workload} on {one.target}: {parts} instructions a request"] if parts else []
+    return lines
+
+
+def _figures(costs: Sequence[ServerCost]) -> list[str]:
+    headings = ["workload", "target", "instructions", "spread", "p50", "p95", "p99", "calls", "mallocs", "writes"]
+    headings += ["bytes", "syncs", "growth", "used KiB", "RSS KiB", "own KiB"]
+    rows = []
+    for cost in costs:
+        row = [cost.workload, cost.target, _number(cost.instructions.value), f"{cost.instructions.spread:.2%}"]
+        row += [_number(cost.percentiles[f"p{number}"]) if cost.percentiles else "" for number in PERCENTILES]
+        each = (
+            cost.kernel_calls,
+            cost.allocations,
+            cost.file_writes,
+            cost.written_bytes,
+            cost.syncs,
+            cost.growth_bytes,
+        )
+        row += [_number(one.value) for one in each]
+        row += [_number(one.value / 1024) for one in (cost.used_memory, cost.resident_bytes, cost.own_bytes)]
+        rows.append(row)
+    lines = table(headings, rows, numbers_from=2)
+    saving = [cost for cost in costs if cost.child_instructions.value]
+    if saving:
+        cells = [
+            [cost.workload, cost.target, _number(cost.child_instructions.value)]
+            + [_number(one.value / 1024) for one in (cost.child_written_bytes, cost.copied_bytes)]
+            for cost in saving
+        ]
+        lines += ["", *table(["workload", "target", "child", "written KiB", "copied KiB"], cells, numbers_from=2)]
+    return lines
+
+
+def _change(one: Difference) -> list[str]:
+    return [f"{one.change:+.1%}", f"{one.noise:.1%}", one.verdict]
+
+
+def _number(value: float) -> str:
+    """Three digits are enough: 9,620 · 12.3 · 1.25 · 0."""
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -1,0 +1,161 @@
+"""Measures what a server costs in workloads: instructions, allocations, memory and writes, on emulated machines.
+
+Every round starts a server of its own, so that a figure's spread includes what differs between two starts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.analysis.code_profile import profile
+from harness.build.instruction_counter import call_numbers, compile_counter
+from harness.build.server_build import BuildFailedError
+from harness.core.errors import InconclusiveError, UsageError
+from harness.core.target_model import ORACLE
+from harness.plan import workloads as workload_files
+from harness.run.counted_load import SAVING, run_round
+from harness.run.counted_server import CountedGuest, Counter
+from harness.run.server_process import StartError
+from harness.workflows.measure.server_cost import Measurement, NoFigure, ServerCost, differences, server_cost
+from harness.workflows.target_setup import set_up_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.analysis.code_profile import CodeProfile
+    from harness.core.model import Allocator, Build, SourceTree
+    from harness.core.target_model import Target
+    from harness.plan.catalog import Catalog
+    from harness.plan.workloads import BenchWorkload
+    from harness.run.counted_load import RoundCounts
+    from harness.workflows.target_setup import TargetSetup
+    from harness.workflows.workbench import Workbench
+
+LEAST_ROUNDS = 2
+"""One round has no spread."""
+
+
+class CostRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure."""
+
+    targets: Sequence[str]
+    workloads: Sequence[BenchWorkload]
+    server: str
+    against: str
+    """Empty: nothing is compared."""
+    rounds: int
+    limit: float
+    optimisation: str
+    allocator: Allocator
+
+
+def countable_target(catalog: Catalog, name: str) -> Target:
+    """A target by name. Raises UsageError for one whose instructions nothing counts."""
+    target = catalog.targets[name]
+    if not target.emulator.is_qemu_user:
+        raise UsageError(
+            f"nothing counts the instructions of {name}",
+            where="--target",
+            because="the counter is a part of the user-mode emulator",
+            remedy="plumb fixup-cost" if target.emulator.has_kernel else "--target required",
+        )
+    return target
+
+
+def measure(bench: Workbench, request: CostRequest) -> Measurement:
+    """All figures of a request, and what has none.
+
+    Raises UsageError for an unknown server, InfrastructureError where the counter cannot be had.
+    """
+    tree = bench.open_server(request.server)
+    names = {tree.name: tree}
+    if request.against:
+        other = bench.open_server(request.against)
+        # Two trees may have one name, or be one tree.
+        names[other.name if other.name != tree.name else f"{other.name} (against)"] = other
+    chosen = [countable_target(bench.catalog, name) for name in request.targets]
+    here = bench.catalog.toolchain_of(bench.catalog.targets[ORACLE])
+    program = compile_counter(bench.cache, here, bench.fetcher)
+    costs: list[ServerCost] = []
+    missing: list[NoFigure] = []
+    compared = []
+    for setup in set_up_targets(bench, chosen).values():
+        numbers = call_numbers(bench.cache, setup.target, setup.toolchain)
+        measurement = _TargetMeasurement(setup, Counter(program=program, numbers=numbers), request)
+        found = [measurement.costs(name, tree, missing) for name, tree in names.items()]
+        costs += [cost for by_workload in found for cost in by_workload.values()]
+        if request.against:
+            ours, theirs = found
+            both = [name for name in ours if name in theirs]
+            compared += [line for name in both for line in differences(ours[name], theirs[name], request.limit)]
+    return Measurement(
+        server=tree.name,
+        against=list(names)[-1] if request.against else "",
+        optimisation=request.optimisation,
+        allocator=request.allocator,
+        limit=request.limit,
+        costs=costs,
+        no_figures=missing,
+        differences=compared,
+    )
+
+
+class _TargetMeasurement:
+    def __init__(self, setup: TargetSetup, counter: Counter, request: CostRequest) -> None:
+        self.setup = setup
+        self.counter = counter
+        self.request = request
+
+    def costs(self, name: str, tree: SourceTree, missing: list[NoFigure]) -> dict[str, ServerCost]:
+        """BenchWorkload -> cost of a tree, which is shown by `name`. What has none is added to `missing`."""
+        target = self.setup.target.name
+        found: dict[str, ServerCost] = {}
+        try:
+            build = self.setup.build(tree, self.request.optimisation, self.request.allocator)
+        except BuildFailedError as error:
+            reason = f"{error.what}: {error.because}"
+            missing += [_missing(name, target, workload, reason) for workload in self.request.workloads]
+            return {}
+        for workload in self.request.workloads:
+            lacking = workload_files.by_needs(workload, build.abilities.commands)
+            if lacking:
+                reason = f"the release has no {' '.join(lacking).upper()}"
+                missing.append(_missing(name, target, workload, reason, lacks_commands=True))
+                continue
+            try:
+                with self.setup.bench.progress.stage("measure", f"{target}: {name} {workload.name}"):
+                    rounds = [self._round(build, tree, workload) for _ in range(self.request.rounds)]
+                    found[workload.name] = server_cost(workload, rounds, server=name, target=target, build=build.key)
+            except StartError as error:
+                missing.append(_missing(name, target, workload, f"{error}"))
+            except InconclusiveError as error:
+                reason = f"{error.what}: {error.because}"
+                missing.append(_missing(name, target, workload, reason))
+        return found
+
+    def _round(self, build: Build, tree: SourceTree, workload: BenchWorkload) -> tuple[RoundCounts, CodeProfile]:
+        runner = self.setup.runner(self.setup.target.kernel)
+        options = [*SAVING[workload.saving], *workload.options]
+        with tempfile.TemporaryDirectory(prefix="plumb-m-") as folder:
+            home = Path(folder)
+            with CountedGuest(
+                build,
+                runner,
+                home / "guest",
+                counter=self.counter,
+                sockets=home,
+                version=tree.version,
+                options=options,
+            ) as guest:
+                done = run_round(guest, workload)
+            return done.counts, profile(done.blocks, done.maps, build.server_binary)
+
+
+def _missing(
+    server: str, target: str, workload: BenchWorkload, reason: str, *, lacks_commands: bool = False
+) -> NoFigure:
+    return NoFigure(server=server, target=target, workload=workload.name, reason=reason, lacks_commands=lacks_commands)

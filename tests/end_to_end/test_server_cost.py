@@ -1,0 +1,211 @@
+"""What a server costs: the counter is right, a planted slowness is found, and what fails is no figure."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.build import toolchain
+from harness.build.instruction_counter import call_numbers, compile_counter, counted
+from harness.core.cache import Cache
+from harness.core.digests import key_of
+from harness.core.errors import ExitCode
+from harness.core.target_model import ORACLE
+from harness.plan.catalog import Catalog
+from harness.plan.workloads import BenchWorkload
+from harness.record.instruction_counts import InstructionCounts
+from harness.workflows.measure import server_cost_run
+from harness.workflows.measure.server_cost import Measurement, exit_code
+from harness.workflows.workbench import Workbench
+from tests.end_to_end import machines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+CATALOG = Catalog()
+PROGRAM = r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int main(int count, char **words)
+{
+    volatile int sum = 0;
+    int file = open(words[1], O_CREAT | O_WRONLY, 0600);
+    (void)count;
+    for (int turn = 0; turn < 1000; turn++) {
+        sum += turn;
+    }
+    pid_t child = atoi(words[2]) ? fork() : -1;
+    if (child == 0) {
+        for (int turn = 0; turn < 1000; turn++) {
+            sum += turn;
+        }
+        if (write(file, "four", 4) != 4) {
+            return 1;
+        }
+        _exit(0);
+    }
+    if (child > 0) {
+        waitpid(child, NULL, 0);
+    }
+    if (write(file, "seven..", 7) != 7 || fsync(file) || write(2, "log", 3) != 3) {
+        return 1;
+    }
+    return 0;
+}
+"""
+SET = BenchWorkload(
+    name="set",
+    title="",
+    commands=(("SET", "key:{key}", "{value}"),),
+    prepare=(("SET", "key:{key}", "{value}"),),
+    keys=100,
+    payload_bytes=64,
+    requests=300,
+    warm_up=100,
+)
+GET = BenchWorkload(name="get", title="", commands=(("GET", "key:{key}"),), prepare=SET.prepare, keys=100, requests=300)
+
+
+@cache
+def program(name: str) -> Path:
+    target = CATALOG.targets[name]
+    compiler = toolchain.tool(CATALOG.toolchain_of(target), "gcc")
+    flags = [*target.compiler_flags, "-O1"]
+
+    def compile_into(into: Path) -> None:
+        (into / "counted.c").write_text(PROGRAM, "utf-8")
+        subprocess.run([compiler, "counted.c", *flags, "-o", "counted"], cwd=into, check=True)
+
+    key = key_of([PROGRAM, toolchain.version(compiler), *flags])
+    return Cache.default().folder("canaries", f"counted-{name}-{key}", compile_into) / "counted"
+
+
+def measured(
+    *workloads: BenchWorkload, server: str = "redis-7.0.15", against: str = "", target: str = "armv5"
+) -> Measurement:
+    request = server_cost_run.CostRequest(
+        targets=[target],
+        workloads=workloads,
+        server=server,
+        against=against,
+        rounds=2,
+        limit=0.03,
+        optimisation="O2",
+        allocator="libc",
+    )
+    return server_cost_run.measure(Workbench.default(), request)
+
+
+@pytest.mark.parametrize("name", machines.REQUIRED)
+def test_the_counter_counts_what_a_trace_of_single_instructions_shows(name: str, tmp_path: Path) -> None:
+    bench = Workbench.default()
+    target = CATALOG.targets[name]
+    tools = CATALOG.toolchain_of(target)
+    here = CATALOG.toolchain_of(CATALOG.targets[ORACLE])
+    counts = InstructionCounts(tmp_path)
+    runner = machines.runner(name)
+    counting = counted(
+        runner,
+        compile_counter(bench.cache, here, bench.fetcher),
+        call_numbers(bench.cache, target, tools),
+        counts.arguments,
+    )
+    # Both runs need the same path, whose length the program's start depends on.
+    words = [str(tmp_path / "out"), "0"]
+    subprocess.run(counting.command(program(name), words), check=True, stderr=subprocess.DEVNULL, timeout=60)
+    (row,) = counts.threads()
+    command = runner.command(program(name), words)
+    trace = ["-one-insn-per-tb", "-d", "exec,nochain", "-D", str(tmp_path / "trace")]
+    subprocess.run([command[0], *trace, *command[1:]], check=True, stderr=subprocess.DEVNULL, timeout=120)
+    executed = len(re.findall(r"^Trace \d+:", (tmp_path / "trace").read_text("utf-8", "replace"), re.MULTILINE))
+    # The loader's work depends a little on where it finds itself.
+    assert row.instructions == pytest.approx(executed, rel=0.005)
+    # The log does not count as a file.
+    assert (row.writes, row.written_bytes, row.syncs, row.ended) == (1, 7, 1, True)
+    counts.close()
+
+
+def test_a_child_counts_apart_from_its_start_on(tmp_path: Path) -> None:
+    bench = Workbench.default()
+    target = CATALOG.targets["armv5"]
+    here = CATALOG.toolchain_of(CATALOG.targets[ORACLE])
+    counts = InstructionCounts(tmp_path)
+    counting = counted(
+        machines.runner("armv5"),
+        compile_counter(bench.cache, here, bench.fetcher),
+        call_numbers(bench.cache, target, CATALOG.toolchain_of(target)),
+        counts.arguments,
+    )
+    words = [str(tmp_path / "out"), "1"]
+    subprocess.run(counting.command(program("armv5"), words), check=True, stderr=subprocess.DEVNULL, timeout=60)
+    parent, child = counts.threads()
+    assert (parent.forked, parent.written_bytes, parent.syncs) == (False, 7, 1)
+    assert (child.forked, child.ended, child.written_bytes, child.syncs) == (True, True, 4, 0)
+    # Its loop, and not its parent's start, which takes tens of thousands.
+    assert 5_000 < child.instructions < 20_000 < parent.instructions
+    assert 0 < child.private_bytes <= child.resident_bytes
+    counts.close()
+
+
+def test_one_tree_twice_shows_no_difference_and_a_planted_loop_its_function(tmp_path: Path) -> None:
+    same = measured(SET, GET, against="redis-7.0.15")
+    assert exit_code(same) is ExitCode.PASS, same.no_figures
+    assert {one.verdict for one in same.differences} == {"same"}
+    tree = Workbench.default().open_server("redis-7.0.15")
+    shutil.copytree(tree.content, tmp_path / "slow", symlinks=True)
+    source = tmp_path / "slow" / "src" / "t_string.c"
+    text = source.read_text("utf-8")
+    head = "int getGenericCommand(client *c) {\n    robj *o;\n"
+    assert text.count(head) == 1
+    source.write_text(text.replace(head, f"{head}    for (volatile int turn = 0; turn < 100; turn++);\n"), "utf-8")
+    slow = measured(SET, GET, server=str(tmp_path / "slow"), against="redis-7.0.15")
+    assert exit_code(slow) is ExitCode.FINDINGS, slow.no_figures
+    found = {one.workload: one for one in slow.differences if one.figure == "instructions"}
+    assert (found["set"].verdict, found["get"].verdict) == ("same", "beyond the limit")
+    # A turn of the loop takes five to seven instructions.
+    assert list(found["get"].functions) == ["getGenericCommand"]
+    assert 500 < found["get"].functions["getGenericCommand"] < 800
+
+
+def test_saving_counts_bytes_syncs_and_the_child() -> None:
+    def changed(name: str, **fields: object) -> BenchWorkload:
+        return BenchWorkload(
+            **{field: getattr(SET, field) for field in BenchWorkload.__struct_fields__} | {"name": name, **fields}
+        )
+
+    always = changed("always", saving="aof-always", requests=50, spread=0.03)
+    saved = changed("saved", during="bgsave", spread=0.03)
+    plain, synced, forked = measured(SET, always, saved).costs
+    assert (plain.file_writes.value, plain.syncs.value, plain.child_instructions.value) == (0, 0, 0)
+    assert (synced.file_writes.value, synced.syncs.value) == (1, 1)
+    # SET of a key of 16 bytes and a value of 64, as the protocol writes it.
+    assert synced.written_bytes.value == len(b"*3\r\n$3\r\nSET\r\n$16\r\n\r\n$64\r\n\r\n") + 16 + 64
+    assert 100 * 80 < forked.child_written_bytes.value < 100 * 100
+    assert 0 < forked.child_instructions.value < 3_000_000
+    assert forked.copied_bytes.value > 0
+
+
+def test_an_error_reply_and_a_server_that_dies_are_no_figures() -> None:
+    wrong = BenchWorkload(
+        name="wrong", title="", commands=(("INCR", "key:{key}"),), prepare=SET.prepare, payload_bytes=9, requests=5
+    )
+    dying = BenchWorkload(name="dying", title="", commands=(("DEBUG", "SEGFAULT"),), requests=5)
+    lacking = BenchWorkload(name="lacking", title="", commands=(("NOSUCH",),), requests=5)
+    found = measured(wrong, dying, lacking, GET)
+    assert [cost.workload for cost in found.costs] == ["get"]
+    reasons = {one.workload: one.reason for one in found.no_figures}
+    assert "error reply" in reasons["wrong"]
+    assert "not an integer" in reasons["wrong"]
+    assert "SIGSEGV" in reasons["dying"]
+    assert "no NOSUCH" in reasons["lacking"]
+    assert exit_code(found) is ExitCode.INCONCLUSIVE

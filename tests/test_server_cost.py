@@ -1,0 +1,143 @@
+"""What rounds come to: medians with a spread, no figure where they differ too much, and a comparison."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from harness.analysis.code_profile import CodeProfile
+from harness.core.errors import ExitCode, InconclusiveError
+from harness.plan.workloads import BenchWorkload
+from harness.run.counted_load import RoundCounts
+from harness.workflows.measure.server_cost import (
+    Difference,
+    Measurement,
+    NoFigure,
+    ServerCost,
+    differences,
+    exit_code,
+    percentile,
+    server_cost,
+    summary,
+)
+
+WORKLOAD = BenchWorkload(name="get", title="", commands=(("GET", "key"),), requests=100)
+COUNTS = RoundCounts(
+    requests=100,
+    instructions=760_000,
+    other_instructions=0,
+    child_instructions=0,
+    child_written_bytes=0,
+    child_private_bytes=0,
+    calls=800,
+    writes=0,
+    written_bytes=0,
+    syncs=0,
+    used_memory_before=1_000_000,
+    used_memory=1_000_000,
+    resident_bytes=4_000_000,
+    own_bytes=2_000_000,
+    turns=[7_600] * 100,
+)
+
+
+def cost(*instructions: int, workload: BenchWorkload = WORKLOAD, name: str = "theirs", **changed: int) -> ServerCost:
+    rounds = [
+        (
+            msgspec.structs.replace(COUNTS, instructions=number * 100, turns=[number] * 100, **changed),
+            CodeProfile({"getCommand": (number - 5_000) * 100, "call": 500_000}, 400),
+        )
+        for number in instructions
+    ]
+    return server_cost(workload, rounds, server=name, target="armv5", build="b")
+
+
+def measured(differing: list[Difference], missing: list[NoFigure] | None = None) -> Measurement:
+    return Measurement(
+        server="ours",
+        against="theirs",
+        optimisation="O2",
+        allocator="libc",
+        limit=0.03,
+        costs=[cost(7_600, 7_610, name="ours"), cost(7_600, 7_610)],
+        no_figures=missing or [],
+        differences=differing,
+    )
+
+
+def test_a_figure_is_the_median_for_one_request_with_its_spread() -> None:
+    found = cost(7_600, 7_630, 7_615)
+    assert (found.instructions.value, found.instructions.least, found.instructions.most) == (7_615, 7_600, 7_630)
+    assert found.instructions.spread == pytest.approx(30 / 7_615)
+    assert (found.kernel_calls.value, found.allocations.value) == (8, 4)
+    assert found.functions == {"getCommand": 2_615, "call": 5_000}
+    assert found.percentiles == {"p50": 7_615, "p95": 7_630, "p99": 7_630}
+
+
+def test_a_count_that_does_not_repeat_is_no_figure() -> None:
+    with pytest.raises(InconclusiveError, match="does not repeat") as caught:
+        cost(7_600, 7_700)
+    assert "7,600 to 7,700" in caught.value.because
+    assert cost(7_600, 7_700, workload=msgspec.structs.replace(WORKLOAD, spread=0.02)).instructions.value == 7_650
+
+
+def test_memory_that_grows_where_it_must_not_is_no_figure() -> None:
+    steady = msgspec.structs.replace(WORKLOAD, steady=True)
+    assert cost(7_600, 7_600, workload=steady, used_memory=1_000_050).growth_bytes.value == 0.5
+    with pytest.raises(InconclusiveError, match="memory grows"):
+        cost(7_600, 7_600, workload=steady, used_memory=1_006_400)
+    assert cost(7_600, 7_600, used_memory=1_006_400).growth_bytes.value == 64
+
+
+def test_percentiles_are_those_of_single_requests_alone() -> None:
+    assert cost(7_600, 7_600, workload=msgspec.structs.replace(WORKLOAD, pipeline=10)).percentiles == {}
+    assert [percentile(range(1, 101), number) for number in (50, 95, 99)] == [50, 95, 99]
+    assert percentile([3], 99) == 3
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        ((7_600, 7_620), "same"),
+        ((7_630, 7_650), "same"),
+        ((7_800, 7_810), "dearer"),
+        ((8_200, 8_210), "beyond the limit"),
+        ((7_000, 7_010), "cheaper"),
+    ],
+)
+def test_a_difference_counts_beyond_noise_and_fails_beyond_the_limit(ours: tuple[int, int], verdict: str) -> None:
+    (found, *_) = differences(cost(*ours, name="ours"), cost(7_610, 7_625), 0.03)
+    assert (found.figure, found.verdict) == ("instructions", verdict)
+    # A function that stayed the same is not named, and none is where nothing differs.
+    assert set(found.functions) == (set() if verdict == "same" else {"getCommand"})
+
+
+def test_a_difference_names_what_each_function_adds() -> None:
+    (found, *_) = differences(cost(8_200, 8_200, name="ours"), cost(7_600, 7_600), 0.03)
+    assert found.change == pytest.approx(600 / 7_600)
+    assert found.functions == {"getCommand": 600}
+    assert "get on armv5: getCommand +600 instructions a request" in summary(measured([found]))
+
+
+def test_memory_and_bytes_on_disk_have_the_same_limit() -> None:
+    found = differences(
+        cost(7_600, 7_600, name="ours", written_bytes=10_700), cost(7_600, 7_600, written_bytes=10_000), 0.03
+    )
+    assert {one.figure: one.verdict for one in found} == {
+        "instructions": "same",
+        "used_memory": "same",
+        "written_bytes": "beyond the limit",
+        "allocations": "same",
+    }
+
+
+def test_the_exit_code_tells_a_finding_from_a_missing_figure() -> None:
+    dear = differences(cost(8_200, 8_200, name="ours"), cost(7_600, 7_600), 0.03)
+    same = differences(cost(7_600, 7_600, name="ours"), cost(7_600, 7_600), 0.03)
+    missing = NoFigure(server="ours", target="armv5", workload="x", reason="it died")
+    lacking = NoFigure(server="ours", target="armv5", workload="x", reason="no XADD", lacks_commands=True)
+    assert exit_code(measured(same)) is ExitCode.PASS
+    assert exit_code(measured(same, [lacking])) is ExitCode.PASS
+    assert exit_code(measured(same, [missing])) is ExitCode.INCONCLUSIVE
+    assert exit_code(measured(dear, [missing])) is ExitCode.FINDINGS
+    assert "no figure: x on armv5, ours: it died" in summary(measured(same, [missing]))

@@ -1,0 +1,69 @@
+"""Workloads are read strictly, and what cannot be sent is refused before any server starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.errors import UsageError
+from harness.plan.catalog import Catalog
+from harness.plan.workloads import BenchWorkload, by_needs, read_workloads
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD = 'title = "A document"\nsource = "There it stands."\n'
+PLAIN = '[[workloads]]\nname = "one"\ntitle = "One"\ncommands = [["SET", "key:{key}", "{value}"]]\nrequests = 100\n'
+
+
+def workload_of(folder: Path, extra: str = "", *, text: str = PLAIN) -> dict[str, BenchWorkload]:
+    return read_workloads([fakes.write(folder / "document.toml", HEAD + text + extra)])
+
+
+def test_every_workload_of_the_catalog_can_be_sent_and_has_its_source() -> None:
+    workloads = Catalog().workloads
+    assert {"pi-1-plain", "pi-2-pipelined", "pi-3-aof", "pi-4-aof-rewrite"} <= workloads.keys()
+    assert {one.payload_bytes for name, one in workloads.items() if name.startswith("pi5-set")} == {64, 512, 4096}
+    assert all(one.title for one in workloads.values())
+
+
+def test_a_complete_workload_has_what_it_says(tmp_path: Path) -> None:
+    one = workload_of(tmp_path, "pipeline = 10\nspread = 0.02\n")["one"]
+    assert (one.requests, one.pipeline, one.spread, one.needs) == (100, 10, 0.02, {"set"})
+    assert not one.shown_by_request
+    assert workload_of(tmp_path)["one"].shown_by_request
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ("pipelines = 8\n", "'pipeline' is the nearest"),
+        ("pipeline = 0\n", "below 1"),
+        ("pipeline = 3\n", "no multiple of 3"),
+        ("connections = 7\n", "no multiple of 7"),
+        ("warm_up = 5\npipeline = 10\n", "no multiple of 10"),
+        ("spread = 1.5\n", "spread"),
+        ('during = "lunch"\n', "lunch"),
+        ("new_connections = true\nconnections = 2\n", "both"),
+        (PLAIN, "defined twice"),
+    ],
+)
+def test_an_impossible_workload_is_refused_with_its_line(tmp_path: Path, extra: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        workload_of(tmp_path, extra)
+    assert message in str(caught.value)
+    assert "document.toml" in caught.value.where
+
+
+@pytest.mark.parametrize("commands", ["[]", "[[]]"])
+def test_a_workload_without_commands_is_refused(tmp_path: Path, commands: str) -> None:
+    with pytest.raises(UsageError, match="no commands"):
+        workload_of(tmp_path, text=PLAIN.replace('[["SET", "key:{key}", "{value}"]]', commands))
+
+
+def test_a_release_lacks_commands_whatever_their_case(tmp_path: Path) -> None:
+    one = workload_of(tmp_path, 'prepare = [["XADD", "stream", "*", "field", "{value}"]]\n')["one"]
+    assert by_needs(one, ["set"]) == ["xadd"]
+    assert by_needs(one, ["set", "xadd"]) == []
