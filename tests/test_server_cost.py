@@ -10,7 +10,7 @@ from harness.core.errors import ExitCode, InconclusiveError
 from harness.plan.workloads import BenchWorkload
 from harness.run.counted_load import RoundCounts
 from harness.workflows.measure.server_cost import (
-    Difference,
+    CostDifference,
     Measurement,
     NoFigure,
     ServerCost,
@@ -52,7 +52,7 @@ def cost(*instructions: int, workload: BenchWorkload = WORKLOAD, name: str = "th
     return server_cost(workload, rounds, server=name, target="armv5", build="b")
 
 
-def measured(differing: list[Difference], missing: list[NoFigure] | None = None) -> Measurement:
+def measured(differing: list[CostDifference], missing: list[NoFigure] | None = None) -> Measurement:
     return Measurement(
         server="ours",
         against="theirs",

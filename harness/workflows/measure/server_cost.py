@@ -99,7 +99,7 @@ class NoFigure(Record, frozen=True):
     """Whether the release simply lacks a command of the workload, which is no fault."""
 
 
-class Difference(Record, frozen=True):
+class CostDifference(Record, frozen=True):
     """One figure of two servers."""
 
     target: str
@@ -129,7 +129,7 @@ class Measurement(Record, frozen=True):
     """The largest share by which a figure may be dearer."""
     costs: list[ServerCost]
     no_figures: list[NoFigure]
-    differences: list[Difference]
+    differences: list[CostDifference]
 
 
 COMPARED = ("instructions", "used_memory", "written_bytes", "syncs", "allocations")
@@ -212,7 +212,7 @@ def percentile(values: Sequence[int], number: int) -> float:
     return float(values[max(0, -(-number * len(values) // 100) - 1)])
 
 
-def differences(cost: ServerCost, against: ServerCost, limit: float) -> list[Difference]:
+def differences(cost: ServerCost, against: ServerCost, limit: float) -> list[CostDifference]:
     """The comparison of two servers' figures, one line for each that `COMPARED` names and that both or either have."""
     found = []
     for name in COMPARED:
@@ -228,7 +228,7 @@ def differences(cost: ServerCost, against: ServerCost, limit: float) -> list[Dif
             verdict = dearer if change > 0 else "cheaper"
         moved = name == "instructions" and verdict != "same"
         found.append(
-            Difference(
+            CostDifference(
                 target=cost.target,
                 workload=cost.workload,
                 figure=name,
@@ -323,7 +323,7 @@ def _figures(costs: Sequence[ServerCost]) -> list[str]:
     return lines
 
 
-def _change(one: Difference) -> list[str]:
+def _change(one: CostDifference) -> list[str]:
     return [f"{one.change:+.1%}", f"{one.noise:.1%}", one.verdict]
 
 
