@@ -153,6 +153,19 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
             "error: unknown server 'redis-7.0.51' (--server)\n  try: did you mean",
         ),
         (
+            ("measure", "--target", "native"),
+            "error: nothing counts the instructions of native (--target)\n  because: the counter",
+        ),
+        (
+            ("measure", "--workload", "pi-1-plane"),
+            "error: unknown workload 'pi-1-plane' (--workload)\n  try: did you mean 'pi-1-plain'?",
+        ),
+        (("measure", "--limit", "3"), "error: Invalid value for '--limit': '3' is not a percentage such as 3% or 0.5%"),
+        (
+            ("measure", "--against", "redis-7.0.51"),
+            "error: unknown server 'redis-7.0.51' (--server)\n  try: did you mean",
+        ),
+        (
             ("port", "--target", "armv5-kernel"),
             "error: no porting report for armv5-kernel (--target)\n  because: the audit needs user-mode emulation",
         ),

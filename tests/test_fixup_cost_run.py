@@ -150,7 +150,7 @@ def test_the_load_program_is_sent_to_the_port_of_its_server(monkeypatch: pytest.
     runner = fakes.unemulated(CATALOG.targets["armv5-kernel"])
     guest = SimpleNamespace(port=6381, pid=42, runner=runner)
     machine = SimpleNamespace(write=lambda *_: None)
-    assert fixup_cost_run._send(guest, machine, b"", b"", 3) == 17  # type: ignore[arg-type]  # noqa: SLF001
+    assert fixup_cost_run.send_load(guest, machine, b"", b"", 3) == 17  # type: ignore[arg-type]
     assert started == [[fixup_cost_run.LOAD, "6381", "42", "/run/requests", "/run/replies", "3"]]
 
 

@@ -59,6 +59,7 @@ def measured(differing: list[CostDifference], missing: list[NoFigure] | None = N
         optimisation="O2",
         allocator="libc",
         limit=0.03,
+        kernel_costs=[],
         costs=[cost(7_600, 7_610, name="ours"), cost(7_600, 7_610)],
         no_figures=missing or [],
         differences=differing,
@@ -135,7 +136,7 @@ def test_the_exit_code_tells_a_finding_from_a_missing_figure() -> None:
     dear = differences(cost(8_200, 8_200, name="ours"), cost(7_600, 7_600), 0.03)
     same = differences(cost(7_600, 7_600, name="ours"), cost(7_600, 7_600), 0.03)
     missing = NoFigure(server="ours", target="armv5", workload="x", reason="it died")
-    lacking = NoFigure(server="ours", target="armv5", workload="x", reason="no XADD", lacks_commands=True)
+    lacking = NoFigure(server="ours", target="armv5", workload="x", reason="no XADD", inapplicable=True)
     assert exit_code(measured(same)) is ExitCode.PASS
     assert exit_code(measured(same, [lacking])) is ExitCode.PASS
     assert exit_code(measured(same, [missing])) is ExitCode.INCONCLUSIVE

@@ -1,7 +1,7 @@
 """`python -m tools.generated`: writes what documents repeat from code and data. tests/test_generated.py compares them.
 
 README.md's required targets; docs/support.md's tables of targets and servers; docs/cli.md, from the command line;
-docs/toml.md, from the nouns that TOML files are read into.
+docs/toml.md, from the nouns that TOML files are read into; docs/BOARDS.md and its charts, from docs/boards.json.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from harness.workflows.suite_selection import IgnoredPathTable
 from suites.fuzz.generate import Grammar
 from suites.upstream import table as upstream
 from suites.visible import table as visible
+from tools import boards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -199,9 +200,25 @@ def with_tables(path: Path, tables: dict[str, Callable[[], list[str]]]) -> str:
 
 README = ROOT / "README.md"
 SUPPORT = ROOT / "docs" / "support.md"
+BOARDS = ROOT / "docs" / "BOARDS.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
     SUPPORT: lambda: with_tables(SUPPORT, {"targets": target_rows, "servers": server_rows}),
+    BOARDS: lambda: with_tables(
+        BOARDS,
+        {
+            "ratios": boards.ratio_rows,
+            "pi": lambda: boards.cost_rows("redis-5.0.6", "pi-"),
+            "pi5": lambda: boards.cost_rows("redis-7.0.15", "pi5-", "r22-"),
+            "vectors": lambda: boards.cost_rows("redis-8.0.6", "pi5-v"),
+            "kernels": boards.kernel_rows,
+            "footprints": boards.footprint_rows,
+            "releases": boards.release_rows,
+            "missing": boards.missing_rows,
+        },
+    ),
+    ROOT / "docs" / "boards-set.svg": boards.set_chart,
+    ROOT / "docs" / "boards-key.svg": boards.memory_chart,
     ROOT / "docs" / "cli.md": command_line,
     ROOT / "docs" / "toml.md": toml_keys,
 }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import random
-import struct
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +14,7 @@ from harness.core.errors import InconclusiveError
 from harness.core.model import Record
 from harness.protocol.patient_connection import PatientConnection
 from harness.protocol.resp import Client, ServerGoneError
+from harness.protocol.workload_requests import WorkloadRequests
 from harness.record.fault_log import MapRecord  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.record.instruction_counts import GateError
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from harness.record.instruction_counts import ThreadCounts
     from harness.run.counted_server import CountedGuest
 
-SEED = 1
 PREPARED_AT_ONCE = 500
 """Requests of `prepare` in one pipeline."""
 CONNECTED_AT_ONCE = 100
@@ -112,11 +110,7 @@ class _Load:
     def __init__(self, guest: CountedGuest, workload: BenchWorkload) -> None:
         self.guest = guest
         self.workload = workload
-        generator = random.Random(SEED)
-        self._value = generator.randbytes(workload.payload_bytes)
-        self._generator = generator
-        self._requests = itertools.count()
-        self._commands = itertools.cycle(workload.commands)
+        self._requests = WorkloadRequests(workload)
 
     def round(self) -> Round:
         guest, workload = self.guest, self.workload
@@ -183,9 +177,7 @@ class _Load:
         return connection
 
     def _prepare(self, connection: PatientConnection) -> None:
-        requests = (
-            self._words(words, key, key) for key in range(self.workload.keys) for words in self.workload.prepare
-        )
+        requests = self._requests.prepared()
         while several := list(itertools.islice(requests, PREPARED_AT_ONCE)):
             connection.ask(Client.pack(several), len(several))
             self.guest.exchange([connection])
@@ -198,28 +190,9 @@ class _Load:
         for _ in range(requests // (workload.pipeline * workload.connections)):
             asked = [self._connect(stack)] if workload.new_connections else connections
             for connection in asked:
-                batch = [self._next() for _ in range(workload.pipeline)]
+                batch = [self._requests.next() for _ in range(workload.pipeline)]
                 connection.ask(Client.pack(batch), len(batch))
             yield self.guest.exchange(asked)
-
-    def _next(self) -> list[bytes]:
-        number = next(self._requests)
-        in_order = self.workload.drawn == "in-order"
-        key = number % self.workload.keys if in_order else self._generator.randrange(self.workload.keys)
-        return self._words(next(self._commands), key, number)
-
-    def _words(self, words: Sequence[str], key: int, number: int) -> list[bytes]:
-        return [self._word(word, key, number) for word in words]
-
-    def _word(self, word: str, key: int, number: int) -> bytes:
-        if word == "{value}":
-            return self._value
-        if word == "{floats}":
-            generator = random.Random(key)
-            dimensions = self.workload.payload_bytes // 4
-            return struct.pack(f"<{dimensions}f", *(generator.uniform(-1, 1) for _ in range(dimensions)))
-        # As redis-benchmark writes keys: with twelve digits, so that every key has the same length.
-        return word.replace("{key}", f"{key:012d}").replace("{number}", f"{number:012d}").encode()
 
     def _used_memory(self) -> int:
         return int(self.guest.info()["used_memory"])

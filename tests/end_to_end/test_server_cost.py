@@ -8,6 +8,7 @@ import subprocess
 from functools import cache
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.build import toolchain
@@ -122,7 +123,8 @@ def test_the_counter_counts_what_a_trace_of_single_instructions_shows(name: str,
     )
     # Both runs need the same path, whose length the program's start depends on.
     words = [str(tmp_path / "out"), "0"]
-    subprocess.run(counting.command(program(name), words), check=True, stderr=subprocess.DEVNULL, timeout=60)
+    with (tmp_path / "log").open("wb") as log:
+        subprocess.run(counting.command(program(name), words), check=True, stderr=log, timeout=60)
     (row,) = counts.threads()
     command = runner.command(program(name), words)
     trace = ["-one-insn-per-tb", "-d", "exec,nochain", "-D", str(tmp_path / "trace")]
@@ -209,3 +211,19 @@ def test_an_error_reply_and_a_server_that_dies_are_no_figures() -> None:
     assert "SIGSEGV" in reasons["dying"]
     assert "no NOSUCH" in reasons["lacking"]
     assert exit_code(found) is ExitCode.INCONCLUSIVE
+
+
+def test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_share() -> None:
+    plain = BenchWorkload(**{name: getattr(SET, name) for name in BenchWorkload.__struct_fields__})
+    batched = msgspec.structs.replace(plain, name="batched", pipeline=10)
+    saving = msgspec.structs.replace(plain, name="saving", during="bgsave")
+    alone = {one.workload: one.instructions.value for one in measured(plain, batched).costs}
+    found = measured(plain, batched, saving, target="armv5-kernel")
+    with_kernel = {one.workload: one.instructions.value for one in found.kernel_costs}
+    assert alone.keys() == with_kernel.keys() == {"set", "batched"}
+    # A request of its own is two calls and an exchange on loopback; of ten, each pays a tenth of that.
+    share = {name: with_kernel[name] - alone[name] for name in alone}
+    assert share["set"] > 5_000
+    assert 0 < share["batched"] < share["set"] / 3
+    assert [(one.workload, one.inapplicable) for one in found.no_figures] == [("saving", True)]
+    assert exit_code(found) is ExitCode.PASS

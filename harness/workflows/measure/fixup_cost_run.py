@@ -184,13 +184,13 @@ def _server(guest: VmGuest, machine: Machine) -> list[ServerFixupCost]:
     target = guest.runner.target
     counts = rules.has_switch(target)
     operands = [("SET", key, key[:1] * OPERAND_BYTES) for key in ("left", "right")]
-    _send(guest, machine, Client.pack(operands), b"+OK\r\n" * len(operands), 1)
+    send_load(guest, machine, Client.pack(operands), b"+OK\r\n" * len(operands), 1)
     rows = []
     for workload in workloads():
         # The first batch makes keys and warms caches.
-        _send(guest, machine, workload.requests, workload.replies, 1)
+        send_load(guest, machine, workload.requests, workload.replies, 1)
         before = machine.counters() if counts else None
-        taken = _send(guest, machine, workload.requests, workload.replies, COMMANDS // BATCH)
+        taken = send_load(guest, machine, workload.requests, workload.replies, COMMANDS // BATCH)
         after = machine.counters() if counts else None
         rows.append(
             ServerFixupCost(
@@ -207,7 +207,7 @@ def _server(guest: VmGuest, machine: Machine) -> list[ServerFixupCost]:
     return rows
 
 
-def _send(guest: VmGuest, machine: Machine, requests: bytes, replies: bytes, times: int) -> int:
+def send_load(guest: VmGuest, machine: Machine, requests: bytes, replies: bytes, times: int) -> int:
     """How many instructions the server executed for these requests."""
     machine.write("/run/requests", requests)
     machine.write("/run/replies", replies)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 PERCENTILES = (50, 95, 99)
 STEADY_BYTES = 1.0
 """Growth of used_memory for each request below which it counts as steady: clients' buffers move a little."""
+KERNEL_SPREAD = 0.02
+"""What a kernel's interrupts add to the spread that a workload allows."""
 LEAST_CHANGE = 0.005
 """The share by which two servers differ at least: less comes and goes with the state of their heaps."""
 NAMED_FUNCTIONS = 5
@@ -95,8 +97,17 @@ class NoFigure(Record, frozen=True):
     target: str
     workload: str
     reason: str
-    lacks_commands: bool = False
-    """Whether the release simply lacks a command of the workload, which is no fault."""
+    inapplicable: bool = False
+    """Whether the release simply lacks a command, or the tier a way to send the workload, which is no fault."""
+
+
+class KernelCost(Record, frozen=True):
+    """What a request costs on a real kernel: instructions of all the server's threads, the kernel's for them too."""
+
+    server: str
+    target: str
+    workload: str
+    instructions: Figure
 
 
 class CostDifference(Record, frozen=True):
@@ -128,6 +139,7 @@ class Measurement(Record, frozen=True):
     limit: float
     """The largest share by which a figure may be dearer."""
     costs: list[ServerCost]
+    kernel_costs: list[KernelCost]
     no_figures: list[NoFigure]
     differences: list[CostDifference]
 
@@ -207,6 +219,18 @@ def server_cost(
     return cost
 
 
+def kernel_cost(workload: BenchWorkload, instructions: Sequence[float], *, server: str, target: str) -> KernelCost:
+    """The cost that some rounds come to. Raises InconclusiveError for a count that does not repeat."""
+    found = figure(instructions)
+    if found.spread > workload.spread + KERNEL_SPREAD:
+        raise InconclusiveError(
+            f"{workload.name}: the count does not repeat",
+            where=f"{server} on {target}",
+            because=f"rounds took {found.least:,.0f} to {found.most:,.0f} instructions a request",
+        )
+    return KernelCost(server=server, target=target, workload=workload.name, instructions=found)
+
+
 def percentile(values: Sequence[int], number: int) -> float:
     """The value below or at which so many percent of sorted values lie (nearest rank)."""
     return float(values[max(0, -(-number * len(values) // 100) - 1)])
@@ -255,7 +279,7 @@ def exit_code(measurement: Measurement) -> ExitCode:
     """FINDINGS where a figure is dearer than the limit allows, INCONCLUSIVE where one is missing, else PASS."""
     if any(one.verdict == "beyond the limit" for one in measurement.differences):
         return ExitCode.FINDINGS
-    if any(not one.lacks_commands for one in measurement.no_figures):
+    if any(not one.inapplicable for one in measurement.no_figures):
         return ExitCode.INCONCLUSIVE
     return ExitCode.PASS
 
@@ -267,6 +291,13 @@ def summary(measurement: Measurement) -> list[str]:
         mine = [cost for cost in measurement.costs if cost.server == name]
         if mine:
             lines += [f"{name} -{measurement.optimisation} {measurement.allocator}", "", *_figures(mine), ""]
+    if measurement.kernel_costs:
+        on_kernels = [
+            (one.server, one.workload, one.target, _number(one.instructions.value), f"{one.instructions.spread:.2%}")
+            for one in measurement.kernel_costs
+        ]
+        headings = ["server", "workload", "target", "instructions with the kernel's", "spread"]
+        lines += [*table(headings, on_kernels, numbers_from=3), ""]
     lines += [
         f"no figure: {one.workload} on {one.target}, {one.server}: {one.reason}" for one in measurement.no_figures
     ]

@@ -20,11 +20,19 @@ from harness.plan import workloads as workload_files
 from harness.run.counted_load import SAVING, run_round
 from harness.run.counted_server import CountedGuest, Counter
 from harness.run.server_process import StartError
-from harness.workflows.measure.server_cost import Measurement, NoFigure, ServerCost, differences, server_cost
+from harness.workflows.measure import kernel_cost_run
+from harness.workflows.measure.server_cost import (
+    KernelCost,
+    Measurement,
+    NoFigure,
+    ServerCost,
+    differences,
+    server_cost,
+)
 from harness.workflows.target_setup import set_up_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.analysis.code_profile import CodeProfile
     from harness.core.model import Allocator, Build, SourceTree
@@ -56,12 +64,12 @@ class CostRequest(msgspec.Struct, frozen=True, kw_only=True):
 def countable_target(catalog: Catalog, name: str) -> Target:
     """A target by name. Raises UsageError for one whose instructions nothing counts."""
     target = catalog.targets[name]
-    if not target.emulator.is_qemu_user:
+    if target.emulator.runs_here:
         raise UsageError(
             f"nothing counts the instructions of {name}",
             where="--target",
-            because="the counter is a part of the user-mode emulator",
-            remedy="plumb fixup-cost" if target.emulator.has_kernel else "--target required",
+            because="the counter is a part of the emulators",
+            remedy="--target required, or --target kernel",
         )
     return target
 
@@ -83,7 +91,11 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
     costs: list[ServerCost] = []
     missing: list[NoFigure] = []
     compared = []
+    on_kernels: list[KernelCost] = []
     for setup in set_up_targets(bench, chosen).values():
+        if setup.target.emulator.has_kernel:
+            on_kernels += _kernel_costs(setup, names, request, missing)
+            continue
         numbers = call_numbers(bench.cache, setup.target, setup.toolchain)
         measurement = _TargetMeasurement(setup, Counter(program=program, numbers=numbers), request)
         found = [measurement.costs(name, tree, missing) for name, tree in names.items()]
@@ -99,9 +111,32 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
         allocator=request.allocator,
         limit=request.limit,
         costs=costs,
+        kernel_costs=on_kernels,
         no_figures=missing,
         differences=compared,
     )
+
+
+def _kernel_costs(
+    setup: TargetSetup, names: Mapping[str, SourceTree], request: CostRequest, missing: list[NoFigure]
+) -> list[KernelCost]:
+    """The costs on a kernel, which are not compared: a round there is no server of its own."""
+    found: list[KernelCost] = []
+    for name, tree in names.items():
+        try:
+            found += kernel_cost_run.kernel_costs(
+                setup,
+                tree,
+                name,
+                request.workloads,
+                rounds=request.rounds,
+                optimisation=request.optimisation,
+                missing=missing,
+            )
+        except BuildFailedError as error:
+            reason = f"{error.what}: {error.because}"
+            missing += [_missing(name, setup.target.name, workload, reason) for workload in request.workloads]
+    return found
 
 
 class _TargetMeasurement:
@@ -124,7 +159,7 @@ class _TargetMeasurement:
             lacking = workload_files.by_needs(workload, build.abilities.commands)
             if lacking:
                 reason = f"the release has no {' '.join(lacking).upper()}"
-                missing.append(_missing(name, target, workload, reason, lacks_commands=True))
+                missing.append(_missing(name, target, workload, reason, inapplicable=True))
                 continue
             try:
                 with self.setup.bench.progress.stage("measure", f"{target}: {name} {workload.name}"):
@@ -155,7 +190,5 @@ class _TargetMeasurement:
             return done.counts, profile(done.blocks, done.maps, build.server_binary)
 
 
-def _missing(
-    server: str, target: str, workload: BenchWorkload, reason: str, *, lacks_commands: bool = False
-) -> NoFigure:
-    return NoFigure(server=server, target=target, workload=workload.name, reason=reason, lacks_commands=lacks_commands)
+def _missing(server: str, target: str, workload: BenchWorkload, reason: str, *, inapplicable: bool = False) -> NoFigure:
+    return NoFigure(server=server, target=target, workload=workload.name, reason=reason, inapplicable=inapplicable)

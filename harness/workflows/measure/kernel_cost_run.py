@@ -1,0 +1,143 @@
+"""Measures requests with the kernel's share: on a machine whose clocks count instructions, as fixup_cost_run does."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hiredis
+
+from harness.core.errors import InconclusiveError, InfrastructureError
+from harness.core.sockets import connect
+from harness.protocol.resp import INCOMPLETE, Client
+from harness.protocol.workload_requests import WorkloadRequests
+from harness.run.counted_load import SAVING
+from harness.run.counted_server import CALM
+from harness.run.server_process import StartError
+from harness.run.vm.guest import SERVER, VirtualMachine, VmGuest
+from harness.workflows.measure.fixup_cost_run import LOAD, compile_load, send_load
+from harness.workflows.measure.server_cost import KernelCost, NoFigure, kernel_cost
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.core.model import SourceTree
+    from harness.plan.workloads import BenchWorkload
+    from harness.run.vm.machine import Machine
+    from harness.workflows.target_setup import TargetSetup
+
+MOST_REQUESTS = 1000
+"""Requests of a round: the machine is some twenty times slower than the user-mode emulator."""
+PREPARED_AT_ONCE = 200
+UNSUPPORTED = "on the kernel tier, one connection sends the same requests again and again, and no child saves"
+
+
+class _ChangingRepliesError(Exception):
+    """The same requests have other replies each time."""
+
+
+def supports(workload: BenchWorkload) -> bool:
+    """Whether a workload can be sent by the program inside the machine."""
+    one = workload.connections == 1 and not workload.new_connections and len(workload.commands) == 1
+    repeats = workload.drawn == "evenly" and not any("{number}" in word for word in workload.commands[0])
+    return one and repeats and workload.during == "nothing"
+
+
+def kernel_costs(
+    setup: TargetSetup,
+    tree: SourceTree,
+    name: str,
+    workloads: Sequence[BenchWorkload],
+    *,
+    rounds: int,
+    optimisation: str,
+    missing: list[NoFigure],
+) -> list[KernelCost]:
+    """The costs of a tree, which is shown by `name`. What has none is added to `missing`.
+
+    Raises BuildFailedError where the tree does not compile, InfrastructureError where the machine does not boot.
+    """
+    target = setup.target
+    build = setup.build(tree, optimisation)
+    programs = {SERVER: build.server_binary, LOAD: compile_load(setup.bench.cache, target, setup.toolchain)}
+    policy = setup.bench.catalog.policies[target.kernel]
+    image = setup.vm_image(programs, mode=policy.mode, counted=True)
+    found = []
+    with tempfile.TemporaryDirectory(prefix="plumb-k-") as folder:
+        host = VirtualMachine(image, Path(folder), sockets=Path(folder))
+        try:
+            for number, workload in enumerate(workloads):
+                reason, inapplicable = UNSUPPORTED, True
+                if supports(workload):
+                    place = host.folder / f"guest-{number}"
+                    options = [*CALM, *SAVING[workload.saving], *workload.options]
+                    try:
+                        with (
+                            setup.bench.progress.stage("measure", f"{target.name}: {name} {workload.name}"),
+                            VmGuest(
+                                build,
+                                setup.runner(target.kernel),
+                                place,
+                                host=host,
+                                version=tree.version,
+                                options=options,
+                            ) as guest,
+                        ):
+                            instructions = _rounds(guest, host.machine(), workload, rounds)
+                        found.append(kernel_cost(workload, instructions, server=name, target=target.name))
+                        continue
+                    except _ChangingRepliesError:
+                        pass
+                    except (StartError, OSError) as error:
+                        reason, inapplicable = str(error), False
+                    except (InconclusiveError, InfrastructureError) as error:
+                        reason, inapplicable = f"{error.what}: {error.because}", False
+                missing.append(
+                    NoFigure(
+                        server=name,
+                        target=target.name,
+                        workload=workload.name,
+                        reason=reason,
+                        inapplicable=inapplicable,
+                    )
+                )
+        finally:
+            host.close()
+    return found
+
+
+def _rounds(guest: VmGuest, machine: Machine, workload: BenchWorkload, rounds: int) -> list[float]:
+    """Instructions of a request, with the kernel's, for each round."""
+    requests = WorkloadRequests(workload)
+    with Client(connect(guest.upstream, deadline_seconds=guest.deadline_seconds)) as client:
+        prepared = requests.prepared()
+        while several := list(itertools.islice(prepared, PREPARED_AT_ONCE)):
+            client.pipeline(several)
+    batch = Client.pack([requests.next() for _ in range(workload.pipeline)])
+    replies = _replies(guest, batch, workload)
+    if _replies(guest, batch, workload) != replies:
+        raise _ChangingRepliesError
+    times = max(1, min(workload.requests, MOST_REQUESTS) // workload.pipeline)
+    # The first round warms up.
+    taken = [send_load(guest, machine, batch, replies, times) for _ in range(rounds + 1)]
+    return [one / (times * workload.pipeline) for one in taken[1:]]
+
+
+def _replies(guest: VmGuest, batch: bytes, workload: BenchWorkload) -> bytes:
+    """What the server replies to a batch. Raises InconclusiveError for an error reply."""
+    reader, received, due = hiredis.Reader(notEnoughData=INCOMPLETE), b"", workload.pipeline
+    with connect(guest.upstream, deadline_seconds=guest.deadline_seconds) as connection:
+        connection.sendall(batch)
+        while due:
+            content = connection.recv(65536)
+            if not content:
+                raise InconclusiveError(f"{workload.name}: the server closed the connection")
+            received += content
+            reader.feed(content)
+            while (reply := reader.gets()) is not INCOMPLETE:
+                if isinstance(reply, hiredis.ReplyError):
+                    raise InconclusiveError(f"{workload.name}: an error reply is no figure", because=str(reply))
+                due -= 1
+    return received
