@@ -8,7 +8,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.plan.catalog import Catalog
-from harness.plan.workloads import BenchWorkload, by_needs, read_workloads
+from harness.plan.workloads import BenchWorkload, read_workloads
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ def test_a_workload_without_commands_is_refused(tmp_path: Path, commands: str) -
         workload_of(tmp_path, text=PLAIN.replace('[["SET", "key:{key}", "{value}"]]', commands))
 
 
-def test_a_release_lacks_commands_whatever_their_case(tmp_path: Path) -> None:
+def test_a_workload_needs_the_commands_that_prepare_it_and_those_that_are_counted(tmp_path: Path) -> None:
     one = workload_of(tmp_path, 'prepare = [["XADD", "stream", "*", "field", "{value}"]]\n')["one"]
-    assert by_needs(one, ["set"]) == ["xadd"]
-    assert by_needs(one, ["set", "xadd"]) == []
+    assert one.needs == {"set", "xadd"}

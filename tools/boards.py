@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,9 @@ from harness.core.strict_toml import ROOT
 from harness.report.line_chart import line_chart
 from harness.report.markdown_table import table
 from harness.workflows.measure.server_cost import KernelCost, Measurement, NoFigure, ServerCost
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 STORED = ROOT / "docs" / "boards.json"
 RELEASES = ["redis-2.8.17", "redis-3.2.6", "redis-5.0.6", "redis-6.2.14", "redis-7.0.15", "redis-8.0.6", "valkey-9.1.2"]
@@ -111,34 +114,39 @@ def ratio_rows() -> list[str]:
     )
 
 
-def cost_rows(server: str, *patterns: str) -> list[str]:
-    """The figures of a server in the workloads whose names begin so."""
+def cost_rows(server: str, targets: Sequence[str], *patterns: str) -> list[str]:
+    """The figures of a server on some targets in the workloads whose names begin so."""
     rows = [
         (
             f"`{one.workload}`",
             one.target,
             f"{one.instructions.value:,.0f}",
+            *(f"{one.percentiles[name]:,.0f}" if one.percentiles else "" for name in ("p50", "p95", "p99")),
             f"{one.kernel_calls.value:.1f}",
             f"{one.allocations.value:.1f}",
             f"{one.written_bytes.value:,.0f}",
-            f"{one.syncs.value:.1f}",
+            f"{one.syncs.value:.2f}",
+            f"{round(one.growth_bytes.value):,}",
             f"{one.child_instructions.value / 1e6:,.1f}" if one.child_instructions.value else DASH,
             f"{one.copied_bytes.value / 1024:,.0f}" if one.child_instructions.value else DASH,
         )
         for one in stored().costs
-        if one.server == server and one.workload.startswith(patterns)
+        if one.server == server and one.target in targets and one.workload.startswith(patterns)
     ]
     headings = [
         "workload",
         "target",
         "instructions",
+        "p50",
+        "p95",
+        "p99",
         "calls",
         "mallocs",
         "bytes",
         "syncs",
-        "child, millions",
-        "copied KiB",
+        "growth",
     ]
+    headings += ["child, millions", "copied KiB"]
     return table(headings, rows, numbers_from=2)
 
 

@@ -208,9 +208,9 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
         BOARDS,
         {
             "ratios": boards.ratio_rows,
-            "pi": lambda: boards.cost_rows("redis-5.0.6", "pi-"),
-            "pi5": lambda: boards.cost_rows("redis-7.0.15", "pi5-", "r22-"),
-            "vectors": lambda: boards.cost_rows("redis-8.0.6", "pi5-v"),
+            "pi": lambda: boards.cost_rows("redis-5.0.6", ("armv6", "aarch64"), "pi-"),
+            "pi5": lambda: boards.cost_rows("redis-7.0.15", ("aarch64",), "pi5-", "r22-"),
+            "vectors": lambda: boards.cost_rows("redis-8.0.6", ("aarch64",), "pi5-v"),
             "kernels": boards.kernel_rows,
             "footprints": boards.footprint_rows,
             "releases": boards.release_rows,

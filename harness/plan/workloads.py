@@ -109,8 +109,3 @@ def _refuse_impossible(workload: BenchWorkload, where: str) -> None:
         raise UsageError(f"spread of {workload.name} is not between 0 and 1", where=where)
     if workload.new_connections and workload.connections > 1:
         raise UsageError(f"{workload.name} has both connections and new_connections", where=where)
-
-
-def by_needs(workload: BenchWorkload, commands: Iterable[str]) -> list[str]:
-    """The commands that a workload needs and a release lacks, in order of the alphabet."""
-    return sorted(workload.needs - {"ping", *commands})

@@ -19,9 +19,10 @@ from harness.record.fault_log import MapRecord  # noqa: TC001 - msgspec reads th
 from harness.record.instruction_counts import GateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from harness.plan.workloads import BenchWorkload
+    from harness.protocol.resp import Reply
     from harness.record.instruction_counts import ThreadCounts
     from harness.run.counted_server import CountedGuest
 
@@ -79,6 +80,20 @@ class RoundCounts(Record, frozen=True):
     """Instructions of the first thread for each wake-up, in order."""
 
 
+class LacksCommandError(Exception):
+    """The server does not know a command of the workload."""
+
+
+def refuse_unknown_commands(workload: BenchWorkload, ask: Callable[..., Reply]) -> None:
+    """Raise LacksCommandError for commands that a server does not know. `ask` sends it a request.
+
+    Its source does not tell: a module that is built in has commands as well.
+    """
+    lacking = [name.upper() for name in sorted(workload.needs) if ask("COMMAND", "INFO", name) in ([None], [])]
+    if lacking:
+        raise LacksCommandError(f"the release has no {' '.join(lacking)}")
+
+
 class Round(msgspec.Struct, frozen=True, kw_only=True):
     """A round's counts and the code that was executed."""
 
@@ -91,10 +106,12 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 def run_round(guest: CountedGuest, workload: BenchWorkload) -> Round:
     """One round on a server that has just started.
 
-    Raises InconclusiveError when the server ends, hangs or gives an error reply: then there is no figure.
+    Raises InconclusiveError when the server ends, hangs or gives an error reply: then there is no figure. Raises
+    LacksCommandError when it does not know a command.
     """
     try:
         guest.hold()
+        refuse_unknown_commands(workload, guest.ask)
         return _Load(guest, workload).round()
     except hiredis.ReplyError as error:
         raise InconclusiveError(f"{workload.name}: an error reply is no figure", because=str(error)) from error

@@ -13,7 +13,7 @@ from harness.core.errors import InconclusiveError, InfrastructureError
 from harness.core.sockets import connect
 from harness.protocol.resp import INCOMPLETE, Client
 from harness.protocol.workload_requests import WorkloadRequests
-from harness.run.counted_load import SAVING
+from harness.run.counted_load import SAVING, LacksCommandError, refuse_unknown_commands
 from harness.run.counted_server import CALM
 from harness.run.server_process import StartError
 from harness.run.vm.guest import SERVER, VirtualMachine, VmGuest
@@ -90,6 +90,8 @@ def kernel_costs(
                         continue
                     except _ChangingRepliesError:
                         pass
+                    except LacksCommandError as error:
+                        reason = str(error)
                     except (StartError, OSError) as error:
                         reason, inapplicable = str(error), False
                     except (InconclusiveError, InfrastructureError) as error:
@@ -112,6 +114,7 @@ def _rounds(guest: VmGuest, machine: Machine, workload: BenchWorkload, rounds: i
     """Instructions of a request, with the kernel's, for each round."""
     requests = WorkloadRequests(workload)
     with Client(connect(guest.upstream, deadline_seconds=guest.deadline_seconds)) as client:
+        refuse_unknown_commands(workload, client.command)
         prepared = requests.prepared()
         while several := list(itertools.islice(prepared, PREPARED_AT_ONCE)):
             client.pipeline(several)

@@ -325,13 +325,14 @@ def summary(measurement: Measurement) -> list[str]:
 
 
 def _figures(costs: Sequence[ServerCost]) -> list[str]:
-    headings = ["workload", "target", "instructions", "spread", "p50", "p95", "p99", "calls", "mallocs", "writes"]
-    headings += ["bytes", "syncs", "growth", "used KiB", "RSS KiB", "own KiB"]
+    headings = ["workload", "target", "instructions", "spread", "p50", "p95", "p99", "others", "calls", "mallocs"]
+    headings += ["writes", "bytes", "syncs", "growth", "used KiB", "RSS KiB", "own KiB"]
     rows = []
     for cost in costs:
         row = [cost.workload, cost.target, _number(cost.instructions.value), f"{cost.instructions.spread:.2%}"]
         row += [_number(cost.percentiles[f"p{number}"]) if cost.percentiles else "" for number in PERCENTILES]
         each = (
+            cost.other_instructions,
             cost.kernel_calls,
             cost.allocations,
             cost.file_writes,

@@ -16,8 +16,7 @@ from harness.build.instruction_counter import call_numbers, compile_counter
 from harness.build.server_build import BuildFailedError
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.target_model import ORACLE
-from harness.plan import workloads as workload_files
-from harness.run.counted_load import SAVING, run_round
+from harness.run.counted_load import SAVING, LacksCommandError, run_round
 from harness.run.counted_server import CountedGuest, Counter
 from harness.run.server_process import StartError
 from harness.workflows.measure import kernel_cost_run
@@ -156,15 +155,12 @@ class _TargetMeasurement:
             missing += [_missing(name, target, workload, reason) for workload in self.request.workloads]
             return {}
         for workload in self.request.workloads:
-            lacking = workload_files.by_needs(workload, build.abilities.commands)
-            if lacking:
-                reason = f"the release has no {' '.join(lacking).upper()}"
-                missing.append(_missing(name, target, workload, reason, inapplicable=True))
-                continue
             try:
                 with self.setup.bench.progress.stage("measure", f"{target}: {name} {workload.name}"):
                     rounds = [self._round(build, tree, workload) for _ in range(self.request.rounds)]
                     found[workload.name] = server_cost(workload, rounds, server=name, target=target, build=build.key)
+            except LacksCommandError as error:
+                missing.append(_missing(name, target, workload, str(error), inapplicable=True))
             except StartError as error:
                 missing.append(_missing(name, target, workload, f"{error}"))
             except InconclusiveError as error:
