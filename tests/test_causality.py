@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.analysis.assertion_log import asserted
@@ -17,6 +18,8 @@ from tests.stored import StoredRun, a_fault, concluded, entry, judged, reproduce
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from harness.record.fault_log import Fault
 
 pytestmark = pytest.mark.usefixtures("fake_symbols")
 
@@ -105,6 +108,40 @@ def test_a_segmentation_fault_after_a_handled_one_in_the_same_process_is_the_cra
     findings = judged(run)[0]
     assert [f.id for f in findings] == ["alignment-bitopCommand-load", "crash-handler-sigsegv-logStackTrace"]
     assert "while the crash handler ran" in findings[1].title
+
+
+def on_stack(one: Fault, address: int, content: bytes) -> Fault:
+    return msgspec.structs.replace(one, stack_address=address, stack=content.hex())
+
+
+INTERRUPTED = bytes(range(256))
+"""What is on the stack above the stack pointer at the first fault."""
+
+
+@pytest.mark.parametrize(
+    ("address", "content", "is_in_handler"),
+    [
+        # The handler's frames are below, and all that it interrupted is above them.
+        (0x6FC0, bytes(0x40) + INTERRUPTED, True),
+        # It returned: the stack pointer is where it was. It jumped out: the stack pointer is further up.
+        (0x7000, INTERRUPTED, False),
+        (0x7080, INTERRUPTED[0x80:], False),
+        # It jumped out, and other calls have been made since.
+        (0x6FC0, bytes(0x40) + bytes(0x80) + INTERRUPTED[0x80:], False),
+        # It runs on a stack of its own, or so deep that the record ends before what it interrupted.
+        (0x40000000, bytes(64), True),
+        (0x6000, bytes(0x800), True),
+    ],
+)
+def test_a_fault_after_a_handled_one_is_the_handlers_only_while_it_runs(
+    run: StoredRun, address: int, content: bytes, *, is_in_handler: bool
+) -> None:
+    first, second = run.place("armv5", "parse"), run.place("armv5", "other", "src/debug.c", 1)
+    run.fault("armv5", "bitops", "guest-1", on_stack(fault(pc=first, handled=True), 0x7000, INTERRUPTED))
+    later = fault(pc=second, number=fakes.SIGSEGV, code=1, access="")
+    run.fault("armv5", "bitops", "guest-1", on_stack(later, address, content))
+    expected = "crash-handler-sigsegv-other" if is_in_handler else "sigsegv-other"
+    assert [one.id for one in judged(run)[0]] == ["alignment-parse-load", expected]
 
 
 def test_a_segmentation_fault_in_another_process_is_its_own(run: StoredRun) -> None:

@@ -104,7 +104,49 @@ def test_a_documented_outcome(target: str, policy: str, kind: AccessClass, modul
 
 
 def test_only_a_load_is_rotated() -> None:
+    """And what SWP loads is (ARM DDI 0100I, A4.1.108)."""
     assert outcome("armv5", "ignore", "word", 1, direction="store") == "truncated"
+    assert outcome("armv5", "ignore", "swap", 1, direction="load") == "rotated"
+    assert outcome("armv5", "ignore", "swap", 1, direction="store") == "truncated"
+    assert outcome("armv5", "ignore", "half", 1, direction="load") == "truncated"
+
+
+@pytest.mark.parametrize(
+    ("target", "policy", "kind", "size", "hint", "modulo", "expected"),
+    [
+        # ARM DDI 0406C, A3.2.1: an address that breaks the instruction's own `:ALIGN` faults, whatever SCTLR.A says.
+        ("armv7", "signal", "neon", 8, 16, 8, "signal"),
+        ("armv7", "signal", "neon", 8, 32, 16, "signal"),
+        ("armv7", "signal", "neon", 8, 32, 0, "done"),
+        ("armv7", "linux-arm-2", "neon", 4, 16, 8, "signal"),
+        ("armv7", "strict", "neon", 8, 16, 8, "signal"),
+        ("armv7", "unchecked", "neon", 8, 16, 8, "done"),
+        ("armv7", "signal", "neon", 8, 0, 4, "done"),
+        # UltraSPARC IIi User's Manual, 13.5.3: blocks are at multiples of 64. No compiler splits them.
+        ("sparc64", "signal", "double", 8, 64, 32, "signal"),
+        ("sparc64", "signal", "double", 8, 64, 0, "done"),
+        ("sparc64", "solaris-1s", "double", 8, 64, 8, "signal"),
+        ("sparc64", "solaris-8i", "double", 8, 64, 8, "done"),
+        # An access through SP: arch/arm64/mm/fault.c, do_sp_pc_abort(). No policy but an audit goes on.
+        ("aarch64", "signal", "stack", 16, 0, 8, "signal"),
+        ("aarch64", "fixup", "stack", 16, 0, 8, "signal"),
+        ("aarch64", "strict", "stack", 16, 0, 8, "signal"),
+        ("aarch64", "audit", "stack", 16, 0, 8, "done"),
+    ],
+)
+def test_what_asks_for_more_than_its_unit(
+    target: str, policy: str, kind: AccessClass, size: int, hint: int, modulo: int, expected: str
+) -> None:
+    machine = CATALOG.targets[target]
+    chosen = policy_for(CATALOG.policies, policy, machine)
+    one = Access(direction="load", access_class=kind, size_bytes=size, modulo=modulo, hint_bytes=hint)
+    assert expected == prescribed(machine, chosen, one)
+
+
+def test_a_hint_is_part_of_what_is_said_of_an_access_and_of_its_fate() -> None:
+    one = Access(direction="load", access_class="neon", size_bytes=8, modulo=8, hint_bytes=16)
+    assert str(one) == "load of 8 bytes at 8 mod 16"
+    assert fate(CATALOG.targets["armv7"], CATALOG.policies, one) == "kill"
 
 
 @given(
@@ -159,6 +201,7 @@ def test_an_audit_lets_through_and_reports_exactly_what_its_policy_forbids(
         ("m68k", "word", 1, "hardware"),
         ("aarch64", "dword", 1, "hardware"),
         ("aarch64", "exclusive", 1, "kill"),
+        ("sparc64", "stack", 1, "kill"),
     ],
 )
 def test_a_fate(target: str, kind: AccessClass, modulo: int, expected: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.analysis.unwind import DEEPEST, Stack, call_chain, locate
+from harness.analysis.unwind import DEEPEST, Stack, call_chain, locate, may_be_in_handler_of
 from harness.record import fault_log
 from tests import fakes
 
@@ -86,6 +86,19 @@ def test_sparc_windows_are_followed_by_their_abis_bias(machine: str, word_bytes:
         stack=sparc_stack(frames, word_bytes=word_bytes, start=start).hex(),
     )
     assert call_chain(record, machine) == [0x1100, 0x1200, 0x1300]
+
+
+@pytest.mark.parametrize(("changed_bytes", "expected"), [(16 * 8, True), (200, False)])
+def test_a_window_that_is_stored_when_a_handler_is_called_does_not_end_the_handler(
+    changed_bytes: int, *, expected: bool
+) -> None:
+    interrupted = bytes(range(256))
+    earlier = msgspec.structs.replace(fakes.fault(handled=True), stack_address=0x7000, stack=interrupted.hex())
+    below = bytes(0x40) + bytes(changed_bytes) + interrupted[changed_bytes:]
+    later = msgspec.structs.replace(fakes.fault(), stack_address=0x6FC0, stack=below.hex())
+    assert may_be_in_handler_of(earlier, later, "sparc64") is expected
+    assert not may_be_in_handler_of(earlier, later, "arm"), "without windows nothing may have changed"
+    assert may_be_in_handler_of(earlier, later, "hppa"), "its stack grows the other way: in doubt"
 
 
 def test_a_stack_that_runs_in_a_circle_ends() -> None:

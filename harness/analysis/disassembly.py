@@ -89,7 +89,13 @@ def access_of(fault: Fault, machine: str = "") -> Access:
     direction, access_class, size = fault.access, fault.access_class, fault.access_bytes
     if not access_class and machine:
         direction, access_class, size = classify(disassemble(fault, machine), machine)
-    return Access(direction=direction, access_class=access_class, size_bytes=size, modulo=fault.address % (size or 16))
+    return Access(
+        direction=direction,
+        access_class=access_class,
+        size_bytes=size,
+        modulo=fault.address % (max(size, fault.access_hint) or 16),
+        hint_bytes=fault.access_hint,
+    )
 
 
 _Classified = tuple[Literal["load", "store", ""], AccessClass | Literal[""], int]

@@ -48,6 +48,38 @@ class Stack:
         return int.from_bytes(self._bytes[offset : offset + self.word_bytes], self._order)  # type: ignore[arg-type]
 
 
+LARGEST_STACK_BYTES = 16 << 20
+"""Two stack pointers further apart belong to different stacks, such as a signal handler's own."""
+
+
+def may_be_in_handler_of(earlier: Fault, later: Fault, machine: str) -> bool:
+    """Whether the handler of an earlier fault of the same thread may still run at a later one.
+
+    While it does, everything that the earlier fault interrupted stays on the stack, above the handler's frames. False
+    where the stack has been unwound to there or further, or where other frames have taken that place since: the
+    handler has returned, or has jumped out. True in doubt: where one record shows too little of the stack, and where
+    the handler may have a stack of its own.
+    """
+    variant = registry.variant(machine)
+    below = earlier.stack_address - later.stack_address
+    if variant is None or variant.stack_grows_upward or not earlier.stack or not later.stack:
+        return True
+    if abs(below) > LARGEST_STACK_BYTES:
+        return True
+    if below <= 0:
+        return False
+    # A register window is stored above the stack pointer when the handler is called, or when it is not.
+    skipped = _WINDOW_AREA_WORDS * variant.word_bytes if isinstance(variant.unwinding, RegisterWindows) else 0
+    interrupted = bytes.fromhex(earlier.stack)[skipped:]
+    same_place = bytes.fromhex(later.stack)[below + skipped :]
+    common = min(len(interrupted), len(same_place))
+    return interrupted[:common] == same_place[:common]
+
+
+_WINDOW_AREA_WORDS = 23
+"""16 registers, the address of a returned structure, and six arguments (SPARC ABI, the stack frame)."""
+
+
 def call_chain(fault: Fault, machine: str) -> list[int]:
     """Program counters of the callers, innermost first, without the fault's own.
 

@@ -43,14 +43,16 @@ class Access(Record, frozen=True):
     size_bytes: int
     """0 if unknown."""
     modulo: int
-    """Address modulo the size (modulo 16 if the size is unknown)."""
+    """Address modulo the size, or modulo the hint if that is larger (modulo 16 if the size is unknown)."""
     access_class: AccessClass | Literal[""] = ""
+    hint_bytes: int = 0
+    """The alignment that the instruction itself asks for, as NEON's `:128` does; 0 if nothing beyond its size."""
 
     def __str__(self) -> str:
         if not self.direction:
             return ""
         size = f"{self.size_bytes} bytes" if self.size_bytes else "unknown size"
-        return f"{self.direction} of {size} at {self.modulo} mod {self.size_bytes or 16}"
+        return f"{self.direction} of {size} at {self.modulo} mod {max(self.size_bytes, self.hint_bytes) or 16}"
 
 
 class Frame(Record, frozen=True):

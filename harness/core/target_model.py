@@ -70,12 +70,13 @@ AccessClass = Literal[
     "swap",
     "cas",
     "linked",
+    "stack",
     "other",
 ]
 """The class of an access: instructions that CPUs and kernels treat alike, by the emulator's names.
 
 dword: LDRD, STRD, 64-bit integer registers. multi: LDM, STM. pair: A64 LDP, STP. vfp: VLDR, VSTR, VLDM. float, double:
-SPARC's and MIPS' floating point. linked: LL, SC.
+SPARC's and MIPS' floating point. linked: LL, SC. stack: what goes through a stack pointer that must be aligned itself.
 """
 
 
@@ -122,7 +123,8 @@ class PlannedAccess(Record, frozen=True):
     targets: tuple[str, ...] = ("*",)
     """Globs of the targets that have the instruction."""
     hint_bytes: int = 0
-    """The alignment that the instruction itself requires (NEON's `:64`); 0 if the target's demand decides."""
+    """The alignment that the instruction itself requires (NEON's `:128`, SPARC's blocks); 0 if the target's demand
+    decides. It may exceed the unit."""
 
 
 SHORT_TASK_MARGIN = 3

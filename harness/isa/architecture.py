@@ -70,6 +70,7 @@ class Variant(NamedTuple):
     instructions: InstructionSet
     state_instructions: Callable[[Sequence[str]], InstructionSet] | None = None
     """The gdb stub's registers -> the instruction set of the current state, where a processor has several."""
+    stack_grows_upward: bool = False
 
 
 class AlignmentSwitch(NamedTuple):

@@ -10,5 +10,5 @@ HPPA = Architecture(
     isas=("hppa",),
     macros="hppa",
     # The low two bits of a return address hold the privilege level.
-    variants={"hppa": Variant(4, True, CallFrames(2, 30, FIRST_32, flag_bits=3), _PA11)},
+    variants={"hppa": Variant(4, True, CallFrames(2, 30, FIRST_32, flag_bits=3), _PA11, stack_grows_upward=True)},
 )

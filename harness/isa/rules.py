@@ -31,8 +31,10 @@ a word was loaded from the address without its low bits, and rotated. truncated:
 low bits."""
 
 CLASSES: tuple[AccessClass, ...] = typing.get_args(AccessClass)
-UNSPLIT: frozenset[AccessClass] = frozenset({"exclusive", "acquire", "swap", "cas", "linked"})
+UNSPLIT: frozenset[AccessClass] = frozenset({"exclusive", "acquire", "swap", "cas", "linked", "stack"})
 """Classes that no compiler splits into smaller accesses."""
+ROTATED: frozenset[AccessClass] = frozenset({"word", "swap"})
+"""Classes whose loaded word ARM rotates before ARMv6, where its check is off (ARM DDI 0100I, LDR and SWP)."""
 AUDIT = "audit"
 
 
@@ -121,36 +123,38 @@ def audited(policy: Policy) -> Policy:
 
 
 def shape(access: PlannedAccess, offset: int) -> Access:
-    """A planned access at so many bytes past a 16-byte boundary."""
-    unit = access.unit_bytes
+    """A planned access at so many bytes past a 64-byte boundary."""
+    unit, hint = access.unit_bytes, access.hint_bytes
     return Access(
-        direction=access.direction, access_class=access.access_class, size_bytes=unit, modulo=offset % max(unit, 1)
+        direction=access.direction,
+        access_class=access.access_class,
+        size_bytes=unit,
+        modulo=offset % max(unit, hint, 1),
+        hint_bytes=hint,
     )
 
 
-def forbidden(target: Target, policy: Policy, access: Access, *, hint_bytes: int = 0) -> bool:
-    """Whether an access is one that the policy has to deal with.
-
-    `hint_bytes` is the alignment that the instruction itself asks for, as NEON's can.
-    """
-    unit, plain = access.size_bytes, access.access_class not in UNSPLIT
+def forbidden(target: Target, policy: Policy, access: Access) -> bool:
+    """Whether an access is one that the policy has to deal with."""
+    unit, hint, plain = access.size_bytes, access.hint_bytes, access.access_class not in UNSPLIT
     if policy.demand == "none" or not access.access_class:
         return False
     if policy.demand == "natural":
         # Registers of 16 bytes hold pairs or copies of bytes; no object of portable C asks for more than 8.
-        demand = min(unit, 8) if plain else unit
+        demand = max(min(unit, 8) if plain else unit, hint)
     else:
-        demand = min(hint_bytes or target.demand.get(access.access_class, 1), unit)
-    is_split = plain and access.modulo % min(unit, policy.assumed_bytes) == 0
+        demand = hint or min(target.demand.get(access.access_class, 1), unit)
+    # Compilers split no instruction that asks for more than its unit.
+    is_split = plain and hint <= unit and access.modulo % min(unit, policy.assumed_bytes) == 0
     return access.modulo % demand != 0 and not is_split
 
 
-def prescribed(target: Target, policy: Policy, access: Access, *, hint_bytes: int = 0) -> Outcome:
+def prescribed(target: Target, policy: Policy, access: Access) -> Outcome:
     """What an access does under a policy that has been chosen for its target by `policy_for`."""
-    if not forbidden(target, policy, access, hint_bytes=hint_bytes) or access.access_class in policy.fixup:
+    if not forbidden(target, policy, access) or access.access_class in policy.fixup:
         return "done"
     if access.access_class in policy.ignore:
-        return "rotated" if access.access_class == "word" and access.direction == "load" else "truncated"
+        return "rotated" if access.access_class in ROTATED and access.direction == "load" else "truncated"
     return "signal"
 
 

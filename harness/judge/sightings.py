@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness.analysis import allocator_log, disassembly, symbols
+from harness.analysis import allocator_log, disassembly, symbols, unwind
 from harness.analysis.assertion_log import UNKNOWN, asserted, asserting_frames
 from harness.analysis.detectors.registry import own_frames
 from harness.isa import rules
@@ -116,8 +116,12 @@ def from_fault(
     if of_assertion:
         frames, instruction = of_assertion, ""
         kind = "assertion"
-    elif any(earlier.tid == fault.tid and earlier.handled for earlier in before):
-        # A handler runs in the thread that faulted. Other threads continue meanwhile, and may fault themselves.
+    elif any(
+        earlier.tid == fault.tid and earlier.handled and unwind.may_be_in_handler_of(earlier, fault, machine)
+        for earlier in before
+    ):
+        # A handler runs in the thread that faulted. Other threads continue meanwhile, and may fault themselves. Once it
+        # has ended, its own thread continues too.
         kind = f"{IN_HANDLER}-{name.lower()}"
     else:
         kind = "alignment" if access else "out-of-bounds" if beyond else name.lower()

@@ -61,6 +61,8 @@ class Fault(Record, frozen=True):
     access_class: AccessClass | Literal[""] = ""
     access_bytes: int = 0
     """The size of the unit whose alignment counts; 0 unless a misaligned access caused the signal."""
+    access_hint: int = 0
+    """The alignment that the instruction itself asks for, if that is more than `access_bytes`; otherwise 0."""
     session: int = 0
     """In the kernel tier: the program that the harness started. The process may be its child or thread."""
     kernel_log: tuple[str, ...] = ()

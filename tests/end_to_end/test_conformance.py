@@ -74,8 +74,8 @@ def broken(prescribed: Policy, target: Target, runner: Runner) -> list[Policy]:
     concerned = {
         case.access.access_class
         for case in canary.cases(runner)
-        for offset in canary.OFFSETS
-        if rules.forbidden(target, prescribed, rules.shape(case.access, offset), hint_bytes=case.access.hint_bytes)
+        for offset in canary.offsets(case.access)
+        if rules.forbidden(target, prescribed, rules.shape(case.access, offset))
     }
     assert concerned, f"{target.name}: {prescribed.name} forbids nothing"
     wrong = [change(prescribed, demand="none")]

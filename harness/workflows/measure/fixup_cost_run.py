@@ -155,8 +155,7 @@ def compile_load(cache: Cache, target: Target, tools: Toolchain) -> Path:
 
 def misalignment(target: Target, policy: Policy, access: PlannedAccess) -> tuple[int, Repairer] | None:
     """The first misaligned offset of an access, and what performs it nevertheless; None where it raises SIGBUS."""
-    shapes = [rules.shape(access, offset) for offset in canary.OFFSETS]
-    forbidden = [rules.forbidden(target, policy, shape, hint_bytes=access.hint_bytes) for shape in shapes]
+    forbidden = [rules.forbidden(target, policy, rules.shape(access, offset)) for offset in canary.offsets(access)]
     if not any(forbidden):
         return 1, "processor"
     return (forbidden.index(True), "kernel") if access.access_class in policy.fixup else None

@@ -55,12 +55,14 @@ class AgreementRow(Record, frozen=True):
     access: str
     access_class: AccessClass
     offsets: list[int]
-    """Bytes past a 16-byte boundary."""
+    """Bytes past a 64-byte boundary."""
     user: str
     kernel: str
     prescribed: str
     reason: str
     """Why the tiers differ; empty where they agree, and where no listed difference explains it."""
+    tried: int = 16
+    """At how many offsets the access was made."""
 
     @property
     def agrees(self) -> bool:
@@ -118,6 +120,7 @@ def _rows(
             access=access.name,
             access_class=access.access_class,
             offsets=offsets,
+            tried=len(canary.offsets(access)),
             user=by_user,
             kernel=by_kernel,
             prescribed=prescribed,
@@ -155,7 +158,7 @@ def summary(rows: Sequence[AgreementRow]) -> list[str]:
     cells = []
     merged: dict[tuple[str, ...], tuple[list[str], AgreementRow]] = {}
     for row in rows:
-        offsets = ",".join(map(str, row.offsets)) if len(row.offsets) < len(canary.OFFSETS) else "all"
+        offsets = ",".join(map(str, row.offsets)) if len(row.offsets) < row.tried else "all"
         key = (row.target, row.policy, offsets, row.user, row.kernel, row.prescribed)
         merged.setdefault(key, ([], row))[0].append(row.access)
     for (target, policy, offsets, user, kernel, prescribed), (accesses, row) in merged.items():

@@ -61,7 +61,7 @@ def _anywhere(accesses: Sequence[Access]) -> list[Access]:
     return [
         msgspec.structs.replace(access, modulo=modulo)
         for access in accesses
-        for modulo in range(1, max(access.size_bytes, 2))
+        for modulo in range(1, max(access.size_bytes, access.hint_bytes, 2))
     ]
 
 

@@ -41,11 +41,11 @@ enum { REGISTERS_LOGGED = 96, STACK_LOGGED = 16 * KiB, INSTRUCTION_LOGGED = 16, 
 /* What harness/core/model.py calls AccessClass; from CLASS_EXCLUSIVE on, no compiler splits an access. */
 enum {
     CLASS_HALF, CLASS_WORD, CLASS_DWORD, CLASS_MULTI, CLASS_PAIR, CLASS_VFP, CLASS_NEON, CLASS_FLOAT, CLASS_DOUBLE,
-    CLASS_EXCLUSIVE, CLASS_ACQUIRE, CLASS_SWAP, CLASS_CAS, CLASS_LINKED, CLASS_OTHER, CLASSES
+    CLASS_EXCLUSIVE, CLASS_ACQUIRE, CLASS_SWAP, CLASS_CAS, CLASS_LINKED, CLASS_STACK, CLASS_OTHER, CLASSES
 };
 static const char *const class_names[CLASSES] = {
     "half", "word", "dword", "multi", "pair", "vfp", "neon", "float", "double",
-    "exclusive", "acquire", "swap", "cas", "linked", "other"
+    "exclusive", "acquire", "swap", "cas", "linked", "stack", "other"
 };
 
 /*
@@ -72,11 +72,13 @@ static uint8_t actions[CLASSES];
 static __thread struct {
     vaddr pc, address;
     unsigned size;
+    unsigned hint; /* the alignment that the instruction asks for, if that is more than the size; otherwise 0 */
     unsigned parts; /* of the same instruction that are still to come: they are not accesses of their own */
     int class;
     bool is_store;
     bool is_pending; /* it raises SIGBUS, whose record is to tell of it */
     vaddr raised_at;
+    vaddr stacked; /* the instruction whose stack pointer has just been reported: the access is the same thing */
 } last;
 
 static int index_of(const char *name, const char *const *names, int count)
@@ -297,9 +299,11 @@ static int classify_special(vaddr pc, unsigned size)
     return half_at(pc) >> 9 == 0x79 ? classify_as_float(size) : CLASSES;
 }
 #elif defined(TARGET_MIPS)
-static int classify_special(vaddr pc, G_GNUC_UNUSED unsigned size)
+static int classify_special(vaddr pc, unsigned size)
 {
     switch (opcode_at(pc)) {
+    case 0x13: /* COP1X: LWXC1, LDXC1, SWXC1, SDXC1 */
+        return classify_as_float(size);
     case 0x30: case 0x34: case 0x38: case 0x3c:
         return CLASS_LINKED;
     case 0x31: case 0x39:
@@ -408,12 +412,54 @@ static bool is_store_exclusive(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED va
 #endif
 }
 
+static bool is_natural_at(const CPUState *cpu, vaddr pc)
+{
+    const struct image_info *program = get_task_state(cpu)->info;
+
+    /* A libc written for the architecture uses what that allows: memcpy by misaligned words, before main() even. */
+    return demand == PLUMBLINE_NATURAL && pc >= program->start_code && pc < program->end_code;
+}
+
+#if defined(TARGET_ARM) && !defined(TARGET_AARCH64)
+/* How many elements QEMU moves for a NEON load or store of structures (ARM DDI 0406C, A7.7). */
+static unsigned elements_of(uint32_t insn)
+{
+    /* By the type in bits 8 to 11 of VLDn and VSTn (multiple structures). */
+    static const struct {
+        uint8_t registers;
+        bool is_interleaved;
+    } multiple[16] = {
+        [0] = { 4, true }, [1] = { 4, true }, [2] = { 4 }, [3] = { 4, true }, [4] = { 3, true }, [5] = { 3, true },
+        [6] = { 3 }, [7] = { 1 }, [8] = { 2, true }, [9] = { 2, true }, [10] = { 2 }
+    };
+
+    if (extract32(insn, 23, 1)) { /* to one lane, or to all */
+        return extract32(insn, 8, 2) + 1;
+    }
+    unsigned type = extract32(insn, 8, 4);
+    return multiple[type].registers * (multiple[type].is_interleaved ? 8 >> extract32(insn, 6, 2) : 1);
+}
+#endif
+
 /* Into how many accesses QEMU divides an instruction of a class. */
 static unsigned parts_of(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc, int class)
 {
+    /* Where an instruction asks for more than its unit, the first unit does; natural alignment concerns them all. */
+    G_GNUC_UNUSED bool is_every_unit = is_natural_at(env_cpu(env), pc) && last.address % last.size;
+
     if (class == CLASS_SWAP || class == CLASS_CAS || is_store_exclusive(env, pc, class)) {
         return 2;
     }
+#ifdef TARGET_SPARC
+    unsigned operation = extract32(ldl_be_p(g2h_untagged(pc)), 19, 6) & ~0x10;
+
+    if (operation == 0x22 || operation == 0x26) { /* LDQF, STQF */
+        return 2;
+    }
+    if (last.hint == 64) { /* LDDFA, STDFA of a block */
+        return is_every_unit ? 8 : 1;
+    }
+#endif
 #ifdef TARGET_S390X
     if (class == CLASS_MULTI) {
         unsigned registers = half_at(pc) & 0xff;
@@ -425,6 +471,9 @@ static unsigned parts_of(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc
     uint16_t half = lduw_le_p(g2h_untagged(pc)), next = lduw_le_p(g2h_untagged(pc + 2));
     uint32_t insn = env->thumb ? (uint32_t)half << 16 | next : (uint32_t)next << 16 | half;
 
+    if (class == CLASS_NEON) {
+        return is_every_unit ? elements_of(insn) : 1;
+    }
     if (class == CLASS_MULTI) {
         bool is_short = env->thumb && half >> 11 < 0x1d;
 
@@ -455,11 +504,7 @@ static vaddr guest_pc(CPUState *cpu, uintptr_t host_pc)
 
 void plumbline_translating(CPUState *cpu, vaddr pc)
 {
-    const struct image_info *program = get_task_state(cpu)->info;
-    bool is_library = pc < program->start_code || pc >= program->end_code;
-
-    /* A libc written for the architecture uses what that allows: memcpy by misaligned words, before main() even. */
-    plumbline_demand = demand == PLUMBLINE_NATURAL && is_library ? PLUMBLINE_ARCH : demand;
+    plumbline_demand = demand == PLUMBLINE_NATURAL && !is_natural_at(cpu, pc) ? PLUMBLINE_ARCH : demand;
 }
 
 /* Out of the way of the numbers a guest expects its own files to get. */
@@ -618,11 +663,13 @@ static void write_record(CPUArchState *env, const char *event, vaddr pc, int hos
 #endif
     g_autoptr(GString) line = g_string_sized_new(4 * STACK_LOGGED);
     g_string_printf(line, "{\"event\":\"%s\",\"pid\":%d,\"tid\":%d,\"signal\":%d,\"code\":%d,"
-                    "\"address\":%" PRIu64 ",\"access\":\"%s\",\"access_class\":\"%s\",\"access_bytes\":%u,\"handled\":%s"
+                    "\"address\":%" PRIu64 ",\"access\":\"%s\",\"access_class\":\"%s\",\"access_bytes\":%u,\"access_hint\":%u"
+                    ",\"handled\":%s"
                     ",\"pc\":%" PRIu64 ",\"instruction\":\"",
                     event, getpid(), gettid(), host_sig, code, address,
                     !is_misaligned ? "" : last.is_store ? "store" : "load",
                     is_misaligned ? class_names[last.class] : "", is_misaligned ? last.size : 0,
+                    is_misaligned ? last.hint : 0,
                     handled ? "true" : "false", (uint64_t)pc);
     append_memory(line, cpu, pc, INSTRUCTION_LOGGED);
     g_string_append(line, "\",\"registers\":[");
@@ -763,20 +810,30 @@ void plumbline_finish(int status)
     write_line(line);
 }
 
-/* What the policy says to an access, which is remembered. */
-static int judge_access(CPUState *cpu, vaddr pc, vaddr address, MemOp op, bool is_store)
+/* What the policy says to an access of a class, which is remembered. */
+static int judge_class(int class, vaddr pc, vaddr address, unsigned size, bool is_store)
 {
-    unsigned size = 1 << (op & MO_SIZE);
-
-    last.class = classify(cpu_env(cpu), pc, size);
+    last.class = class;
     last.address = address;
     last.size = size;
-    /* What reads, changes and writes is one thing, and the stronger word for it. */
-    last.is_store = is_store || last.class == CLASS_SWAP || last.class == CLASS_CAS
-                    || is_store_exclusive(cpu_env(cpu), pc, last.class);
-    last.is_pending = actions[last.class] == ACTION_SIGNAL;
+    last.hint = 0;
+    last.is_store = is_store;
+    last.is_pending = actions[class] == ACTION_SIGNAL;
     last.raised_at = pc;
-    return actions[last.class];
+    return actions[class];
+}
+
+static int judge_access(CPUState *cpu, vaddr pc, vaddr address, MemOp op, bool is_store)
+{
+    CPUArchState *env = cpu_env(cpu);
+    unsigned size = 1 << (op & MO_SIZE), alignment = 1 << memop_alignment_bits(op);
+    int class = classify(env, pc, size);
+    /* What reads, changes and writes is one thing, and the stronger word for it. */
+    bool changes = class == CLASS_SWAP || class == CLASS_CAS || is_store_exclusive(env, pc, class);
+    int action = judge_class(class, pc, address, size, is_store || changes);
+
+    last.hint = alignment > size ? alignment : 0;
+    return action;
 }
 
 /* Whether this is the first access of an instruction that makes several. */
@@ -792,40 +849,106 @@ static bool is_first_part(CPUState *cpu, vaddr pc)
     return true;
 }
 
-/* Whether it is legal after all, because a compiler would have split it into units that are aligned. */
+/*
+ * Whether it is legal after all, because a compiler would have split it into units that are aligned. Nobody splits
+ * what asks for more than its size: that is a hint of NEON's, or a block of SPARC's.
+ */
 static bool is_split(vaddr address)
 {
-    return last.class < CLASS_EXCLUSIVE && address % MIN(last.size, assumed) == 0;
+    return last.class < CLASS_EXCLUSIVE && !last.hint && address % MIN(last.size, assumed) == 0;
+}
+
+static void report_access(CPUState *cpu, vaddr pc)
+{
+    if (!reporting || fault_log < 0) {
+        return;
+    }
+    uintptr_t count = count_once(ACCESSES, pc);
+
+    if (count == 1) {
+        write_record(cpu_env(cpu), "access", pc, 0, 0, last.address, true, false);
+    } else if (is_power_of_2(count)) {
+        write_count(ACCESSES, pc, count);
+    }
 }
 
 bool plumbline_permits_atomic(CPUState *cpu, vaddr address, MemOp op, uintptr_t host_pc)
 {
-    return judge_access(cpu, guest_pc(cpu, host_pc), address, op, true) == ACTION_FIXUP;
+    return judge_access(cpu, guest_pc(cpu, host_pc), address, op, true) != ACTION_SIGNAL;
 }
 
 bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, uintptr_t host_pc)
 {
     vaddr pc = guest_pc(cpu, host_pc);
     int action = judge_access(cpu, pc, *address, op, is_store);
+    bool is_reported = last.stacked == pc;
 
+    last.stacked = 0;
     if (is_split(*address)) {
         last.is_pending = false;
         return true;
     }
-    if (reporting && fault_log >= 0 && is_first_part(cpu, pc)) {
-        uintptr_t count = count_once(ACCESSES, pc);
-
-        if (count == 1) {
-            write_record(cpu_env(cpu), "access", pc, 0, 0, *address, true, false);
-        } else if (is_power_of_2(count)) {
-            write_count(ACCESSES, pc, count);
-        }
+    if (is_first_part(cpu, pc) && !is_reported) {
+        report_access(cpu, pc);
     }
     if (action == ACTION_IGNORE) {
-        if (last.class == CLASS_WORD && !is_store) {
+        /* ARM DDI 0100I, A4.1.23 LDR and A4.1.108 SWP: what is loaded is rotated. */
+        if ((last.class == CLASS_WORD || last.class == CLASS_SWAP) && !is_store) {
             plumbline_rotation = *address % 4 * 8;
         }
-        *address &= ~(vaddr)(last.size - 1);
+        *address &= ~(vaddr)(MAX(last.size, last.hint) - 1);
     }
     return action != ACTION_SIGNAL;
 }
+
+bool plumbline_permit_failing(CPUState *cpu, vaddr address, MemOp op, uintptr_t host_pc)
+{
+    vaddr pc = guest_pc(cpu, host_pc);
+    int action = judge_access(cpu, pc, address, op, true);
+
+    last.parts = 0;
+    report_access(cpu, pc);
+    return action != ACTION_SIGNAL;
+}
+
+bool plumbline_enforces_stack(void)
+{
+    return demand != PLUMBLINE_NONE;
+}
+
+bool plumbline_resumes_after_stack(void)
+{
+    return reporting || actions[CLASS_STACK] != ACTION_SIGNAL;
+}
+
+bool plumbline_permit_stack(CPUState *cpu, vaddr pointer, unsigned size, bool is_store, uintptr_t host_pc)
+{
+    vaddr pc = guest_pc(cpu, host_pc);
+    int action = judge_class(CLASS_STACK, pc, pointer, size, is_store);
+
+    last.parts = 0;
+    last.stacked = pc;
+    report_access(cpu, pc);
+    return action != ACTION_SIGNAL;
+}
+
+#if defined(TARGET_ARM) && !defined(TARGET_AARCH64)
+int plumbline_judge_helper(CPUState *cpu, vaddr pc, vaddr address, int size, bool is_store)
+{
+    static const int answers[ACTIONS] = {
+        [ACTION_SIGNAL] = PLUMBLINE_RAISE, [ACTION_FIXUP] = PLUMBLINE_DO, [ACTION_IGNORE] = PLUMBLINE_TRUNCATE
+    };
+    bool is_old = !arm_feature(cpu_env(cpu), ARM_FEATURE_V6);
+    int action;
+
+    if (demand == PLUMBLINE_NONE) {
+        return PLUMBLINE_DO;
+    }
+    /* LDR and STR, or LDM and STM, on a CPU without LDREX. */
+    action = judge_class(!is_old ? CLASS_EXCLUSIVE : size == 8 ? CLASS_MULTI : CLASS_WORD, pc, address,
+                         is_old ? 4 : size, is_store);
+    last.parts = 0;
+    report_access(cpu, pc);
+    return answers[action];
+}
+#endif

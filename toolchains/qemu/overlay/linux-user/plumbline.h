@@ -9,6 +9,13 @@ void plumbline_set_fault_log(const char *path);
 /* The -coverage option: the host's file, of a size that is a power of two. Refuses bad input by exiting. */
 void plumbline_set_coverage(const char *path);
 
+/*
+ * 32-bit ARM: the kernel's helpers __kuser_cmpxchg and __kuser_cmpxchg64, whose arguments are in the registers. False:
+ * a signal is on its way, and the program counter is the call's.
+ */
+bool plumbline_cmpxchg32(CPUArchState *env);
+bool plumbline_cmpxchg64(CPUArchState *env);
+
 /* Append one JSON line about a synchronous signal that is about to be delivered. */
 void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address, bool handled);
 

@@ -32,6 +32,32 @@ bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, ui
 /* The same for an access that must be atomic: only an answer, because its parts come to plumbline_permit() after it. */
 bool plumbline_permits_atomic(CPUState *cpu, vaddr address, MemOp op, uintptr_t host_pc);
 
+/*
+ * A conditional store that fails before it comes to its memory, at a misaligned address. The answer is that of
+ * plumbline_permit().
+ */
+bool plumbline_permit_failing(CPUState *cpu, vaddr address, MemOp op, uintptr_t host_pc);
+
+/* The alignment that the code being translated asks of an access, as the demand has it. */
+MemOp plumbline_demanded(MemOp op);
+
+/* Whether a stack pointer has to be aligned where the architecture says so. */
+bool plumbline_enforces_stack(void);
+
+/* Whether the program may go on after plumbline_permit_stack(). */
+bool plumbline_resumes_after_stack(void);
+
+/* An access through a stack pointer that is no multiple of `size`. The answer is that of plumbline_permit(). */
+bool plumbline_permit_stack(CPUState *cpu, vaddr pointer, unsigned size, bool is_store, uintptr_t host_pc);
+
+enum { PLUMBLINE_RAISE, PLUMBLINE_DO, PLUMBLINE_TRUNCATE };
+
+/*
+ * 32-bit ARM: what becomes of a misaligned access of 4 or 8 bytes that the kernel's helper makes for the program,
+ * which called it at `pc`.
+ */
+int plumbline_judge_helper(CPUState *cpu, vaddr pc, vaddr address, int size, bool is_store);
+
 static inline uint32_t plumbline_rotate(uint32_t word)
 {
     unsigned rotation = plumbline_rotation;
