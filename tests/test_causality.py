@@ -160,6 +160,13 @@ def test_a_fault_of_another_thread_while_the_crash_handler_runs_is_its_own(run: 
     assert (finding.id, finding.occurrences) == ("alignment-readQueryFromClient-load", 2)
 
 
+def test_a_jump_to_a_misaligned_address_is_a_finding_of_alignment_without_a_direction(run: StoredRun) -> None:
+    blx = fault(pc=run.place("armv5", "call"), access="", access_class="", access_bytes=0, instruction="33ff2fe1")
+    run.fault("armv5", "bitops", "guest-1", blx)
+    (finding,) = judged(run)[0]
+    assert (finding.id, finding.title) == ("alignment-call", "misaligned address in call")
+
+
 def test_a_bus_error_that_is_not_of_alignment_is_not_called_so(run: StoredRun) -> None:
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "f"), code=2))
     (finding,) = judged(run)[0]

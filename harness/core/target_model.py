@@ -122,6 +122,9 @@ class PlannedAccess(Record, frozen=True):
     """Extended inline assembly: from the address in %0 to the buffer at %1, or back for a store."""
     targets: tuple[str, ...] = ("*",)
     """Globs of the targets that have the instruction."""
+    lacking: tuple[str, ...] = ()
+    """Globs of targets of the kernel tier whose emulated computer lacks the instruction, although their CPU has
+    it."""
     hint_bytes: int = 0
     """The alignment that the instruction itself requires (NEON's `:128`, SPARC's blocks); 0 if the target's demand
     decides. It may exceed the unit."""

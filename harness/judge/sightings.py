@@ -163,7 +163,8 @@ def _title(kind: str, name: str, function: str, direction: str, through: str) ->
         return f"{name} in {function} while the crash handler ran"
     if kind == "out-of-bounds":
         return f"{direction or 'access'} outside a block in {function}" + (f", through {through}" if through else "")
-    return f"misaligned {direction} in {function}" if kind == "alignment" else f"{name} in {function}"
+    # A jump has no direction.
+    return f"misaligned {direction or 'address'} in {function}" if kind == "alignment" else f"{name} in {function}"
 
 
 def guest_log(guest: Path) -> bytes:

@@ -57,7 +57,12 @@ class CanaryCase(Record, frozen=True):
 def table(target: Target) -> AccessTable:
     """The instruction set's accesses that the target has."""
     read = _instruction_set(target.isa)
-    mine = [one for one in read.accesses if any(fnmatch(rules.userland(target), glob) for glob in one.targets)]
+    mine = [
+        one
+        for one in read.accesses
+        if any(fnmatch(rules.userland(target), glob) for glob in one.targets)
+        and not any(fnmatch(target.name, glob) for glob in one.lacking)
+    ]
     return msgspec.structs.replace(read, accesses=mine)
 
 

@@ -87,14 +87,16 @@ def compare_tiers(bench: Workbench, names: Sequence[str]) -> list[AgreementRow]:
                 for policy in rules.settings(catalog.policies, target):
                     with bench.progress.stage("agree", f"{name}: {policy.name}"):
                         runner = user_tier.runner(policy.name)
-                        user = canary.perform_all(canary.emulated(program, runner), user_tier.target)
+                        # The same program, whose table is the emulated computer's.
+                        user = canary.perform_all(canary.emulated(program, runner), target)
                         machine = host.machine()
                         if policy.mode is not None:
                             machine.set_alignment(policy.mode)
                         perform = canary.on_machine(Path(CANARY), machine, target.slowdown)
                         kernel = canary.perform_all(perform, target)
                         for case in canary.cases(runner):
-                            rows += _rows(name, policy, case, user, kernel, differences)
+                            if case.access.name in kernel:
+                                rows += _rows(name, policy, case, user, kernel, differences)
             finally:
                 host.close()
     return rows
