@@ -15,10 +15,11 @@ import pytest
 
 from harness.analysis import source_excerpt
 from harness.core import json_codec
+from harness.core.finding import Verdict
 from harness.report.formats import registry as formats
 from harness.report.verdict_sentence import sentence
 from tests import fakes
-from tests.judgements import HOSTILE, judgement, run_folder
+from tests.judgements import HOSTILE, cell, judgement, run_folder
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
@@ -180,6 +181,12 @@ def test_history_tells_what_came_and_what_went(tmp_path: Path) -> None:
 
 def test_an_unfinished_copy_of_a_run_has_a_page_without_excerpts(tmp_path: Path) -> None:
     assert "Source</h4>" not in written(tmp_path, judgement())
+
+
+def test_a_run_in_which_only_the_canaries_ran_says_so() -> None:
+    cells = [cell("armv5", "canary", "PASS"), msgspec.structs.replace(cell("armv5", "bitops", "SKIP"), passed=0)]
+    calm = msgspec.structs.replace(judgement(), verdict=Verdict.UNKNOWN, findings=[], remarks=[], cells=cells)
+    assert sentence(calm) == "no test ran beside the canaries"
 
 
 @pytest.mark.parametrize("verdict", ["PASS", "UNKNOWN", "XFAIL", "SKIP"])

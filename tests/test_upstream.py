@@ -26,7 +26,7 @@ from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_fi
 from harness.run.upstream.journal import Journal, UpstreamTest, read_journal
 from harness.run.upstream.launches import Launch, LaunchVariant, compile_launcher, log_of, read_launches, write_list
 from harness.run.upstream.stage import Stage
-from harness.run.upstream.test_files import UpstreamFile, selected, upstream_files
+from harness.run.upstream.test_files import UpstreamFile, is_selected, selected, upstream_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -396,6 +396,27 @@ def test_a_selection_names_files_or_no_file_at_all(tree: Path) -> None:
     with pytest.raises(UsageError, match="no test file unit/fist") as caught:
         selected(files, ["unit/fist"])
     assert "did you mean 'unit/first'?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "chosen"),
+    [
+        ("unit/type/*", True),
+        ("unit/type/string", True),
+        ("type/str", True),
+        ("unit/type/string::SET", True),
+        ("unit/type/*::*GET*", True),
+        ("unit/type/string::DEL", False),
+        ("unit/type/hash", False),
+        ("cluster/0*", False),
+        ("SET and", True),
+        ("*and GET", True),
+        ("DEL", False),
+    ],
+)
+def test_words_select_tests_by_file_and_name(word: str, *, chosen: bool) -> None:
+    assert is_selected("unit/type/string::SET and GET", ["nothing", word]) is chosen
+    assert is_selected("unit/type/string::SET and GET", [])
 
 
 def test_a_tree_without_tests_is_a_usage_error_that_names_the_users_folder(tmp_path: Path) -> None:

@@ -21,9 +21,10 @@ from harness.run.cell_spec import CellSpec, fits, read_cell
 from harness.run.server_process import StartError
 from harness.run.tcl_suite import TclFile
 from harness.run.upstream.session import UpstreamFailedError
+from harness.run.upstream.test_files import is_selected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
     from harness.record import run_folder
     from harness.run.canary import CanaryRunner
@@ -85,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     run = config.stash.get(_CELL, None)
     if run is None or not run.cell.tests:
         return
-    wanted = [item for item in items if fits(_name(item), run.cell.tests)]
+    wanted = [item for item in items if _is_wanted(item, run.cell.tests)]
     config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
     items[:] = wanted
 
@@ -96,9 +97,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if run is not None:
         if run.upstream is not None:
             run.upstream.names = {
-                str(item.callspec.params["upstream_test"]): _name(item)
-                for item in session.items
-                if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+                upstreams: _name(item) for item in session.items if (upstreams := _upstream_test(item))
             }
         run.collected(len(session.items))
 
@@ -106,6 +105,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _name(item: pytest.Item) -> str:
     """A test's name in reports: `bitops/test_bitops.py::test_count`."""
     return item.nodeid.removeprefix("suites/")
+
+
+def _is_wanted(item: pytest.Item, words: Sequence[str]) -> bool:
+    upstreams = _upstream_test(item)
+    return is_selected(upstreams, words) if upstreams else fits(_name(item), words)
+
+
+def _upstream_test(item: pytest.Item) -> str:
+    """The release's own test that an item runs; empty for all others."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return ""
+    return str(item.callspec.params.get("upstream_test", ""))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -124,7 +124,7 @@ def selected(files: Iterable[UpstreamFile], words: Sequence[str]) -> list[Upstre
         place = word.partition(SEPARATOR)[0]
         if "/" not in place:
             continue
-        names = [file.name for file in every if place in file.name or fnmatch.fnmatchcase(file.name, place)]
+        names = [file.name for file in every if _fits(file.name, place)]
         if not names:
             near = difflib.get_close_matches(place, [file.name for file in every], n=1)
             raise UsageError(
@@ -135,6 +135,29 @@ def selected(files: Iterable[UpstreamFile], words: Sequence[str]) -> list[Upstre
             )
         chosen.update(names)
     return [file for file in every if not chosen or file.name in chosen]
+
+
+def is_selected(item: str, words: Sequence[str]) -> bool:
+    """Whether words select `FILE::TEST`: by a part or a glob of the file, and of the test after `::`; none: everything.
+
+    A word without a slash before any `::` may be a part or a glob of the whole.
+    """
+    file, _, test = item.partition(SEPARATOR)
+    if not words:
+        return True
+
+    def means(word: str) -> bool:
+        place, _, name = word.partition(SEPARATOR)
+        if "/" not in place:
+            return _fits(item, word)
+        return _fits(file, place) and _fits(test, name)
+
+    return any(map(means, words))
+
+
+def _fits(text: str, word: str) -> bool:
+    """Whether a word is a part of a text, or a glob of the whole."""
+    return word in text or fnmatch.fnmatchcase(text, word)
 
 
 def line_of(text: str, test: str) -> int:
