@@ -23,6 +23,8 @@ AARCH64 = Architecture(
     variants={"aarch64": Variant(8, False, CallFrames(30, 31, FIRST_32), _A64)},
     # As linux-user/plumbline.c classifies the bits of instructions.
     accesses=[
+        # What plain accesses may do everywhere fails through a stack pointer that is misaligned.
+        (r"\w+ .*\[sp\b.*", "stack", 16),
         (r"(ld|st)l?a?xp\b.*", "exclusive", 16),
         (r"(ld|st)l?a?xr\b.*", "exclusive", 0),
         (r"(ldar|stlr|ldapr)h\b.*", "acquire", 2),

@@ -10,24 +10,41 @@ import capstone
 
 from harness.isa.architecture import Architecture, InstructionSet, RegisterWindows, Variant
 
+_INTEGER_PAIRS = {0x03: "ldd", 0x07: "std"}
+_FLOATING_IN_A_SPACE = {0x33: "ldda", 0x37: "stda"}
 
-def _pair(code: bytes) -> str:
-    """LDD and STD of integer registers, deprecated in V9 but written by GCC for 32-bit programs; capstone lacks them.
 
-    SPARC V9 manual, A.27 and A.54: op 3; op3 0x03 and 0x07; rd, rs1, i, and rs2 or a signed 13-bit offset.
+def _beyond_capstone(code: bytes) -> str:
+    """LDD and STD of integer registers, deprecated in V9 but written by GCC for 32-bit programs, and LDDFA and STDFA.
+
+    SPARC V9 manual, A.26, A.27, A.53, A.54: op 3; op3; rd, rs1, i, and rs2 with an address space, or a signed 13-bit
+    offset.
     """
     word = int.from_bytes(code[:4])
     op3 = word >> 19 & 0x3F
-    if word >> 30 != 3 or op3 not in {0x03, 0x07}:
+    if word >> 30 != 3:
         return ""
-    data, base = _register(word >> 25), _register(word >> 14)
+    if op3 in _INTEGER_PAIRS:
+        return _in_order(_INTEGER_PAIRS[op3], _address(word), _register(word >> 25))
+    if op3 in _FLOATING_IN_A_SPACE:
+        space = "%asi" if word >> 13 & 1 else f"{word >> 5 & 0xFF:#x}"
+        # The lowest bit is the highest of a double's number (5.1.4.1).
+        data = f"%f{(word >> 25 & 1) << 5 | word >> 25 & 0x1E}"
+        return _in_order(_FLOATING_IN_A_SPACE[op3], f"{_address(word)} {space}", data)
+    return ""
+
+
+def _in_order(name: str, place: str, data: str) -> str:
+    return f"{name} {place}, {data}" if name.startswith("ld") else f"{name} {data}, {place}"
+
+
+def _address(word: int) -> str:
+    base = _register(word >> 14)
     offset = (word & 0x1FFF ^ 0x1000) - 0x1000
     if word >> 13 & 1:
-        address = f"[{base}{offset:+#x}]" if offset else f"[{base}]"
-    else:
-        index = _register(word)
-        address = f"[{base}]" if index == "%g0" else f"[{base}+{index}]"
-    return f"ldd {address}, {data}" if op3 == 0x03 else f"std {data}, {address}"
+        return f"[{base}{offset:+#x}]" if offset else f"[{base}]"
+    index = _register(word)
+    return f"[{base}]" if index == "%g0" else f"[{base}+{index}]"
 
 
 def _register(number: int) -> str:
@@ -55,7 +72,9 @@ def _windows(*, bias: int) -> RegisterWindows:
     )
 
 
-_V9 = InstructionSet((capstone.CS_ARCH_SPARC, capstone.CS_MODE_V9 | capstone.CS_MODE_BIG_ENDIAN), beyond_capstone=_pair)
+_V9 = InstructionSet(
+    (capstone.CS_ARCH_SPARC, capstone.CS_MODE_V9 | capstone.CS_MODE_BIG_ENDIAN), beyond_capstone=_beyond_capstone
+)
 
 SPARC = Architecture(
     isas=("sparc",),
@@ -68,7 +87,7 @@ SPARC = Architecture(
     # As linux-user/plumbline.c classifies the bits of instructions.
     accesses=[
         (r"(ld|st) .*%f\d.*", "float", 4),
-        (r"(ldd|std) .*%f\d.*", "double", 8),
+        (r"(ldd|std|ldq|stq)a? .*%f\d.*", "double", 8),
         (r"(ldsh|lduh|sth)a?\b.*", "half", 2),
         (r"(ldx|stx|ldd|std)a?\b.*", "dword", 8),
         (r"casxa?\b.*", "cas", 8),

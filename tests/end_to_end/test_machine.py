@@ -52,8 +52,8 @@ CELLS = [
     *[machines.beyond("virt-armv7", "armv7", f"linux-arm-{mode}") for mode in range(6)],
     machines.beyond("virt-arm64", "aarch64", "linux-arm64"),
     machines.beyond("virt-arm64", "armv7", "linux-arm64-compat"),
-    ("sun4u", "sparc64", "linux-sparc"),
-    ("sun4u", "sparc32plus", "linux-sparc"),
+    ("sun4u", "sparc64-kernel", "linux-sparc"),
+    ("sun4u", "sparc32plus-kernel", "linux-sparc"),
 ]
 """Modes 0 and 1 of ARMv5 are missing: QEMU neither rotates words nor lets anything but words and halfwords pass with
 the check switched off, so that the kernel repeats those accesses for ever."""
