@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 STORED = ROOT / "docs" / "boards.json"
 RELEASES = ["redis-2.8.17", "redis-3.2.6", "redis-5.0.6", "redis-6.2.14", "redis-7.0.15", "redis-8.0.6", "valkey-9.1.2"]
 TARGETS = ["armv5", "armv6", "aarch64", "sparc64"]
+KERNEL_TARGETS = ["armv5-kernel", "aarch64-kernel"]
 DASH = "–"
+
+AnyCost = TypeVar("AnyCost", ServerCost, KernelCost)
 
 
 class StoredCosts(Record, frozen=True):
@@ -81,34 +84,34 @@ def stored() -> StoredCosts:
     return json_codec.decode(STORED.read_bytes(), StoredCosts)
 
 
-def _cost(server: str, target: str, workload: str) -> ServerCost | None:
+def _cost(costs: Sequence[AnyCost], server: str, target: str, workload: str) -> AnyCost | None:
     key = (server, target, workload)
-    return next((one for one in stored().costs if (one.server, one.target, one.workload) == key), None)
+    return next((one for one in costs if (one.server, one.target, one.workload) == key), None)
 
 
-def _kernel_cost(server: str, target: str, workload: str) -> KernelCost | None:
-    key = (server, target, workload)
-    return next((one for one in stored().kernel_costs if (one.server, one.target, one.workload) == key), None)
+def _ratios(costs: Sequence[AnyCost], ratio: PublishedRatio, targets: Sequence[str]) -> str:
+    """Our ratio on each target that has both figures."""
+    found = []
+    for target in targets:
+        slower, faster = (_cost(costs, ratio.server, target, name) for name in (ratio.slower, ratio.faster))
+        if slower and faster:
+            found.append(f"× {slower.instructions.value / faster.instructions.value:.2f} ({target})")
+    return ", ".join(found) or DASH
 
 
 def ratio_rows() -> list[str]:
     """The table of published ratios beside ours."""
-    rows = []
-    for one in RATIOS:
-        ours = []
-        for target in one.targets:
-            slower, faster = _cost(one.server, target, one.slower), _cost(one.server, target, one.faster)
-            if slower and faster:
-                ours.append(f"× {slower.instructions.value / faster.instructions.value:.2f} ({target})")
-        kernels = []
-        for target in ("armv5-kernel", "aarch64-kernel"):
-            slow, fast = (_kernel_cost(one.server, target, name) for name in (one.slower, one.faster))
-            if slow and fast:
-                kernels.append(f"× {slow.instructions.value / fast.instructions.value:.2f} ({target})")
-        workloads = f"`{one.slower}` / `{one.faster}`"
-        rows.append(
-            (one.question, one.published, ", ".join(ours) or DASH, ", ".join(kernels) or DASH, workloads, one.server)
+    rows = [
+        (
+            one.question,
+            one.published,
+            _ratios(stored().costs, one, one.targets),
+            _ratios(stored().kernel_costs, one, KERNEL_TARGETS),
+            f"`{one.slower}` / `{one.faster}`",
+            one.server,
         )
+        for one in RATIOS
+    ]
     return table(
         ["ratio", "published throughput", "our instructions", "with the kernel's", "workloads", "release"], rows
     )
@@ -154,7 +157,7 @@ def kernel_rows() -> list[str]:
     """Requests on real kernels beside the same on the user tier: what the kernel adds."""
     rows = []
     for one in stored().kernel_costs:
-        alone = _cost(one.server, one.target.removesuffix("-kernel"), one.workload)
+        alone = _cost(stored().costs, one.server, one.target.removesuffix("-kernel"), one.workload)
         whole, own = one.instructions.value, alone.instructions.value if alone else 0.0
         share = (f"{own:,.0f}", f"{whole - own:,.0f}", f"{1 - own / whole:.0%}") if alone else (DASH, DASH, DASH)
         rows.append((one.server, f"`{one.workload}`", one.target, f"{whole:,.0f}", *share))
@@ -167,8 +170,8 @@ def footprint_rows() -> list[str]:
     units = ["key", "hash-field", "list-element", "set-member", "zset-member", "stream-entry", "connection"]
     rows = []
     for server, target in sorted({(one.server, one.target) for one in stored().costs}):
-        found = [_cost(server, target, f"footprint-{unit}") for unit in units]
-        empty = _cost(server, target, "footprint-empty")
+        found = [_cost(stored().costs, server, target, f"footprint-{unit}") for unit in units]
+        empty = _cost(stored().costs, server, target, "footprint-empty")
         if sum(one is not None for one in found) > 1:
             cells = [f"{one.growth_bytes.value:,.0f}" if one else DASH for one in found]
             rows.append((server, target, f"{empty.own_bytes.value / 1024:,.0f}" if empty else DASH, *cells))
@@ -181,10 +184,10 @@ def release_rows() -> list[str]:
     rows = []
     for server in RELEASES:
         for target in TARGETS:
-            found = [_cost(server, target, name) for name in ("pi-1-plain", "pi-2-pipelined", "pi-get")]
+            found = [_cost(stored().costs, server, target, name) for name in ("pi-1-plain", "pi-2-pipelined", "pi-get")]
             if not any(found):
                 continue
-            empty, key = (_cost(server, target, f"footprint-{name}") for name in ("empty", "key"))
+            empty, key = (_cost(stored().costs, server, target, f"footprint-{name}") for name in ("empty", "key"))
             cells = [f"{one.instructions.value:,.0f}" if one else DASH for one in found]
             cells.append(f"{empty.own_bytes.value / 1024:,.0f}" if empty else DASH)
             cells.append(f"{key.growth_bytes.value:,.0f}" if key else DASH)
@@ -203,7 +206,7 @@ def release_chart(title: str, workload: str, figure: str, unit: float) -> str:
     """The chart of one figure of a workload, releases from left to right."""
     lines = {}
     for target in TARGETS:
-        found = [_cost(server, target, workload) for server in RELEASES]
+        found = [_cost(stored().costs, server, target, workload) for server in RELEASES]
         lines[target] = [getattr(one, figure).value / unit if one else None for one in found]
     return line_chart(title, RELEASES, lines)
 
