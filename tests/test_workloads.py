@@ -9,6 +9,7 @@ import pytest
 from harness.core.errors import UsageError
 from harness.plan.catalog import Catalog
 from harness.plan.workloads import BenchWorkload, read_workloads
+from harness.protocol.workload_requests import WorkloadRequests
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -66,3 +67,14 @@ def test_a_workload_without_commands_is_refused(tmp_path: Path, commands: str) -
 def test_a_workload_needs_the_commands_that_prepare_it_and_those_that_are_counted(tmp_path: Path) -> None:
     one = workload_of(tmp_path, 'prepare = [["XADD", "stream", "*", "field", "{value}"]]\n')["one"]
     assert one.needs == {"set", "xadd"}
+
+
+@pytest.mark.parametrize(("at_once", "sizes"), [(2, [2, 2, 2]), (4, [4, 2]), (9, [6])])
+def test_every_request_that_prepares_is_in_one_pipeline_in_order(at_once: int, sizes: list[int]) -> None:
+    prepare = (("SET", "key:{key}", "one"), ("INCR", "{number}"))
+    workload = BenchWorkload(name="two", title="", commands=(("PING",),), prepare=prepare, keys=3, requests=1)
+    pipelines = list(WorkloadRequests(workload).prepared(at_once=at_once))
+    assert [len(pipeline) for pipeline in pipelines] == sizes
+    numbers = [f"{key:012d}".encode() for key in range(3)]
+    whole = [words for number in numbers for words in ([b"SET", b"key:" + number, b"one"], [b"INCR", number])]
+    assert [words for pipeline in pipelines for words in pipeline] == whole

@@ -25,11 +25,12 @@ class WorkloadRequests:
         self._numbers = itertools.count()
         self._commands = itertools.cycle(workload.commands)
 
-    def prepared(self) -> Iterator[list[bytes]]:
-        """The requests that come before all others."""
-        for key in range(self.workload.keys):
-            for words in self.workload.prepare:
-                yield self._words(words, key, key)
+    def prepared(self, *, at_once: int) -> Iterator[list[list[bytes]]]:
+        """The requests that come before all others, in pipelines of at most so many."""
+        workload = self.workload
+        requests = (self._words(words, key, key) for key in range(workload.keys) for words in workload.prepare)
+        while several := list(itertools.islice(requests, at_once)):
+            yield several
 
     def next(self) -> list[bytes]:
         """The next request."""

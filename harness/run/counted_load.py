@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
 from typing import TYPE_CHECKING
 
@@ -194,8 +193,7 @@ class _Load:
         return connection
 
     def _prepare(self, connection: PatientConnection) -> None:
-        requests = self._requests.prepared()
-        while several := list(itertools.islice(requests, PREPARED_AT_ONCE)):
+        for several in self._requests.prepared(at_once=PREPARED_AT_ONCE):
             connection.ask(Client.pack(several), len(several))
             self.guest.exchange([connection])
 

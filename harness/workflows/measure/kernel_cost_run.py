@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,8 +114,7 @@ def _rounds(guest: VmGuest, machine: Machine, workload: BenchWorkload, rounds: i
     requests = WorkloadRequests(workload)
     with Client(connect(guest.upstream, deadline_seconds=guest.deadline_seconds)) as client:
         refuse_unknown_commands(workload, client.command)
-        prepared = requests.prepared()
-        while several := list(itertools.islice(prepared, PREPARED_AT_ONCE)):
+        for several in requests.prepared(at_once=PREPARED_AT_ONCE):
             client.pipeline(several)
     batch = Client.pack([requests.next() for _ in range(workload.pipeline)])
     replies = _replies(guest, batch, workload)
