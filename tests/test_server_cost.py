@@ -8,7 +8,8 @@ import pytest
 from harness.analysis.code_profile import CodeProfile
 from harness.core.errors import ExitCode, InconclusiveError
 from harness.plan.workloads import BenchWorkload
-from harness.run.counted_load import RoundCounts
+from harness.run.counted_load import LacksCommandError, RoundCounts
+from harness.workflows.measure.kernel_cost_run import UnsupportedError, check_supported
 from harness.workflows.measure.server_cost import (
     CostDifference,
     Measurement,
@@ -16,6 +17,7 @@ from harness.workflows.measure.server_cost import (
     ServerCost,
     differences,
     exit_code,
+    no_figure,
     percentile,
     server_cost,
     summary,
@@ -142,3 +144,35 @@ def test_the_exit_code_tells_a_finding_from_a_missing_figure() -> None:
     assert exit_code(measured(same, [missing])) is ExitCode.INCONCLUSIVE
     assert exit_code(measured(dear, [missing])) is ExitCode.FINDINGS
     assert "no figure: x on armv5, ours: it died" in summary(measured(same, [missing]))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (LacksCommandError("the release has no XADD"), "the release has no XADD"),
+        (InconclusiveError("it died", where="redis on armv5", because="SIGSEGV"), "it died: SIGSEGV"),
+        (OSError("refused"), "refused"),
+    ],
+)
+def test_a_missing_figure_has_its_errors_reason(error: Exception, reason: str) -> None:
+    found = no_figure(WORKLOAD, error, server="ours", target="armv5")
+    assert found == NoFigure(server="ours", target="armv5", workload="get", reason=reason)
+    assert no_figure(WORKLOAD, error, server="ours", target="armv5", inapplicable=True).inapplicable
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"connections": 2},
+        {"new_connections": True},
+        {"drawn": "in-order"},
+        {"during": "bgsave"},
+        {"commands": (("GET", "key"), ("SET", "key", "{value}"))},
+        {"commands": (("SET", "{number}", "{value}"),)},
+    ],
+    ids=str,
+)
+def test_the_kernel_tier_refuses_what_its_program_cannot_send(changed: dict[str, object]) -> None:
+    check_supported(msgspec.structs.replace(WORKLOAD, pipeline=10, saving="aof-always"))
+    with pytest.raises(UnsupportedError, match="on the kernel tier, one connection"):
+        check_supported(msgspec.structs.replace(WORKLOAD, **changed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from harness.run.counted_server import CALM
 from harness.run.server_process import StartError
 from harness.run.vm.guest import SERVER, VirtualMachine, VmGuest
 from harness.workflows.measure.fixup_cost_run import LOAD, compile_load, send_load
-from harness.workflows.measure.server_cost import KernelCost, NoFigure, kernel_cost
+from harness.workflows.measure.server_cost import kernel_cost, no_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,23 +26,29 @@ if TYPE_CHECKING:
     from harness.core.model import SourceTree
     from harness.plan.workloads import BenchWorkload
     from harness.run.vm.machine import Machine
+    from harness.workflows.measure.server_cost import KernelCost, NoFigure
     from harness.workflows.target_setup import TargetSetup
 
 MOST_REQUESTS = 1000
 """Requests of a round: the machine is some twenty times slower than the user-mode emulator."""
 PREPARED_AT_ONCE = 200
-UNSUPPORTED = "on the kernel tier, one connection sends the same requests again and again, and no child saves"
 
 
-class _ChangingRepliesError(Exception):
-    """The same requests have other replies each time."""
+class UnsupportedError(Exception):
+    """The program inside the machine cannot send a workload."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "on the kernel tier, one connection sends the same requests again and again, and no child saves"
+        )
 
 
-def supports(workload: BenchWorkload) -> bool:
-    """Whether a workload can be sent by the program inside the machine."""
+def check_supported(workload: BenchWorkload) -> None:
+    """Raise UnsupportedError for a workload that the program cannot send, as far as the workload itself tells."""
     one = workload.connections == 1 and not workload.new_connections and len(workload.commands) == 1
     repeats = workload.drawn == "evenly" and not any("{number}" in word for word in workload.commands[0])
-    return one and repeats and workload.during == "nothing"
+    if not (one and repeats and workload.during == "nothing"):
+        raise UnsupportedError
 
 
 def kernel_costs(
@@ -64,53 +71,46 @@ def kernel_costs(
     policy = setup.bench.catalog.policies[target.kernel]
     image = setup.vm_image(programs, mode=policy.mode, counted=True)
     found = []
-    with tempfile.TemporaryDirectory(prefix="plumb-k-") as folder:
-        host = VirtualMachine(image, Path(folder), sockets=Path(folder))
-        try:
-            for number, workload in enumerate(workloads):
-                reason, inapplicable = UNSUPPORTED, True
-                if supports(workload):
-                    place = host.folder / f"guest-{number}"
-                    options = [*CALM, *SAVING[workload.saving], *workload.options]
-                    try:
-                        with (
-                            setup.bench.progress.stage("measure", f"{target.name}: {name} {workload.name}"),
-                            VmGuest(
-                                build,
-                                setup.runner(target.kernel),
-                                place,
-                                host=host,
-                                version=tree.version,
-                                options=options,
-                            ) as guest,
-                        ):
-                            instructions = _rounds(guest, host.machine(), workload, rounds)
-                        found.append(kernel_cost(workload, instructions, server=name, target=target.name))
-                        continue
-                    except _ChangingRepliesError:
-                        pass
-                    except LacksCommandError as error:
-                        reason = str(error)
-                    except (StartError, OSError) as error:
-                        reason, inapplicable = str(error), False
-                    except (InconclusiveError, InfrastructureError) as error:
-                        reason, inapplicable = f"{error.what}: {error.because}", False
-                missing.append(
-                    NoFigure(
-                        server=name,
-                        target=target.name,
-                        workload=workload.name,
-                        reason=reason,
-                        inapplicable=inapplicable,
-                    )
-                )
-        finally:
-            host.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="plumb-k-") as folder,
+        contextlib.closing(VirtualMachine(image, Path(folder), sockets=Path(folder))) as host,
+    ):
+        for number, workload in enumerate(workloads):
+            guest = VmGuest(
+                build,
+                setup.runner(target.kernel),
+                host.folder / f"guest-{number}",
+                host=host,
+                version=tree.version,
+                options=[*CALM, *SAVING[workload.saving], *workload.options],
+            )
+            try:
+                found.append(_cost(setup, guest, workload, server=name, rounds=rounds))
+            except (UnsupportedError, LacksCommandError) as error:
+                missing.append(no_figure(workload, error, server=name, target=target.name, inapplicable=True))
+            except (StartError, OSError, InconclusiveError, InfrastructureError) as error:
+                missing.append(no_figure(workload, error, server=name, target=target.name))
     return found
 
 
+def _cost(setup: TargetSetup, guest: VmGuest, workload: BenchWorkload, *, server: str, rounds: int) -> KernelCost:
+    """The cost of one workload on a server that has not started yet.
+
+    Raises UnsupportedError and LacksCommandError where the workload says nothing about the server; StartError, OSError,
+    InfrastructureError and InconclusiveError where there is no figure.
+    """
+    check_supported(workload)
+    target = setup.target.name
+    with setup.bench.progress.stage("measure", f"{target}: {server} {workload.name}"), guest:
+        instructions = _rounds(guest, guest.host.machine(), workload, rounds)
+    return kernel_cost(workload, instructions, server=server, target=target)
+
+
 def _rounds(guest: VmGuest, machine: Machine, workload: BenchWorkload, rounds: int) -> list[float]:
-    """Instructions of a request, with the kernel's, for each round."""
+    """Instructions of a request, with the kernel's, for each round.
+
+    Raises UnsupportedError where the same requests have other replies each time.
+    """
     requests = WorkloadRequests(workload)
     with Client(connect(guest.upstream, deadline_seconds=guest.deadline_seconds)) as client:
         refuse_unknown_commands(workload, client.command)
@@ -119,7 +119,7 @@ def _rounds(guest: VmGuest, machine: Machine, workload: BenchWorkload, rounds: i
     batch = Client.pack([requests.next() for _ in range(workload.pipeline)])
     replies = _replies(guest, batch, workload)
     if _replies(guest, batch, workload) != replies:
-        raise _ChangingRepliesError
+        raise UnsupportedError
     times = max(1, min(workload.requests, MOST_REQUESTS) // workload.pipeline)
     # The first round warms up.
     taken = [send_load(guest, machine, batch, replies, times) for _ in range(rounds + 1)]

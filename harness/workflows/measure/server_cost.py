@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Literal
 
-from harness.core.errors import ExitCode, InconclusiveError
+from harness.core.errors import ExitCode, InconclusiveError, PlumblineError
 from harness.core.model import Record
 from harness.report.markdown_table import table
 
@@ -229,6 +229,14 @@ def kernel_cost(workload: BenchWorkload, instructions: Sequence[float], *, serve
             because=f"rounds took {found.least:,.0f} to {found.most:,.0f} instructions a request",
         )
     return KernelCost(server=server, target=target, workload=workload.name, instructions=found)
+
+
+def no_figure(
+    workload: BenchWorkload, error: Exception, *, server: str, target: str, inapplicable: bool = False
+) -> NoFigure:
+    """What stands for a cost, where an error says why there is none."""
+    reason = f"{error.what}: {error.because}" if isinstance(error, PlumblineError) else str(error)
+    return NoFigure(server=server, target=target, workload=workload.name, reason=reason, inapplicable=inapplicable)
 
 
 def percentile(values: Sequence[int], number: int) -> float:

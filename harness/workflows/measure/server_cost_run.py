@@ -26,6 +26,7 @@ from harness.workflows.measure.server_cost import (
     NoFigure,
     ServerCost,
     differences,
+    no_figure,
     server_cost,
 )
 from harness.workflows.target_setup import set_up_targets
@@ -133,8 +134,8 @@ def _kernel_costs(
                 missing=missing,
             )
         except BuildFailedError as error:
-            reason = f"{error.what}: {error.because}"
-            missing += [_missing(name, setup.target.name, workload, reason) for workload in request.workloads]
+            target = setup.target.name
+            missing += [no_figure(workload, error, server=name, target=target) for workload in request.workloads]
     return found
 
 
@@ -151,8 +152,7 @@ class _TargetMeasurement:
         try:
             build = self.setup.build(tree, self.request.optimisation, self.request.allocator)
         except BuildFailedError as error:
-            reason = f"{error.what}: {error.because}"
-            missing += [_missing(name, target, workload, reason) for workload in self.request.workloads]
+            missing += [no_figure(workload, error, server=name, target=target) for workload in self.request.workloads]
             return {}
         for workload in self.request.workloads:
             try:
@@ -160,12 +160,9 @@ class _TargetMeasurement:
                     rounds = [self._round(build, tree, workload) for _ in range(self.request.rounds)]
                     found[workload.name] = server_cost(workload, rounds, server=name, target=target, build=build.key)
             except LacksCommandError as error:
-                missing.append(_missing(name, target, workload, str(error), inapplicable=True))
-            except StartError as error:
-                missing.append(_missing(name, target, workload, f"{error}"))
-            except InconclusiveError as error:
-                reason = f"{error.what}: {error.because}"
-                missing.append(_missing(name, target, workload, reason))
+                missing.append(no_figure(workload, error, server=name, target=target, inapplicable=True))
+            except (StartError, InconclusiveError) as error:
+                missing.append(no_figure(workload, error, server=name, target=target))
         return found
 
     def _round(self, build: Build, tree: SourceTree, workload: BenchWorkload) -> tuple[RoundCounts, CodeProfile]:
@@ -184,7 +181,3 @@ class _TargetMeasurement:
             ) as guest:
                 done = run_round(guest, workload)
             return done.counts, profile(done.blocks, done.maps, build.server_binary)
-
-
-def _missing(server: str, target: str, workload: BenchWorkload, reason: str, *, inapplicable: bool = False) -> NoFigure:
-    return NoFigure(server=server, target=target, workload=workload.name, reason=reason, inapplicable=inapplicable)
