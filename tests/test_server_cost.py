@@ -20,8 +20,8 @@ from harness.workflows.measure.server_cost import (
     no_figure,
     percentile,
     server_cost,
-    summary,
 )
+from harness.workflows.measure.server_cost_tables import summary
 
 WORKLOAD = BenchWorkload(name="get", title="", commands=(("GET", "key"),), requests=100)
 COUNTS = RoundCounts(

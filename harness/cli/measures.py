@@ -21,6 +21,7 @@ from harness.workflows.measure import (
     overhead_run,
     server_cost,
     server_cost_run,
+    server_cost_tables,
     tier_agreement,
 )
 from harness.workflows.mutation_testing import campaign
@@ -137,7 +138,7 @@ def measure(
     if as_json:
         output.print_json(measured)
     else:
-        click.echo("\n".join(server_cost.summary(measured)))
+        click.echo("\n".join(server_cost_tables.summary(measured)))
     return server_cost.exit_code(measured)
 
 

@@ -1,5 +1,6 @@
 """Measurements: what enforcement costs, what a kernel's repair of an access costs, whether both tiers agree.
 
 It imports everything below `workflows`, and `harness.workflows.target_setup`.
-Begin with `overhead_run`; each pair of modules is a measurement and the arithmetic of its figures.
+Begin with `overhead_run`; each pair of modules is a measurement and the arithmetic of its figures. `server_cost_tables`
+shows those of servers.
 """
