@@ -12,7 +12,7 @@ from harness.report.markdown_table import table
 from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container
     from pathlib import Path
 
     from harness.judge.upstream_tests.tally import UpstreamTally
@@ -34,7 +34,7 @@ def render(folder: Path, run: RunRecord) -> str:
     lines += [*(f"- {one.sentence}" for one in found), ""]
     lines += _others("## Tests that fail, or left no result", found, {"failed", UNKNOWN})
     lines += _crash_reports(found)
-    lines += _others("## Skipped tests", found, {"skipped"}, skips=True)
+    lines += _others("## Skipped tests", found, {"skipped"})
     return "\n".join(lines)
 
 
@@ -49,8 +49,11 @@ def _row(one: UpstreamTally, native: float) -> list[str]:
     ]
 
 
-def _others(head: str, found: list[UpstreamTally], outcomes: Container[str], *, skips: bool = False) -> list[str]:
-    """The tests of some outcomes, each with all targets on which it ended so for the same reason."""
+def _others(head: str, found: list[UpstreamTally], outcomes: Container[str]) -> list[str]:
+    """The tests of some outcomes, each with all targets on which it ended so for the same reason.
+
+    Skipped ones follow the kinds of skips of each target.
+    """
     targets: dict[tuple[str, str, str], list[str]] = {}
     for one in found:
         for test in one.others:
@@ -65,7 +68,7 @@ def _others(head: str, found: list[UpstreamTally], outcomes: Container[str], *, 
     counts = [
         f"- {one.target}: " + "; ".join(f"{count} × {as_text(kind)}" for kind, count in one.skips.most_common())
         for one in found
-        if skips and one.skips
+        if "skipped" in outcomes and one.skips
     ]
     return [head, "", *counts, *([""] if counts else []), *table(["test", "outcome", "targets", "reason"], rows), ""]
 
@@ -78,14 +81,10 @@ def _crash_reports(found: list[UpstreamTally]) -> list[str]:
     """The tests of crash reports, watchdog and log, by target."""
     names = dict.fromkeys(test.name for one in found for test in one.tests if test.is_of_crash_reports)
     outcomes = [{test.name: test.outcome for test in one.tests} for one in found]
-    rows = [(as_text(name), *_marks(name, outcomes)) for name in sorted(names)]
+    rows = [(as_text(name), *(of_target.get(name, "") for of_target in outcomes)) for name in sorted(names)]
     if not rows:
         return []
     return ["## Crash reports, watchdog and log", "", *table(["test", *(one.target for one in found)], rows), ""]
-
-
-def _marks(name: str, outcomes: Iterable[dict[str, str]]) -> list[str]:
-    return [of_target.get(name, "") for of_target in outcomes]
 
 
 FORMAT = ReportFormat(name="upstream-tests", render=lambda folder, _: render(folder, run_folder.read_run(folder)))
