@@ -9,12 +9,10 @@ import bisect
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
+from typing import TYPE_CHECKING, NamedTuple
 
 from harness.analysis import unwind
+from harness.analysis.function_symbols import function_symbols
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,18 +77,9 @@ def _function_at(path: str, address: int) -> _Function | None:
 def _functions(path: str) -> tuple[list[int], list[_Function]]:
     """The functions of an object by address; none for one that cannot be read."""
     found: dict[int, tuple[int, set[str]]] = {}
-    try:
-        with Path(path).open("rb") as stream:
-            elf = ELFFile(stream)
-            for section in (".symtab", ".dynsym"):
-                table: Any = elf.get_section_by_name(section)
-                for symbol in table.iter_symbols() if table is not None else []:
-                    if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"]:
-                        # The lowest bit of a Thumb function's address is a flag.
-                        start = symbol["st_value"] & ~1
-                        size, names = found.get(start, (0, set()))
-                        found[start] = (max(size, symbol["st_size"]), names | {symbol.name})
-    except (OSError, ELFError):
-        pass
+    for start, size, name in function_symbols(path).found:
+        if size:
+            largest, names = found.get(start, (0, set()))
+            found[start] = (max(largest, size), names | {name})
     starts = sorted(found)
     return starts, [_Function(start, start + found[start][0], tuple(sorted(found[start][1]))) for start in starts]

@@ -15,6 +15,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from harness.analysis import unwind
+from harness.analysis.function_symbols import function_symbols
 from harness.core.finding import Frame
 from harness.core.model import COMPILED_IN
 from harness.core.processes import process
@@ -203,20 +204,12 @@ def _text(die: Any, attribute: str) -> str:
 @cache
 def _symbol_at(path: str, address: int) -> str:
     """The function whose symbol covers an address; OBJECT+OFFSET if none does, as inside a stripped library."""
-    unknown = f"{Path(path).name}+{address:#x}"
-    try:
-        with Path(path).open("rb") as stream:
-            elf = ELFFile(stream)
-            for name in (".symtab", ".dynsym"):
-                table: Any = elf.get_section_by_name(name)
-                for symbol in table.iter_symbols() if table is not None else []:
-                    start, size = symbol["st_value"] & ~1, symbol["st_size"]
-                    # Start files are assembly, and some of their functions have no size.
-                    if symbol["st_info"]["type"] == "STT_FUNC" and start <= address < start + (size or _UNSIZED_BYTES):
-                        return str(symbol.name)
-    except (OSError, ELFError):
-        return "??"
-    return unknown
+    symbols = function_symbols(path)
+    for start, size, name in symbols.found:
+        # Start files are assembly, and some of their functions have no size.
+        if start <= address < start + (size or _UNSIZED_BYTES):
+            return name
+    return f"{Path(path).name}+{address:#x}" if symbols.complete else "??"
 
 
 _UNSIZED_BYTES = 64

@@ -1,0 +1,49 @@
+"""Reads the function symbols of an object, once for each file."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+
+class FunctionSymbol(NamedTuple):
+    """A name for a piece of code."""
+
+    start: int
+    """Its first address, as the object's symbols count."""
+    size: int
+    """In bytes; 0 where nobody wrote it, as in some assembly."""
+    name: str
+
+
+class FunctionSymbols(NamedTuple):
+    """What the symbol tables of an object say of functions."""
+
+    found: list[FunctionSymbol]
+    """Those of .symtab, then those of .dynsym. One function may have several."""
+    complete: bool
+    """Whether the tables were read to their ends. A file that is no object has no symbols, and they are incomplete."""
+
+
+@cache
+def function_symbols(path: str) -> FunctionSymbols:
+    """The function symbols of an object."""
+    found: list[FunctionSymbol] = []
+    try:
+        with Path(path).open("rb") as stream:
+            elf = ELFFile(stream)
+            for section in (".symtab", ".dynsym"):
+                table: Any = elf.get_section_by_name(section)
+                # The lowest bit of a Thumb function's address is a flag. What precedes an error stays in the list.
+                found.extend(
+                    FunctionSymbol(symbol["st_value"] & ~1, symbol["st_size"], str(symbol.name))
+                    for symbol in (table.iter_symbols() if table is not None else [])
+                    if symbol["st_info"]["type"] == "STT_FUNC"
+                )
+    except (OSError, ELFError):
+        return FunctionSymbols(found, complete=False)
+    return FunctionSymbols(found, complete=True)

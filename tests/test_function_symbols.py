@@ -1,0 +1,105 @@
+"""Functions have symbols: Thumb's flag is no address, a size may be missing, and a table may be cut off."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.analysis.code_profile import profile
+from harness.analysis.function_symbols import FunctionSymbol, function_symbols
+from harness.analysis.symbols import Symbols
+from harness.record.fault_log import MapRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FUNCTION, OBJECT = 0x12, 0x11
+STATIC = [("getCommand", 0x1001, 0x20, FUNCTION), ("server", 0x1100, 8, OBJECT), ("_start", 0x2000, 0, FUNCTION)]
+DYNAMIC = [("getCommand", 0x1001, 0x20, FUNCTION), ("malloc", 0x3000, 0x10, FUNCTION)]
+
+
+@pytest.fixture
+def binary(tmp_path: Path) -> Path:
+    """A shared object for 32-bit ARM (ELF): a header, section headers, names, .symtab and .dynsym, in this order."""
+    texts = [b"\0.symtab\0.dynsym\0.strtab\0"]
+    tables = []
+    for symbols in (STATIC, DYNAMIC):
+        text, rows = b"\0", [struct.pack("<IIIBBH", 0, 0, 0, 0, 0, 0)]
+        for name, value, size, info in symbols:
+            rows.append(struct.pack("<IIIBBH", len(text), value, size, info, 0, 1))
+            text += name.encode() + b"\0"
+        texts.append(text)
+        tables.append(b"".join(rows))
+    # Place of the name, type, section of the names that it refers to, bytes of an entry.
+    parts = [(17, 3, 0, 0, text) for text in texts] + [(1, 2, 2, 16, tables[0]), (9, 11, 3, 16, tables[1])]
+    head, content = [struct.pack("<10I", *[0] * 10)], b""
+    start = 52 + 40 * (len(parts) + 1)
+    for place, kind, link, entry, part in parts:
+        head.append(struct.pack("<10I", place, kind, 0, 0, start + len(content), len(part), link, 0, 1, entry))
+        content += part
+    first = struct.pack("<16sHHIIIIIHHHHHH", b"\x7fELF\1\1\1", 3, 40, 1, 0, 0, 52, 0, 52, 32, 0, 40, len(head), 1)
+    path = tmp_path / "redis-server"
+    path.write_bytes(first + b"".join(head) + content)
+    return path
+
+
+def named(binary: Path, address: int) -> str:
+    (frame,) = Symbols("lacking", "").frames([mapped(binary)], address)
+    return frame.function
+
+
+def mapped(path: Path) -> MapRecord:
+    return MapRecord(start=0, end=0x10000, offset=0, path=str(path))
+
+
+def test_both_tables_give_their_functions_in_order(binary: Path) -> None:
+    found, complete = function_symbols(str(binary))
+    get = FunctionSymbol(0x1000, 0x20, "getCommand")
+    assert found == [get, FunctionSymbol(0x2000, 0, "_start"), get, FunctionSymbol(0x3000, 0x10, "malloc")]
+    assert complete
+
+
+def test_a_table_that_is_cut_off_gives_what_it_has(binary: Path) -> None:
+    binary.write_bytes(binary.read_bytes()[:-1])
+    found, complete = function_symbols(str(binary))
+    assert [one.name for one in found] == ["getCommand", "_start", "getCommand"]
+    assert not complete
+    assert (named(binary, 0x1000), named(binary, 0x3000)) == ("getCommand", "??")
+
+
+@pytest.mark.parametrize(
+    ("address", "function"),
+    [
+        (0x1000, "getCommand"),
+        (0x101F, "getCommand"),
+        (0x1020, "redis-server+0x1020"),
+        (0x1100, "redis-server+0x1100"),
+        # A function without a size is as long as start files' are.
+        (0x203F, "_start"),
+        (0x2040, "redis-server+0x2040"),
+        (0x3000, "malloc"),
+    ],
+)
+def test_a_frame_without_lines_has_the_name_of_the_symbol_that_covers_it(
+    binary: Path, address: int, function: str
+) -> None:
+    assert named(binary, address) == function
+
+
+@pytest.mark.parametrize("content", [None, b"no object\n"])
+def test_a_file_that_is_no_object_names_nothing(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "redis-server"
+    if content is not None:
+        path.write_bytes(content)
+    assert function_symbols(str(path)) == ([], False)
+    assert named(path, 0x1000) == "??"
+
+
+def test_a_profile_sums_functions_that_have_a_size(binary: Path) -> None:
+    blocks = {(0x1000, 4): 10, (0x1010, 2): 10, (0x2000, 3): 1, (0x3000, 5): 2, (0x3004, 1): 2}
+    found = profile(blocks, [mapped(binary)], binary)
+    assert found.instructions == {"getCommand": 60, "?? (redis-server)": 3, "malloc": 12}
+    # A call is an execution of a function's first block.
+    assert found.allocations == 2
