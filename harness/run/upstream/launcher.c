@@ -141,16 +141,21 @@ static void record(const char *home, long number, int argc, char **argv)
         fail("cannot write", path);
 }
 
-static int is_client(void)
+/* Whether the name it was called by ends so. */
+static int is_called(const char *ending)
 {
     const char *kind = strrchr(name, '-');
-    return kind && (!strcmp(kind, "-cli") || !strcmp(kind, "-benchmark"));
+    return kind && !strcmp(kind, ending);
+}
+
+static int is_client(void)
+{
+    return is_called("-cli") || is_called("-benchmark");
 }
 
 static int is_server(void)
 {
-    const char *kind = strrchr(name, '-');
-    return kind && (!strcmp(kind, "-server") || !strcmp(kind, "-sentinel"));
+    return is_called("-server") || is_called("-sentinel");
 }
 
 /* Where options for a server may stand among its words; 0 if it starts no server that has them. Words may begin with a
@@ -158,8 +163,7 @@ static int is_server(void)
  * sentinel makes no self tests. */
 static int place_of_options(int argc, char **argv)
 {
-    const char *kind = strrchr(name, '-');
-    if (!kind || strcmp(kind, "-server"))
+    if (!is_called("-server"))
         return 0;
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--sentinel"))

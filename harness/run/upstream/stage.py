@@ -178,5 +178,5 @@ def variant(
         home=home,
         program=words[0],
         arguments=(*words[:-1], *named, words[-1]),
-        options=(*options_to_start(runner.target, abilities),),
+        options=tuple(options_to_start(runner.target, abilities)),
     )

@@ -8,7 +8,6 @@ tests/sentinel/run.tcl (twenty and ten servers for each file). Names are upstrea
 from __future__ import annotations
 
 import difflib
-import fnmatch
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from harness.core.errors import UsageError
 from harness.core.model import Record
 from harness.core.processes import process
+from harness.run.cell_spec import fits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -124,7 +124,7 @@ def selected(files: Iterable[UpstreamFile], words: Sequence[str]) -> list[Upstre
         place = word.partition(SEPARATOR)[0]
         if "/" not in place:
             continue
-        names = [file.name for file in every if _fits(file.name, place)]
+        names = [file.name for file in every if fits(file.name, [place])]
         if not names:
             near = difflib.get_close_matches(place, [file.name for file in every], n=1)
             raise UsageError(
@@ -149,15 +149,10 @@ def is_selected(item: str, words: Sequence[str]) -> bool:
     def means(word: str) -> bool:
         place, _, name = word.partition(SEPARATOR)
         if "/" not in place:
-            return _fits(item, word)
-        return _fits(file, place) and _fits(test, name)
+            return fits(item, [word])
+        return fits(file, [place]) and fits(test, [name])
 
     return any(map(means, words))
-
-
-def _fits(text: str, word: str) -> bool:
-    """Whether a word is a part of a text, or a glob of the whole."""
-    return word in text or fnmatch.fnmatchcase(text, word)
 
 
 def line_of(text: str, test: str) -> int:
