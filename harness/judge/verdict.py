@@ -85,10 +85,13 @@ def of_cell(findings: Sequence[Finding], target: str, suite: str) -> list[Findin
 
 
 def overall(cells: Sequence[CellVerdict]) -> Verdict:
-    """The most severe verdict; UNKNOWN if every suite except the canary was skipped."""
-    verdict = Verdict.merge([cell.verdict for cell in cells])
-    suites = {cell.verdict for cell in cells if cell.suite != CANARY_SUITE}
-    return Verdict.UNKNOWN if suites == {Verdict.SKIP} else verdict
+    """The most severe verdict; UNKNOWN if only canaries ran."""
+    return Verdict.UNKNOWN if only_canaries_ran(cells) else Verdict.merge([cell.verdict for cell in cells])
+
+
+def only_canaries_ran(cells: Sequence[CellVerdict]) -> bool:
+    """Whether every suite except the canary was skipped. A run of canaries alone was asked for as such."""
+    return {cell.verdict for cell in cells if cell.suite != CANARY_SUITE} == {Verdict.SKIP}
 
 
 def _canary(one: CellOutcome) -> tuple[Verdict, str]:

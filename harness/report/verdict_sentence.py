@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.core.finding import Verdict
-from harness.core.model import CANARY_SUITE
+from harness.judge.verdict import only_canaries_ran
 
 if TYPE_CHECKING:
     from harness.judge.findings import Judgement
@@ -23,7 +23,7 @@ def sentence(judgement: Judgement) -> str:
         return ", ".join([news, *others])
     if judgement.verdict == Verdict.UNKNOWN:
         unknown = sum(cell.verdict == Verdict.UNKNOWN for cell in judgement.cells)
-        if not unknown and not any(cell.passed for cell in judgement.cells if cell.suite != CANARY_SUITE):
+        if not unknown and only_canaries_ran(judgement.cells):
             return "no test ran beside the canaries"
         what = f"{unknown} of {len(judgement.cells)} cells" if unknown else "a change"
         return ", ".join([f"{what} could not be judged", *others])
