@@ -153,8 +153,8 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
             "error: unknown server 'redis-7.0.51' (--server)\n  try: did you mean",
         ),
         (
-            ("measure", "--target", "native"),
-            "error: nothing counts the instructions of native (--target)\n  because: the counter",
+            ("measure", "--target", "native-valgrind"),
+            "error: nothing counts the instructions of native-valgrind (--target)\n  because: the counter",
         ),
         (
             ("measure", "--workload", "pi-1-plane"),

@@ -7,7 +7,8 @@ import ast
 import pytest
 
 from harness.core.strict_toml import ROOT
-from harness.core.target_model import EmulatorSpec
+from harness.core.target_model import ORACLE, EmulatorSpec
+from harness.plan.catalog import Catalog
 
 KINDS = frozenset({"user", "native", "system"})
 
@@ -54,3 +55,13 @@ def test_each_kind_answers_what_callers_ask(
 ) -> None:
     assert (spec.runs_here, spec.has_kernel, spec.can_audit) == (runs_here, has_kernel, can_audit)
     assert spec.is_qemu_user == can_audit
+
+
+def test_a_native_target_is_counted_by_the_emulator_that_it_names() -> None:
+    spec = Catalog().targets[ORACLE].emulator
+    assert spec.runs_here
+    assert (spec.counting.kind, spec.counting.qemu, spec.counting.cpu) == ("user", "x86_64", "Haswell")
+    emulated = Catalog().targets["armv5"].emulator
+    assert emulated.counting == emulated
+    with pytest.raises(LookupError):
+        _ = Catalog().targets["native-asan"].emulator.counting

@@ -47,11 +47,18 @@ class Diagnosis(Record, frozen=True):
 
 
 def needed_packages(
-    catalog: Catalog, targets: Sequence[str], *, emulator: str, for_tests: bool = False, debugger: bool = False
+    catalog: Catalog,
+    targets: Sequence[str],
+    *,
+    emulator: str,
+    for_tests: bool = False,
+    debugger: bool = False,
+    counts: bool = False,
 ) -> list[str]:
     """Debian packages for these targets: compilers, QEMU's build dependencies, and the tools that the suites run with.
 
-    `for_tests` adds the requirements of the project's own tests. `debugger` adds a gdb that knows the targets.
+    `for_tests` adds the requirements of the project's own tests. `debugger` adds a gdb that knows the targets. `counts`
+    adds those of the emulators in which even native targets are counted.
     """
     packages = {*SUITE_PACKAGES, *packages_for_sources()}
     if for_tests and not any(shutil.which(name) for name in BROWSERS):
@@ -64,7 +71,7 @@ def needed_packages(
         packages.add(googletest.PACKAGE)
     if debugger and (set(targets) != {"native"} or shutil.which("gdb") is None):
         packages.add(DEBUGGER_PACKAGE)
-    if any(catalog.targets[name].emulator.is_qemu_user for name in targets):
+    if counts or any(catalog.targets[name].emulator.is_qemu_user for name in targets):
         qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
         packages.update(qemu.packages if emulator == "pinned" else ["qemu-user-static"])
     for name in targets:
@@ -75,12 +82,18 @@ def needed_packages(
 
 
 def diagnose(
-    catalog: Catalog, targets: Sequence[str], *, emulator: str, for_tests: bool = False, debugger: bool = False
+    catalog: Catalog,
+    targets: Sequence[str],
+    *,
+    emulator: str,
+    for_tests: bool = False,
+    debugger: bool = False,
+    counts: bool = False,
 ) -> Diagnosis:
     """Compare with the installed packages. Without dpkg none counts as missing, and a missing tool fails when used."""
     if shutil.which("dpkg-query") is None:
         return Diagnosis(packages=[], command="")
-    needed = needed_packages(catalog, targets, emulator=emulator, for_tests=for_tests, debugger=debugger)
+    needed = needed_packages(catalog, targets, emulator=emulator, for_tests=for_tests, debugger=debugger, counts=counts)
     missing = toolchain.missing_packages((*needed, googletest.PACKAGE))
     useful = tuple(package for package in missing if package not in needed)
     missing = [package for package in missing if package in needed]

@@ -120,7 +120,9 @@ def measure(
     for name in filter(None, (server, against)):
         server_tree.known_server(catalog, name)
     host_packages.install_missing(
-        host_packages.diagnose(catalog, chosen, emulator="pinned"), bench.progress, install=may_install(install)
+        host_packages.diagnose(catalog, chosen, emulator="pinned", counts=True),
+        bench.progress,
+        install=may_install(install),
     )
     measured = server_cost_run.measure(
         bench,

@@ -25,7 +25,8 @@ class EmulatorSpec(Record, frozen=True):
 
     kind: Literal["user", "native", "system"]
     qemu: str = ""
-    """QEMU's name for the user-mode emulator that runs the same programs: `arm` for qemu-arm."""
+    """QEMU's name for the user-mode emulator that runs the same programs: `arm` for qemu-arm. For a native target: the
+    one in which `plumb measure` counts instructions; empty if nothing counts them."""
     machine: str = ""
     """For a system: the file toolchains/kernels/NAME.toml with the emulated computer and its kernel."""
     cpu: str = ""
@@ -48,6 +49,13 @@ class EmulatorSpec(Record, frozen=True):
     def is_qemu_user(self) -> bool:
         """Whether QEMU's user-mode emulator runs each program as a process of this machine."""
         return self.kind == "user"
+
+    @property
+    def counting(self) -> EmulatorSpec:
+        """The emulator that counts instructions. Raises LookupError for a native target without one."""
+        if self.runs_here and not self.qemu:
+            raise LookupError("nothing counts its instructions")
+        return msgspec.structs.replace(self, kind="user") if self.runs_here else self
 
     @property
     def can_audit(self) -> bool:

@@ -137,6 +137,14 @@ def test_the_counter_counts_what_a_trace_of_single_instructions_shows(name: str,
     counts.close()
 
 
+@pytest.mark.slow
+def test_a_native_server_is_counted_in_an_emulated_machine() -> None:
+    found = measured(SET, GET, target=ORACLE)
+    assert {cost.workload: cost.instructions.spread < 0.01 for cost in found.costs} == {"set": True, "get": True}
+    assert {cost.target for cost in found.costs} == {ORACLE}
+    assert exit_code(found) is ExitCode.PASS
+
+
 def test_a_child_counts_apart_from_its_start_on(tmp_path: Path) -> None:
     bench = Workbench.default()
     target = CATALOG.targets["armv5"]

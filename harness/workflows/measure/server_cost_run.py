@@ -62,16 +62,17 @@ class CostRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def countable_target(catalog: Catalog, name: str) -> Target:
-    """A target by name. Raises UsageError for one whose instructions nothing counts."""
+    """A target by name, with the emulator that counts its instructions. Raises UsageError for one that has none."""
     target = catalog.targets[name]
-    if target.emulator.runs_here:
+    try:
+        return msgspec.structs.replace(target, emulator=target.emulator.counting)
+    except LookupError:
         raise UsageError(
             f"nothing counts the instructions of {name}",
             where="--target",
-            because="the counter is a part of the emulators",
-            remedy="--target required, or --target kernel",
-        )
-    return target
+            because="the counter is a part of the emulators, and none runs its detector",
+            remedy="--target native, --target required, or --target kernel",
+        ) from None
 
 
 def measure(bench: Workbench, request: CostRequest) -> Measurement:
