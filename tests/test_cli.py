@@ -157,6 +157,14 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
             "error: nothing counts the instructions of native-valgrind (--target)\n  because: the counter",
         ),
         (
+            ("measure", "--html", "nowhere/page.html"),
+            "error: there is no such folder (--html nowhere/page.html)\n  try: mkdir --parents nowhere",
+        ),
+        (
+            ("measure", "--server", "redis-7.0.15", "--server", "redis-8.0.6", "--against", "redis-6.2.14"),
+            "error: --against compares one server, not 2 (--server)",
+        ),
+        (
             ("measure", "--workload", "pi-1-plane"),
             "error: unknown workload 'pi-1-plane' (--workload)\n  try: did you mean 'pi-1-plain'?",
         ),

@@ -56,7 +56,7 @@ def cost(*instructions: int, workload: BenchWorkload = WORKLOAD, name: str = "th
 
 def measured(differing: list[CostDifference], missing: list[NoFigure] | None = None) -> Measurement:
     return Measurement(
-        server="ours",
+        servers=["ours"],
         against="theirs",
         optimisation="O2",
         allocator="libc",

@@ -45,7 +45,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     ),
     "Measure": (
         Entry("bench", "measures.bench", "Measure what enforcement, audit and coverage cost"),
-        Entry("measure", "measures.measure", "Measure what a server costs in workloads, and compare"),
+        Entry("measure", "measures.measure", "Measure what servers cost in workloads, and compare"),
         Entry("fixup-cost", "measures.fixup_cost", "Measure what a kernel's alignment fixup costs"),
         Entry("compare-tiers", "measures.compare_tiers", "Compare user-mode emulation with real kernels"),
         Entry("mutate", "measures.mutate", "Plant known bugs and check that each one is found"),

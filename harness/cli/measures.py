@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,9 +11,10 @@ from harness.build import host_packages
 from harness.build.sources import server_tree
 from harness.cli import completion, options, output
 from harness.cli.options import may_install
-from harness.core.errors import ExitCode
+from harness.core.cache import disk_errors
+from harness.core.errors import ExitCode, UsageError
 from harness.isa import rules
-from harness.plan.catalog import select
+from harness.plan.catalog import DEFAULT_SERVER, select
 from harness.workflows import target_setup
 from harness.workflows.measure import fixup_cost as fixup_cost_workflow
 from harness.workflows.measure import (
@@ -20,6 +22,7 @@ from harness.workflows.measure import (
     overhead,
     overhead_run,
     server_cost,
+    server_cost_page,
     server_cost_run,
     server_cost_tables,
     tier_agreement,
@@ -66,7 +69,7 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     shell_complete=completion.workloads,
 )
 @options.target
-@options.server
+@options.servers(DEFAULT_SERVER)
 @click.option(
     "--against",
     default="",
@@ -87,6 +90,12 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
     show_default=True,
     help="Rounds, each on a server of its own; the median counts.",
 )
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="Write the figures to this file as a page too, with a chart of each workload if there are several servers.",
+)
 @options.optimisation
 @options.allocator
 @options.offline
@@ -95,21 +104,30 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
 def measure(
     workloads: tuple[str, ...],
     targets: tuple[str, ...],
-    server: str,
+    servers: tuple[str, ...],
     against: str,
     limit: float,
     rounds: int,
+    page: Path | None,
     optimisation: str,
     allocator: Allocator,
     offline: bool,
     install: bool | None,
     as_json: bool,
 ) -> ExitCode:
-    """Measure what a server costs in workloads, and compare.
+    """Measure what servers cost in workloads, and compare.
 
     The figures are instructions, calls, allocations, memory and writes to files, for each request. Exit 1: a figure is
     dearer than --against by more than --limit. Exit 6: a count does not repeat, or the server does not serve.
     """
+    if against and len(servers) > 1:
+        raise UsageError(
+            f"--against compares one server, not {len(servers)}",
+            where="--server",
+            remedy="one --server with --against; or several without it, for a table and a chart of them",
+        )
+    if page is not None and not page.parent.is_dir():
+        raise UsageError("there is no such folder", where=f"--html {page}", remedy=f"mkdir --parents {page.parent}")
     bench = Workbench.default(offline=offline)
     catalog = bench.catalog
     chosen = catalog.select_targets(targets)
@@ -117,7 +135,7 @@ def measure(
         server_cost_run.countable_target(catalog, name)
     known = catalog.workloads
     selected = [known[name] for name in select("workload", workloads, known)]
-    for name in filter(None, (server, against)):
+    for name in filter(None, (*servers, against)):
         server_tree.known_server(catalog, name)
     host_packages.install_missing(
         host_packages.diagnose(catalog, chosen, emulator="pinned", counts=True),
@@ -129,7 +147,7 @@ def measure(
         server_cost_run.CostRequest(
             targets=chosen,
             workloads=selected,
-            server=server,
+            servers=servers,
             against=against,
             rounds=rounds,
             limit=limit,
@@ -137,6 +155,9 @@ def measure(
             allocator=allocator,
         ),
     )
+    if page is not None:
+        with disk_errors(page):
+            page.write_text(server_cost_page.page(measured), "utf-8")
     if as_json:
         output.print_json(measured)
     else:
@@ -183,14 +204,7 @@ def compare_tiers(targets: tuple[str, ...], offline: bool, install: bool | None,
 
 @click.command("fixup-cost")
 @options.kernel_target
-@click.option(
-    "--server",
-    "servers",
-    multiple=True,
-    default=fixup_cost_run.SERVERS,
-    show_default=True,
-    help="A release's name, or the path of a source tree; repeat for more.",
-)
+@options.servers(*fixup_cost_run.SERVERS)
 @options.optimisation
 @options.offline
 @options.install

@@ -52,6 +52,21 @@ server = click.option(
     help="A release's name, or the path of a source tree.",
     shell_complete=completion.servers,
 )
+
+
+def servers(*default: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """`--server` for commands that take several."""
+    return click.option(
+        "--server",
+        "servers",
+        multiple=True,
+        default=default,
+        show_default=True,
+        help="A release's name, or the path of a source tree; repeat for more.",
+        shell_complete=completion.servers,
+    )
+
+
 suite = click.option(
     "--suite",
     "suites",

@@ -97,7 +97,7 @@ def measured(
     request = server_cost_run.CostRequest(
         targets=[target],
         workloads=workloads,
-        server=server,
+        servers=[server],
         against=against,
         rounds=2,
         limit=0.03,

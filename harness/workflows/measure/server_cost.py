@@ -130,7 +130,8 @@ class CostDifference(Record, frozen=True):
 class Measurement(Record, frozen=True):
     """The document of `plumb measure --json`."""
 
-    server: str
+    servers: list[str]
+    """In the order in which they were asked for. With `against` it is one."""
     against: str
     """The server compared with; empty without one."""
     optimisation: str

@@ -52,9 +52,10 @@ class CostRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     targets: Sequence[str]
     workloads: Sequence[BenchWorkload]
-    server: str
+    servers: Sequence[str]
+    """Releases, or paths of trees."""
     against: str
-    """Empty: nothing is compared."""
+    """What the only server is compared with; empty: nothing is compared."""
     rounds: int
     limit: float
     optimisation: str
@@ -80,12 +81,15 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
 
     Raises UsageError for an unknown server, InfrastructureError where the counter cannot be had.
     """
-    tree = bench.open_server(request.server)
-    names = {tree.name: tree}
+    names: dict[str, SourceTree] = {}
+    for server in request.servers:
+        tree = bench.open_server(server)
+        # Two trees may have one name: their paths tell them apart.
+        names[tree.name if tree.name not in names else server] = tree
+    servers = list(names)
     if request.against:
         other = bench.open_server(request.against)
-        # Two trees may have one name, or be one tree.
-        names[other.name if other.name != tree.name else f"{other.name} (against)"] = other
+        names[other.name if other.name not in names else f"{other.name} (against)"] = other
     chosen = [countable_target(bench.catalog, name) for name in request.targets]
     here = bench.catalog.toolchain_of(bench.catalog.targets[ORACLE])
     program = compile_counter(bench.cache, here, bench.fetcher)
@@ -106,7 +110,7 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
             both = [name for name in ours if name in theirs]
             compared += [line for name in both for line in differences(ours[name], theirs[name], request.limit)]
     return Measurement(
-        server=tree.name,
+        servers=servers,
         against=list(names)[-1] if request.against else "",
         optimisation=request.optimisation,
         allocator=request.allocator,

@@ -1,8 +1,8 @@
-"""Markdown of what servers cost: a table of their figures, one of figures with a kernel's share, one of differences."""
+"""Tables of what servers cost: their figures, those with a kernel's share, and the differences between two servers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from harness.report.markdown_table import table
 from harness.workflows.measure.server_cost import PERCENTILES
@@ -13,47 +13,81 @@ if TYPE_CHECKING:
     from harness.workflows.measure.server_cost import CostDifference, Measurement, ServerCost
 
 
-def summary(measurement: Measurement) -> list[str]:
-    """Markdown: a table of figures for each server, what has none, and the comparison."""
-    lines: list[str] = []
-    for name in dict.fromkeys(filter(None, (measurement.server, measurement.against))):
+class CostTable(NamedTuple):
+    """A table for every form of the document."""
+
+    title: str
+    """Empty for a table that goes on with what the one before it tells."""
+    headings: list[str]
+    rows: list[list[str]]
+    numbers_from: int
+    """The first column of numbers."""
+
+
+def tables(measurement: Measurement) -> list[CostTable]:
+    """The figures of each server, and those with a kernel's share."""
+    found: list[CostTable] = []
+    for name in filter(None, (*measurement.servers, measurement.against)):
         mine = [cost for cost in measurement.costs if cost.server == name]
         if mine:
-            lines += [f"{name} -{measurement.optimisation} {measurement.allocator}", "", *_figures(mine), ""]
+            found.append(_figures(f"{name} -{measurement.optimisation} {measurement.allocator}", mine))
+        if saving := [cost for cost in mine if cost.child_instructions.value]:
+            found.append(_children(saving))
     if measurement.kernel_costs:
         on_kernels = [
-            (one.server, one.workload, one.target, _number(one.instructions.value), f"{one.instructions.spread:.2%}")
+            [one.server, one.workload, one.target, _number(one.instructions.value), f"{one.instructions.spread:.2%}"]
             for one in measurement.kernel_costs
         ]
         headings = ["server", "workload", "target", "instructions with the kernel's", "spread"]
-        lines += [*table(headings, on_kernels, numbers_from=3), ""]
-    lines += [
-        f"no figure: {one.workload} on {one.target}, {one.server}: {one.reason}" for one in measurement.no_figures
+        found.append(CostTable("", headings, on_kernels, 3))
+    return found
+
+
+def difference_table(measurement: Measurement) -> CostTable:
+    """How the server's figures differ from those that it was compared with: all that changed, and all instructions."""
+    (server,) = measurement.servers
+    headings = ["workload", "target", "figure", measurement.against, server, "change", "noise", "verdict"]
+    rows = [
+        [one.workload, one.target, one.figure, _number(one.against), _number(one.value), *_change(one)]
+        for one in _shown(measurement)
     ]
-    if measurement.differences:
-        shown = [one for one in measurement.differences if one.figure == "instructions" or one.verdict != "same"]
-        headings = [
-            "workload",
-            "target",
-            "figure",
-            measurement.against,
-            measurement.server,
-            "change",
-            "noise",
-            "verdict",
-        ]
-        rows = [
-            [one.workload, one.target, one.figure, _number(one.against), _number(one.value), *_change(one)]
-            for one in shown
-        ]
-        lines += ["", *table(headings, rows, numbers_from=3), ""]
-        for one in shown:
-            parts = ", ".join(f"{name} {moved:+,.0f}" for name, moved in one.functions.items())
-            lines += [f"{one.workload} on {one.target}: {parts} instructions a request"] if parts else []
+    return CostTable("", headings, rows, 3)
+
+
+def remarks(measurement: Measurement) -> list[str]:
+    """What has no figure, and why."""
+    return [f"no figure: {one.workload} on {one.target}, {one.server}: {one.reason}" for one in measurement.no_figures]
+
+
+def origins(measurement: Measurement) -> list[str]:
+    """The functions that the differences come from."""
+    lines = []
+    for one in _shown(measurement):
+        parts = ", ".join(f"{name} {moved:+,.0f}" for name, moved in one.functions.items())
+        lines += [f"{one.workload} on {one.target}: {parts} instructions a request"] if parts else []
     return lines
 
 
-def _figures(costs: Sequence[ServerCost]) -> list[str]:
+def summary(measurement: Measurement) -> list[str]:
+    """Markdown: the figures, what has none, and the comparison."""
+    lines: list[str] = []
+    for one in tables(measurement):
+        lines += [*([one.title, ""] if one.title else []), *_markdown(one), ""]
+    lines += remarks(measurement)
+    if measurement.differences:
+        lines += ["", *_markdown(difference_table(measurement)), "", *origins(measurement)]
+    return lines
+
+
+def _markdown(one: CostTable) -> list[str]:
+    return table(one.headings, one.rows, numbers_from=one.numbers_from)
+
+
+def _shown(measurement: Measurement) -> list[CostDifference]:
+    return [one for one in measurement.differences if one.figure == "instructions" or one.verdict != "same"]
+
+
+def _figures(title: str, costs: Sequence[ServerCost]) -> CostTable:
     headings = ["workload", "target", "instructions", "spread", "p50", "p95", "p99", "others", "calls", "mallocs"]
     headings += ["writes", "bytes", "syncs", "growth", "used KiB", "RSS KiB", "own KiB"]
     rows = []
@@ -72,16 +106,16 @@ def _figures(costs: Sequence[ServerCost]) -> list[str]:
         row += [_number(one.value) for one in each]
         row += [_number(one.value / 1024) for one in (cost.used_memory, cost.resident_bytes, cost.own_bytes)]
         rows.append(row)
-    lines = table(headings, rows, numbers_from=2)
-    saving = [cost for cost in costs if cost.child_instructions.value]
-    if saving:
-        cells = [
-            [cost.workload, cost.target, _number(cost.child_instructions.value)]
-            + [_number(one.value / 1024) for one in (cost.child_written_bytes, cost.copied_bytes)]
-            for cost in saving
-        ]
-        lines += ["", *table(["workload", "target", "child", "written KiB", "copied KiB"], cells, numbers_from=2)]
-    return lines
+    return CostTable(title, headings, rows, 2)
+
+
+def _children(costs: Sequence[ServerCost]) -> CostTable:
+    rows = [
+        [cost.workload, cost.target, _number(cost.child_instructions.value)]
+        + [_number(one.value / 1024) for one in (cost.child_written_bytes, cost.copied_bytes)]
+        for cost in costs
+    ]
+    return CostTable("", ["workload", "target", "child", "written KiB", "copied KiB"], rows, 2)
 
 
 def _change(one: CostDifference) -> list[str]:
