@@ -9,7 +9,7 @@ from harness.analysis.code_profile import CodeProfile
 from harness.core.errors import ExitCode, InconclusiveError
 from harness.plan.workloads import BenchWorkload
 from harness.run.counted_load import LacksCommandError, RoundCounts
-from harness.workflows.measure.kernel_cost_run import UnsupportedError, check_supported
+from harness.workflows.measure.kernel_cost_run import UnsupportedError, benchmark_words, check_supported
 from harness.workflows.measure.server_cost import (
     CostDifference,
     Measurement,
@@ -163,16 +163,24 @@ def test_a_missing_figure_has_its_errors_reason(error: Exception, reason: str) -
 @pytest.mark.parametrize(
     "changed",
     [
-        {"connections": 2},
         {"new_connections": True},
         {"drawn": "in-order"},
         {"during": "bgsave"},
         {"commands": (("GET", "key"), ("SET", "key", "{value}"))},
         {"commands": (("SET", "{number}", "{value}"),)},
+        {"commands": (("VADD", "key", "FP32", "{floats}", "element"),)},
     ],
     ids=str,
 )
-def test_the_kernel_tier_refuses_what_its_program_cannot_send(changed: dict[str, object]) -> None:
-    check_supported(msgspec.structs.replace(WORKLOAD, pipeline=10, saving="aof-always"))
-    with pytest.raises(UnsupportedError, match="on the kernel tier, one connection"):
+def test_the_kernel_tier_refuses_what_no_program_in_it_can_send(changed: dict[str, object]) -> None:
+    check_supported(msgspec.structs.replace(WORKLOAD, pipeline=10, connections=50, saving="aof-always"))
+    with pytest.raises(UnsupportedError, match="a workload is one command with evenly drawn keys"):
         check_supported(msgspec.structs.replace(WORKLOAD, **changed))
+
+
+def test_redis_benchmark_sends_a_workloads_own_command() -> None:
+    sets = msgspec.structs.replace(
+        WORKLOAD, commands=(("SET", "key:{key}", "{value}"),), keys=500, payload_bytes=3, pipeline=8, connections=50
+    )
+    options = ["-q", "-p", "6379", "-c", "50", "-P", "8", "-n", "400", "-r", "500"]
+    assert benchmark_words(sets, 6379, 400) == ["/srv/benchmark", *options, "SET", "key:__rand_int__", "xxx"]

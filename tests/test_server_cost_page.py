@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from typing import Any
 
 import msgspec
 
@@ -13,7 +14,7 @@ from tests.test_page import Outline
 from tests.test_server_cost import cost, measured
 
 
-def of(*servers: str, **changed: int) -> Measurement:
+def of(*servers: str, **changed: Any) -> Measurement:
     costs = [cost(7_600 + 100 * at, 7_600 + 100 * at, name=name, **changed) for at, name in enumerate(servers)]
     return msgspec.structs.replace(measured([]), servers=list(servers), against="", costs=costs)
 

@@ -165,7 +165,7 @@ def _access(machine: Machine, target: Target, access: PlannedAccess, offset: int
     counts = rules.has_switch(target)
     before = machine.counters() if counts else None
     words = [ACCESSES, access.name, str(offset), str(COUNT), str(ROUNDS)]
-    output = _run(machine, target, words)
+    output = run_inside(machine, target, words)
     after = machine.counters() if counts else None
     return access_cost(
         target.name,
@@ -211,10 +211,16 @@ def send_load(guest: VmGuest, machine: Machine, requests: bytes, replies: bytes,
     machine.write("/run/requests", requests)
     machine.write("/run/replies", replies)
     words = [LOAD, str(guest.port), str(guest.pid), "/run/requests", "/run/replies", str(times)]
-    return int(_run(machine, guest.runner.target, words))
+    return int(run_inside(machine, guest.runner.target, words))
 
 
-def _run(machine: Machine, target: Target, words: Sequence[str]) -> str:
+def instructions_so_far(guest: VmGuest, machine: Machine) -> int:
+    """How many instructions the server has executed since its start, with the kernel's for it."""
+    return int(run_inside(machine, guest.runner.target, [LOAD, str(guest.pid)]))
+
+
+def run_inside(machine: Machine, target: Target, words: Sequence[str]) -> str:
+    """What a program in the machine prints. Raises InfrastructureError unless it ends with 0."""
     result = machine.run(words, deadline_seconds=RUN_SECONDS * target.slowdown, traced=False)
     if result.end is None or (result.end.how, result.end.number) != ("exit", 0):
         how = "did not end" if result.end is None else f"ended with {result.end.how} {result.end.number}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from harness.run.counted_load import SAVING, LacksCommandError, refuse_unknown_c
 from harness.run.counted_server import CALM
 from harness.run.server_process import StartError
 from harness.run.vm.guest import SERVER, VirtualMachine, VmGuest
-from harness.workflows.measure.fixup_cost_run import LOAD, compile_load, send_load
+from harness.workflows.measure.fixup_cost_run import LOAD, compile_load, instructions_so_far, run_inside, send_load
 from harness.workflows.measure.server_cost import kernel_cost, no_figure
 
 if TYPE_CHECKING:
@@ -32,23 +33,35 @@ if TYPE_CHECKING:
 MOST_REQUESTS = 1000
 """Requests of a round: the machine is some twenty times slower than the user-mode emulator."""
 PREPARED_AT_ONCE = 200
+BENCHMARK = "/srv/benchmark"
+"""The path of redis-benchmark in the guest."""
 
 
 class UnsupportedError(Exception):
-    """The program inside the machine cannot send a workload."""
+    """No program inside the machine can send a workload."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "on the kernel tier, one connection sends the same requests again and again, and no child saves"
-        )
+        super().__init__("on the kernel tier, a workload is one command with evenly drawn keys, and no child saves")
 
 
 def check_supported(workload: BenchWorkload) -> None:
-    """Raise UnsupportedError for a workload that the program cannot send, as far as the workload itself tells."""
-    one = workload.connections == 1 and not workload.new_connections and len(workload.commands) == 1
-    repeats = workload.drawn == "evenly" and not any("{number}" in word for word in workload.commands[0])
-    if not (one and repeats and workload.during == "nothing"):
+    """Raise UnsupportedError for a workload that no program can send, as far as the workload itself tells."""
+    one = len(workload.commands) == 1 and not workload.new_connections and workload.during == "nothing"
+    words = workload.commands[0]
+    drawn = workload.drawn == "evenly" and not any(mark in word for mark in ("{number}", "{floats}") for word in words)
+    if not (one and drawn):
         raise UnsupportedError
+
+
+def benchmark_words(workload: BenchWorkload, port: int, requests: int) -> list[str]:
+    """The command line by which the release's own redis-benchmark sends a workload.
+
+    Its numbers have twelve digits, as those of `WorkloadRequests` have. It draws them evenly, from a seed of its own.
+    """
+    value = "x" * workload.payload_bytes
+    words = [word.replace("{key}", "__rand_int__").replace("{value}", value) for word in workload.commands[0]]
+    options = {"-p": port, "-c": workload.connections, "-P": workload.pipeline, "-n": requests, "-r": workload.keys}
+    return [BENCHMARK, "-q", *(str(part) for option in options.items() for part in option), *words]
 
 
 def kernel_costs(
@@ -67,7 +80,11 @@ def kernel_costs(
     """
     target = setup.target
     build = setup.build(tree, optimisation)
-    programs = {SERVER: build.server_binary, LOAD: compile_load(setup.bench.cache, target, setup.toolchain)}
+    programs = {
+        SERVER: build.server_binary,
+        LOAD: compile_load(setup.bench.cache, target, setup.toolchain),
+        BENCHMARK: setup.upstream(tree, optimisation) / "src" / f"{tree.family}-benchmark",
+    }
     policy = setup.bench.catalog.policies[target.kernel]
     image = setup.vm_image(programs, mode=policy.mode, counted=True)
     found = []
@@ -109,7 +126,7 @@ def _cost(setup: TargetSetup, guest: VmGuest, workload: BenchWorkload, *, server
 def _rounds(guest: VmGuest, machine: Machine, workload: BenchWorkload, rounds: int) -> list[float]:
     """Instructions of a request, with the kernel's, for each round.
 
-    Raises UnsupportedError where the same requests have other replies each time.
+    One connection repeats the same requests where their replies repeat; redis-benchmark sends all others.
     """
     requests = WorkloadRequests(workload)
     with Client(connect(guest.upstream, deadline_seconds=guest.deadline_seconds)) as client:
@@ -118,12 +135,31 @@ def _rounds(guest: VmGuest, machine: Machine, workload: BenchWorkload, rounds: i
             client.pipeline(several)
     batch = Client.pack([requests.next() for _ in range(workload.pipeline)])
     replies = _replies(guest, batch, workload)
-    if _replies(guest, batch, workload) != replies:
-        raise UnsupportedError
     times = max(1, min(workload.requests, MOST_REQUESTS) // workload.pipeline)
+    repeats = workload.connections == 1 and _replies(guest, batch, workload) == replies
+
+    def measured() -> float:
+        if not repeats:
+            return _benchmark(guest, machine, workload)
+        return send_load(guest, machine, batch, replies, times) / (times * workload.pipeline)
+
     # The first round warms up.
-    taken = [send_load(guest, machine, batch, replies, times) for _ in range(rounds + 1)]
-    return [one / (times * workload.pipeline) for one in taken[1:]]
+    return [measured() for _ in range(rounds + 1)][1:]
+
+
+def _benchmark(guest: VmGuest, machine: Machine, workload: BenchWorkload) -> float:
+    """Instructions of a request that redis-benchmark sends: what twice as many requests take more.
+
+    Both runs contain the same connecting and the same questions about the configuration, which are no requests.
+    """
+    at_once = workload.connections * workload.pipeline
+    requests = max(1, min(workload.requests, MOST_REQUESTS) // at_once) * at_once
+    readings = [instructions_so_far(guest, machine)]
+    for number in (requests, 2 * requests):
+        run_inside(machine, guest.runner.target, benchmark_words(workload, guest.port, number))
+        readings.append(instructions_so_far(guest, machine))
+    first, second = (after - before for before, after in itertools.pairwise(readings))
+    return (second - first) / requests
 
 
 def _replies(guest: VmGuest, batch: bytes, workload: BenchWorkload) -> bytes:

@@ -2,9 +2,11 @@
  * Sends requests to a server in the same machine, and prints how long the server worked on them (harness/workflows/measure/fixup_cost_run.py).
  *
  *   load PORT PID REQUESTS REPLIES TIMES
+ *   load PID
  *
  * The content of the file REQUESTS is sent at once, and as many bytes as the file REPLIES holds are awaited, which must be
- * these; TIMES times. Printed are nanoseconds of all the threads of process PID, the kernel's work for it included.
+ * these; TIMES times. Printed are nanoseconds of all the threads of process PID, the kernel's work for it included. With
+ * nothing but PID they are those since its start.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -100,8 +102,12 @@ int main(int argc, char **argv)
 {
     static struct content requests, replies;
 
+    if (argc == 2) {
+        printf("%lld\n", (long long)nanoseconds_of(atoi(argv[1])));
+        return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+    }
     if (argc != 6) {
-        fprintf(stderr, "usage: load PORT PID REQUESTS REPLIES TIMES\n");
+        fprintf(stderr, "usage: load PORT PID REQUESTS REPLIES TIMES | load PID\n");
         return EXIT_FAILURE;
     }
     read_content(argv[3], &requests);
