@@ -1,4 +1,4 @@
-"""x86, the architecture of native targets: no emulator runs it, and no fault of it is unwound or disassembled."""
+"""x86, the architecture of native targets: an emulator only counts there, and no fault is unwound or disassembled."""
 
 from __future__ import annotations
 

@@ -142,6 +142,8 @@ def test_a_native_server_is_counted_in_an_emulated_machine() -> None:
     found = measured(SET, GET, target=ORACLE)
     assert {cost.workload: cost.instructions.spread < 0.01 for cost in found.costs} == {"set": True, "get": True}
     assert {cost.target for cost in found.costs} == {ORACLE}
+    # Its libraries and its heap are told from the emulator's own.
+    assert all(cost.allocations.value and cost.own_bytes.value for cost in found.costs)
     assert exit_code(found) is ExitCode.PASS
 
 
