@@ -16,6 +16,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT
+from harness.core.target_model import ORACLE
 from harness.report.line_chart import line_chart
 from harness.report.markdown_table import table
 from harness.workflows.measure.server_cost import KernelCost, Measurement, NoFigure, ServerCost
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 STORED = ROOT / "docs" / "boards.json"
 RELEASES = ["redis-2.8.17", "redis-3.2.6", "redis-5.0.6", "redis-6.2.14", "redis-7.0.15", "redis-8.0.6", "valkey-9.1.2"]
-TARGETS = ["armv5", "armv6", "aarch64", "sparc64"]
+TARGETS = ["armv5", "armv6", "aarch64", "sparc64", ORACLE]
+SHOWN_AS = {ORACLE: "x86-64"}
+"""Target -> its name for readers who do not know Plumbline's: this machine's own is x86-64."""
 KERNEL_TARGETS = ["armv5-kernel", "aarch64-kernel"]
 DASH = "–"
 
@@ -84,6 +87,10 @@ def stored() -> StoredCosts:
     return json_codec.decode(STORED.read_bytes(), StoredCosts)
 
 
+def _shown(target: str) -> str:
+    return SHOWN_AS.get(target, target)
+
+
 def _cost(costs: Sequence[AnyCost], server: str, target: str, workload: str) -> AnyCost | None:
     key = (server, target, workload)
     return next((one for one in costs if (one.server, one.target, one.workload) == key), None)
@@ -122,7 +129,7 @@ def cost_rows(server: str, targets: Sequence[str], *patterns: str) -> list[str]:
     rows = [
         (
             f"`{one.workload}`",
-            one.target,
+            _shown(one.target),
             f"{one.instructions.value:,.0f}",
             *(f"{one.percentiles[name]:,.0f}" if one.percentiles else "" for name in ("p50", "p95", "p99")),
             f"{one.kernel_calls.value:.1f}",
@@ -174,7 +181,7 @@ def footprint_rows() -> list[str]:
         empty = _cost(stored().costs, server, target, "footprint-empty")
         if sum(one is not None for one in found) > 1:
             cells = [f"{one.growth_bytes.value:,.0f}" if one else DASH for one in found]
-            rows.append((server, target, f"{empty.own_bytes.value / 1024:,.0f}" if empty else DASH, *cells))
+            rows.append((server, _shown(target), f"{empty.own_bytes.value / 1024:,.0f}" if empty else DASH, *cells))
     headings = ["release", "target", "empty, KiB", *(unit.replace("-", " ") for unit in units)]
     return table(headings, rows, numbers_from=2)
 
@@ -191,7 +198,7 @@ def release_rows() -> list[str]:
             cells = [f"{one.instructions.value:,.0f}" if one else DASH for one in found]
             cells.append(f"{empty.own_bytes.value / 1024:,.0f}" if empty else DASH)
             cells.append(f"{key.growth_bytes.value:,.0f}" if key else DASH)
-            rows.append((server, target, *cells))
+            rows.append((server, _shown(target), *cells))
     headings = ["release", "target", "SET", "SET, pipelined", "GET", "empty, KiB", "a key, bytes"]
     return table(headings, rows, numbers_from=2)
 
@@ -199,7 +206,7 @@ def release_rows() -> list[str]:
 def missing_rows() -> list[str]:
     """What has no figure, and why."""
     found = {(one.server, one.target, one.reason.partition(": ")[2] or one.reason) for one in stored().no_figures}
-    return [f"- {server} on {target}: {reason}" for server, target, reason in sorted(found)] or ["Nothing."]
+    return [f"- {server} on {_shown(target)}: {reason}" for server, target, reason in sorted(found)] or ["Nothing."]
 
 
 def release_chart(title: str, workload: str, figure: str, unit: float) -> str:
@@ -207,7 +214,7 @@ def release_chart(title: str, workload: str, figure: str, unit: float) -> str:
     lines = {}
     for target in TARGETS:
         found = [_cost(stored().costs, server, target, workload) for server in RELEASES]
-        lines[target] = [getattr(one, figure).value / unit if one else None for one in found]
+        lines[_shown(target)] = [getattr(one, figure).value / unit if one else None for one in found]
     return line_chart(title, RELEASES, lines)
 
 
@@ -222,10 +229,10 @@ def memory_chart() -> str:
 
 
 def main() -> None:
-    """Store the figures of these files instead of those that are stored; of one figure the last counts."""
-    costs: dict[tuple[str, str, str], ServerCost] = {}
-    missing: dict[tuple[str, str, str], NoFigure] = {}
-    kernels: dict[tuple[str, str, str], KernelCost] = {}
+    """Store the figures of these files beside those that are stored; of one figure the last counts."""
+    costs = {(one.server, one.target, one.workload): one for one in stored().costs}
+    missing = {(one.server, one.target, one.workload): one for one in stored().no_figures}
+    kernels = {(one.server, one.target, one.workload): one for one in stored().kernel_costs}
     for path in map(Path, sys.argv[1:]):
         measured = json_codec.decode(path.read_bytes(), Measurement)
         suffix = "" if measured.allocator == "libc" else f" {measured.allocator}"
