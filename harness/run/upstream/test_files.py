@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import difflib
 import re
+import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -173,13 +175,17 @@ def _listed(tree: Path) -> list[str]:
         text = (tree / HELPER).read_text("utf-8", "replace")
         found = re.search(r"set ::all_tests \{(.*?)\}", text, re.DOTALL)
         return found[1].split() if found else []
-    result = process.run_successfully(
-        ["tclsh", str(HELPER), "--list-tests"],
-        problem="the release does not list its tests",
-        where=str(tree / HELPER),
-        deadline_seconds=LIST_SECONDS,
-        folder=tree,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        # Since Valkey 9.1 the helper ends at once where there is no server that could be run; it starts none to list.
+        (Path(folder) / "valkey-server").symlink_to(shutil.which("tclsh") or "tclsh")
+        result = process.run_successfully(
+            ["tclsh", str(HELPER), "--list-tests"],
+            problem="the release does not list its tests",
+            where=str(tree / HELPER),
+            deadline_seconds=LIST_SECONDS,
+            folder=tree,
+            environment={**process.PLAIN_ENVIRONMENT, "VALKEY_BIN_DIR": folder},
+        )
     return [line.strip() for line in result.text.splitlines() if re.fullmatch(r"[\w./-]+", line.strip())]
 
 
