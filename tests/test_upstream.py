@@ -388,6 +388,13 @@ def test_a_release_names_its_files(tree: Path) -> None:
     assert next(file.name for file in upstream_files(tree)) == "unit/second"
 
 
+def test_a_release_whose_helper_looks_for_a_server_first_names_its_files(tree: Path) -> None:
+    helper = tree / "tests" / "test_helper.tcl"
+    looks = 'if {![file executable $::env(VALKEY_BIN_DIR)/valkey-server]} {error "no server"}\n'
+    helper.write_text(looks + helper.read_text("utf-8"), "utf-8")
+    assert [file.name for file in upstream_files(tree)][:2] == ["unit/first", "unit/second"]
+
+
 def test_a_selection_names_files_or_no_file_at_all(tree: Path) -> None:
     files = upstream_files(tree)
     assert [file.name for file in selected(files, ["unit/first::passes"])] == ["unit/first"]

@@ -63,6 +63,14 @@ def events_of(folder: Path, target: str) -> list[run_folder.TestEvent]:
     return [event for event in events if isinstance(event, run_folder.TestEvent)]
 
 
+@pytest.mark.parametrize("name", sorted(Catalog().servers))
+def test_every_release_names_the_files_of_its_tests(name: str) -> None:
+    release = quiet_workbench().fetcher.server(Catalog().servers[name])
+    files = {file.name for file in upstream_files(release.path)}
+    assert len(files) > 40
+    assert {"unit/type/hash", "unit/sort", "sentinel/00-base" if name < "valkey-9" else "unit/cluster/info"} <= files
+
+
 def test_tests_that_pass_have_run_on_the_target_and_crashes_on_purpose_are_no_findings(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     read = checked(folder, "armv5", "--test", "unit/type/incr", "--test", "integration/logging")
