@@ -227,8 +227,8 @@ def test_servers_take_their_turns_and_clients_their_own(tmp_path: Path, launcher
         (["redis-server", "-"], "- --ignore-warnings ONE"),
         (["redis-server", "--save"], "--ignore-warnings ONE --save"),
         (["redis-server", "--version"], "--version"),
-        (["redis-server", "./conf", "--sentinel"], "./conf --sentinel"),
-        (["redis-sentinel", "./conf"], "./conf"),
+        (["redis-server", "./conf", "--sentinel"], "./conf --ignore-warnings ONE --sentinel"),
+        (["redis-sentinel", "./conf"], "./conf --ignore-warnings ONE"),
         (["redis-check-aof", "./file"], "./file"),
     ],
 )

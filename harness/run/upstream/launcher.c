@@ -159,15 +159,12 @@ static int is_server(void)
 }
 
 /* Where options for a server may stand among its words; 0 if it starts no server that has them. Words may begin with a
- * configuration file, or with - for the standard input; words without -- after it would be taken for values of ours. A
- * sentinel makes no self tests. */
+ * configuration file, or with - for the standard input; words without -- after it would be taken for values of ours.
+ * Since Redis 7.2 a sentinel makes self tests too, and those before take the options and have no use for them. */
 static int place_of_options(int argc, char **argv)
 {
-    if (!is_called("-server"))
+    if (!is_server())
         return 0;
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--sentinel"))
-            return 0;
     if (argc == 1)
         return 1;
     if (argv[1][0] != '-' || !argv[1][1])
