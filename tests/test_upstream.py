@@ -100,7 +100,28 @@ foreach {name lines} {open {port 7} bound {{bind 10.0.0.1}}} {
 }
 """
 
+VALKEY = """
+test_block "sets a cluster up" {set x 1}
+test_block "sets up what fails" {error "no cluster"}
+set file [open tests/tmp/stdout w]
+puts $file " PID: [pid]. Server initialized"
+close $file
+test "a server starts" {wait_server_started src/valkey-server conf tests/tmp/stdout stderr [pid]} tests/tmp/stdout
+test "a client of Valkey's" {::valkey::__dispatch__ 1 debug segfault} debug
+"""
+
 UTILITIES = """
+proc test_block {name code} {
+    if {[catch {uplevel 1 $code} error]} {
+        send_data_packet 0 err "$name: $error"
+        return 0
+    }
+    send_data_packet 0 ok $name
+    return 1
+}
+proc wait_server_started {executable config_file stdout stderr pid} {return $stdout}
+namespace eval valkey {}
+proc ::valkey::__dispatch__ {id method args} {return $method}
 proc count_log_message {server pattern} {return 1}
 proc server_is_up {host port tries} {return $tries}
 """
@@ -122,6 +143,7 @@ def tree(tmp_path: Path) -> Path:
     (tests / "support" / "util.tcl").write_text(UTILITIES, "utf-8")
     (tests / "unit" / "first.tcl").write_text(FILE, "utf-8")
     (tests / "unit" / "nodes.tcl").write_text(NODES, "utf-8")
+    (tests / "unit" / "valkey.tcl").write_text(VALKEY, "utf-8")
     (tests / "unit" / "second.tcl").write_text("test hangs {after 100000}\n", "utf-8")
     (tests / "unit" / "moduleapi" / "hooks.tcl").write_text("", "utf-8")
     (tests / "cluster" / "run.tcl").write_text("", "utf-8")
@@ -198,6 +220,19 @@ def test_nodes_listen_on_loopback_alone_where_others_share_the_network(
     written = {name: (stage.folder / "tests" / "tmp" / name).read_text("utf-8") for name in ("open", "bound")}
     assert ("bind 127.0.0.1" in written["open"]) == (not private)
     assert "127.0.0.1" not in written["bound"]
+
+
+def test_valkeys_own_procedures_are_stood_in_for_like_redis(stage: Stage, tmp_path: Path) -> None:
+    done = run(stage, "unit/valkey", tmp_path)
+    assert done.journal.outside == []
+    assert {test.name: test.reported for test in done.journal.tests} == {
+        "sets a cluster up": "ok",
+        "sets up what fails": "err",
+        "a server starts": "ok",
+        "a client of Valkey's": "ok",
+    }
+    assert done.journal.tests[-1].announced == ("command: debug segfault",)
+    assert done.journal.tests[-1].sent == "DEBUG segfault"
 
 
 def test_servers_take_their_turns_and_clients_their_own(tmp_path: Path, launcher: Path) -> None:

@@ -124,7 +124,17 @@ proc ::plumb::attempt {code} {
 }
 
 # Stands in for upstream's `test`.
-proc ::plumb::test {name code args} {
+proc ::plumb::test {name args} {
+    tailcall ::plumb::noted ::plumb_original_test $name {*}$args
+}
+
+# Since Valkey 9.1 what sets a cluster up reports as a test does.
+proc ::plumb::test_block {name args} {
+    tailcall ::plumb::noted ::plumb_original_test_block $name {*}$args
+}
+
+# Run a test by upstream's own procedure, and note its beginning and its end.
+proc ::plumb::noted {original name code args} {
     variable reports
     variable raised
     variable last
@@ -133,7 +143,7 @@ proc ::plumb::test {name code args} {
     set last {}
     lappend reports {}
     note begin test $name servers [servers] faults [growth]
-    set call [list ::plumb_original_test $name [list ::plumb::attempt $code] {*}$args]
+    set call [list $original $name [list ::plumb::attempt $code] {*}$args]
     set status [catch {uplevel 1 $call} result options]
     lassign [lindex $reports end] outcome message
     set reports [lrange $reports 0 end-1]
@@ -178,8 +188,12 @@ proc ::plumb::server_is_up {host port tries args} {
 }
 
 # A server that died before it logged its number never will: upstream would wait two minutes for every such server.
-proc ::plumb::wait_server_started {config_file stdout pid args} {
+# Redis and Valkey give different words, by names that mean the same.
+proc ::plumb::wait_server_started {args} {
     variable patience
+    foreach name [info args ::plumb_original_wait_server_started] value $args {
+        set $name $value
+    }
     for {set waited 0} {$waited < 120000 * $patience} {incr waited 50} {
         set dead [catch {::plumb_original_exec kill -0 $pid}]
         set log [::plumb_original_exec cat $stdout]
@@ -189,7 +203,7 @@ proc ::plumb::wait_server_started {config_file stdout pid args} {
         }
         after 50
     }
-    tailcall ::plumb_original_wait_server_started $config_file $stdout $pid {*}$args
+    tailcall ::plumb_original_wait_server_started {*}$args
 }
 
 # Nodes of clusters and sentinels listen on every interface, unless they are told otherwise.
@@ -227,14 +241,24 @@ proc ::plumb::count_log_message {args} {
     tailcall ::plumb_original_count_log_message {*}$args
 }
 
-proc ::plumb::dispatch {id method args} {
+# The client of Redis' tests and that of Valkey's are one, in a namespace of either name.
+proc ::plumb::redis_dispatch {args} {
+    dispatched {*}$args
+    tailcall ::redis::plumb_original_redis_dispatch {*}$args
+}
+
+proc ::plumb::valkey_dispatch {args} {
+    dispatched {*}$args
+    tailcall ::valkey::plumb_original_valkey_dispatch {*}$args
+}
+
+proc ::plumb::dispatched {id method args} {
     variable crashing
     variable last
     set last [list $method $args]
     if {[string equal -nocase $method debug] && [string tolower [lindex $args 0]] in $crashing} {
         note announced message "command: $method $args"
     }
-    tailcall ::redis::plumb_original_dispatch $id $method {*}$args
 }
 
 proc ::plumb::execute {args} {
@@ -265,6 +289,7 @@ proc ::plumb::stand_in {theirs ours} {
 
 set ::plumb::stand_ins {
     test test
+    test_block test_block
     send_data_packet send_data_packet
     wait_for_condition wait_for_condition
     server_is_up server_is_up
@@ -273,7 +298,8 @@ set ::plumb::stand_ins {
     exec_instance exec_instance
     spawn_instance spawn_instance
     end_tests end_tests
-    redis::__dispatch__ dispatch
+    redis::__dispatch__ redis_dispatch
+    valkey::__dispatch__ valkey_dispatch
 }
 
 rename exec ::plumb_original_exec
