@@ -107,6 +107,7 @@ set file [open tests/tmp/stdout w]
 puts $file " PID: [pid]. Server initialized"
 close $file
 test "a server starts" {wait_server_started src/valkey-server conf tests/tmp/stdout stderr [pid]} tests/tmp/stdout
+test "reads a crash report" {wait_for_log_messages 0 {"*argv*0*: *SET*"} 0 10 1} 30
 test "a client of Valkey's" {::valkey::__dispatch__ 1 debug segfault} debug
 """
 
@@ -120,6 +121,7 @@ proc test_block {name code} {
     return 1
 }
 proc wait_server_started {executable config_file stdout stderr pid} {return $stdout}
+proc wait_for_log_messages {server patterns line tries delay} {return $tries}
 namespace eval valkey {}
 proc ::valkey::__dispatch__ {id method args} {return $method}
 proc count_log_message {server pattern} {return 1}
@@ -229,8 +231,10 @@ def test_valkeys_own_procedures_are_stood_in_for_like_redis(stage: Stage, tmp_pa
         "sets a cluster up": "ok",
         "sets up what fails": "err",
         "a server starts": "ok",
+        "reads a crash report": "ok",
         "a client of Valkey's": "ok",
     }
+    assert done.journal.tests[-2].announced == ("log: *argv*0*: *SET*",)
     assert done.journal.tests[-1].announced == ("command: debug segfault",)
     assert done.journal.tests[-1].sent == "DEBUG segfault"
 

@@ -42,7 +42,10 @@ namespace eval ::plumb {
     }
     # Commands that make a server crash on purpose, and the log lines by which a test says that it expects a crash.
     variable crashing {segfault panic assert oom restart crash-and-recover}
-    variable expected {{*ASSERTION FAILED*} {*Guru Meditation*} {*crashed by signal*} {*dup elements*}}
+    variable expected {
+        {*ASSERTION FAILED*} {*Guru Meditation*} {*crashed by signal*} {*Crashed running*} {*dup elements*}
+        {*BUG REPORT START*} {*argv*:*}
+    }
     variable fatal {SEGV BUS ABRT ILL FPE SIGSEGV SIGBUS SIGABRT SIGILL SIGFPE 11 7 6 4 8}
 }
 expr {srand($::env(PLUMB_SEED))}
@@ -231,14 +234,27 @@ proc ::plumb::end_tests {args} {
 }
 
 proc ::plumb::count_log_message {args} {
+    announce_log [lindex $args end]
+    tailcall ::plumb_original_count_log_message {*}$args
+}
+
+proc ::plumb::wait_for_log_messages {server patterns line tries args} {
+    variable patience
+    foreach pattern $patterns {
+        announce_log $pattern
+    }
+    tailcall ::plumb_original_wait_for_log_messages $server $patterns $line [expr {int($tries * $patience)}] {*}$args
+}
+
+# Note that a test expects a crash if it looks for this in the log.
+proc ::plumb::announce_log {sought} {
     variable expected
     foreach pattern $expected {
-        if {[string match $pattern [lindex $args end]]} {
-            note announced message "log: [lindex $args end]"
-            break
+        if {[string match $pattern $sought]} {
+            note announced message "log: $sought"
+            return
         }
     }
-    tailcall ::plumb_original_count_log_message {*}$args
 }
 
 # The client of Redis' tests and that of Valkey's are one, in a namespace of either name.
@@ -295,6 +311,7 @@ set ::plumb::stand_ins {
     server_is_up server_is_up
     wait_server_started wait_server_started
     count_log_message count_log_message
+    wait_for_log_messages wait_for_log_messages
     exec_instance exec_instance
     spawn_instance spawn_instance
     end_tests end_tests
