@@ -147,6 +147,29 @@ def test_an_end_by_abort_is_on_purpose_only_if_the_test_announced_it(
     assert set(found(stored)) == (set() if deliberate else {"crash-integration_logging_Abort"})
 
 
+@pytest.mark.parametrize(
+    ("announced", "in_module", "deliberate"),
+    [
+        (("log: *Crashed running the instruction at*",), True, True),
+        (("log: *Crashed running the instruction at*",), False, False),
+        (("log: *BUG REPORT START*",), True, False),
+        ((), True, False),
+    ],
+)
+def test_a_module_of_the_tests_may_crash_twice_where_its_test_looks_for_that(
+    stored: UpstreamRun, announced: tuple[str, ...], *, in_module: bool, deliberate: bool
+) -> None:
+    pc = stored.place("armv5", "crashing", "src/debug.c", 500)
+    crash = fault(pc=pc, number=SEGMENTATION, code=2, access="", handled=True)
+    stored.started("guest-1", record=crash, ended_by="SIGSEGV", test="unit/moduleapi/crash::Twice", announced=announced)
+    if in_module:
+        log = stored.cell("armv5", SUITE) / "guest-1" / "faults.jsonl"
+        binary = str(stored.binary("armv5")).encode()
+        log.write_bytes(log.read_bytes().replace(binary, b"/t/tests/modules/crash.so"))
+    stored.passed("unit/moduleapi/crash::Twice", guests={"guest-1": (0, 1)}, announced=announced)
+    assert (found(stored) == {}) is deliberate
+
+
 def test_a_misaligned_access_is_never_on_purpose(stored: UpstreamRun) -> None:
     pc = stored.place("armv5", "debugCommand", "src/debug.c", 500)
     announced = ("command: debug segfault",)

@@ -2,7 +2,8 @@
 
 A test announces a crash by the command that causes it (DEBUG SEGFAULT, DEBUG PANIC, kill), or by counting the message
 of an assertion in the server's log, as tests with damaged values do. A misaligned access is never on purpose, and
-neither is a fault while the server reports another one.
+neither is a fault while the server reports another one: except in a module of the tests that crashes twice, whose test
+looks for the report of just that.
 """
 
 from __future__ import annotations
@@ -17,14 +18,26 @@ if TYPE_CHECKING:
 _DEBUG = "debugCommand"
 """The servers' function that serves DEBUG."""
 _ASSERTION = "assertion"
+_MODULE = "library/"
+"""How the origin of code begins that is neither the server's nor libc's: here, of a module of the tests."""
+_TWICE = "log: *Crashed running"
+"""The announcement of a test that looks for a crash, and for one while that is reported."""
 _NUMBERED = {str(number.value): number.name for number in signal.Signals}
 
 
 def is_deliberate(event: GuestEvent, sighting: Sighting) -> bool:
     """Whether a guest's fault or end is the crash that the test announced, during which the guest ended."""
-    if sighting.kind == "alignment" or sighting.kind.startswith("crash-handler"):
+    if sighting.kind == "alignment":
+        return False
+    if any(announced.startswith(_TWICE) for announced in event.announced) and _in_module(sighting):
+        return True
+    if sighting.kind.startswith("crash-handler"):
         return False
     return any(_announces(announced, event, sighting) for announced in event.announced)
+
+
+def _in_module(sighting: Sighting) -> bool:
+    return sighting.kind.endswith("sigsegv") and bool(sighting.frames) and sighting.frames[0].origin.startswith(_MODULE)
 
 
 def _announces(announced: str, event: GuestEvent, sighting: Sighting) -> bool:
