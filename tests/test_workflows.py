@@ -22,12 +22,21 @@ def uses(value: Any) -> list[str]:
     return [one for inner in value for one in uses(inner)] if isinstance(value, list) else []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_only_githubs_own_actions_are_used_and_with_their_major_version(path: Any) -> None:
-    found = uses(yaml.safe_load(path.read_text("utf-8")))
-    assert found
-    for one in found:
-        assert one.startswith("./") or re.fullmatch(r"(actions|github)/[\w/-]+@v\d+", one), one
+PINNED = r"uses: ((?:actions|github)/[\w-]+)((?:/[\w-]+)?)@([0-9a-f]{40} # v\d+\.\d+\.\d+)$"
+
+
+def test_only_githubs_own_actions_are_used_each_by_one_commit_with_its_version() -> None:
+    """Repositories may demand commits of everything that they call, and of what that calls."""
+    commits: dict[str, set[str]] = {}
+    for path in FILES:
+        text = path.read_text("utf-8")
+        foreign = [one for one in uses(yaml.safe_load(text)) if not one.startswith("./")]
+        pinned = re.findall(PINNED, text, re.MULTILINE)
+        assert len(pinned) == len(foreign), f"{path.name}: not every action of others has its commit and its version"
+        for repository, _, commit in pinned:
+            commits.setdefault(repository, set()).add(commit)
+    assert len(commits) > 3
+    assert {name: found for name, found in commits.items() if len(found) != 1} == {}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +12,13 @@ import pytest
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.tree_files import copy_tree
 from harness.core.cache import Cache
-from harness.core.digests import key_of, sha256_of
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.workflows.mutation_testing import mutations
 from tests import fakes
 from tests.end_to_end.expressions import Strict
-from tests.end_to_end.workflows import GitHub
+from tests.end_to_end.workflows import GitHub, actionlint, as_tags
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -223,30 +221,23 @@ def test_a_job_that_left_nothing_is_unknown(tmp_path: Path) -> None:
     assert "UNKNOWN" in github.summaries["verdict"]
 
 
-@pytest.fixture(scope="module")
-def actionlint() -> str:
-    """The machine's, or ours: the pinned version, compiled once."""
-    if found := shutil.which("actionlint"):
-        return found
-    folder = ROOT / "tests" / "end_to_end" / "actionlint"
-    key = key_of([sha256_of(folder / "go.sum")])
-
-    def compile_into(into: Path) -> None:
-        command = ["go", "build", "-o", str(into / "actionlint"), "github.com/rhysd/actionlint/cmd/actionlint"]
-        subprocess.run(command, cwd=folder, check=True)
-
-    return str(Cache.default().folder("test-programs", f"actionlint-{key}", compile_into) / "actionlint")
-
-
-def test_actionlint_finds_nothing_in_our_workflows_and_something_in_a_bad_one(actionlint: str, tmp_path: Path) -> None:
-    clean = subprocess.run([actionlint], cwd=ROOT, capture_output=True, text=True, check=False)
+def test_actionlint_finds_nothing_in_our_workflows_and_something_in_a_bad_one(tmp_path: Path) -> None:
+    top = tmp_path / "project"
+    for path in [ROOT / "action.yml", *WORKFLOWS.glob("*.yml")]:
+        fakes.write(top / path.relative_to(ROOT), as_tags(path.read_text("utf-8")))
+    subprocess.run(["git", "init", "--quiet", str(top)], check=True)
+    clean = subprocess.run([actionlint()], cwd=top, capture_output=True, text=True, check=False)
     assert (clean.returncode, clean.stdout) == (0, ""), clean.stdout
-    text = (WORKFLOWS / "check.yml").read_text("utf-8")
-    bad = tmp_path / "bad.yml"
-    bad.write_text(text.replace("needs.plan.outputs.plan", "needs.plan.outputs.blueprint"), "utf-8")
-    found = subprocess.run([actionlint, str(bad)], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert found.returncode == 1
-    assert 'property "blueprint" is not defined' in found.stdout
+    file = top / ".github" / "workflows" / "check.yml"
+    text = file.read_text("utf-8")
+    for right, wrong, said in (
+        ("needs.plan.outputs.plan", "needs.plan.outputs.blueprint", 'property "blueprint" is not defined'),
+        ("fetch-depth:", "depth:", 'input "depth" is not defined'),
+    ):
+        file.write_text(text.replace(right, wrong), "utf-8")
+        found = subprocess.run([actionlint()], cwd=top, capture_output=True, text=True, check=False)
+        assert found.returncode == 1
+        assert said in found.stdout
 
 
 def test_our_own_workflow_uses_the_action_as_others_do(tmp_path: Path) -> None:

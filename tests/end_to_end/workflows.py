@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from harness.core.cache import Cache
+from harness.core.digests import key_of, sha256_of
 from tests.end_to_end.expressions import Strict, evaluate, expand, is_true, text_of
 
 if TYPE_CHECKING:
@@ -24,6 +28,11 @@ STEP_SECONDS = 1800.0
 MOST_KEY_LENGTH = 512
 MOST_DAYS = 90
 RUNNER_USER = 1001
+ASKED = {"contents": "read", "security-events": "write"}
+"""The permissions of a caller that docs/howto/ci.md asks for."""
+UNASKED = {"contents": "read", "packages": "read"}
+"""Those of a workflow that asks for none, by the setting that repositories have by default."""
+_TYPES: dict[str, type] = {"string": str, "boolean": bool, "number": int}
 COMMIT = "0000007" + "0" * 33
 
 
@@ -49,6 +58,8 @@ class GitHub:
         self.summaries: dict[str, str] = {}
         self.printed: dict[str, str] = {}
         """`JOB/STEP` → what it printed."""
+        self.permissions: dict[str, str] = {}
+        """What the token of the present job may."""
         self.results: dict[str, str] = {}
         """Job → success, failure or skipped; a job of a matrix is `JOB (NAME)`."""
 
@@ -74,24 +85,81 @@ class GitHub:
         outputs: dict[str, str] = done["action"]["outputs"]
         return outputs
 
-    def workflow(self, path: Path, inputs: dict[str, Any], *, only: Sequence[str] = ()) -> dict[str, Any]:
-        """Run a workflow's jobs, or some: the outputs of a called one."""
+    @property
+    def context(self) -> Strict:
+        """The context `github`, as far as the workflows use it."""
+        return Strict(
+            repository="owner/server",
+            repository_owner="owner",
+            sha=COMMIT,
+            event_name="pull_request" if self.base else "push",
+            ref="refs/pull/7/merge" if self.base else "refs/heads/unstable",
+            head_ref="change" if self.base else "",
+        )
+
+    def workflow(
+        self,
+        path: Path,
+        inputs: dict[str, Any],
+        *,
+        only: Sequence[str] = (),
+        permissions: dict[str, str] | None = None,
+        caller: str = "",
+    ) -> dict[str, Any]:
+        """Run a workflow's jobs, or some: the outputs of a called one.
+
+        `permissions`: what the caller's token may; None for those that docs/howto/ci.md asks for. `caller`: the job
+        that calls.
+        """
         read = yaml.safe_load(path.read_text("utf-8"))
         # YAML 1.1 reads the key `on` as true.
-        called = (read[True] or {}).get("workflow_call", {}) if isinstance(read[True], dict) else {}
+        called = (read[True] or {}).get("workflow_call") or {} if isinstance(read[True], dict) else {}
         declared = called.get("inputs", {})
         given = Strict({name: inputs.get(name, one.get("default")) for name, one in declared.items()})
         missing = [name for name, one in declared.items() if one.get("required") and name not in inputs]
         assert not missing, f"inputs are missing: {missing}"
         assert not set(inputs) - set(declared), f"no input {set(inputs) - set(declared)}"
+        wrong = {
+            name: given[name] for name, one in declared.items() if not isinstance(given[name], _TYPES[one["type"]])
+        }
+        assert not wrong, f"inputs are of another type than declared: {wrong}"
+        if not called:
+            permissions = UNASKED
         needs = Strict()
         for name, job in read["jobs"].items():
             if not only or name in only:
-                needs[name] = self._job(name, job, {"inputs": given, "needs": needs})
+                self.permissions = job.get("permissions", read.get("permissions", permissions or ASKED))
+                contexts = {"inputs": given, "needs": needs, "github": self.context}
+                needs[name] = self._job(f"{caller} / {name}" if caller else name, job, contexts)
         if only:
             return {}
         contexts = {"jobs": needs}
         return {key: expand(one["value"], contexts) for key, one in called.get("outputs", {}).items()}
+
+    def _called(self, name: str, job: dict[str, Any], contexts: dict[str, Any]) -> dict[str, Any]:
+        """Run the workflow that a job calls, as strictly as GitHub takes such a job."""
+        foreign = set(job) - {
+            "name",
+            "uses",
+            "with",
+            "secrets",
+            "strategy",
+            "needs",
+            "if",
+            "concurrency",
+            "permissions",
+        }
+        assert not foreign, f"{name} calls a workflow, and has {foreign}"
+        place, _, version = job["uses"].partition("@")
+        assert version, f"{job['uses']} has no version"
+        owner, repository, path = place.split("/", maxsplit=2)
+        given = {key: expand(one, contexts) if isinstance(one, str) else one for key, one in job["with"].items()}
+        file = self.repositories[f"{owner}/{repository}"] / path
+        outputs = self.workflow(file, given, permissions=self.permissions, caller=name)
+        failed = any(one.startswith(f"{name} / ") and result == "failure" for one, result in self.results.items())
+        self.results[name] = "failure" if failed else "success"
+        self.outputs[name] = outputs
+        return {"result": self.results[name], "outputs": Strict(outputs)}
 
     def _job(self, name: str, job: dict[str, Any], contexts: dict[str, Any]) -> dict[str, Any]:
         needed = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
@@ -99,6 +167,8 @@ class GitHub:
         if not is_true(evaluate(_bare(job.get("if", "success()")), contexts, _states(healthy=healthy))):
             self.results[name] = "skipped"
             return {"result": "skipped", "outputs": Strict(dict.fromkeys(job.get("outputs", {}), ""))}
+        if "uses" in job:
+            return self._called(name, job, contexts)
         axes = job.get("strategy", {}).get("matrix", {})
         assert len(axes) <= 1, "more than one axis is not known here"
         for axis, values in axes.items():
@@ -143,13 +213,7 @@ class CiMachine:
         inside = {
             **contexts,
             "steps": done,
-            "github": Strict(
-                repository="owner/server",
-                repository_owner="owner",
-                sha=COMMIT,
-                event_name="pull_request" if self.github.base else "push",
-                workspace=str(self.workspace),
-            ),
+            "github": Strict(self.github.context, workspace=str(self.workspace)),
         }
         for step in steps:
             functions = _states(healthy=not failed)
@@ -215,6 +279,7 @@ class CiMachine:
         return {key: text_of(expand(one["value"], {"steps": steps})) for key, one in read["outputs"].items()}, failed
 
     def checkout(self, given: dict[str, str]) -> dict[str, str]:
+        assert self.github.permissions.get("contents") in {"read", "write"}, "the token may not read the repository"
         place = self.workspace / given.get("path", ".")
         source = self.github.repositories[given.get("repository", "")]
         if "repository" in given:
@@ -261,9 +326,38 @@ class CiMachine:
         return {}
 
     def alert(self, given: dict[str, str]) -> dict[str, str]:
+        assert self.github.permissions.get("security-events") == "write", "the token may not write alerts"
         file = self.workspace / given["sarif_file"]
         self.github.alerts.append({"text": file.read_text("utf-8"), "root": Path(given["checkout_path"])})
         return {}
+
+
+def block_of(page: Path) -> str:
+    """The first block of YAML that a page shows."""
+    found = re.search(r"^```yaml\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert found, f"{page} shows no YAML"
+    return found[1]
+
+
+@cache
+def actionlint() -> str:
+    """The path of actionlint: the machine's, or the pinned version, compiled once."""
+    if found := shutil.which("actionlint"):
+        return found
+    folder = Path(__file__).with_name("actionlint")
+    key = key_of([sha256_of(folder / "go.sum")])
+
+    def compile_into(into: Path) -> None:
+        command = ["go", "build", "-o", str(into / "actionlint"), "github.com/rhysd/actionlint/cmd/actionlint"]
+        subprocess.run(command, cwd=folder, check=True)
+
+    return str(Cache.default().folder("test-programs", f"actionlint-{key}", compile_into) / "actionlint")
+
+
+def as_tags(text: str) -> str:
+    """A workflow with the versions whose inputs the pinned actionlint knows; of a commit it knows none."""
+    text = re.sub(r"(uses: actions/[\w/-]+)@[0-9a-f]{40} # \S+", r"\1@v4", text)
+    return re.sub(r"(uses: github/[\w/-]+)@[0-9a-f]{40} # \S+", r"\1@v3", text)
 
 
 _ACTIONS: dict[str, Callable[[CiMachine, dict[str, str]], dict[str, str]]] = {
