@@ -76,6 +76,7 @@ class StoredRun:
         command: str = "",
         blocked: bool = False,
         transcript: bytes = b"",
+        reply: bytes = b"",
         unit: str = "",
         wrong_line: str = "",
         counters: tuple[run_folder.Counters, run_folder.Counters] | None = None,
@@ -86,7 +87,8 @@ class StoredRun:
             folder = self.cell(target, suite) / guest
             folder.mkdir(parents=True, exist_ok=True)
             kept = f"transcript-{len(list(folder.glob('transcript-*')))}.jsonl"
-            save(folder / kept, [chunk("request", transcript)])
+            replies = [chunk("reply", reply)] if reply else []
+            save(folder / kept, [chunk("request", transcript), *replies])
         event = run_folder.TestEvent(
             name=name,
             outcome=outcome,

@@ -158,6 +158,26 @@ def test_parameters_of_one_test_are_one_finding_whose_old_ids_known_lists_may_na
     assert (both.findings[0].known, int(code)) == ("why", 0)
 
 
+def test_failed_tests_name_their_last_answered_request_and_those_of_one_command_share_a_cause(tmp_path: Path) -> None:
+    stored = StoredRun(tmp_path / "run")
+    stored.canary("armv5")
+    for number, key in enumerate((b"a", b"b")):
+        stored.test(
+            "armv5",
+            "bitops",
+            f"protocol/strings.testsuite::strings-1.{number}",
+            outcome="failed",
+            message="==== FAILED",
+            guest="guest-1",
+            transcript=b"*2\r\n$3\r\nGET\r\n$1\r\n" + key + b"\r\n",
+            reply=b"$-1\r\n",
+        )
+    findings, _ = judged(stored)
+    assert {one.command for one in findings} == {"GET a", "GET b"}
+    (cause,) = causes_of(findings, MACHINES)
+    assert cause.shared == "the command GET on the same targets"
+
+
 def test_units_and_tests_of_the_release_are_findings_of_their_own(tmp_path: Path) -> None:
     stored = StoredRun(tmp_path / "run")
     stored.canary("armv5")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from harness.core.sockets import connect
 from harness.protocol.resp import Client
 from harness.record import peer_user
-from harness.record.recording_proxy import Chunk, Recorder, load, save, send_again, unanswered
+from harness.record.recording_proxy import Chunk, Recorder, last_request, load, save, send_again, unanswered
 from tests.fakes import chunk
 
 if TYPE_CHECKING:
@@ -226,6 +226,40 @@ def test_of_several_connections_the_one_that_spoke_last_counts() -> None:
         chunk("request", command("BITPOS", "k", "1"), connection=2),
     ]
     assert unanswered(chunks) == ["BITPOS k 1"]
+
+
+GET, PING, OBJECT = (b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", b"*1\r\n$4\r\nPING\r\n", b"*2\r\n$6\r\nobject\r\n$1\r\nk\r\n")
+SET = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ([SET, GET], "GET k"),
+        ([SET, GET, PING, OBJECT], "GET k"),
+        ([SET, GET + GET], "GET k"),
+        ([SET, GET + PING], "GET k"),
+        ([GET, SET + GET], ""),
+        ([GET, b"SET k v\r\n"], ""),
+        ([PING, OBJECT], ""),
+        ([], ""),
+    ],
+    ids=["last", "looks", "pipeline", "look-behind-it", "which-of-two", "inline", "looks-alone", "nothing"],
+)
+def test_the_last_request_that_does_more_than_look_is_told_if_it_is_clear(sent: list[bytes], expected: str) -> None:
+    answered = [(one, chunk("reply", b"+OK\r\n")) for one in sent]
+    assert last_request([each for one, reply in answered for each in (chunk("request", one), reply)]) == expected
+    if sent:
+        halves = [(chunk("request", one[:9]), chunk("request", one[9:]), reply) for one, reply in answered]
+        assert last_request([each for parts in halves for each in parts]) == expected
+
+
+def test_the_last_request_is_the_one_that_was_answered_last() -> None:
+    waits = Chunk(connection=2, direction="request", data=chunk("request", SET).data)
+    replies = [Chunk(connection=number, direction="reply", data=chunk("reply", b"+OK\r\n").data) for number in (1, 2)]
+    get = Chunk(connection=1, direction="request", data=chunk("request", GET).data)
+    assert last_request([waits, get, *replies]) == "SET k v"
+    assert last_request([waits, get, replies[0]]) == "GET k", "the other one has no reply"
 
 
 def test_a_long_or_binary_argument_is_shortened_and_escaped() -> None:

@@ -255,6 +255,7 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
     """The sighting of a failed test whose guest still runs."""
     subject = _name_of(test)
     log = cell / test.guest / "log" if test.upstream and test.guest else None
+    transcript = cell / test.guest / test.transcript if test.guest and test.transcript else None
     sighting = _plain(
         record,
         kind="wrong-result",
@@ -263,10 +264,11 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
         evidence=str(log if log is not None and log.is_file() else cell / "events.jsonl"),
         detector="suite",
         test=test,
-        transcript=cell / test.guest / test.transcript if test.guest and test.transcript else None,
+        transcript=transcript,
         started_with=_started_with(cell / test.guest, test) if test.guest else None,
     )
-    sighting = msgspec.structs.replace(sighting, message=test.message)
+    command = triggering_command.of_failure(test, transcript)
+    sighting = msgspec.structs.replace(sighting, message=test.message, command=command)
     if test.again is None:
         return msgspec.structs.replace(sighting, difference=test.difference)
     given = StartedWith(inputs=cell / (test.again.guest or ".") / run_folder.INPUTS, options=test.again.options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from harness.record.recording_proxy import load, requests
+from harness.record.recording_proxy import last_request, load, requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +67,18 @@ def unanswered(test: TestEvent, frames: list[Frame]) -> str:
     candidates = _on_stack(test.unanswered, frames) or list(test.unanswered)
     more = f"  (one of {len(candidates)} in a pipeline)" if len(candidates) > 1 else ""
     return candidates[0] + more if candidates else ""
+
+
+def of_failure(test: TestEvent, transcript: Path | None) -> str:
+    """The request of a failed test that probably has the wrong reply; empty if the test names bytes, or none is likely.
+
+    A test compares a reply soon after it arrived.
+    """
+    named = unanswered(test, [])
+    # A test of the release's own may have had several servers.
+    if named or test.difference is not None or test.upstream or transcript is None or not transcript.is_file():
+        return named
+    return last_request(load(transcript))
 
 
 def _on_stack(lines: Sequence[str], frames: list[Frame]) -> list[str]:

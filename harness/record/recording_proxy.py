@@ -24,7 +24,7 @@ from harness.core.sockets import Address, connect
 from harness.record import peer_user
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 INCOMPLETE = object()
@@ -188,6 +188,44 @@ def unanswered(chunks: list[Chunk]) -> list[str]:
     requests = _parse(b"".join(c.content for c in chunks if c.connection == last and c.direction == "request"))
     replies = _parse(b"".join(c.content for c in chunks if c.connection == last and c.direction == "reply"))
     return [_readable(request) for request in requests[len(replies) :][:UNANSWERED_SHOWN]]
+
+
+LOOKS = {"CONFIG", "DEBUG", "DEL", "ECHO", "EXISTS", "FLUSHALL", "FLUSHDB", "INFO", "KEYS", "OBJECT", "PING", "SELECT"}
+"""Commands that look at what others did, or clear it away. A wrong reply to one of them is seldom its own fault."""
+
+
+def last_request(chunks: list[Chunk]) -> str:
+    """The last request that does more than look, human-readable: in a failed test the likeliest to have a wrong reply.
+
+    Empty if it was one of a pipeline of different commands, or not an array.
+    """
+    for sent in _sendings(chunks):
+        commands = [one for one in _parse(sent) if isinstance(one, list) and one]
+        names = {_name_of(one) for one in commands}
+        if not names:
+            return ""
+        if telling := names - LOOKS:
+            last = next(one for one in reversed(commands) if _name_of(one) in telling)
+            return _readable(last) if len(telling) == 1 else ""
+    return ""
+
+
+def _name_of(command: list[object]) -> str:
+    name = command[0]
+    return name.decode("latin-1").upper() if isinstance(name, bytes) else str(name)
+
+
+def _sendings(chunks: list[Chunk]) -> Iterator[bytes]:
+    """The bytes that a connection sent without a reply in between; those that were answered last come first."""
+    parts: dict[int, list[Chunk]] = {}
+    ended: list[list[Chunk]] = []
+    for chunk in chunks:
+        if chunk.direction == "request":
+            parts.setdefault(chunk.connection, []).append(chunk)
+        elif chunk.connection in parts:
+            ended.append(parts.pop(chunk.connection))
+    for one in reversed(ended):
+        yield b"".join(chunk.content for chunk in one)
 
 
 def requests(chunks: list[Chunk]) -> list[str]:
