@@ -160,12 +160,16 @@ def test_the_table_says_what_was_missed() -> None:
             seen=[result],
             findings=len(findings),
             causes=causes,
+            annotations=2,
+            at_fault=len(findings) // 2,
         )
 
     text = campaign.text_of([row("one", ["wrong-result-x", "wrong-result-y"], 1), row("other", [], 0)])
     assert "| `one` (4 s) | armv5 | sds | wrong-result-x | f |" in text
     assert "| `other` (4 s) | armv5 |  | **missed** | f |" in text
-    assert text.endswith("1 of 2 found; 0.50 causes and 1.00 findings for each bug")
+    assert text.endswith(
+        "1 of 2 found; 0.50 causes and 1.00 findings for each bug; 1 of 4 annotations stand in a file with the bug"
+    )
 
 
 def test_mutations_are_chosen_by_name_and_glob() -> None:

@@ -44,6 +44,7 @@ def test_an_overread_is_found_with_guard_pages_and_shown_again_and_libc_hides_it
     row = campaign.mutate(bench, planted, targets=["armv5"])
     (result,) = row.seen
     assert result.findings == ["out-of-bounds-redisPopcount-load"]
+    assert 0 < row.at_fault <= row.annotations
     read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
     # Its crash handler then overruns a list of its own (docs/FOUND.md): a finding of another kind.
     (finding,) = [one for one in read["findings"] if one["kind"] == "out-of-bounds"]

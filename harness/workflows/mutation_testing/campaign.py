@@ -13,6 +13,7 @@ from harness.judge import known_findings
 from harness.plan.catalog import select
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
+from harness.report.finding import frame_in_tree
 from harness.report.formats import registry as formats
 from harness.report.markdown_table import table
 from harness.workflows import check
@@ -57,6 +58,10 @@ class MutationRow(Record, frozen=True):
     """The number of new findings of the run."""
     causes: int = 0
     """The number of causes under which the report shows them; 1 is ideal."""
+    annotations: int = 0
+    """The number of findings that the report shows at a line of the tree."""
+    at_fault: int = 0
+    """The number of these whose line is in a file that the mutation edits."""
 
     @property
     def caught(self) -> bool:
@@ -111,6 +116,7 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         judgement, _ = check.Check(bench, request).run()
         formats.write(request.run, judgement)
     found = mutations.caught(planted, judgement.findings)
+    shown_in = [frame.file for finding in judgement.findings if (frame := frame_in_tree(finding))]
     return MutationRow(
         mutation=planted.name,
         title=planted.title,
@@ -121,6 +127,8 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         seen=[_result(target, found[target]) for target in wanted],
         findings=len(judgement.findings),
         causes=len(judgement.findings_by_cause()),
+        annotations=len(shown_in),
+        at_fault=sum(file in {edit.file for edit in planted.edits} for file in shown_in),
     )
 
 
@@ -147,4 +155,6 @@ def text_of(rows: Sequence[MutationRow]) -> str:
     caught = sum(row.caught for row in rows)
     causes, findings = sum(row.causes for row in rows), sum(row.findings for row in rows)
     shown = f"{causes / len(rows):.2f} causes and {findings / len(rows):.2f} findings for each bug"
-    return "\n".join([*lines, "", f"{caught} of {len(rows)} found; {shown}"])
+    annotations, at_fault = sum(row.annotations for row in rows), sum(row.at_fault for row in rows)
+    placed = f"{at_fault} of {annotations} annotations stand in a file with the bug"
+    return "\n".join([*lines, "", f"{caught} of {len(rows)} found; {shown}; {placed}"])
