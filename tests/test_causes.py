@@ -100,6 +100,16 @@ def test_wrong_replies_to_one_command_on_the_same_targets_share_a_cause() -> Non
     assert (cause.start, cause.members, cause.shared) == ("one", ["two"], "the command SET on the same targets")
     elsewhere = finding("two", command="SET k v", targets=("armv5",))
     assert len(causes_of([finding("one", difference=REPLY), elsewhere])) == 2
+    overlapping = finding("two", command="SET k v", targets=("armv5", "sparc64"))
+    assert len(causes_of([finding("one", difference=REPLY), overlapping])) == 2
+
+
+def test_a_wrong_reply_on_some_of_the_targets_shares_the_cause_that_it_has_on_all() -> None:
+    """On the others a crash hindered its test."""
+    some = finding("some", command="SET k v", targets=("s390x",))
+    crash = finding("assertion-f", kind="assertion", function="f", targets=("s390x",))
+    causes = causes_of([crash, some, finding("all", difference=REPLY)])
+    assert [(cause.start, cause.members) for cause in causes] == [("assertion-f", []), ("all", ["some"])]
 
 
 def test_two_findings_are_joined_by_a_third_that_shares_something_with_each() -> None:

@@ -1,8 +1,9 @@
 """Groups findings by their probable cause, and orders them: what to read first, and what may follow from it. Pure.
 
 Findings share a cause if they have a function or a part of a format in common, or if replies to one command are wrong
-on the same targets. A finding with indirect evidence may follow from one with direct evidence on the same targets: a
-wrong checksum explains a server that refuses its own file. A misaligned access does not, because it changes no value.
+on the same targets or on some of them. A finding with indirect evidence may follow from one with direct evidence on the
+same targets: a wrong checksum explains a server that refuses its own file. A misaligned access does not, because it
+changes no value.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from harness.core.finding import Cause
 from harness.core.target_model import Endianness
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from harness.core.finding import Finding
     from harness.core.target_model import Target
@@ -25,6 +26,9 @@ _ENDS = ("crash", "exit", "hang")
 """Kinds of findings that show only that a server ended or did not answer."""
 _HARMLESS_TO_VALUES = ("alignment", "build", "warning")
 """Kinds from which no wrong value follows: the access is refused or exact, and no server runs."""
+_Property = tuple[str, str, frozenset[str]]
+"""`function`, `record` or `command`; its name; and the targets on which it counts."""
+_ANYWHERE: frozenset[str] = frozenset()
 _KINDS = ["build", "alignment", "out-of-bounds", "sigsegv", "sigill"]
 """The first kinds of a rank, in order; all others follow by name."""
 
@@ -107,10 +111,10 @@ def _seen_on(finding: Finding) -> set[str]:
 
 def _sharing(findings: Sequence[Finding]) -> list[tuple[list[Finding], str]]:
     """The findings, with those that share something in one group, and what the group shares."""
-    groups: list[tuple[list[Finding], dict[Hashable, str]]] = []
+    groups: list[tuple[list[Finding], dict[_Property, str]]] = []
     for finding in findings:
         properties = _properties(finding)
-        near = [one for one in groups if not one[1].keys().isdisjoint(properties)]
+        near = [one for one in groups if any(_is_same(mine, its) for mine in properties for its in one[1])]
         if near:
             first = near[0]
             for other in near[1:]:
@@ -124,25 +128,33 @@ def _sharing(findings: Sequence[Finding]) -> list[tuple[list[Finding], str]]:
     return [(ordered(members), _shared(members)) for members, _ in groups]
 
 
+def _is_same(one: _Property, other: _Property) -> bool:
+    """Whether two properties are one: the targets of a command that is wrongly answered may be some of the other's.
+
+    A test that another bug hinders on a target shows a wrong reply on the others alone.
+    """
+    return one[:2] == other[:2] and (one[2] <= other[2] or other[2] <= one[2])
+
+
 def _shared(members: Sequence[Finding]) -> str:
     """What most members have in common, in words."""
     words = [text for one in members for text in dict.fromkeys(_properties(one).values())]
     return max(dict.fromkeys(words), key=words.count, default="")
 
 
-def _properties(finding: Finding) -> dict[Hashable, str]:
+def _properties(finding: Finding) -> dict[_Property, str]:
     """What a finding may share with another one of the same cause -> the same in words."""
-    found: dict[Hashable, str] = {}
+    found: dict[_Property, str] = {}
     difference = finding.difference
     if finding.function not in {"", UNKNOWN}:
-        found["function", finding.function] = f"the function {finding.function}"
+        found["function", finding.function, _ANYWHERE] = f"the function {finding.function}"
     if finding.unit:
-        found["function", finding.unit] = f"the function {finding.unit}"
+        found["function", finding.unit, _ANYWHERE] = f"the function {finding.unit}"
     if difference is not None and difference.function:
-        found["function", difference.function] = f"the function {difference.function}"
+        found["function", difference.function, _ANYWHERE] = f"the function {difference.function}"
     if difference is not None and difference.offset >= 0:
         record = _without_particulars(difference.record)
-        found["record", record] = f"the part '{record}' of a format"
+        found["record", record, _ANYWHERE] = f"the part '{record}' of a format"
     if finding.kind == "wrong-result" and not finding.unit and (request := wrongly_answered(finding)):
         word = request.split(maxsplit=1)[0].upper()
         found["command", word, frozenset(finding.targets)] = f"the command {word} on the same targets"
