@@ -287,6 +287,13 @@ def test_a_server_that_cannot_start_is_one_finding_however_many_tests_failed(
     assert verdicts["armv5/bitops"] == "FAIL"
 
 
+def test_an_assertion_that_fails_at_start_has_its_place_and_the_finding_keeps_its_id(run: StoredRun) -> None:
+    run.guest("armv5", "bitops", "guest-1", end="start-failed", detail="killed by SIGABRT; module.c:12 'a' is not true")
+    (run.cell("armv5", "bitops") / "guest-1" / "log").write_bytes(b"1:M # ==> module.c:12 'a' is not true\n")
+    ((finding,), _) = judged(run)
+    assert (finding.id, finding.kind, finding.file, finding.line) == ("exit-start", "exit", "module.c", 12)
+
+
 def test_the_title_of_a_server_that_did_not_start_says_what_it_said(run: StoredRun) -> None:
     detail = "exit status 1; *** FATAL CONFIG FILE ERROR *** >>> 'enable-debug-command \"yes\"' Bad directive"
     run.guest("armv5", "bitops", "guest-1", end="start-failed", detail=detail)

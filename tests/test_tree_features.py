@@ -214,6 +214,11 @@ LINES = (
     "Reading the configuration file, at line 6 >>> 'enable-debug-command \"yes\"' "
     "Bad directive or wrong number of arguments"
 )
+REPORT = """4816:M 22 Nov 2026 19:14:54.087 # === ASSERTION FAILED ===
+4816:M 22 Nov 2026 19:14:54.087 # ==> module.c:12256 'retval == C_OK' is not true
+=== REDIS BUG REPORT END. Make sure to include from START to END. ===
+  Some other issues could be detected by redis-server --check-system
+"""
 STAMPED = """1234:C 01 Jan 2020 00:00:00.000 # oO0OoO0OoO0Oo Redis is starting oO0OoO0OoO0Oo
 1234:M 01 Jan 2020 00:00:00.123 # Can't open the append-only file: Permission denied
 
@@ -233,6 +238,11 @@ STAMPED = """1234:C 01 Jan 2020 00:00:00.000 # oO0OoO0OoO0Oo Redis is starting o
             "Wrong signature trying to load DB from file",
         ),
         ("", ""),
+        (REPORT, "module.c:12256 'retval == C_OK' is not true"),
+        (
+            "4816:M 22 Nov 2026 19:14:54.087 # Guru Meditation: no type #rdb.c:7\ncrashed",
+            "Guru Meditation: no type #rdb.c:7",
+        ),
         ("\n \n", ""),
         ("x" * 1000, "x" * 299 + "…"),
     ],

@@ -220,10 +220,13 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
         started_with=_started_with(guest, test),
     )
     sighting = msgspec.structs.replace(sighting, detail=event.detail, starting=starting)
-    assertion = asserted(guest_log(guest)) if event.end == "signal" else None
+    aborted = event.end == "start-failed" and signal.SIGABRT.name in event.detail
+    assertion = asserted(guest_log(guest)) if event.end == "signal" or aborted else None
     if assertion is None:
         return sighting
     place = symbols.Symbols(run.triples[record.target], run.binaries[record.target]).placed(assertion)
+    if aborted:
+        return msgspec.structs.replace(sighting, frames=[place])
     subject = place.file if place.function == UNKNOWN else place.function
     return msgspec.structs.replace(
         sighting,

@@ -396,10 +396,19 @@ def debug_arguments(build: Build) -> list[str]:
     return ["--enable-debug-command", "yes"] if "enable-debug-command" in build.abilities.options else []
 
 
+_ASSERTED = re.compile(r"(?:==> )?(Guru Meditation: .+|(?<===> ).+ is not true)")
+"""A failed assertion or a panic, in the servers' own words."""
+
+
 def last_words(log: str) -> str:
-    """The last message of a server that did not start, in one line: its whole complaint, or else its last line."""
+    """The last message of a server that did not start, in one line: its whole complaint, or else its last line.
+
+    A failed assertion counts, and not the report of the crash that follows it.
+    """
     lines = [_STAMP.sub("", line).strip() for line in log.splitlines()]
     lines = [line for line in lines if line]
+    if failed := [found[1] for line in lines if (found := _ASSERTED.fullmatch(line))]:
+        return failed[-1][:SHOWN_CHARACTERS]
     begins = max((number for number, line in enumerate(lines) if line.startswith(_COMPLAINT)), default=len(lines) - 1)
     complaint = " ".join(lines[max(begins, 0) :])
     return complaint if len(complaint) <= SHOWN_CHARACTERS else f"{complaint[: SHOWN_CHARACTERS - 1]}…"
