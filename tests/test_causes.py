@@ -86,6 +86,16 @@ def test_no_wrong_value_follows_from_a_misaligned_access() -> None:
     assert [cause.start for cause in causes_of([REFUSED, access])] == ["alignment-f-load", "reply"]
 
 
+def test_a_fault_of_the_crash_handler_follows_from_the_fault_that_it_reports() -> None:
+    fault = finding("alignment-f", kind="alignment", function="f")
+    handler = finding("crash-handler-sigsegv-g", kind="crash-handler-sigsegv", function="g")
+    (cause,) = causes_of([handler, fault])
+    assert (cause.start, cause.followers) == ("alignment-f", ["crash-handler-sigsegv-g"])
+    elsewhere = msgspec.structs.replace(fault, targets=["armv5"])
+    assert len(causes_of([handler, elsewhere])) == 2, "nothing started it there"
+    assert len(causes_of([handler, finding("reply", command="GET k")])) == 2, "a wrong reply starts no handler"
+
+
 def test_loads_and_stores_of_one_function_and_the_record_that_it_writes_share_a_cause() -> None:
     load = finding("alignment-rdbSaveLen-load", kind="alignment", function="rdbSaveLen")
     store = finding("alignment-rdbSaveLen-store", kind="alignment", function="rdbSaveLen")

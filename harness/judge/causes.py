@@ -3,7 +3,7 @@
 Findings share a cause if they have a function or a part of a format in common, or if replies to one command are wrong
 on the same targets or on some of them. A finding with indirect evidence may follow from one with direct evidence on the
 same targets: a wrong checksum explains a server that refuses its own file. A misaligned access does not, because it
-changes no value.
+changes no value. A fault of the crash handler may follow from every other fault.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
 _ENDS = ("crash", "exit", "hang")
 """Kinds of findings that show only that a server ended or did not answer."""
-_HARMLESS_TO_VALUES = ("alignment", "build", "warning")
-"""Kinds from which no wrong value follows: the access is refused or exact, and no server runs."""
+_IN_HANDLER = "crash-handler-"
+"""The first part of the kind of a fault while the server reported another one (harness.judge.sightings)."""
+_NOT_RUN = ("build", "warning")
+"""Kinds of findings for which no server ran."""
+_HARMLESS_TO_VALUES = ("alignment", *_NOT_RUN)
+"""Kinds from which no wrong value follows: the access is refused or exact, or no server runs."""
 _Property = tuple[str, str, frozenset[str]]
 """`function`, `record` or `command`; its name; and the targets on which it counts."""
 _ANYWHERE: frozenset[str] = frozenset()
@@ -96,8 +100,12 @@ def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
     """Whether findings may follow from the most direct one of an earlier cause. No new one does from a known one:
     causes with new findings come first.
     """
+    if all(one.kind.startswith(_IN_HANDLER) for one in group):
+        # The handler runs only because of another fault.
+        outside = directness(start) == FAULT and not start.kind.startswith((_IN_HANDLER, *_NOT_RUN))
+        return outside and all(_seen_on(one) <= set(start.targets) for one in group)
     return (
-        start.kind not in _HARMLESS_TO_VALUES
+        not start.kind.startswith((_IN_HANDLER, *_HARMLESS_TO_VALUES))
         and directness(start) <= RECORD
         and all(directness(one) > max(directness(start), UNIT) and _seen_on(one) <= set(start.targets) for one in group)
     )
