@@ -10,6 +10,7 @@ import yaml
 
 from harness.core.strict_toml import ROOT
 from tests.end_to_end.expressions import ExpressionError, Strict, evaluate, expand
+from tests.end_to_end.workflows import block_of
 
 FILES = sorted([ROOT / "action.yml", *(ROOT / ".github" / "workflows").glob("*.yml")])
 
@@ -51,6 +52,14 @@ def test_no_expression_stands_in_a_shell_line(path: Any) -> None:
 
     for line in lines(yaml.safe_load(path.read_text("utf-8"))):
         assert "${{" not in line
+
+
+def test_the_job_for_upstreams_own_file_is_that_of_the_how_to() -> None:
+    """But for the condition: their files run on pushes to any branch."""
+    whole = yaml.safe_load(block_of(ROOT / "docs" / "howto" / "ci.md"))["jobs"]["plumbline"]
+    job = yaml.safe_load("jobs:\n" + block_of(ROOT / "docs" / "howto" / "upstream-ci.md"))["jobs"]["plumbline"]
+    assert job.pop("if") == "github.event_name == 'pull_request' || github.ref == 'refs/heads/unstable'"
+    assert job == whole
 
 
 def test_the_how_to_tells_every_input_and_output() -> None:

@@ -37,10 +37,14 @@ def chosen(names: Sequence[str], of_every_run: Sequence[str]) -> list[object]:
 
 def disguised(name: str, folder: Path) -> Path:
     """A release's tree, which says of itself that it is none."""
+    copy_tree(machines.release(name), folder / name)
+    return disguise(folder / name, name)
+
+
+def disguise(tree: Path, name: str) -> Path:
+    """Let a tree say that it is none of a release."""
     server = SERVERS[name]
     old = server.family == "redis" and tuple(map(int, server.version.split("."))) < (6,)
-    tree = folder / name
-    copy_tree(machines.release(name), tree)
     header = tree / "src" / "version.h"
     macro = f"{server.family.upper()}_VERSION"
     text = header.read_text("utf-8")
