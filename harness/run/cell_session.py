@@ -226,6 +226,9 @@ class CellSession:
             return
         # Decide this before sending the guest anything: a silent oracle is not the guest's fault.
         doubt = self._doubt() if outcome == "failed" else ""
+        if outcome == "failed" and self._oracle is not None and not self._oracle.alive():
+            # Its end belongs to this test, and explains the failure. The next test would record it as its own.
+            self._retire_oracle()
         guest, faults, log_bytes = self._guest, 0, 0
         requests: list[str] = []
         transcript = ""
@@ -334,7 +337,8 @@ class CellSession:
             return f"the native build, with which answers are compared, did not start: {self._oracle_silent}"
         if oracle is None or (oracle.alive() and answers_ping(oracle.upstream)):
             return ""
-        if oracle.alive():
+        # A crash that it still reports is no silence.
+        if oracle.settle():
             oracle.hung()
             return f"the native build, with which answers are compared, did not answer: {oracle.detail}"
         killed = "SIGKILL" in oracle.detail

@@ -91,3 +91,19 @@ def test_a_server_that_is_killed_or_stopped_from_outside_is_no_finding_but_unkno
         out, _ = plumb.communicate(timeout=RUN_SECONDS)
     read = json.loads(out)
     assert (plumb.returncode, read["verdict"], read["findings"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN", [])
+
+
+def test_an_oracle_that_crashes_is_one_finding_and_explains_its_test(tmp_path: Path) -> None:
+    """The next test would take its end for its own, and the failed one would be a wrong reply."""
+    folder = tmp_path / "run"
+    with running(*CHECK, folder) as plumb:
+        emulated_guest(folder)
+        oracle = wait_for(lambda: processes_of(folder / "armv5" / "bitops" / "peers"), seconds=GONE_SECONDS)
+        assert oracle, "no oracle was started"
+        oracle[0].send_signal(signal.SIGSEGV)
+        out, _ = plumb.communicate(timeout=RUN_SECONDS)
+    read = json.loads(out)
+    assert plumb.returncode == ExitCode.FINDINGS
+    (finding,) = read["findings"]
+    assert (finding["kind"], finding["targets"]) == ("crash", ["native"])
+    assert finding["id"].startswith("crash-bitops_")
