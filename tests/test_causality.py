@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -85,21 +85,6 @@ def test_a_fault_during_a_passed_test_is_still_a_finding(run: StoredRun) -> None
     findings, verdicts = judged(run)
     assert [finding.id for finding in findings] == ["alignment-rdbSaveBackground-load"]
     assert verdicts["armv5/bitops"] == "FAIL"
-
-
-@pytest.mark.parametrize(("event", "explained"), [("fault", True), ("access", False)])
-def test_a_child_that_died_of_a_fault_explains_the_test_that_misses_what_it_saves(
-    run: StoredRun, event: Literal["fault", "access"], *, explained: bool
-) -> None:
-    """A repaired access of a child explains nothing, and a dead child explains no other test."""
-    pc = run.place("armv5", "rdbSaveBackground", "src/rdb.c", 1)
-    run.fault("armv5", "bitops", "guest-1", fault(pid=101, pc=pc, event=event))
-    for name, faults in (("test_child", (0, 1)), ("test_other", (1, 1))):
-        run.test("armv5", "bitops", name, outcome="failed", message="1 != 2", guest="guest-1", faults=faults)
-    run.guest("armv5", "bitops", "guest-1", end="stopped")
-    found = {finding.id for finding in judged(run)[0]}
-    assert "wrong-result-test_other" in found
-    assert ("wrong-result-test_child" not in found) == explained
 
 
 def test_a_fault_that_no_test_claims_is_still_a_finding(run: StoredRun) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pytest
@@ -94,6 +94,28 @@ def test_a_fault_of_the_crash_handler_follows_from_the_fault_that_it_reports() -
     elsewhere = msgspec.structs.replace(fault, targets=["armv5"])
     assert len(causes_of([handler, elsewhere])) == 2, "nothing started it there"
     assert len(causes_of([handler, finding("reply", command="GET k")])) == 2, "a wrong reply starts no handler"
+
+
+@pytest.mark.parametrize(
+    ("test", "policy_event", "causes"),
+    [("test_child", "fault", 1), ("test_other", "fault", 2), ("test_child", "access", 2)],
+    ids=["same-test", "another-test", "repaired"],
+)
+def test_what_a_child_did_not_save_follows_from_the_fault_that_killed_it(
+    tmp_path: Path, test: str, policy_event: Literal["fault", "access"], causes: int
+) -> None:
+    """In the same test alone. The finding stays, because the parent may have a fault of its own."""
+    stored = StoredRun(tmp_path / "run")
+    stored.canary("armv5")
+    pc = stored.place("armv5", "rdbSaveRio", "src/rdb.c", 1)
+    stored.fault("armv5", "bitops", "guest-1", fakes.fault(pid=101, pc=pc, event=policy_event))
+    for name, faults in (("test_child", (0, 1)), ("test_other", (1, 1))):
+        outcome: Literal["failed", "passed"] = "failed" if name == test else "passed"
+        stored.test("armv5", "bitops", name, outcome=outcome, message="1 != 2", guest="guest-1", faults=faults)
+    stored.guest("armv5", "bitops", "guest-1", end="stopped")
+    findings, _ = judged(stored)
+    assert {one.kind for one in findings} == {"alignment", "wrong-result"}
+    assert len(causes_of(findings, MACHINES)) == causes
 
 
 def test_loads_and_stores_of_one_function_and_the_record_that_it_writes_share_a_cause() -> None:

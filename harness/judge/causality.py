@@ -44,8 +44,6 @@ class Evidence:
         """Guests and units whose end a fault record or a report explains."""
         self._not_the_servers: set[str] = set()
         """Guests whose end says nothing about the server: killed from outside, or by a crash of the emulator."""
-        self._bereft: set[str] = set()
-        """Tests during which a fault killed a child process of their server."""
         self._deliberate: set[str] = set()
         """Guests that a test crashed on purpose."""
         self.doubts: list[str] = []
@@ -97,8 +95,6 @@ class Evidence:
             found.append(msgspec.structs.replace(sighting, count=times[number]))
             if _is_fatal(fault, log, event):
                 self._dead.add(guest.name)
-            elif test is not None and _killed_a_child(fault, log, event):
-                self._bereft.add(test.name)
         self._check_length(guest, len(log.faults))
         self._check_emulator(guest, where, event, log)
         return found + self._from_children(guest, where, event, log, alone)
@@ -187,12 +183,10 @@ class Evidence:
         return found
 
     def _is_explained(self, test: TestEvent) -> bool:
-        """Whether a test failed because a server of its own, or a child of that, had ended, which is another sighting.
+        """Whether a test failed because one of its own servers had ended, which is a separate sighting.
 
         Nothing else explains a failure: an access that a server survived does not explain a wrong reply.
         """
-        if test.name in self._bereft:
-            return True
         if test.unit:
             return test.guest in self._dead and not test.wrong_line
         bad = [event for event in self._guests if event.end != "stopped" and not event.stopping]
@@ -234,13 +228,6 @@ def _is_fatal(fault: fault_log.Fault, log: FaultLog, event: GuestEvent | None) -
         return event.end != "stopped" and event.pid in {0, fault.pid}
     end = log.ends.get(fault.pid)
     return end is None or end.signal != 0
-
-
-def _killed_a_child(fault: fault_log.Fault, log: FaultLog, event: GuestEvent | None) -> bool:
-    """Whether a child process of a guest died of a fault: what it was to save or to send is missing."""
-    end = log.ends.get(fault.pid)
-    child = event is not None and event.pid not in {0, fault.pid}
-    return fault.event == "fault" and child and (end is None or end.signal != 0)
 
 
 def _times(log: FaultLog) -> list[int]:

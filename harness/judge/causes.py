@@ -3,7 +3,8 @@
 Findings share a cause if they have a function or a part of a format in common, or if replies to one command are wrong
 on the same targets or on some of them. A finding with indirect evidence may follow from one with direct evidence on the
 same targets: a wrong checksum explains a server that refuses its own file. A misaligned access does not, because it
-changes no value. A fault of the crash handler may follow from every other fault.
+changes no value, except in the very tests in which it was fatal to a child process. A fault of the crash handler may
+follow from every other fault.
 """
 
 from __future__ import annotations
@@ -104,11 +105,25 @@ def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
         # The handler runs only because of another fault.
         outside = directness(start) == FAULT and not start.kind.startswith((_IN_HANDLER, *_NOT_RUN))
         return outside and all(_seen_on(one) <= set(start.targets) for one in group)
+    if start.kind == "alignment" and all(directness(one) > FAULT for one in group):
+        # It killed a child of the server in these tests, and what the child was to save or to send is missing.
+        tests = set().union(*map(_tests_of, group))
+        return bool(tests) and tests <= _tests_of(start, detector="signal")
     return (
         not start.kind.startswith((_IN_HANDLER, *_HARMLESS_TO_VALUES))
         and directness(start) <= RECORD
         and all(directness(one) > max(directness(start), UNIT) and _seen_on(one) <= set(start.targets) for one in group)
     )
+
+
+def _tests_of(finding: Finding, *, detector: str = "") -> set[tuple[str, str, str]]:
+    """The tests that saw a finding, with target and suite; only those in which that detector did, if one is named."""
+    return {
+        (witness.target, witness.suite, occasion.test)
+        for witness in finding.witnesses
+        if detector in {"", witness.detector}
+        for occasion in witness.occasions
+    }
 
 
 def _seen_on(finding: Finding) -> set[str]:
