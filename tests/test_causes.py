@@ -232,7 +232,8 @@ def test_units_and_tests_of_the_release_are_findings_of_their_own(tmp_path: Path
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     folder = tmp_path / "tree"
-    fakes.write(folder / "src" / "commands" / "set.json", '{"SET": {"function": "setCommand"}}')
+    table = '{"SET": {"function": "setCommand"}, "GET": {"function": "setCommand"}}'
+    fakes.write(folder / "src" / "commands" / "set.json", table)
     subcommand = '{"DOCTOR": {"container": "MEMORY", "function": "memoryDoctor"}}'
     fakes.write(folder / "src" / "commands" / "memory-doctor.json", subcommand)
     fakes.write(folder / "src" / "a.c", "void setCommand(client *c);\nint x;\nvoid setCommand(client *c) {\n}\n")
@@ -249,6 +250,7 @@ def tree(tmp_path: Path) -> Path:
         (finding("a", command="GET k", unit="crc64"), ("crc64", "src/b.c", 6)),
         (finding("a", command="GET k", difference=difference("x", "setCommand")), ("setCommand", "src/a.c", 3)),
         (finding("a", difference=REPLY), ("setCommand", "src/a.c", 3)),
+        (finding("a", command="LPOS k v"), None),
         (finding("a", command="GET k"), None),
         (finding("a", kind="exit", command="SET k v"), None),
     ],

@@ -26,6 +26,10 @@ _TABLE_ENTRY = re.compile(r'^\s*\{"([\w-]+)",\s*(\w+Command)\b', re.MULTILINE)
 """An entry of the command table that releases before 7.0 keep in C."""
 
 
+_CARRIERS = {"get", "mget", "dump", "restore"}
+"""Commands that hand out or take in what others stored: a wrong reply to one of them is seldom its handler's fault."""
+
+
 class ImplicatedCode(Record, frozen=True):
     """RUN/implicated.json."""
 
@@ -74,8 +78,10 @@ def wrongly_answered(finding: Finding) -> str:
 
 
 def _handler(finding: Finding, tree: Path) -> str:
-    """The function that serves the command whose reply is wrong; empty if the table does not have the command."""
+    """The function that serves the command whose reply is wrong; empty for carriers, and if the table lacks it."""
     words = wrongly_answered(finding).lower().split()
+    if words[:1] and words[0] in _CARRIERS:
+        return ""
     table = _handlers(tree)
     return table.get(" ".join(words[:2]), "") or table.get(" ".join(words[:1]), "")
 
