@@ -146,7 +146,7 @@ def test_the_load_program_is_sent_to_the_port_of_its_server(monkeypatch: pytest.
         started.append(words)
         return "17"
 
-    monkeypatch.setattr(fixup_cost_run, "_run", run)
+    monkeypatch.setattr(fixup_cost_run, "run_inside", run)
     runner = fakes.unemulated(CATALOG.targets["armv5-kernel"])
     guest = SimpleNamespace(port=6381, pid=42, runner=runner)
     machine = SimpleNamespace(write=lambda *_: None)
