@@ -78,6 +78,7 @@ class GitHub:
             {"uses": "actions/checkout@v4", "with": {"repository": "owner/plumbline", "path": "plumbline"}},
             {"id": "action", "uses": "./plumbline", "with": {"directory": "repository", **inputs}},
         ]
+        self.permissions = UNASKED
         machine = CiMachine(self, "action", self._new_folder())
         done, failed = machine.steps(steps, {})
         self.results["action"] = "failure" if failed else "success"
