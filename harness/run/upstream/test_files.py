@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -177,7 +177,7 @@ def _listed(tree: Path) -> list[str]:
         return found[1].split() if found else []
     with tempfile.TemporaryDirectory() as folder:
         # Since Valkey 9.1 the helper ends at once where there is no server that could be run; it starts none to list.
-        (Path(folder) / "valkey-server").symlink_to(shutil.which("tclsh") or "tclsh")
+        (Path(folder) / "valkey-server").symlink_to(sys.executable)
         result = process.run_successfully(
             ["tclsh", str(HELPER), "--list-tests"],
             problem="the release does not list its tests",
