@@ -33,6 +33,7 @@ KERNEL_TARGETS = ["armv5-kernel", "aarch64-kernel"]
 DASH = "–"
 
 AnyCost = TypeVar("AnyCost", ServerCost, KernelCost)
+AnyFigure = TypeVar("AnyFigure", ServerCost, KernelCost, NoFigure)
 
 
 class StoredCosts(Record, frozen=True):
@@ -91,9 +92,13 @@ def _shown(target: str) -> str:
     return SHOWN_AS.get(target, target)
 
 
+def _by_place(figures: Sequence[AnyFigure]) -> dict[tuple[str, str, str], AnyFigure]:
+    """Server, target and workload -> what there is of them; of one figure the last counts."""
+    return {(one.server, one.target, one.workload): one for one in figures}
+
+
 def _cost(costs: Sequence[AnyCost], server: str, target: str, workload: str) -> AnyCost | None:
-    key = (server, target, workload)
-    return next((one for one in costs if (one.server, one.target, one.workload) == key), None)
+    return _by_place(costs).get((server, target, workload))
 
 
 def _ratios(costs: Sequence[AnyCost], ratio: PublishedRatio, targets: Sequence[str]) -> str:
@@ -230,9 +235,9 @@ def memory_chart() -> str:
 
 def main() -> None:
     """Store the figures of these files beside those that are stored; of one figure the last counts."""
-    costs = {(one.server, one.target, one.workload): one for one in stored().costs}
-    missing = {(one.server, one.target, one.workload): one for one in stored().no_figures}
-    kernels = {(one.server, one.target, one.workload): one for one in stored().kernel_costs}
+    costs = _by_place(stored().costs)
+    missing = _by_place(stored().no_figures)
+    kernels = _by_place(stored().kernel_costs)
     for path in map(Path, sys.argv[1:]):
         measured = json_codec.decode(path.read_bytes(), Measurement)
         suffix = "" if measured.allocator == "libc" else f" {measured.allocator}"
@@ -240,7 +245,7 @@ def main() -> None:
             key = (cost.server + suffix, cost.target, cost.workload)
             costs[key] = msgspec.structs.replace(cost, server=key[0], functions={})
             missing.pop(key, None)
-        kernels |= {(one.server, one.target, one.workload): one for one in measured.kernel_costs}
+        kernels |= _by_place(measured.kernel_costs)
         for one in measured.no_figures:
             if one.inapplicable:
                 continue
