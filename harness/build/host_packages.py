@@ -46,7 +46,7 @@ class Diagnosis(Record, frozen=True):
     """Missing packages that no check needs. Without them some servers' self-tests are skipped, with the reason."""
 
 
-def needed_packages(
+def diagnose(
     catalog: Catalog,
     targets: Sequence[str],
     *,
@@ -54,12 +54,15 @@ def needed_packages(
     for_tests: bool = False,
     debugger: bool = False,
     counts: bool = False,
-) -> list[str]:
-    """Debian packages for these targets: compilers, QEMU's build dependencies, and the tools that the suites run with.
+) -> Diagnosis:
+    """Compare what these targets need with the installed packages: compilers, QEMU's build dependencies, and the tools
+    that the suites run with. Without dpkg none counts as missing, and a missing tool fails when used.
 
     `for_tests` adds the requirements of the project's own tests. `debugger` adds a gdb that knows the targets. `counts`
     adds those of the emulators in which even native targets are counted.
     """
+    if shutil.which("dpkg-query") is None:
+        return Diagnosis(packages=[], command="")
     packages = {*SUITE_PACKAGES, *packages_for_sources()}
     if for_tests and not any(shutil.which(name) for name in BROWSERS):
         packages.add(BROWSER_PACKAGE)
@@ -78,25 +81,9 @@ def needed_packages(
         if machine := catalog.targets[name].emulator.machine:
             spec = catalog.kernels[machine]
             packages.update([*kernel_packages(spec), *catalog.toolchains[spec.toolchain].packages])
-    return sorted(packages)
-
-
-def diagnose(
-    catalog: Catalog,
-    targets: Sequence[str],
-    *,
-    emulator: str,
-    for_tests: bool = False,
-    debugger: bool = False,
-    counts: bool = False,
-) -> Diagnosis:
-    """Compare with the installed packages. Without dpkg none counts as missing, and a missing tool fails when used."""
-    if shutil.which("dpkg-query") is None:
-        return Diagnosis(packages=[], command="")
-    needed = needed_packages(catalog, targets, emulator=emulator, for_tests=for_tests, debugger=debugger, counts=counts)
-    missing = toolchain.missing_packages((*needed, googletest.PACKAGE))
-    useful = tuple(package for package in missing if package not in needed)
-    missing = [package for package in missing if package in needed]
+    missing = toolchain.missing_packages((*sorted(packages), googletest.PACKAGE))
+    useful = tuple(package for package in missing if package not in packages)
+    missing = [package for package in missing if package in packages]
     return Diagnosis(packages=missing, command=_command(missing), useful=useful)
 
 
