@@ -126,18 +126,8 @@ proc ::plumb::attempt {code} {
     return -options $options $result
 }
 
-# Stands in for upstream's `test`.
-proc ::plumb::test {name args} {
-    tailcall ::plumb::noted ::plumb_original_test $name {*}$args
-}
-
-# Since Valkey 9.1 what sets a cluster up reports as a test does.
-proc ::plumb::test_block {name args} {
-    tailcall ::plumb::noted ::plumb_original_test_block $name {*}$args
-}
-
-# Run a test by upstream's own procedure, and note its beginning and its end.
-proc ::plumb::noted {original name code args} {
+# Stands in for upstream's `test`, and for `test_block`: since Valkey 9.1 what sets a cluster up reports as a test does.
+proc ::plumb::test {original name code args} {
     variable reports
     variable raised
     variable last
@@ -165,7 +155,7 @@ proc ::plumb::noted {original name code args} {
 }
 
 # Stands in for the message by which a client tells upstream's test server what happened.
-proc ::plumb::send_data_packet {fd status data args} {
+proc ::plumb::send_data_packet {original fd status data args} {
     variable reports
     if {$status in {ok err skip ignore}} {
         if {[llength $reports]} {
@@ -176,25 +166,25 @@ proc ::plumb::send_data_packet {fd status data args} {
     } elseif {$status in {done exception}} {
         note $status message $data
     }
-    tailcall ::plumb_original_send_data_packet $fd $status $data {*}$args
+    tailcall $original $fd $status $data {*}$args
 }
 
 # An emulated server is slower: what waits for it tries as many times more often.
-proc ::plumb::wait_for_condition {tries args} {
+proc ::plumb::wait_for_condition {original tries args} {
     variable patience
-    tailcall ::plumb_original_wait_for_condition [expr {int($tries * $patience)}] {*}$args
+    tailcall $original [expr {int($tries * $patience)}] {*}$args
 }
 
-proc ::plumb::server_is_up {host port tries args} {
+proc ::plumb::server_is_up {original host port tries args} {
     variable patience
-    tailcall ::plumb_original_server_is_up $host $port [expr {int($tries * $patience)}] {*}$args
+    tailcall $original $host $port [expr {int($tries * $patience)}] {*}$args
 }
 
 # A server that died before it logged its number never will: upstream would wait two minutes for every such server.
 # Redis and Valkey give different words, by names that mean the same.
-proc ::plumb::wait_server_started {args} {
+proc ::plumb::wait_server_started {original args} {
     variable patience
-    foreach name [info args ::plumb_original_wait_server_started] value $args {
+    foreach name [info args $original] value $args {
         set $name $value
     }
     for {set waited 0} {$waited < 120000 * $patience} {incr waited 50} {
@@ -206,11 +196,11 @@ proc ::plumb::wait_server_started {args} {
         }
         after 50
     }
-    tailcall ::plumb_original_wait_server_started {*}$args
+    tailcall $original {*}$args
 }
 
 # Nodes of clusters and sentinels listen on every interface, unless they are told otherwise.
-proc ::plumb::exec_instance {args} {
+proc ::plumb::exec_instance {original args} {
     if {$::env(PLUMB_PRIVATE_NETWORK) eq {no}} {
         set file [open [lindex $args end] r+]
         if {![regexp -line {^bind } [read $file]]} {
@@ -218,32 +208,32 @@ proc ::plumb::exec_instance {args} {
         }
         close $file
     }
-    tailcall ::plumb_original_exec_instance {*}$args
+    tailcall $original {*}$args
 }
 
 # Nodes take the ports of this file's own range: two files that run beside each other would meet otherwise.
-proc ::plumb::spawn_instance {type port args} {
+proc ::plumb::spawn_instance {original type port args} {
     set port [expr {$::env(PLUMB_PORT) + ($type eq {sentinel} ? 150 : 0)}]
-    tailcall ::plumb_original_spawn_instance $type $port {*}$args
+    tailcall $original $type $port {*}$args
 }
 
 # The programs that run the tests of clusters and sentinels call this at their end; test_helper.tcl reports `done`.
-proc ::plumb::end_tests {args} {
+proc ::plumb::end_tests {original args} {
     note done
-    tailcall ::plumb_original_end_tests {*}$args
+    tailcall $original {*}$args
 }
 
-proc ::plumb::count_log_message {args} {
+proc ::plumb::count_log_message {original args} {
     announce_log [lindex $args end]
-    tailcall ::plumb_original_count_log_message {*}$args
+    tailcall $original {*}$args
 }
 
-proc ::plumb::wait_for_log_messages {server patterns line tries args} {
+proc ::plumb::wait_for_log_messages {original server patterns line tries args} {
     variable patience
     foreach pattern $patterns {
         announce_log $pattern
     }
-    tailcall ::plumb_original_wait_for_log_messages $server $patterns $line [expr {int($tries * $patience)}] {*}$args
+    tailcall $original $server $patterns $line [expr {int($tries * $patience)}] {*}$args
 }
 
 # Note that a test expects a crash if it looks for this in the log.
@@ -258,23 +248,14 @@ proc ::plumb::announce_log {sought} {
 }
 
 # The client of Redis' tests and that of Valkey's are one, in a namespace of either name.
-proc ::plumb::redis_dispatch {args} {
-    dispatched {*}$args
-    tailcall ::redis::plumb_original_redis_dispatch {*}$args
-}
-
-proc ::plumb::valkey_dispatch {args} {
-    dispatched {*}$args
-    tailcall ::valkey::plumb_original_valkey_dispatch {*}$args
-}
-
-proc ::plumb::dispatched {id method args} {
+proc ::plumb::dispatch {original id method args} {
     variable crashing
     variable last
     set last [list $method $args]
     if {[string equal -nocase $method debug] && [string tolower [lindex $args 0]] in $crashing} {
         note announced message "command: $method $args"
     }
+    tailcall $original $id $method {*}$args
 }
 
 proc ::plumb::execute {args} {
@@ -293,19 +274,20 @@ proc ::plumb::execute {args} {
     tailcall ::plumb_original_exec {*}$args
 }
 
-# Put one of the procedures above before upstream's, which stays in its namespace under another name.
+# Put one of the procedures above before upstream's, which stays in its namespace under another name. Ours is told that
+# name first.
 proc ::plumb::stand_in {theirs ours} {
-    set kept [string trimright [namespace qualifiers $theirs] :]::plumb_original_$ours
+    set kept [string trimright [namespace qualifiers $theirs] :]::plumb_original_[namespace tail $theirs]
     if {[info commands $kept] ne {}} {
         rename $kept {}
     }
     rename $theirs $kept
-    ::plumb::define $theirs args "tailcall ::plumb::$ours {*}\$args"
+    ::plumb::define $theirs args "tailcall ::plumb::$ours $kept {*}\$args"
 }
 
 set ::plumb::stand_ins {
     test test
-    test_block test_block
+    test_block test
     send_data_packet send_data_packet
     wait_for_condition wait_for_condition
     server_is_up server_is_up
@@ -315,8 +297,8 @@ set ::plumb::stand_ins {
     exec_instance exec_instance
     spawn_instance spawn_instance
     end_tests end_tests
-    redis::__dispatch__ redis_dispatch
-    valkey::__dispatch__ valkey_dispatch
+    redis::__dispatch__ dispatch
+    valkey::__dispatch__ dispatch
 }
 
 rename exec ::plumb_original_exec
