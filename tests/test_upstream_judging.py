@@ -152,6 +152,7 @@ def test_an_end_by_abort_is_on_purpose_only_if_the_test_announced_it(
     [
         (("log: *Crashed running the instruction at*",), True, True),
         (("log: *Crashed running the instruction at*",), False, False),
+        (("log: Crashed running signal handler.",), True, True),
         (("log: *BUG REPORT START*",), True, False),
         ((), True, False),
     ],

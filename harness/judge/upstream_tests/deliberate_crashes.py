@@ -8,6 +8,7 @@ looks for the report of just that.
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,8 @@ _DEBUG = "debugCommand"
 _ASSERTION = "assertion"
 _MODULE = "library/"
 """How the origin of code begins that is neither the server's nor libc's: here, of a module of the tests."""
-_TWICE = "log: *Crashed running"
-"""The announcement of a test that looks for a crash, and for one while that is reported."""
+_TWICE = re.compile(r"log: \*?Crashed running")
+"""The announcement of a test that looks for a crash, or for one while that is reported; it waits for it, or counts it."""
 _NUMBERED = {str(number.value): number.name for number in signal.Signals}
 
 
@@ -29,7 +30,7 @@ def is_deliberate(event: GuestEvent, sighting: Sighting) -> bool:
     """Whether a guest's fault or end is the crash that the test announced, during which the guest ended."""
     if sighting.kind == "alignment":
         return False
-    if any(announced.startswith(_TWICE) for announced in event.announced) and _in_module(sighting):
+    if any(_TWICE.match(announced) for announced in event.announced) and _in_module(sighting):
         return True
     if sighting.kind.startswith("crash-handler"):
         return False
