@@ -27,16 +27,8 @@ class RequestGroup(Record, frozen=True):
     """Requests that are sent in order to empty servers."""
 
     name: str
-    since: list[int]
-    """The first Redis release that knows all of them, and the first Valkey release if `since_valkey` is empty."""
     requests: str
     """One command a line."""
-    since_valkey: list[int] = msgspec.field(default_factory=list)
-
-    def known_to(self, family: str, version: tuple[int, ...]) -> bool:
-        """Whether a release has all the commands."""
-        since = self.since_valkey if family == "valkey" and self.since_valkey else self.since
-        return list(version) >= since
 
     @property
     def commands(self) -> Stream:
@@ -45,10 +37,15 @@ class RequestGroup(Record, frozen=True):
 
 
 class Unasked(Record, frozen=True):
-    """Commands that no group contains."""
+    """Commands and options that no group contains."""
 
     reason: str
-    commands: list[str]
+    commands: list[str] = msgspec.field(default_factory=list)
+    """Commands, or commands and subcommands, with all of their options."""
+    options: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """Command -> the words of its options."""
+    suites: list[str] = msgspec.field(default_factory=list)
+    """The suites that ask them."""
 
 
 class Requests(Record, frozen=True):
@@ -128,8 +125,7 @@ def page() -> str:
         f"The suite `visible` sends {number} requests for bytes that each machine stores in its own way. This table",
         "lists the replies that differ between a target and this machine (x86-64). All other replies have the same",
         "bytes everywhere. The suite fails if a reply differs from this table, and if a listed difference no longer",
-        "occurs. suites/visible/requests.toml lists the commands that cannot be compared like this under `unasked`,",
-        "with reasons. `python -m suites.visible.table` writes this page from suites/visible/differences.toml.",
+        "occurs. `python -m suites.visible.table` writes this page from suites/visible/differences.toml.",
         "",
     ]
     rows = []
@@ -138,7 +134,23 @@ def page() -> str:
         cells = [f"`{one.request}`", ", ".join(one.targets), f"`{one.native}`", there]
         rows.append((*cells, "a bug" if one.fault else "", one.reason))
     headings = ["request", "targets", "x86-64", "there", "", "reason"]
-    return "\n".join([*lines, *markdown_table.table(headings, rows), ""])
+    return "\n".join([*lines, *markdown_table.table(headings, rows), "", *_unasked(), ""])
+
+
+def _unasked() -> list[str]:
+    lines = [
+        "## Commands and options that it does not send",
+        "",
+        "A test compares the requests with the table of commands of each release. It fails for a command, a subcommand",
+        "or, since Redis 7, an option that is neither sent nor in this table.",
+        "",
+    ]
+    rows = []
+    for one in requests().unasked:
+        names = [f"`{name}`" for name in one.commands]
+        names += [f"`{name}` with {' '.join(f'`{word}`' for word in words)}" for name, words in one.options.items()]
+        rows.append((", ".join(names), one.reason, ", ".join(f"`{suite}`" for suite in one.suites)))
+    return [*lines, *markdown_table.table(["commands", "reason", "suites that send them"], rows)]
 
 
 if __name__ == "__main__":

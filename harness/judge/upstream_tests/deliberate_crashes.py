@@ -22,7 +22,7 @@ _ASSERTION = "assertion"
 _MODULE = "library/"
 """How the origin of code begins that is neither the server's nor libc's: here, of a module of the tests."""
 _TWICE = re.compile(r"log: \*?Crashed running")
-"""The announcement of a test that looks for a crash, or for one while that is reported; it waits for it, or counts it."""
+"""The announcement of a test that waits for the report of a crash during another one's, or that counts it."""
 _NUMBERED = {str(number.value): number.name for number in signal.Signals}
 
 
