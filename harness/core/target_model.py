@@ -213,6 +213,8 @@ class MachineSpec(Record, frozen=True):
     """Whether its state can be saved and restored."""
     settings: dict[str, str] = msgspec.field(default_factory=dict)
     """File below /proc/sys -> content that is written to it after boot."""
+    pulse_seconds: float = 0.0
+    """Seconds between requests that interrupt the machine, because it may lose its timer's interrupt; 0: none."""
 
 
 class KernelSpec(Record, frozen=True):

@@ -272,6 +272,27 @@ def test_a_boot_that_hangs_is_ended_and_told_with_the_consoles_last_lines(
     assert "Run /init as init process" in (tmp_path / "console-hung-1").read_text()
 
 
+@pytest.mark.parametrize(("pulse_seconds", "counted", "interrupted"), [(0.1, False, True), (0.1, True, False)])
+def test_a_machine_that_may_lose_its_timer_is_interrupted_while_nobody_asks(
+    pulse_seconds: float, *, counted: bool, interrupted: bool, tmp_path: Path
+) -> None:
+    kernel = built("sun4u")
+    assert kernel.spec.machine.pulse_seconds == 1.0
+    quick = msgspec.structs.replace(kernel.spec.machine, pulse_seconds=pulse_seconds)
+    kernel = msgspec.structs.replace(kernel, spec=msgspec.structs.replace(kernel.spec, machine=quick))
+
+    def interrupts(machine: Machine) -> int:
+        lines = machine.read("/proc/interrupts").decode().splitlines()
+        return sum(int(line.split()[1]) for line in lines if "virtio" in line)
+
+    with Machine(
+        kernel, archive(kernel, "sparc64", {}), tmp_path / "machine", sockets=tmp_path, counted=counted
+    ) as machine:
+        before = interrupts(machine)
+        time.sleep(3)
+        assert (interrupts(machine) - before > 20) == interrupted
+
+
 def test_a_missing_emulator_is_told_with_the_package(tmp_path: Path) -> None:
     kernel = built("versatile")
     absent = msgspec.structs.replace(kernel.spec.machine, emulator="qemu-system-none")

@@ -7,7 +7,9 @@ of every fault of a traced program, in the format of the user tier's emulator, w
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import threading
 import time
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -17,7 +19,7 @@ from harness.core import json_codec
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.record import fault_log, kernel_faults, run_folder
-from harness.run.vm.init_channel import LARGEST_PAYLOAD, ChannelError, fields
+from harness.run.vm.init_channel import LARGEST_PAYLOAD, ChannelError, RefusedError, fields
 from harness.run.vm.qemu_process import QemuProcess
 
 if TYPE_CHECKING:
@@ -93,6 +95,10 @@ class Machine:
         self.console = self._computer.console
         self._ends: dict[int, ExitStatus] = {}
         self._outputs = 0
+        # Instructions that are counted may not depend on this computer's time, and no interrupt is lost where they are:
+        # one thread then serves the timers and the processor.
+        self._pulse_seconds = 0.0 if counted else kernel.spec.machine.pulse_seconds
+        self._ended = threading.Event()
 
     def __enter__(self) -> Self:
         """Start the machine and wait until init answers. Raises InfrastructureError with the console's last lines."""
@@ -102,6 +108,8 @@ class Machine:
                 for name, value in self.kernel.spec.machine.settings.items():
                     self.write(f"/proc/sys/{name}", f"{value}\n".encode())
             self.request("clock", fields(int(time.time())))
+            if self._pulse_seconds:
+                threading.Thread(target=self._pulse, name="pulse", daemon=True).start()
         except BaseException:
             self._computer.stop()
             raise
@@ -109,6 +117,7 @@ class Machine:
 
     def __exit__(self, *_: object) -> None:
         """Kill the emulator, and leave nothing but the folder."""
+        self._ended.set()
         self._computer.stop()
 
     # Requests. All of these raise InfrastructureError when the machine does not answer.
@@ -248,6 +257,13 @@ class Machine:
     def save(self, path: Path) -> None:
         """Write the machine's state to a file, and leave the machine stopped."""
         self._computer.save(path)
+
+    def _pulse(self) -> None:
+        """Interrupt the machine at regular times. That it does not answer is for those to tell who ask it for more."""
+        channel = self._computer.channel
+        while not self._ended.wait(self._pulse_seconds):
+            with contextlib.suppress(ChannelError, RefusedError):
+                channel.request("ping", deadline_seconds=REQUEST_SECONDS)
 
     def _on_event(self, frame: ChannelFrame) -> None:
         if frame.word == "ended":
