@@ -18,6 +18,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.digests import key_of
+from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.target_model import ORACLE
 from harness.judge import known_findings
@@ -40,7 +41,14 @@ Lines = dict[str, dict[int, bool]]
 
 def instrumented(target: Target, counters: Path) -> Target:
     """The native target as one whose programs count lines into a folder."""
-    flags = ["--coverage", "-fprofile-update=atomic", f"-fprofile-dir={counters}", "-DCOVERAGE_TEST"]
+    # A fixed seed gives the notes of another compilation the same stamp, without which gcov ignores the counters.
+    flags = [
+        "-frandom-seed=plumbline",
+        "--coverage",
+        "-fprofile-update=atomic",
+        f"-fprofile-dir={counters}",
+        "-DCOVERAGE_TEST",
+    ]
     return msgspec.structs.replace(target, compiler_flags=[*target.compiler_flags, *flags])
 
 
@@ -82,7 +90,7 @@ def lines_of(notes: Path, counters: Path) -> Lines:
             # The counters' names contain the whole path of the object, with # for slashes.
             for found in counters.rglob(f"*#{note.stem}.gcda"):
                 shutil.copy2(found, place / f"{note.stem}.gcda")
-        process.run(
+        result = process.run(
             ["gcov", "--json-format", *sorted(path.name for path in place.glob("*.gcno"))],
             deadline_seconds=GCOV_SECONDS,
             folder=place,
@@ -97,6 +105,8 @@ def lines_of(notes: Path, counters: Path) -> Lines:
                     for line in file["lines"]:
                         number = line["line_number"]
                         known[number] = known.get(number, False) or line["count"] > 0
+    if not any(ran for lines in merged.values() for ran in lines.values()):
+        raise InfrastructureError("gcov says that no line ran", where=str(counters), because=result.text[-500:])
     return merged
 
 
@@ -126,7 +136,8 @@ def _share(files: Any) -> str:
 @click.command()
 @click.argument("server")
 @click.option("--tier", type=click.Choice(["quick", "full", "thorough"]), default="full", show_default=True)
-def main(server: str, tier: Tier) -> None:
+@click.option("--suite", "only", multiple=True, help="Only these of Plumbline's suites; repeat for more.")
+def main(server: str, tier: Tier, only: tuple[str, ...]) -> None:
     """Print the share of lines that run, by file."""
     bench = Workbench.default()
     counters = bench.cache.root / "work" / f"gcov-{key_of([server])}"
@@ -134,19 +145,24 @@ def main(server: str, tier: Tier) -> None:
     bench.catalog.targets[ORACLE] = instrumented(plain, counters)
     tree = bench.open_server(server)
     upstream = [name for name, suite in bench.catalog.suites.items() if suite.upstream]
-    ours = [name for name, suite in bench.catalog.suites.items() if suite.needs_server and name not in upstream]
+    ours = [
+        name
+        for name, suite in bench.catalog.suites.items()
+        if suite.needs_server and name not in upstream and (not only or name in only)
+    ]
     found: dict[str, Lines] = {}
     with tempfile.TemporaryDirectory() as folder:
         notes = Path(folder) / "notes"
         notes.mkdir()
         compile_notes(bench, tree, bench.catalog.targets[ORACLE], notes)
-        for name, suites in (("Plumbline's suites", ours), ("upstream's tests", upstream)):
+        for name, suites in (("Plumbline's suites", ours), *([] if only else [("upstream's tests", upstream)])):
             shutil.rmtree(counters, ignore_errors=True)
             counters.mkdir(parents=True)
             run_suites(bench, server, suites, tier, Path(folder) / name.partition(" ")[0])
             found[name] = lines_of(notes, counters)
         shutil.rmtree(counters, ignore_errors=True)
-    found["both"] = both(*found.values())
+    if not only:
+        found["both"] = both(*found.values())
     click.echo(page(tree.name, found))
 
 
