@@ -44,6 +44,24 @@ class Node:
         """CLUSTER NODES: identifier -> the words of its line."""
         return self.look()[1]
 
+    def milliseconds(self) -> int:
+        """The server's clock."""
+        seconds, microseconds = (int(word) for word in self.ask("TIME"))
+        return seconds * 1000 + microseconds // 1000
+
+    def keys(self) -> int:
+        """How many keys it has."""
+        return int(self.ask("DBSIZE"))
+
+    def slots(self) -> tuple[int, int]:
+        """The first range of slots that it serves."""
+        first, _, last = self.view()[self.identifier][8].partition("-")
+        return int(first), int(last or first)
+
+    def end(self) -> None:
+        """End the server before its test ends."""
+        self.guest.__exit__()
+
     def look(self) -> tuple[dict[str, str], dict[str, list[str]]]:
         """The state and the view of the same moment."""
         with server.client(self.guest) as client:
@@ -79,8 +97,8 @@ def key_in(first: int, last: int, prefix: str = "key") -> bytes:
     )
 
 
-def join(nodes: Sequence[Node]) -> None:
-    """Introduce nodes to each other, divide the slots among them, and wait until all nodes agree."""
+def divide(nodes: Sequence[Node]) -> None:
+    """Give each node a share of the slots, and an epoch of its own."""
     share = SLOTS // len(nodes)
     for number, node in enumerate(nodes):
         last = SLOTS if number == len(nodes) - 1 else (number + 1) * share
@@ -89,6 +107,11 @@ def join(nodes: Sequence[Node]) -> None:
             node.ask("CLUSTER", "ADDSLOTS", *slots[at : at + 4096])
         if node.guest.version >= (3,):
             node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+
+
+def join(nodes: Sequence[Node]) -> None:
+    """Introduce all nodes to the first, divide the slots among them, and wait until all nodes agree."""
+    divide(nodes)
     for node in nodes[1:]:
         nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port)
     await_agreement(nodes)
@@ -161,6 +184,25 @@ def misread(field: str, sent: int, received: int, writer: Node, reader: Node) ->
         function="clusterBuildMessageHdr",
     )
     return DifferenceError(f"{field} {sent} arrived as {received}", difference)
+
+
+def port_in(words: Sequence[str]) -> int:
+    """The port of a node in a line of CLUSTER NODES: `127.0.0.1:7000@17000,host`, without the bus before 4.0."""
+    return int(words[1].partition(",")[0].partition("@")[0].rpartition(":")[2])
+
+
+def misread_gossip(about: Node, reader: Node, port: int) -> DifferenceError:
+    """The error for a node's port that changed on its way through other nodes (clusterMsgDataGossip, cluster.h)."""
+    difference = Difference(
+        where="a message on the cluster's bus",
+        record="port in a gossip section",
+        writer=about.guest.runner.target.name,
+        reader=reader.guest.runner.target.name,
+        expected=about.port.to_bytes(2, "big").hex(),
+        actual=port.to_bytes(2, "big").hex(),
+        function="clusterSetGossipEntry",
+    )
+    return DifferenceError(f"port {about.port} is known as {port} to a node that heard of it", difference)
 
 
 def link_state(node: Node) -> str:
