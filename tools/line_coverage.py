@@ -87,8 +87,8 @@ def lines_of(notes: Path, counters: Path) -> Lines:
         place = Path(folder)
         for note in notes.glob("*.gcno"):
             shutil.copy2(note, place)
-            # The counters' names contain the whole path of the object, with # for slashes.
-            for found in counters.rglob(f"*#{note.stem}.gcda"):
+            # The counters' names contain the whole path of the object, with # for slashes: deps have an sds.c too.
+            for found in counters.rglob(f"*#tree#src#{note.stem}.gcda"):
                 shutil.copy2(found, place / f"{note.stem}.gcda")
         result = process.run(
             ["gcov", "--json-format", *sorted(path.name for path in place.glob("*.gcno"))],
