@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -85,3 +85,82 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
     assert fields[b"config-epoch"] == b"1"
     with server.client(replica) as client:
         assert client.command("GET", "noise") == dataset.noise(300)
+
+
+@pytest.mark.parametrize("leads", ["own", "companion"])
+def test_sentinels_of_different_machines_vote(
+    companion: str, leads: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
+) -> None:
+    """Three sentinels need two votes; two of them, or one, run on the peer."""
+    if cell.version < (5,):
+        pytest.skip("SENTINEL REPLICAS came with 5.0")
+    if cell.tier == "quick":
+        pytest.skip("it waits some 15 s for time-outs: in the tiers full and thorough")
+    machines = ["", "", companion] if leads == "own" else [companion, companion, ""]
+    primary, port = a_server(start_guest, ports, machines[0])
+    replica, replica_port = a_server(start_guest, ports, machines[2])
+    with server.client(primary) as client:
+        client.command("SET", "noise", dataset.noise(300))
+    with server.client(replica) as client:
+        client.command("SLAVEOF", "127.0.0.1", port)
+    link.await_in_step(replica, primary)
+    sentinels = [a_sentinel(start_guest, ports, machine, port, quorum=2) for machine in machines]
+    everybody = [primary, replica, *(guest for guest, _ in sentinels)]
+    numbers = {str(number) for _, number in sentinels}
+
+    def introduced() -> bool:
+        return all(
+            {one["port"] for one in table(guest, "SENTINELS")} == numbers - {str(number)}
+            and [one["port"] for one in table(guest, "REPLICAS")] == [str(replica_port)]
+            for guest, number in sentinels
+        )
+
+    link.await_that(introduced, everybody, "each sentinel to know the others and the replica")
+    for guest, _ in sentinels:
+        with server.client(guest) as client:
+            assert bytes(client.command("SENTINEL", "CKQUORUM", "watched")).startswith(b"OK 3 usable Sentinels")  # type: ignore[arg-type]
+    with server.client(primary) as client:
+        client.command("CLIENT", "PAUSE", SILENCE_MILLISECONDS)
+    watching = [guest for guest, _ in sentinels]
+
+    def told() -> bool:
+        due = [b"127.0.0.1", str(replica_port).encode()]
+        for guest in watching:
+            with server.client(guest) as client:
+                if client.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "watched") != due:
+                    return False
+        return True
+
+    link.await_that(told, [replica, *watching], "every sentinel to tell the new primary")
+    (epoch,) = {own_view(guest)["config-epoch"] for guest in watching}
+    # An election that no candidate wins is repeated in the next epoch.
+    assert 1 <= int(epoch) < 10
+    with contextlib.suppress(ServerGoneError), server.client(replica) as client:
+        assert client.command("GET", "noise") == dataset.noise(300)
+
+
+def a_sentinel(start_guest: StartGuest, ports: Ports, target: str, port: int, *, quorum: int) -> tuple[Guest, int]:
+    """A sentinel on a loopback port, on which others find it, and the port."""
+    number = ports.free()
+    text = CONFIGURATION.format(port=port, down=DOWN_MILLISECONDS).replace(f"{port} 1", f"{port} {quorum}")
+    options = ["sentinel.conf", "--sentinel", "--port", str(number), "--bind", "127.0.0.1"]
+    return start_guest(target=target, options=options, files={"sentinel.conf": text.encode()}), number
+
+
+def table(sentinel: Guest, what: str) -> list[dict[str, str]]:
+    """What a sentinel knows of the primary's replicas, or of other sentinels."""
+    with server.client(sentinel) as client:
+        reply: Any = client.command("SENTINEL", what, "watched")
+    return [fields(one) for one in reply]
+
+
+def own_view(sentinel: Guest) -> dict[str, str]:
+    """What a sentinel knows of the primary."""
+    with server.client(sentinel) as client:
+        return fields(client.command("SENTINEL", "MASTER", "watched"))
+
+
+def fields(reply: Any) -> dict[str, str]:
+    """Names and values in turn, as a dictionary."""
+    words = [bytes(word).decode() for word in reply]
+    return dict(zip(words[::2], words[1::2], strict=True))
