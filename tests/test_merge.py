@@ -8,6 +8,7 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.model import Cell
 from harness.judge.merge import join
+from harness.record.run_folder import Counters
 from tests.judgements import cell, judgement
 
 CLEAN = msgspec.structs.replace(
@@ -67,6 +68,25 @@ def test_the_worst_of_a_cell_that_two_runs_have_counts() -> None:
     for runs in ([CLEAN, bad], [bad, CLEAN]):
         canary = [one for one in join(runs).cells if one.suite == "canary"]
         assert [one.verdict for one in canary] == ["UNKNOWN"]
+
+
+def test_a_known_finding_that_another_run_saw_was_seen() -> None:
+    finding = msgspec.structs.replace(judgement().findings[0], known="issue 1")
+    unseen = [
+        "known finding alignment-* (redis-3.2.6) was not seen in this run",
+        "known finding x (y) was not seen in this run",
+    ]
+    without = msgspec.structs.replace(CLEAN, remarks=unseen)
+    assert join([without, msgspec.structs.replace(CLEAN, findings=[finding])]).remarks == unseen[1:]
+    assert join([without, CLEAN]).remarks == unseen
+
+
+def test_what_several_runs_counted_of_a_target_adds_up() -> None:
+    counted = Counters(user=1, skipped=2, half=3, word=4, dword=5, multi=6)
+    one = msgspec.structs.replace(CLEAN, counters={"armv5": counted}, kernel_counters={"armv6": counted})
+    joined = join([one, one, CLEAN])
+    twice = Counters(user=2, skipped=4, half=6, word=8, dword=10, multi=12)
+    assert (joined.counters, joined.kernel_counters) == ({"armv5": twice}, {"armv6": twice})
 
 
 def test_checkouts_of_one_tree_in_two_folders_are_the_same() -> None:

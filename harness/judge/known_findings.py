@@ -200,6 +200,9 @@ def _fits(entry: KnownFinding, identity: str, witness: Witness, occasion: Occasi
     )
 
 
+_UNSEEN = " was not seen in this run"
+
+
 def remarks(
     known: KnownList,
     found: Sequence[Finding],
@@ -224,8 +227,14 @@ def remarks(
             continue
         due = concerned and not part and not entry.intermittent and entry.suite in {"", *suites}
         if due and not any(_matches(entry, finding) for finding in found):
-            sentences.append(f"{about} was not seen in this run")
+            sentences.append(f"{about}{_UNSEEN}")
     return sentences
+
+
+def unseen_in(remark: str) -> str:
+    """The id, or the glob, of the entry of which a sentence of `remarks` says that nothing matched it; else empty."""
+    found = re.match(rf"known finding (\S+) \(.*\){_UNSEEN}\Z", remark)
+    return found[1] if found else ""
 
 
 def _matches(entry: KnownFinding, finding: Finding) -> bool:

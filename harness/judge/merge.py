@@ -5,6 +5,7 @@ A planned cell that no run contains is UNKNOWN. Evidence and reproducers stay in
 
 from __future__ import annotations
 
+import fnmatch
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -13,16 +14,17 @@ import msgspec
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE
-from harness.judge import warning_findings
+from harness.judge import known_findings, warning_findings
 from harness.judge.causes import causes_of, ordered
 from harness.judge.verdict import CellVerdict, of_cell, overall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from harness.core.finding import Finding
     from harness.core.model import Cell
     from harness.judge.findings import Judgement
+    from harness.record.run_folder import Counters
 
 
 def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Judgement:
@@ -58,15 +60,42 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
         findings=findings,
         causes=causes_of(findings),
         warnings=_findings([one.warnings for one in judgements]),
-        remarks=[*remarks, *dict.fromkeys(remark for one in judgements for remark in one.remarks)],
+        remarks=[*remarks, *_remarks(judgements, findings)],
         # The runs were concurrent.
         stages={
             stage: max(one.stages.get(stage, 0.0) for one in judgements)
             for stage in dict.fromkeys(stage for one in judgements for stage in one.stages)
         },
-        counters={target: counted for one in judgements for target, counted in one.counters.items()},
-        kernel_counters={target: counted for one in judgements for target, counted in one.kernel_counters.items()},
+        counters=_added(one.counters for one in judgements),
+        kernel_counters=_added(one.kernel_counters for one in judgements),
     )
+
+
+def _remarks(judgements: Sequence[Judgement], findings: Sequence[Finding]) -> list[str]:
+    """The runs' remarks, each once, without those on a known finding that one run did not see and another did."""
+    every = dict.fromkeys(remark for one in judgements for remark in one.remarks)
+    seen = [finding.id for finding in findings if finding.known]
+
+    def holds(remark: str) -> bool:
+        unseen = known_findings.unseen_in(remark)
+        return not unseen or not any(fnmatch.fnmatchcase(identity, unseen) for identity in seen)
+
+    return [remark for remark in every if holds(remark)]
+
+
+def _added(totals: Iterable[dict[str, Counters]]) -> dict[str, Counters]:
+    """Target → the sum of what the runs counted there: each ran other suites."""
+    added: dict[str, Counters] = {}
+    for counted in totals:
+        for target, counters in counted.items():
+            before = added.get(target)
+            names = counters.__struct_fields__
+            added[target] = (
+                counters
+                if before is None
+                else type(counters)(**{name: getattr(before, name) + getattr(counters, name) for name in names})
+            )
+    return added
 
 
 def _identities(first: Judgement, other: Judgement) -> Iterator[tuple[str, str, str]]:
