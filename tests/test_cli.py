@@ -320,6 +320,8 @@ def test_debug_after_the_command_is_no_secret_option(plumb: Plumb) -> None:
 def test_every_command_that_tells_something_can_tell_it_as_json() -> None:
     # These print one document by their nature, in a format of its own; `shell` is a conversation.
     others = {"report", "schema", "completion", "shell"}
+    # These tell nothing: they make files, or go on until they are stopped.
+    others |= {"campaign keys", "campaign scheduler", "campaign worker"}
     lacking = {name for name, command in commands().items() if "as_json" not in {one.name for one in command.params}}
     assert lacking == others
 

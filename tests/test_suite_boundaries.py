@@ -87,6 +87,7 @@ EXCUSED = {
     ("harness/run/canary.py", "canary"): "the file name of the compiled program",
     ("harness/run/upstream/stage.py", "modules"): "a folder of a release's tests",
     ("harness/run/upstream/test_files.py", "cluster"): "the same",
+    ("harness/workflows/campaign/job.py", "fuzz"): "the command `plumb fuzz`",
     ("harness/workflows/mutation_testing/mutations.py", "width"): "a kind of mutation",
 }
 

@@ -31,6 +31,7 @@ from harness.protocol.allowed_refusals import RefusalList
 from harness.report.markdown_table import table
 from harness.report.schema import field_docstrings
 from harness.run.canary import AccessTable
+from harness.workflows.campaign.cluster import ClusterFile
 from harness.workflows.measure import tier_agreement
 from harness.workflows.mutation_testing.mutations import Mutation
 from harness.workflows.suite_selection import IgnoredPathTable
@@ -67,6 +68,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("toolchains/kernels/NAME.toml", KernelSpec),
     ("toolchains/kernels/linux/linux.toml", LinuxSource),
     ("toolchains/qemu/qemu.toml", Qemu),
+    ("CLUSTER.toml, which you write for your machines", ClusterFile),
 ]
 NAMED_BY_THE_PLACE = {"name", "path"}
 """Fields whose value is the file's name. They are keys only where a file lists several of a kind."""

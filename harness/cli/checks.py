@@ -1,19 +1,33 @@
-"""Commands that run suites and report findings: plumb check, fuzz, audit."""
+"""Commands that run suites and report findings, here or on many machines: plumb check, fuzz, audit, campaign."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli import options
-from harness.cli.run_command import carry_out, planned_request
+from harness.cli import options, output
+from harness.cli.run_command import Spread, carry_out, planned_request
 from harness.core.errors import ExitCode, UsageError
+from harness.core.processes import process
+from harness.core.progress import Progress
 from harness.isa import rules
 from harness.plan.plan import make_plan
+from harness.workflows.campaign import campaign_page, campaign_status
+from harness.workflows.campaign.campaign_folder import CampaignFolder
+from harness.workflows.campaign.cluster import is_loopback, make_keys, read_file, require_engine
+from harness.workflows.campaign.engine_process import EngineSettings
+from harness.workflows.campaign.local_machines import EngineProcess
+from harness.workflows.campaign.version import harness_version
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harness.cli.options import RunOptions
     from harness.core.model import CompilerWarnings, Tier
     from harness.plan.catalog import Catalog
@@ -36,6 +50,8 @@ UNLIMITED_SECONDS = 7 * 86400.0
 @options.fail_fast
 @options.warnings
 @options.annotated
+@options.on
+@options.insecure
 @options.run_options
 def check(
     run: RunOptions,
@@ -52,6 +68,8 @@ def check(
     fail_fast: bool,
     warnings: CompilerWarnings,
     annotations: str | None,
+    on: str,
+    insecure: bool,
 ) -> ExitCode:
     """Build a server, run the suites and report findings."""
     if limit_seconds is not None and tier != "thorough":
@@ -73,8 +91,9 @@ def check(
         target_clients=target_clients,
         fail_fast=fail_fast,
         warnings=warnings,
+        may_continue=bool(on),
     )
-    return carry_out(bench, request, run, annotations=annotations)
+    return carry_out(bench, request, run, annotations=annotations, spread=Spread(on=on, insecure=insecure))
 
 
 def _refuse_unused(catalog: Catalog, plan: Plan, *, mixed: bool, target_clients: bool) -> None:
@@ -107,6 +126,8 @@ def _refuse_unused(catalog: Catalog, plan: Plan, *, mixed: bool, target_clients:
 @options.fail_fast
 @options.warnings
 @options.annotated
+@options.on
+@options.insecure
 @options.run_options
 def fuzz(
     run: RunOptions,
@@ -120,6 +141,8 @@ def fuzz(
     fail_fast: bool,
     warnings: CompilerWarnings,
     annotations: str | None,
+    on: str,
+    insecure: bool,
 ) -> ExitCode:
     """Send random command streams, guided by coverage.
 
@@ -147,8 +170,9 @@ def fuzz(
         learns=True,
         fail_fast=fail_fast,
         warnings=warnings,
+        may_continue=bool(on),
     )
-    return carry_out(bench, request, run, annotations=annotations)
+    return carry_out(bench, request, run, annotations=annotations, spread=Spread(on=on, insecure=insecure))
 
 
 @click.command()
@@ -161,6 +185,8 @@ def fuzz(
 @options.fail_fast
 @options.warnings
 @options.annotated
+@options.on
+@options.insecure
 @options.run_options
 def audit(
     run: RunOptions,
@@ -174,6 +200,8 @@ def audit(
     fail_fast: bool,
     warnings: CompilerWarnings,
     annotations: str | None,
+    on: str,
+    insecure: bool,
 ) -> ExitCode:
     """List every misaligned access that the suites reach.
 
@@ -190,5 +218,125 @@ def audit(
         tests=tests,
         fail_fast=fail_fast,
         warnings=warnings,
+        may_continue=bool(on),
     )
-    return carry_out(bench, request, run, annotations=annotations)
+    return carry_out(bench, request, run, annotations=annotations, spread=Spread(on=on, insecure=insecure))
+
+
+cluster_file = click.argument("file", metavar="CLUSTER.toml", type=click.Path(path_type=Path, dir_okay=False))
+
+
+@click.group()
+def campaign() -> None:
+    """Spread checks over many machines, and look at what arrived."""
+
+
+@campaign.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--page", is_flag=True, help="Rewrite campaign.html and print its path.")
+@options.as_json
+def status(folder: Path, *, page: bool, as_json: bool) -> ExitCode:
+    """Show how far a campaign is, and what it has found.
+
+    FOLDER is the run folder of a check with --on. The command works while the campaign runs, on any machine that sees
+    the folder, and exits 0 whatever it shows.
+    """
+    stored = CampaignFolder.read(folder)
+    if page:
+        click.echo(campaign_page.PageWriter(stored).write())
+        return ExitCode.PASS
+    found = campaign_status.status_of(stored)
+    if as_json:
+        output.print_json(found)
+    else:
+        click.echo("\n".join(campaign_status.lines_of(found)))
+    return ExitCode.PASS
+
+
+@campaign.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+def keys(folder: Path) -> ExitCode:
+    """Make the key and certificate of a cluster.
+
+    Copy the folder to every machine of the cluster. Who has it can run programs on all of them.
+    """
+    make_keys(folder)
+    click.echo(f"{folder}: name it in the cluster's file (keys = …), and copy it to every machine of the cluster")
+    return ExitCode.PASS
+
+
+@campaign.command()
+@cluster_file
+@options.insecure
+@click.option("--dashboard", default="", metavar="HOST:PORT", help="Serve Dask's own page, unprotected, at an address.")
+def scheduler(file: Path, *, insecure: bool, dashboard: str) -> ExitCode:
+    """Run a cluster's scheduler until it is stopped.
+
+    It keeps nothing: campaigns give it again what it lost. If it ends by itself, it is started again.
+    """
+    require_engine()
+    if dashboard and not insecure and not is_loopback(dashboard.rpartition(":")[0].strip("[]")):
+        raise UsageError(
+            "a page without a password on a network",
+            where=f"--dashboard {dashboard}",
+            remedy="--dashboard 127.0.0.1:8787 and a tunnel of ssh, or --insecure",
+        )
+    read = read_file(file, insecure=insecure)
+    return _attend(EngineSettings(role="scheduler", cluster=read, dashboard=dashboard))
+
+
+@campaign.command()
+@cluster_file
+@options.insecure
+@click.option(
+    "--cells",
+    type=click.IntRange(1, 1024),
+    default=os.cpu_count() or 1,
+    show_default="processors",
+    help="Cells to run at a time.",
+)
+@click.option("--name", default="", help="The worker's name in reports.  [default: the machine's]")
+@click.option(
+    "--scratch",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=None,
+    help="Where run folders are written.  [default: the folder for temporary files]",
+)
+def worker(file: Path, *, insecure: bool, cells: int, name: str, scratch: Path | None) -> ExitCode:
+    """Run jobs of a cluster on this machine until it is stopped.
+
+    It waits for a scheduler that is not there, and joins again after one that was lost.
+    """
+    require_engine()
+    read = read_file(file, insecure=insecure)
+    Progress().say(f"Plumbline {harness_version()}, {cells} cells at a time, scheduler {read.address}")
+    shown = name or os.uname().nodename
+    place = str(scratch.resolve()) if scratch else ""
+    return _attend(EngineSettings(role="worker", cluster=read, cells=cells, name=shown, scratch=place))
+
+
+def _attend(settings: EngineSettings) -> ExitCode:
+    """Keep a process of the engine running until a signal comes, and show its log."""
+    with tempfile.TemporaryDirectory(prefix="engine-") as private:
+        one = EngineProcess(Path(private), settings, name=settings.role)
+        show = _follow(one.log)
+        while True:
+            process.refuse_after_stop()
+            one.mend()
+            show()
+            time.sleep(0.5)
+
+
+def _follow(log: Path) -> Callable[[], None]:
+    """Print what is new in a log, on standard error."""
+    shown = 0
+
+    def show() -> None:
+        nonlocal shown
+        with log.open("rb") as stream:
+            stream.seek(shown)
+            new = stream.read()
+        shown += len(new)
+        click.echo(new.decode("utf-8", "replace"), err=True, nl=False)
+
+    return show

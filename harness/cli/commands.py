@@ -30,6 +30,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("premerge", "own_trees.premerge", "Check your change and report only new findings"),
         Entry("fuzz", "checks.fuzz", "Send random command streams, guided by coverage"),
         Entry("audit", "checks.audit", "List every misaligned access that the suites reach"),
+        Entry("campaign", "checks.campaign", "Spread checks over many machines, and look at what arrived"),
         Entry("port", "own_trees.port", "Report what a source tree needs to run on a target"),
     ),
     "Look at findings": (

@@ -156,6 +156,16 @@ target_clients = click.option(
     is_flag=True,
     help="In the suite `upstream`, redis-cli and redis-benchmark run on the target, too.",
 )
+insecure = click.option(
+    "--insecure", is_flag=True, help="Accept a scheduler without TLS on a network: whoever reaches it can run programs."
+)
+on = click.option(
+    "--on",
+    default="",
+    metavar="CLUSTER",
+    help="Run the cells on workers: local:N on this machine, an address, or a cluster's file. With --run FOLDER of an "
+    "earlier one, only what is missing is run.",
+)
 fail_fast = click.option("--fail-fast", is_flag=True, help="End each cell at its first failed test.")
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import random
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build.sources import server_tree
 from harness.cli import options, output
-from harness.core.model import BuildSettings
+from harness.core.model import BuildSettings, Record
 from harness.judge import conclusion
 from harness.plan.request import Request
 from harness.report.formats import registry as formats
 from harness.run.cell_spec import LARGEST_SEED
 from harness.workflows import check as check_workflow
+from harness.workflows.campaign import spread as campaign_spread
+from harness.workflows.campaign.campaign_folder import CampaignFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from harness.cli.options import RunOptions
     from harness.core.errors import ExitCode
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.plan import Plan
+    from harness.report.report_format import ReportFormat
     from harness.workflows.workbench import Workbench
 
     Judged = tuple[Judgement, ExitCode]
@@ -53,13 +57,19 @@ def planned_request(
     settings: BuildSettings | None = None,
     seed: int | None = None,
     parent: Path = RUNS,
+    may_continue: bool = False,
 ) -> Request:
     """A run's request, checked before any work is done, with an empty run folder and a seed.
 
-    `seed` is used where the command line gives none; without either it is drawn.
+    `seed` is used where the command line gives none; without either it is drawn. `may_continue`: the run folder may be
+    that of a campaign, whose seed is then used.
     """
     server_tree.known_server(catalog, server)
-    folder = conclusion.empty_run_folder(run.folder) if run.folder else conclusion.new_run_folder(parent)
+    if run.folder and may_continue and (run.folder / "campaign.json").is_file():
+        folder = run.folder.resolve()
+        seed = CampaignFolder.read(folder).record.seed
+    else:
+        folder = conclusion.empty_run_folder(run.folder) if run.folder else conclusion.new_run_folder(parent)
     seeds = (run.seed, seed, random.randint(0, LARGEST_SEED))
     return Request(
         plan=plan,
@@ -90,6 +100,27 @@ def _check(bench: Workbench, request: Request) -> Judged:
     return check_workflow.Check(bench, request).run()
 
 
+class Spread(Record, frozen=True):
+    """Where a run's cells are to run, as the options say."""
+
+    on: str = ""
+    """Empty for this process."""
+    insecure: bool = False
+
+    @property
+    def formats(self) -> Iterable[ReportFormat]:
+        """The files of the report. That of a campaign shows no run folder: each of its jobs has its own report."""
+        return formats.OF_JOINED_RUNS if self.on else formats.FILES
+
+    def work(self, otherwise: Work) -> Work:
+        """What carries a request out."""
+        if not self.on:
+            return otherwise
+        return lambda bench, request: campaign_spread.check_on(
+            bench, request, on=self.on, insecure=self.insecure, command=sys.argv[1:]
+        )
+
+
 def carry_out(
     bench: Workbench,
     request: Request,
@@ -98,11 +129,13 @@ def carry_out(
     annotations: str | None,
     work: Work = _check,
     parent: Path = RUNS,
+    spread: Spread | None = None,
 ) -> ExitCode:
     """Run a request, write and show its report, and remove old runs of `parent`."""
+    where = spread or Spread()
     with unless_empty(request.run):
-        judgement, code = work(bench, request)
-    formats.write(request.run, judgement)
+        judgement, code = where.work(work)(bench, request)
+    formats.write(request.run, judgement, formats=where.formats)
     output.show(judgement, as_json=run.as_json)
     output.annotate(request.run, judgement, annotations)
     if run.folder is None:

@@ -230,11 +230,12 @@ def run(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     watch: Callable[[], None] | None = None,
+    watch_seconds: float | None = None,
 ) -> Result:
     """Run a command to its end or to the deadline. The output is returned, and appended to `log` after the command.
 
     Only the head and the tail of a very long output are kept (harness.core.processes.capped_log). `watch` is called
-    every WATCH_SECONDS meanwhile.
+    every `watch_seconds` (None: WATCH_SECONDS) meanwhile, and an exception of it ends the command.
 
     Raises InfrastructureError if the program cannot be started. A non-zero exit status is for the caller to judge.
     """
@@ -248,7 +249,7 @@ def run(
         with capped(stream.fileno(), start=offset):
             process = start(words, output=stream, folder=folder, environment=environment)
             try:
-                expired = not _wait(process, deadline_seconds, watch)
+                expired = not _wait(process, deadline_seconds, watch, watch_seconds or WATCH_SECONDS)
             finally:
                 kill_group(process)
         refuse_after_stop()
@@ -280,12 +281,14 @@ def run_successfully(
     return result
 
 
-def _wait(process: subprocess.Popen[bytes], deadline_seconds: float, watch: Callable[[], None] | None) -> bool:
+def _wait(
+    process: subprocess.Popen[bytes], deadline_seconds: float, watch: Callable[[], None] | None, watch_seconds: float
+) -> bool:
     """Whether the process ended before the deadline."""
     deadline = time.monotonic() + deadline_seconds
     while (left := deadline - time.monotonic()) > 0:
         try:
-            process.wait(min(left, WATCH_SECONDS) if watch else left)
+            process.wait(min(left, watch_seconds) if watch else left)
         except subprocess.TimeoutExpired:
             if watch:
                 watch()

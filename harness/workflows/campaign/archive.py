@@ -1,0 +1,75 @@
+"""Folders as archives: packed the same way every time, named by hash, and unpacked whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import shutil
+import stat
+import tarfile
+from typing import TYPE_CHECKING
+
+from harness.core.errors import InconclusiveError
+from harness.core.processes import process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+LARGEST_BYTES = 4 << 30
+"""The most that an archive may unpack to. A run folder of upstream's tests has some hundred megabytes."""
+
+
+def digest_of_archive(content: bytes) -> str:
+    """The name of an archive: SHA-256, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def pack(folder: Path, names: Iterable[Path] | None = None) -> bytes:
+    """Pack a folder, or only some paths in it: the files, folders and links, and no socket, pipe or device."""
+    chosen = sorted(folder.rglob("*")) if names is None else sorted({folder / name for name in names})
+    packed = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path in chosen:
+            kind = path.lstat().st_mode
+            if stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISLNK(kind):
+                archive.add(path, str(path.relative_to(folder)), recursive=False, filter=_anonymous)
+    return packed.getvalue()
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Leave the user's and the group's name on the machine that packs."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def unpack(content: bytes, digest: str, into: Path) -> None:
+    """Unpack an archive into a new folder, which appears whole.
+
+    Raises InconclusiveError if the content is not what the digest names, or contains a path that leads outside.
+    """
+    if digest_of_archive(content) != digest:
+        raise InconclusiveError(
+            "an archive is not what was sent", where=str(into), because=f"its digest is not {digest}"
+        )
+    unfinished = into.with_name(f".{into.name}.{os.getpid()}.new")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+            members = archive.getmembers()
+            if sum(member.size for member in members) > LARGEST_BYTES:
+                raise InconclusiveError("an archive is too large", where=str(into))
+            archive.extractall(unfinished, members, filter="data")
+        process.refuse_after_stop()
+        unfinished.rename(into)
+    except tarfile.TarError as error:
+        raise InconclusiveError("an archive cannot be unpacked", where=str(into), because=str(error)) from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)

@@ -1,0 +1,306 @@
+"""A campaign's folder: what was asked for, what has arrived, and what happened meanwhile. It is the campaign's journal.
+
+FOLDER/campaign.json        CampaignRecord: every job
+FOLDER/jobs/NAME/run/       a job's run folder, with its own report
+FOLDER/jobs/NAME/told.json  JobReport: how the job ended
+FOLDER/journal.jsonl        JournalEntry lines: workers that came and went, jobs that were lost, given again, refused
+FOLDER/now.json             CampaignState, written every few seconds while the campaign runs
+FOLDER/campaign.html        the same for people
+FOLDER/findings.json …     the joined judgement, once every job has arrived
+
+A job has arrived if its folder is there: it is renamed into place, after its evidence was compared with its seals. A
+campaign that was stopped therefore loses at most what was being worked on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
+from typing import Literal
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.errors import InconclusiveError, InfrastructureError, PlumblineError, UsageError
+from harness.core.model import Cell, Record
+from harness.judge.findings import Judgement
+from harness.record import evidence_seal, run_folder, stored_run
+from harness.workflows.campaign.archive import unpack
+from harness.workflows.campaign.job import CampaignJob  # noqa: TC001 - msgspec reads the annotations when it decodes
+
+FORMAT = 1
+
+
+class CampaignRecord(Record, frozen=True):
+    """FOLDER/campaign.json."""
+
+    command: list[str]
+    """The words after `plumb` that a person typed."""
+    seed: int
+    jobs: list[CampaignJob]
+    begun: str
+    """UTC, ISO 8601."""
+    seconds: dict[str, float] = msgspec.field(default_factory=dict)
+    """Cell → how long it took before, from which the jobs were cut."""
+    format: int = FORMAT
+
+
+class JobReport(Record, frozen=True):
+    """How a job ended, as its worker tells it."""
+
+    key: str
+    worker: str
+    """The worker's name."""
+    exit_code: int
+    seconds: float
+    """From the command's start to its end."""
+    output: str = ""
+    """The command's document on standard output."""
+    messages: str = ""
+    """The last lines of standard error."""
+    archive: str = ""
+    """Digest of the packed run folder; empty where there is none."""
+    problem: str = ""
+    """Why the command was not carried out, or not to its end; empty if it was."""
+
+
+Happening = Literal["began", "resumed", "ended", "joined", "left", "landed", "again", "lost", "refused", "scheduler"]
+
+
+class JournalEntry(Record, frozen=True):
+    """One thing that happened. `again`: a result arrived twice; `lost`: a job is given to another worker."""
+
+    at: float
+    """Seconds since 1970."""
+    what: Happening
+    job: str = ""
+    worker: str = ""
+    why: str = ""
+
+
+class WorkerState(Record, frozen=True):
+    """A worker, as the engine knows it."""
+
+    name: str
+    address: str
+    version: str
+    """Empty for a worker that is not Plumbline's."""
+    cells: int
+    """How many cells it runs at a time; 0 while it gets none."""
+    running: list[str]
+    """Names of jobs."""
+
+
+class CampaignState(Record, frozen=True):
+    """FOLDER/now.json: what the campaign's own process knows at a time."""
+
+    at: float
+    pid: int
+    host: str
+    workers: list[WorkerState]
+    waiting: int
+    given: int
+
+
+class CampaignFolder:
+    """Reads and writes a campaign's folder. One process writes."""
+
+    def __init__(self, path: Path, record: CampaignRecord) -> None:
+        self.path = path
+        self.record = record
+        self.jobs = {job.name: job for job in record.jobs}
+
+    @classmethod
+    def begin(cls, path: Path, record: CampaignRecord) -> CampaignFolder:
+        """Begin a campaign in a folder, or go on with the one that is there.
+
+        Raises UsageError if the folder has a campaign with other jobs.
+        """
+        if not (path / "campaign.json").is_file():
+            path.mkdir(0o700, parents=True, exist_ok=True)
+            _write(path / "campaign.json", json_codec.pretty(record))
+            begun = cls(path, record)
+            begun.note("began")
+            return begun
+        stored = cls.read(path)
+        wanted, has = {job.key for job in record.jobs}, {job.key for job in stored.record.jobs}
+        if wanted != has:
+            raise UsageError(
+                "the folder has another campaign",
+                where=str(path),
+                because=_difference(stored.record, record),
+                remedy="name a new folder, or repeat the command that began it: plumb "
+                + " ".join(stored.record.command),
+            )
+        stored.note("resumed")
+        return stored
+
+    @classmethod
+    def read(cls, path: Path) -> CampaignFolder:
+        """Read a campaign's folder. Raises UsageError where there is none, InconclusiveError if it is damaged."""
+        try:
+            record = json_codec.decode((path / "campaign.json").read_bytes(), CampaignRecord)
+        except FileNotFoundError as error:
+            raise UsageError(
+                "not a campaign's folder", where=str(path), because="it has no campaign.json", remedy="--run FOLDER"
+            ) from error
+        except msgspec.DecodeError as error:
+            raise InconclusiveError(
+                "the campaign's record is damaged", where=str(path / "campaign.json"), because=str(error)
+            ) from error
+        return cls(path, record)
+
+    def place(self, name: str) -> Path:
+        """Where a job's folder is, once it has arrived."""
+        return self.path / "jobs" / name
+
+    def run_of(self, name: str) -> Path:
+        """A job's run folder."""
+        return self.place(name) / "run"
+
+    def arrived(self) -> dict[str, JobReport]:
+        """The jobs that have arrived."""
+        return {name: report for name in self.jobs if (report := self.report(name)) is not None}
+
+    def report(self, name: str) -> JobReport | None:
+        """How a job ended; None if it has not arrived. A damaged report counts as none, and the job is done again."""
+        try:
+            return json_codec.decode((self.place(name) / "told.json").read_bytes(), JobReport)
+        except FileNotFoundError:
+            return None
+        except msgspec.DecodeError:
+            shutil.rmtree(self.place(name), ignore_errors=True)
+            return None
+
+    def land(self, job: CampaignJob, report: JobReport, content: bytes) -> bool:
+        """Put a job's result into its place. Returns whether it is the first of this job.
+
+        A second result is compared with the first, which stays: nothing is counted twice, and a difference is noted.
+        Raises InconclusiveError for a result that is damaged, is another job's, or lacks a cell.
+        """
+        unfinished = self.place(f".{job.name}.{os.getpid()}")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        try:
+            if report.key != job.key:
+                raise InconclusiveError("a result is another job's", where=job.name, because=report.key)
+            if report.archive:
+                unpack(content, report.archive, unfinished / "run")
+                check_run(unfinished / "run", job)
+            (unfinished / "told.json").write_bytes(json_codec.pretty(report))
+            first = self.report(job.name)
+            if first is None:
+                unfinished.rename(self.place(job.name))
+                self.note("landed", job=job.name, worker=report.worker)
+                return True
+            differs = _seen_differently(self.place(job.name), unfinished)
+            self.note("again", job=job.name, worker=report.worker, why=differs)
+            return False
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+    def note(self, what: Happening, *, job: str = "", worker: str = "", why: str = "") -> None:
+        """Add a line to the journal."""
+        entry = JournalEntry(at=round(time.time(), 2), what=what, job=job, worker=worker, why=why)
+        with (self.path / "journal.jsonl").open("ab") as stream:
+            stream.write(json_codec.encode(entry) + b"\n")
+
+    def journal(self) -> list[JournalEntry]:
+        """What has happened. A line that a killed process left unfinished is left out."""
+        try:
+            lines = (self.path / "journal.jsonl").read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        entries = []
+        for line in lines:
+            try:
+                entries.append(json_codec.decode(line, JournalEntry))
+            except msgspec.DecodeError:
+                continue
+        return entries
+
+    def write_state(self, state: CampaignState) -> None:
+        """Replace now.json."""
+        _write(self.path / "now.json", json_codec.encode(state))
+
+    def state(self) -> CampaignState | None:
+        """The last now.json; None if no process has written one."""
+        try:
+            return json_codec.decode((self.path / "now.json").read_bytes(), CampaignState)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+
+
+def check_run(folder: Path, job: CampaignJob) -> None:
+    """Raise InconclusiveError unless a run folder has every cell of its job, and its evidence is as it was sealed."""
+    try:
+        stored_run.refuse_ways_out(folder)
+        record = run_folder.read_run(folder)
+        judged = json_codec.decode((folder / "findings.json").read_bytes(), Judgement)
+    except (PlumblineError, OSError, msgspec.DecodeError) as error:
+        raise InconclusiveError("a result is damaged", where=job.name, because=str(error)) from error
+    wanted = {(cell.target, cell.suite) for cell in job.cells}
+    has = {(cell.target, cell.suite) for cell in judged.cells}
+    if wanted != has:
+        strange = ", ".join("/".join(place) for place in sorted(wanted ^ has))
+        raise InconclusiveError("a result has other cells than its job", where=job.name, because=strange)
+    for cell in record.cells:
+        place = folder / cell.target / cell.suite
+        for sealed, digest in ((place, cell.seal), (place / run_folder.AUDIT, cell.audit_seal)):
+            if digest and (doubts := evidence_seal.doubts(sealed, digest)):
+                where = f"{job.name}: {cell.target}/{cell.suite}"
+                raise InconclusiveError("a result's evidence is damaged", where=where, because="; ".join(doubts))
+
+
+def _seen_differently(first: Path, second: Path) -> str:
+    """How two results of one job differ in what they say of the server; empty if they agree."""
+    one, another = _outcome(first), _outcome(second)
+    if one == another:
+        return ""
+    only = [f"only the first has {name}" for name in sorted(one - another)]
+    only += [f"only the second has {name}" for name in sorted(another - one)]
+    return "; ".join(only)
+
+
+def _outcome(folder: Path) -> set[str]:
+    """The verdicts and findings of a result, or the document of a command without a run folder."""
+    path = folder / "run" / "findings.json"
+    if not path.is_file():
+        report = json_codec.decode((folder / "told.json").read_bytes(), JobReport)
+        return {f"exit code {report.exit_code}"}
+    judged = json_codec.decode(path.read_bytes(), Judgement)
+    verdicts = {f"{cell.target}/{cell.suite} {cell.verdict}" for cell in judged.cells}
+    return verdicts | {finding.id for finding in judged.findings}
+
+
+def _difference(stored: CampaignRecord, wanted: CampaignRecord) -> str:
+    """The first difference of two campaigns, in words."""
+    before, now = stored.jobs[0], wanted.jobs[0]
+    if before.version != now.version:
+        return f"Plumbline {before.version} began it, and this is {now.version}"
+    if stored.seed != wanted.seed:
+        return f"its seed is {stored.seed}, and the seed of this one is {wanted.seed}"
+    names, wanted_names = {job.name for job in stored.jobs}, {job.name for job in wanted.jobs}
+    if names != wanted_names:
+        return f"its jobs are {', '.join(sorted(names))}"
+    if before.tree != now.tree:
+        return "the server's source has changed since"
+    return "its options differ"
+
+
+def _write(path: Path, content: bytes) -> None:
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.rename(path)
+    except OSError as error:
+        what = "the campaign's folder cannot be written"
+        raise InfrastructureError(what, where=str(path), because=str(error)) from error
+
+
+def cells_of(record: CampaignRecord) -> list[Cell]:
+    """All cells of a campaign, each once: canaries are in several jobs."""
+    found = {(cell.target, cell.suite): cell for job in record.jobs for cell in job.cells}
+    return list(found.values())

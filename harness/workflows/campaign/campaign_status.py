@@ -1,0 +1,170 @@
+"""What a campaign looks like at a moment, from its folder alone: any machine that sees the folder can ask."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core.errors import PlumblineError
+from harness.core.model import Record
+from harness.core.untrusted_text import one_line
+from harness.report.formats import registry as formats
+
+if TYPE_CHECKING:
+    from harness.workflows.campaign.campaign_folder import CampaignFolder
+
+STALE_SECONDS = 30.0
+"""A state that is older than this is of a campaign that was stopped or killed."""
+RATE_SECONDS = 600.0
+"""The time over which the rate is counted."""
+
+
+class WorkerRow(Record, frozen=True):
+    """A worker in the table."""
+
+    name: str
+    version: str
+    cells: int
+    running: list[str]
+    landed: int
+    """How many jobs it has delivered."""
+
+
+class FindingRow(Record, frozen=True):
+    """A finding so far."""
+
+    id: str
+    title: str
+    known: bool
+    jobs: list[str]
+
+
+class CampaignStatus(Record, frozen=True):
+    """The document of `plumb campaign status --json`."""
+
+    folder: str
+    begun: str
+    goes_on: bool
+    """Whether a process works on it now."""
+    jobs: int
+    arrived: int
+    given: int
+    waiting: int
+    cells: int
+    cells_arrived: int
+    jobs_per_minute: float
+    """Over the last ten minutes in which results arrived."""
+    minutes_left: float | None
+    """At this rate; None where there is no rate yet."""
+    lost: int
+    """How often a job was given again."""
+    again: int
+    """How many results arrived a second time."""
+    refused: list[str]
+    """Workers of another version, and both versions."""
+    verdicts: dict[str, int]
+    """Verdict → number of cells so far."""
+    findings: list[FindingRow]
+    workers: list[WorkerRow]
+    remarks: list[str]
+    arrivals: list[tuple[float, int]] = msgspec.field(default_factory=list)
+    """Seconds since the campaign began → jobs that had arrived: the page's chart."""
+
+
+def status_of(folder: CampaignFolder) -> CampaignStatus:
+    """Read a campaign's folder."""
+    journal, state, arrived = folder.journal(), folder.state(), folder.arrived()
+    landed = [entry for entry in journal if entry.what == "landed"]
+    goes_on = state is not None and time.time() - state.at < STALE_SECONDS and len(arrived) < len(folder.jobs)
+    if journal and journal[-1].what == "ended":
+        goes_on = False
+    rate = _rate([entry.at for entry in landed])
+    missing = len(folder.jobs) - len(arrived)
+    verdicts: dict[str, int] = {}
+    findings: dict[str, FindingRow] = {}
+    remarks = [f"{entry.job} was done twice: {entry.why}" for entry in journal if entry.what == "again" and entry.why]
+    cells = set()
+    for name in sorted(arrived):
+        try:
+            judged = formats.read(folder.run_of(name))
+        except PlumblineError:
+            # A command without a run folder.
+            continue
+        for cell in judged.cells:
+            if (cell.target, cell.suite) not in cells:
+                verdicts[cell.verdict] = verdicts.get(cell.verdict, 0) + 1
+            cells.add((cell.target, cell.suite))
+        for finding in judged.findings:
+            row = findings.get(finding.id)
+            known = bool(finding.known) and (row is None or row.known)
+            jobs = [*(row.jobs if row else []), name]
+            findings[finding.id] = FindingRow(id=finding.id, title=finding.title, known=known, jobs=jobs)
+    by_worker: dict[str, int] = {}
+    for entry in landed:
+        by_worker[entry.worker] = by_worker.get(entry.worker, 0) + 1
+    began = journal[0].at if journal else 0.0
+    return CampaignStatus(
+        folder=str(folder.path),
+        begun=folder.record.begun,
+        goes_on=goes_on,
+        jobs=len(folder.jobs),
+        arrived=len(arrived),
+        given=state.given if state is not None and goes_on else 0,
+        waiting=missing - (state.given if state is not None and goes_on else 0),
+        cells=len({(cell.target, cell.suite) for job in folder.record.jobs for cell in job.cells}),
+        cells_arrived=len(cells),
+        jobs_per_minute=round(rate * 60, 2),
+        minutes_left=round(missing / rate / 60, 1) if rate else None,
+        lost=sum(entry.what == "lost" for entry in journal),
+        again=sum(entry.what == "again" for entry in journal),
+        refused=[f"{entry.worker}: {entry.why}" for entry in journal if entry.what == "refused"],
+        verdicts=verdicts,
+        findings=list(findings.values()),
+        workers=[
+            WorkerRow(
+                name=worker.name,
+                version=worker.version,
+                cells=worker.cells,
+                running=worker.running,
+                landed=by_worker.get(worker.name, 0),
+            )
+            for worker in (state.workers if state is not None and goes_on else [])
+        ],
+        remarks=remarks,
+        arrivals=[(round(entry.at - began, 1), number) for number, entry in enumerate(landed, 1)],
+    )
+
+
+def _rate(times: list[float]) -> float:
+    """Results a second, over the last RATE_SECONDS before the last one."""
+    recent = [at for at in times if at > times[-1] - RATE_SECONDS] if times else []
+    return (len(recent) - 1) / (recent[-1] - recent[0]) if len(recent) > 1 and recent[-1] > recent[0] else 0.0
+
+
+def lines_of(status: CampaignStatus) -> list[str]:
+    """The status for people, one fact a line."""
+    left = f", {status.minutes_left:g} min left" if status.minutes_left and status.goes_on else ""
+    how = "goes on" if status.goes_on else "complete" if status.arrived == status.jobs else "stands still"
+    lines = [
+        f"{how}: {status.arrived} of {status.jobs} jobs arrived, {status.given} given, {status.waiting} waiting",
+        f"cells: {status.cells_arrived} of {status.cells}"
+        + "".join(f", {number} {verdict}" for verdict, number in sorted(status.verdicts.items())),
+        f"rate: {status.jobs_per_minute:g} jobs a minute{left}",
+    ]
+    lines += [f"given again: {status.lost}, arrived twice: {status.again}"] if status.lost or status.again else []
+    lines += [
+        f"worker {one_line(worker.name)}: {worker.landed} jobs, {worker.cells} cells at a time, "
+        f"{', '.join(worker.running) or 'idle'}"
+        for worker in status.workers
+    ]
+    lines += [f"refused: {one_line(text)}" for text in status.refused]
+    lines += [
+        f"{'known' if finding.known else 'finding'} {one_line(finding.id)}: {one_line(finding.title)}"
+        for finding in status.findings
+    ]
+    lines += [f"remark: {one_line(text)}" for text in status.remarks]
+    if not status.goes_on and status.arrived < status.jobs:
+        lines.append(f"to go on, repeat the command that began it with --run {status.folder}")
+    return lines

@@ -1,0 +1,417 @@
+"""The campaign's own process: gives jobs to the engine, takes their results, and gives again what was lost.
+
+The engine never has more jobs than there are cells to run them. Therefore nothing has to be stolen from a busy worker,
+a worker that joins late gets its share, and a scheduler that is started again has nothing to remember.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, PlumblineError
+from harness.core.processes import process
+from harness.workflows.campaign import shared_store, task
+from harness.workflows.campaign.campaign_folder import CampaignState, JobReport, WorkerState
+from harness.workflows.campaign.cluster import security_of
+from harness.workflows.campaign.version import resource_of, versions_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from distributed import Client, Future
+
+    from harness.workflows.campaign.campaign_folder import CampaignFolder
+    from harness.workflows.campaign.cluster import Cluster
+    from harness.workflows.campaign.job import CampaignJob
+
+TICK_SECONDS = 0.05
+LOOK_SECONDS = 1.0
+"""How often the campaign asks the scheduler for its workers."""
+ATTEMPTS = 4
+"""How often a job is given to a worker whose machine cannot carry it out."""
+LOSSES = 50
+"""How often a job is given again because its worker was lost. More than this is the job's doing."""
+PATIENCE_SECONDS = 600.0
+"""How long a campaign waits for a scheduler, or for a worker of its version."""
+STRANGERS_SECONDS = 60.0
+"""How long it waits if there are workers, all of another version."""
+UNSEEN_SECONDS = 5.0
+CONNECT_SECONDS = 20.0
+GATHER_SECONDS = 60.0
+
+
+class _SchedulerLostError(Exception):
+    """The engine's scheduler is gone, and with it everything that it was given."""
+
+
+class JobFailedError(PlumblineError):
+    """A job said nothing about the server, and another worker would not change that."""
+
+
+class Drive:
+    """Carries a campaign's missing jobs out."""
+
+    def __init__(
+        self,
+        folder: CampaignFolder,
+        cluster: Cluster,
+        say: Callable[[str], None],
+        *,
+        trees: dict[str, bytes] | None = None,
+        mend: Callable[[], list[str]] = list,
+        watch: Callable[[], None] = lambda: None,
+        patience_seconds: float = PATIENCE_SECONDS,
+        strangers_seconds: float = STRANGERS_SECONDS,
+    ) -> None:
+        """`trees`: digest → packed source. `mend` starts processes of this machine again; `watch` is called often."""
+        self.folder = folder
+        self.cluster = cluster
+        self.say = say
+        self._trees = trees or {}
+        self._mend = mend
+        self._watch = watch
+        self._patience = patience_seconds
+        self._strangers_patience = strangers_seconds
+        self._store = shared_store.SharedStore(cluster.store) if cluster.store else None
+        arrived = folder.arrived()
+        missing = [job for job in folder.record.jobs if job.name not in arrived]
+        self._pending = deque(sorted(missing, key=lambda job: -job.expected_seconds))
+        self._given: dict[str, Future[Any]] = {}
+        """Job → what stands for its result."""
+        self._tries: dict[str, int] = {}
+        self._failures: dict[str, int] = {}
+        self._losses: dict[str, int] = {}
+        self._failed: dict[str, JobReport] = {}
+        self._barren = 0
+        """Failures of machines since the last result."""
+        self._lost_with_scheduler: set[str] = set()
+        self._names = {job.key: job.name for job in folder.record.jobs}
+        self._workers: dict[str, WorkerState] = {}
+        self._strangers: set[str] = set()
+        self._unseen: dict[str, float] = {}
+        """Job that was given and that no worker has → since when."""
+        self._looked = 0.0
+        self._idle_since = time.monotonic()
+        self.seconds_of_cells = 0.0
+
+    @property
+    def version(self) -> str:
+        """The version that workers must have."""
+        return self.folder.record.jobs[0].version
+
+    def state(self) -> str:
+        """`12/40 jobs, 4 given, 4 cells on 4 workers`."""
+        total = len(self.folder.record.jobs)
+        done = total - len(self._pending) - len(self._given) - len(self._failed)
+        offered = f"{self._slots()} cells on {len(self._workers)} workers"
+        return f"{done}/{total} jobs arrived, {len(self._given)} given, {offered}"
+
+    def run(self) -> None:
+        """Return when every job has arrived.
+
+        Raises JobFailedError for a job whose command failed wherever it runs, and InfrastructureError where machines
+        cannot carry jobs out, or there is no scheduler or worker. What has arrived by then stays.
+        """
+        try:
+            self._put_trees()
+            self._run()
+        finally:
+            self._write_state()
+            self.folder.note("ended")
+        if self._failed:
+            self._raise_failed()
+
+    def _run(self) -> None:
+        lost = 0.0
+        while self._pending or self._given:
+            try:
+                with self._connected() as client:
+                    lost = 0.0
+                    self._serve(client)
+            except _SchedulerLostError as error:
+                process.refuse_after_stop()
+                lost = lost or time.monotonic()
+                self._begin_again(str(error))
+                if time.monotonic() - lost > self._patience:
+                    raise InfrastructureError(
+                        "no scheduler",
+                        where=self.cluster.address,
+                        because=str(error),
+                        remedy="start it, and repeat the command: what has arrived is kept in "
+                        f"{self.folder.path}. plumb campaign scheduler CLUSTER.toml",
+                    ) from error
+
+    def _put_trees(self) -> None:
+        if self._store is not None:
+            for digest, content in self._trees.items():
+                self._store.put("trees", digest, content)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Client]:
+        from distributed import Client  # noqa: PLC0415 - loading it takes half a second
+
+        self._mend()
+        self._watch()
+        try:
+            client: Client = Client(
+                self.cluster.address,
+                security=security_of(self.cluster),
+                timeout=CONNECT_SECONDS,
+                set_as_default=False,
+                direct_to_workers=False,
+            )
+        except (OSError, TimeoutError, ValueError) as error:
+            time.sleep(TICK_SECONDS)
+            raise _SchedulerLostError(f"{type(error).__name__}: {error}") from error
+        try:
+            yield client
+        finally:
+            self._given = {}
+            with contextlib.suppress(Exception):
+                client.close(timeout=5)
+
+    def _begin_again(self, why: str) -> None:
+        """Everything that was given is given again, to a scheduler that knows nothing of it."""
+        jobs = self.folder.jobs
+        lost = [name for name in jobs if name in self._lost_with_scheduler]
+        for name in lost:
+            self._pending.appendleft(jobs[name])
+        if lost or self._workers:
+            self.folder.note("scheduler", why=why[:200])
+            self.say(f"the scheduler is gone: {len(lost)} jobs are given again")
+        self._lost_with_scheduler = set()
+        self._workers = {}
+
+    def _serve(self, client: Client) -> None:
+        """Give and take until nothing is left. Raises _SchedulerLostError."""
+        self._idle_since = time.monotonic()
+        try:
+            while self._pending or self._given:
+                process.refuse_after_stop()
+                self._watch()
+                self._mend()
+                if client.status != "running":
+                    raise _SchedulerLostError(f"the connection is {client.status}")
+                self._look(client)
+                while self._pending and len(self._given) < self._slots():
+                    self._give(client, self._pending.popleft())
+                # A result may come as soon as another job has begun.
+                taken = [name for name, future in list(self._given.items()) if future.status != "pending"]
+                for name in taken:
+                    self._take(name)
+                if not taken:
+                    time.sleep(TICK_SECONDS)
+        except (OSError, TimeoutError) as error:
+            raise _SchedulerLostError(f"{type(error).__name__}: {error}") from error
+        finally:
+            self._lost_with_scheduler = set(self._given)
+
+    def _slots(self) -> int:
+        return sum(worker.cells for worker in self._workers.values() if worker.version == self.version)
+
+    def _give(self, client: Client, job: CampaignJob) -> None:
+        attempt = self._tries[job.name] = self._tries.get(job.name, -1) + 1
+        tree: Any = None
+        if job.tree and self._store is None:
+            # A task of the engine's own: workers hand the source on to each other, and it can be made again.
+            tree = client.submit(bytes, self._trees[job.tree], key=f"plumb-tree-{job.tree[:32]}")
+        self._given[job.name] = client.submit(
+            task.carry_out,
+            json_codec.encode(job),
+            tree,
+            # The attempt: of a key that failed, the engine would return the failure again.
+            key=f"plumb-{job.key}-{attempt}",
+            resources={resource_of(self.version): 1},
+            priority=job.expected_seconds,
+            pure=False,
+        )
+
+    def _take(self, name: str) -> None:
+        """Take what came of a job: a result, a failure of a machine, or nothing."""
+        future = self._given[name]
+        job = self.folder.jobs[name]
+        if future.status in {"cancelled", "lost"}:
+            del self._given[name]
+            self._lose(job, f"the engine has it as {future.status}")
+            return
+        if future.status == "error":
+            error = future.exception(timeout=GATHER_SECONDS)
+            del self._given[name]
+            self._lose(job, f"{type(error).__name__}: {error}")
+            return
+        try:
+            described, content = future.result(timeout=GATHER_SECONDS)
+        except TimeoutError:
+            # The worker that had it is gone: the engine does the job again.
+            return
+        except Exception as error:  # noqa: BLE001 - whatever the engine raises here says nothing about the job
+            del self._given[name]
+            self._lose(job, f"{type(error).__name__}: {error}")
+            return
+        del self._given[name]
+        self._receive(job, described, content)
+
+    def _receive(self, job: CampaignJob, described: bytes, content: bytes) -> None:
+        report = json_codec.decode(described, JobReport)
+        if report.problem:
+            self._fail(job, report)
+            return
+        try:
+            if report.archive and self._store is not None:
+                content = self._store.get("results", report.archive)
+            self.folder.land(job, report, content)
+        except InconclusiveError as error:
+            self._fail(job, msgspec.structs.replace(report, problem=str(error), exit_code=ExitCode.INFRASTRUCTURE))
+            return
+        if report.archive and self._store is not None:
+            self._store.remove("results", report.archive)
+        self._barren = 0
+        self._idle_since = time.monotonic()
+        self.seconds_of_cells += report.seconds
+
+    def _lose(self, job: CampaignJob, why: str) -> None:
+        """A worker was lost with a job, which says nothing about the job. Often, it says something."""
+        number = self._losses[job.name] = self._losses.get(job.name, 0) + 1
+        self.folder.note("lost", job=job.name, why=why[:400])
+        self._idle_since = time.monotonic()
+        if number < LOSSES:
+            self._pending.append(job)
+            return
+        why = f"its worker was lost {number} times, the last time with: {why}"
+        self._failed[job.name] = JobReport(
+            key=job.key, worker="", exit_code=ExitCode.INFRASTRUCTURE, seconds=0, problem=why
+        )
+
+    def _fail(self, job: CampaignJob, report: JobReport) -> None:
+        """A job said nothing about the server. Where the machine may be the reason, another one tries."""
+        self.folder.note("lost", job=job.name, worker=report.worker, why=report.problem[:400])
+        if report.exit_code == ExitCode.INTERRUPTED:
+            self._lose(job, report.problem)
+            return
+        if report.exit_code != ExitCode.INFRASTRUCTURE:
+            self._failed[job.name] = report
+            return
+        self.say(f"{job.name} on {report.worker}: {report.problem}")
+        number = self._failures[job.name] = self._failures.get(job.name, 0) + 1
+        self._barren += 1
+        if number < ATTEMPTS and self._barren < 2 * ATTEMPTS + 2 * len(self._workers):
+            self._pending.append(job)
+        else:
+            self._failed[job.name] = report
+            # Where nothing succeeds at all, the rest is not tried.
+            if self._barren >= 2 * ATTEMPTS + 2 * len(self._workers):
+                self._raise_failed()
+
+    def _raise_failed(self) -> None:
+        """Raise the worst failure, with the number of the others."""
+        name, report = max(self._failed.items(), key=lambda item: item[1].exit_code)
+        arrived = len(self.folder.arrived())
+        kept = f"{arrived} of {len(self.folder.record.jobs)} jobs have arrived and are kept in {self.folder.path}"
+        raised = InfrastructureError if report.exit_code == ExitCode.INFRASTRUCTURE else JobFailedError
+        error = raised(
+            f"{len(self._failed)} jobs of the campaign could not be carried out",
+            where=name + (f" on {report.worker}" if report.worker else ""),
+            because=report.problem.removeprefix("error: "),
+            remedy=f"repeat the command with --run {self.folder.path}: {kept}",
+        )
+        error.exit_code = ExitCode(report.exit_code)
+        raise error
+
+    def _look(self, client: Client) -> None:
+        """Ask the scheduler for its workers, note who came and went, and write down the state."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        information = client.scheduler_info(n_workers=-1)
+        running: dict[str, list[str]] = {}
+        for address, keys in client.processing().items():
+            running[address] = [self._name_of(str(key)) for key in keys]
+        found = {}
+        for address, worker in information["workers"].items():
+            versions = versions_in(worker["resources"])
+            version = self.version if self.version in versions else next(iter(versions), "")
+            found[address] = WorkerState(
+                name=str(worker["name"]),
+                address=address,
+                version=version,
+                cells=versions.get(version, 0),
+                running=[name for name in running.get(address, []) if name],
+            )
+        for address in found.keys() - self._workers.keys():
+            self._welcome(found[address])
+        for address in self._workers.keys() - found.keys():
+            self.folder.note("left", worker=self._workers[address].name)
+        self._workers = found
+        self._write_state()
+        self._give_unseen_again(now, {name for names in running.values() for name in names})
+        self._refuse_to_wait(now)
+
+    def _give_unseen_again(self, now: float, running: set[str]) -> None:
+        """Give jobs again that no worker has.
+
+        A worker that withdrew as its job was given leaves it with the scheduler, which looks for a worker only when a
+        new one joins.
+        """
+        waiting = {name for name, future in self._given.items() if future.status == "pending"} - running
+        self._unseen = {name: self._unseen.get(name, now) for name in waiting}
+        for name, since in list(self._unseen.items()):
+            if now - since > UNSEEN_SECONDS:
+                future = self._given.pop(name)
+                future.cancel()
+                self._pending.append(self.folder.jobs[name])
+
+    def _welcome(self, worker: WorkerState) -> None:
+        if worker.version == self.version:
+            self.folder.note("joined", worker=worker.name)
+            return
+        why = f"it has Plumbline {worker.version or '(none)'}, the campaign has {self.version}"
+        # Once for each name: a worker that is started again has another address.
+        if worker.name not in self._strangers:
+            self._strangers.add(worker.name)
+            self.folder.note("refused", worker=worker.name, why=why)
+            self.say(f"the worker {worker.name} is refused: {why}")
+
+    def _refuse_to_wait(self, now: float) -> None:
+        """Raise InfrastructureError if no worker takes jobs for too long."""
+        if self._given:
+            self._idle_since = now
+            return
+        waited = now - self._idle_since
+        others = [worker for worker in self._workers.values() if worker.version != self.version]
+        if others and len(others) == len(self._workers) and waited > self._strangers_patience:
+            versions = ", ".join(sorted({worker.version or "none" for worker in others}))
+            raise InfrastructureError(
+                "every worker is of another version",
+                where=self.cluster.address,
+                because=f"the campaign has Plumbline {self.version}, the workers have {versions}",
+                remedy="give the workers this checkout and start them again: plumb campaign worker CLUSTER.toml",
+            )
+        if waited > self._patience:
+            raise InfrastructureError(
+                f"no worker took a job within {waited:.0f} s",
+                where=self.cluster.address,
+                remedy="start workers: plumb campaign worker CLUSTER.toml",
+            )
+
+    def _name_of(self, key: str) -> str:
+        return self._names.get(key.removeprefix("plumb-").rpartition("-")[0], "")
+
+    def _write_state(self) -> None:
+        self.folder.write_state(
+            CampaignState(
+                at=round(time.time(), 2),
+                pid=os.getpid(),
+                host=os.uname().nodename,
+                workers=sorted(self._workers.values(), key=lambda worker: worker.name),
+                waiting=len(self._pending),
+                given=len(self._given),
+            )
+        )

@@ -1,0 +1,153 @@
+"""Jobs: what one worker does at a time. Each is a `plumb` command with a run folder, as a CI system's job is.
+
+A target's short suites share a job, because every job runs the target's canaries and sets the target up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.model import Cell, Name, Record
+from harness.isa import rules
+from harness.judge.warning_findings import looked_at
+from harness.plan.plan import make_jobs
+from harness.workflows.cell_process import CELL_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from harness.plan.catalog import Catalog
+    from harness.plan.plan import Job
+    from harness.plan.request import Request
+
+RUN, KNOWN, SERVER = "{run}", "{known}", "{server}"
+"""Words that the worker replaces by paths of its own."""
+SECONDS_OF_TIER = {"quick": 25.0, "full": 420.0, "thorough": 1500.0}
+"""Tier of a suite → the length of its cell where no run has told it."""
+SHARED_SECONDS = 60.0
+"""Suites of one target share a job until it is expected to take so long."""
+SET_UP_SECONDS = 3600.0
+"""How long a worker may take to build what a job needs, before its deadline begins to count."""
+
+
+class CampaignJob(Record, frozen=True):
+    """One command for one worker."""
+
+    name: Name
+    """Also its folder in the campaign's."""
+    words: list[str]
+    """The words after `plumb`."""
+    cells: list[Cell]
+    """What its run folder must contain."""
+    expected_seconds: float
+    deadline_seconds: float
+    version: str
+    """The Plumbline that must carry it out."""
+    known: str = ""
+    """The text of the list of known findings."""
+    tree: str = ""
+    """Digest of the archive with the server's source; empty for a release, which the worker fetches by hash."""
+    tree_name: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its content address: the same work has the same key, whoever asks for it and whenever."""
+        described = msgspec.structs.replace(self, name="job", expected_seconds=0.0, deadline_seconds=0.0)
+        return hashlib.sha256(json_codec.encode(described)).hexdigest()[:32]
+
+
+def check_jobs(
+    catalog: Catalog,
+    request: Request,
+    *,
+    version: str,
+    known: str,
+    tree: str = "",
+    tree_name: str = "",
+    offline: bool = False,
+    seconds: Mapping[str, float] | None = None,
+) -> list[CampaignJob]:
+    """The jobs of a check, the longest first. `seconds`: cell (`TARGET/SUITE`) → how long it took before.
+
+    `tree`: the digest of the packed source where the server is a path.
+    """
+    jobs = []
+    warned: set[str] = set()
+    for part in _parts(catalog, request, seconds or {}):
+        # Compilers look at a target once, and not in each of its jobs: a warning is counted once.
+        looks = request.warnings != "off" and any(
+            looked_at(catalog.targets[name]) and name not in warned for name in part.targets
+        )
+        warned |= set(part.targets) if looks else set()
+        suites = list(dict.fromkeys([catalog.canary, *part.suites]))
+        cells = [Cell(target=target, server=request.server, suite=suite) for target in part.targets for suite in suites]
+        deadlines = [catalog.suites[cell.suite].deadline_seconds or CELL_SECONDS[request.tier] for cell in cells]
+        jobs.append(
+            CampaignJob(
+                name=part.name,
+                words=[
+                    *_words(request, part, warnings=request.warnings if looks else "off"),
+                    *(["--offline"] if offline else []),
+                ],
+                cells=cells,
+                expected_seconds=sum(_expected(catalog, cell, seconds or {}) for cell in cells),
+                deadline_seconds=SET_UP_SECONDS + sum(deadlines) + 2 * (request.limit_seconds or 0) * len(cells),
+                version=version,
+                known=known,
+                tree=tree,
+                tree_name=tree_name,
+            )
+        )
+    return sorted(jobs, key=lambda job: -job.expected_seconds)
+
+
+def _parts(catalog: Catalog, request: Request, seconds: Mapping[str, float]) -> Iterator[Job]:
+    """The jobs of `plumb plan --json`, of which those of one target are cut into pieces."""
+    for job in make_jobs(catalog, request.plan, request.tier):
+        suites = [name for name in job.suites if name != catalog.canary]
+        if len(job.targets) > 1 or not suites:
+            yield job
+            continue
+        piece: list[str] = []
+        length = 0.0
+        for suite in suites:
+            cell = Cell(target=job.targets[0], server=request.server, suite=suite)
+            expected = _expected(catalog, cell, seconds)
+            if piece and length + expected > SHARED_SECONDS:
+                yield _piece(job, piece)
+                piece, length = [], 0.0
+            piece.append(suite)
+            length += expected
+        yield _piece(job, piece)
+
+
+def _piece(job: Job, suites: list[str]) -> Job:
+    return msgspec.structs.replace(job, name=f"{job.targets[0]}-{suites[0]}", suites=suites)
+
+
+def _expected(catalog: Catalog, cell: Cell, seconds: Mapping[str, float]) -> float:
+    return seconds.get(f"{cell.target}/{cell.suite}", SECONDS_OF_TIER[catalog.suites[cell.suite].tier])
+
+
+def _words(request: Request, part: Job, *, warnings: str) -> list[str]:
+    # A run that learns is `plumb fuzz`, whose suites and tier are its own.
+    if request.learns:
+        begin = ["fuzz"]
+    else:
+        begin = ["audit" if rules.is_audit(request.policy) else "check", "--tier", request.tier]
+        begin += [word for suite in part.suites for word in ("--suite", suite)]
+    words = [*begin, *(word for target in part.targets for word in ("--target", target))]
+    words += ["--server", SERVER, "--policy", rules.base_name(request.policy), "--optimisation", request.optimisation]
+    words += ["--allocator", request.allocator, "--emulator", request.emulator, "--seed", str(request.seed)]
+    words += ["--warnings", warnings, "--known", KNOWN, "--run", RUN, "--jobs", "1"]
+    words += [word for test in request.tests for word in ("--test", test)]
+    words += ["--time", f"{request.limit_seconds:g}s"] if request.limit_seconds is not None else []
+    words += ["--count", str(request.limit_count)] if request.limit_count is not None else []
+    words += ["--fail-fast"] if request.fail_fast else []
+    words += ["--mixed"] if request.mixed else []
+    words += ["--target-clients"] if request.target_clients else []
+    return [*words, "--install" if request.install else "--no-install"]

@@ -1,0 +1,183 @@
+"""A check whose cells run on other machines: from the request to the same judgement that one machine would reach."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import shlex
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.errors import ExitCode, UsageError
+from harness.judge import conclusion, merge
+from harness.judge.reproducer import stored_at
+from harness.report.formats import registry as formats
+from harness.workflows.campaign import archive, campaign_page
+from harness.workflows.campaign.campaign_folder import CampaignFolder, CampaignRecord, cells_of
+from harness.workflows.campaign.cluster import read_cluster, require_engine
+from harness.workflows.campaign.drive import Drive
+from harness.workflows.campaign.job import check_jobs
+from harness.workflows.campaign.local_machines import LocalMachines
+from harness.workflows.campaign.version import harness_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from harness.core.cache import Cache
+    from harness.core.progress import Progress
+    from harness.judge.findings import Judgement
+    from harness.plan.request import Request
+    from harness.workflows.campaign.cluster import Cluster
+    from harness.workflows.workbench import Workbench
+
+
+def check_on(
+    bench: Workbench, request: Request, *, on: str, insecure: bool, command: Sequence[str] = ()
+) -> tuple[Judgement, ExitCode]:
+    """Carry a request out on the machines that `--on` names, or what is missing of it, and join what arrives.
+
+    `command`: the words that the user typed. Raises what `harness.workflows.campaign.drive.Drive.run` raises.
+    """
+    require_engine()
+    cluster = read_cluster(on, insecure=insecure)
+    tree, tree_name, trees = "", "", {}
+    if request.server not in bench.catalog.servers:
+        opened = bench.open_server(request.server)
+        # What the compiler sees, and the tree's own list of known findings, which is no source.
+        packed = archive.pack(opened.content, [*_files(opened.content), *_own_list(opened.path, opened.content)])
+        tree, tree_name = archive.digest_of_archive(packed), opened.name
+        trees[tree] = packed
+    seconds = _seconds_before(bench.cache)
+    if (request.run / "campaign.json").is_file():
+        # It is cut into the same jobs as when it began.
+        seconds = CampaignFolder.read(request.run).record.seconds
+    jobs = check_jobs(
+        bench.catalog,
+        request,
+        version=harness_version(),
+        known=_text_of(request.known),
+        tree=tree,
+        tree_name=tree_name,
+        offline=bench.offline,
+        seconds=seconds,
+    )
+    record = CampaignRecord(command=list(command), seed=request.seed, jobs=jobs, begun=_now(), seconds=dict(seconds))
+    folder = CampaignFolder.begin(request.run, record)
+    carry_out(bench.progress, folder, cluster, trees=trees)
+    judgement = joined(folder)
+    if trees:
+        path = Path(request.server).expanduser().resolve()
+        place = conclusion.folder_in_repository(path, Path.cwd())
+        judgement = msgspec.structs.replace(judgement, server=str(path), place=place)
+    _remember(bench.cache, judgement)
+    return judgement, conclusion.exit_code(judgement.verdict)
+
+
+def carry_out(
+    progress: Progress, folder: CampaignFolder, cluster: Cluster, *, trees: dict[str, bytes] | None = None
+) -> None:
+    """Carry out what is missing of a campaign, and keep its page current."""
+    missing = len(folder.jobs) - len(folder.arrived())
+    if not missing:
+        return
+    where = cluster.address or f"{cluster.local} local workers"
+    with _machines(cluster) as (reached, mend), progress.stage("suites", f"running {missing} jobs on {where}") as stage:
+        page = campaign_page.PageWriter(folder)
+        drive = Drive(folder, reached, progress.say, trees=trees, mend=mend, watch=page.write_if_due)
+        stage.shows(drive.state)
+        try:
+            drive.run()
+        finally:
+            page.write()
+
+
+@contextlib.contextmanager
+def _machines(cluster: Cluster) -> Iterator[tuple[Cluster, Callable[[], list[str]]]]:
+    if not cluster.local:
+        yield cluster, list
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="cluster-") as private,
+        LocalMachines(Path(private), cluster.local) as machines,
+    ):
+        yield machines.cluster, machines.mend
+
+
+def joined(folder: CampaignFolder) -> Judgement:
+    """The judgement of all jobs, with paths from the campaign's folder on."""
+    judgements = [_moved(formats.read(folder.run_of(name)), folder, name) for name in sorted(folder.arrived())]
+    judgement = merge.join(judgements, planned=cells_of(folder.record))
+    return msgspec.structs.replace(judgement, run=str(folder.path), remarks=[*judgement.remarks, *_remarks(folder)])
+
+
+def _moved(judgement: Judgement, folder: CampaignFolder, name: str) -> Judgement:
+    """A job's judgement, whose run folder is here now and not where its worker wrote it."""
+    run = folder.run_of(name)
+    findings = []
+    for finding in judgement.findings:
+        here = stored_at(run, finding.replay)
+        witnesses = [
+            msgspec.structs.replace(witness, evidence=f"jobs/{name}/run/{witness.evidence}")
+            if witness.evidence
+            else witness
+            for witness in finding.witnesses
+        ]
+        replay = f"plumb replay {shlex.quote(str(here))}" if here is not None else finding.replay
+        findings.append(msgspec.structs.replace(finding, replay=replay, witnesses=witnesses))
+    return msgspec.structs.replace(judgement, findings=findings)
+
+
+def _remarks(folder: CampaignFolder) -> list[str]:
+    """What a reader of the verdict must know: jobs that ran twice and said two things."""
+    return [
+        f"the job {entry.job} was done twice, and only the first result counts: {entry.why}"
+        for entry in folder.journal()
+        if entry.what == "again" and entry.why
+    ]
+
+
+def _files(tree: Path) -> list[Path]:
+    return [path.relative_to(tree) for path in tree.rglob("*")]
+
+
+def _own_list(tree: Path, copy: Path) -> list[Path]:
+    """Copy the tree's own list of known findings beside the sources, if there is one."""
+    place = Path(".plumbline") / "known.toml"
+    if not (tree / place).is_file() or tree == copy:
+        return []
+    (copy / place).parent.mkdir(exist_ok=True)
+    (copy / place).write_bytes((tree / place).read_bytes())
+    return [place.parent, place]
+
+
+def _text_of(known: Path) -> str:
+    try:
+        return known.read_text("utf-8")
+    except OSError as error:
+        raise UsageError("the file cannot be read", where=str(known), because=str(error.strerror)) from error
+
+
+def _now() -> str:
+    return datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds")
+
+
+def _seconds_before(cache: Cache) -> Mapping[str, float]:
+    """Cell → how long it took in the last campaign that had it."""
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        return json_codec.decode(cache.path("campaigns", "seconds.json").read_bytes(), dict[str, float])
+    return {}
+
+
+def _remember(cache: Cache, judgement: Judgement) -> None:
+    path = cache.path("campaigns", "seconds.json")
+    took = {f"{cell.target}/{cell.suite}": cell.seconds for cell in judgement.cells}
+    # Only an estimate: a cache that cannot be written loses nothing else.
+    with contextlib.suppress(OSError), cache.lock("campaigns-seconds"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".new")
+        unfinished.write_bytes(json_codec.encode({**_seconds_before(cache), **took}))
+        unfinished.rename(path)

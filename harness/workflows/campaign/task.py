@@ -1,0 +1,220 @@
+"""What a worker does with a job: it runs `plumb` in a process group of its own, and packs the run folder.
+
+Only plain values come in and go out: a worker of another version must be able to read enough to refuse.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.core import json_codec
+from harness.core.cache import Cache
+from harness.core.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
+from harness.core.processes import process
+from harness.workflows.campaign import archive, job, shared_store
+from harness.workflows.campaign.campaign_folder import JobReport
+from harness.workflows.campaign.version import harness_version, resource_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PLUMB = (sys.executable, "-m", "harness.cli")
+POLL_SECONDS = 1.0
+SHOWN_LINES = 40
+JUDGED = {ExitCode.PASS, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE}
+"""The exit codes of a command that judged."""
+MOST_WITHDRAWN_SECONDS = 600.0
+"""The longest time for which a worker takes no job because its machine could not carry the last one out."""
+
+
+class WorkerSettings:
+    """How this worker carries out jobs. The process that becomes a worker fills it in."""
+
+    program: Sequence[str] = PLUMB
+    scratch: Path | None = None
+    """Where run folders are written; None: with the other temporary files."""
+    store: str = ""
+    name: str = ""
+    cells: int = 1
+    withdrawn_seconds: float = 20.0
+    """How long it takes no job after one that its machine could not carry out; then twice as long, and so on."""
+    worker: Any = None
+    """The engine's worker; None where a test calls `carry_out` itself."""
+
+
+class _UnwantedError(Exception):
+    """Nobody waits for the job any more."""
+
+
+def carry_out(described: bytes, tree: bytes | None) -> tuple[bytes, bytes]:
+    """Carry out a job. Returns a JobReport as JSON, and the packed run folder unless the shared store has it.
+
+    `tree`: the packed source of a server that is no release. The exit code of a job that says nothing about the server
+    is that of its error; this function raises nothing.
+    """
+    given = json_codec.decode(described, job.CampaignJob)
+    started = time.monotonic()
+    try:
+        here = harness_version()
+        if here != given.version:
+            _Withdrawal.begin()
+            return _report(
+                given,
+                started,
+                ExitCode.INFRASTRUCTURE,
+                problem=f"this worker has {here}, the job needs {given.version}",
+            )
+        return _carried_out(given, tree, started)
+    except _UnwantedError:
+        return _report(given, started, ExitCode.INTERRUPTED, problem="nobody waits for it any more")
+    except PlumblineError as error:
+        if error.exit_code is ExitCode.INFRASTRUCTURE:
+            _Withdrawal.begin()
+        return _report(given, started, error.exit_code, problem=str(error))
+    except Exception as error:
+        if not is_machine_fault(error):
+            raise
+        _Withdrawal.begin()
+        return _report(given, started, ExitCode.INFRASTRUCTURE, problem=str(machine_fault(error)))
+
+
+def _carried_out(given: job.CampaignJob, tree: bytes | None, started: float) -> tuple[bytes, bytes]:
+    with tempfile.TemporaryDirectory(prefix="job-", dir=WorkerSettings.scratch) as scratch:
+        folder, run, known = Path(scratch), Path(scratch) / "run", Path(scratch) / "known.toml"
+        known.write_text(given.known, "utf-8")
+        server = str(_tree(given, tree)) if given.tree else given.cells[0].server
+        places = {job.RUN: str(run), job.KNOWN: str(known), job.SERVER: server}
+        words = [places.get(word, word) for word in given.words]
+        output = folder / "output"
+        result = process.run(
+            # The shell's `exec` keeps the streams apart, for which process.run has one place.
+            ["/bin/sh", "-c", 'exec "$@" >"$0"', output, *WorkerSettings.program, *words],
+            deadline_seconds=given.deadline_seconds,
+            environment=dict(os.environ),
+            watch=_refuse_unwanted(given.key),
+            watch_seconds=POLL_SECONDS,
+        )
+        text = output.read_text("utf-8", "replace")
+        shown = "\n".join(result.text.splitlines()[-SHOWN_LINES:])
+        if result.expired:
+            problem = f"it did not end within {result.seconds:.0f} s"
+            return _report(given, started, ExitCode.INFRASTRUCTURE, problem=problem, messages=shown)
+        if result.code not in JUDGED or (job.RUN in given.words and not (run / "findings.json").is_file()):
+            # A signal, or a code that is no judgement.
+            code = ExitCode(result.code) if result.code in set(ExitCode) - JUDGED else ExitCode.INFRASTRUCTURE
+            if code is ExitCode.INFRASTRUCTURE:
+                _Withdrawal.begin()
+            return _report(given, started, code, problem=_error_in(shown) or f"status {result.code}", messages=shown)
+        content = archive.pack(run) if run.is_dir() else b""
+        _Withdrawal.end()
+        digest = archive.digest_of_archive(content) if content else ""
+        if WorkerSettings.store and content:
+            shared_store.SharedStore(WorkerSettings.store).put("results", digest, content)
+            content = b""
+        return _report(
+            given, started, ExitCode(result.code), messages=shown, output=text, digest=digest, content=content
+        )
+
+
+def _tree(given: job.CampaignJob, tree: bytes | None) -> Path:
+    """The server's source, unpacked once into the cache."""
+    cache = Cache.default()
+
+    def fill(folder: Path) -> None:
+        content = tree
+        if content is None:
+            content = shared_store.SharedStore(WorkerSettings.store).get("trees", given.tree)
+        archive.unpack(content, given.tree, folder / given.tree_name)
+
+    return cache.folder("campaign-trees", given.tree[:32], fill) / given.tree_name
+
+
+def _refuse_unwanted(key: str) -> Callable[[], None]:
+    """A check whether the job's result is still wanted: the campaign may have been stopped, or its machine lost.
+
+    The engine cancels only what has not begun. Of a task that runs, the worker merely notes that nobody wants it.
+    """
+    worker = WorkerSettings.worker
+    if worker is None:
+        return lambda: None
+    task = worker.get_current_task()
+
+    def refuse() -> None:
+        state = worker.state.tasks.get(task)
+        if state is None or state.state == "cancelled" or worker.status.name not in {"running", "paused"}:
+            raise _UnwantedError(key)
+
+    return refuse
+
+
+def _report(
+    given: job.CampaignJob,
+    started: float,
+    code: ExitCode,
+    *,
+    problem: str = "",
+    messages: str = "",
+    output: str = "",
+    digest: str = "",
+    content: bytes = b"",
+) -> tuple[bytes, bytes]:
+    report = JobReport(
+        key=given.key,
+        worker=WorkerSettings.name,
+        exit_code=code,
+        seconds=round(time.monotonic() - started, 2),
+        output=output,
+        messages=messages,
+        archive=digest,
+        problem=problem,
+    )
+    return json_codec.encode(report), content
+
+
+def _error_in(text: str) -> str:
+    """From the last error message on."""
+    _, error, rest = text.rpartition("error: ")
+    return f"{error}{rest}".strip()
+
+
+class _Withdrawal:
+    """While its machine lacks something, a worker takes no job: it would fail one after the other."""
+
+    times = 0
+    lock = threading.Lock()
+
+    @classmethod
+    def begin(cls) -> None:
+        with cls.lock:
+            cls.times += 1
+            seconds = min(WorkerSettings.withdrawn_seconds * 2 ** (cls.times - 1), MOST_WITHDRAWN_SECONDS)
+        _offer(0)
+        timer = threading.Timer(seconds, _offer, [WorkerSettings.cells])
+        timer.daemon = True
+        timer.start()
+
+    @classmethod
+    def end(cls) -> None:
+        cls.times = 0
+
+
+def _offer(cells: int) -> None:
+    """Tell the engine how many cells this worker runs at a time from now on."""
+    worker = WorkerSettings.worker
+    if worker is not None:
+        # The version is that of now: after an update, the worker takes jobs of the new one.
+        offered = {**dict.fromkeys(worker.state.total_resources, 0.0), resource_of(harness_version()): float(cells)}
+        worker.loop.add_callback(lambda: worker.set_resources(**offered))
+
+
+def clean(scratch: Path) -> None:
+    """Remove what killed workers left in a scratch folder."""
+    for left in scratch.glob("job-*"):
+        shutil.rmtree(left, ignore_errors=True)

@@ -1,0 +1,34 @@
+"""Stands in for `plumb` in tests of the engine: sleeps, and copies a run folder that the test made before.
+
+It imports nothing of the project, so that what a test measures is the engine. A file beside it, `standin.json`, says
+where the run folders are, how long to sleep, where to log each start and end, and which workers' machines are unfit.
+"""
+
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+
+def main(settings_file: str, words: list[str]) -> int:
+    settings = json.loads(Path(settings_file).read_text("utf-8"))
+    job = Path(words[words.index("--run") + 1])
+    name = f"{words[words.index('--target') + 1]}-{words[words.index('--suite') + 1]}"
+    with Path(settings["log"]).open("a", encoding="utf-8") as stream:
+        stream.write(f"{name} {os.getpid()}\n")
+    if settings.get("full"):
+        # A disk without space: /dev/full is one.
+        try:
+            Path("/dev/full").write_bytes(b"evidence")
+        except OSError as error:
+            sys.stderr.write(f"error: this machine refuses: {error.strerror}\n  try: free some space\n")
+            return 7
+    time.sleep(settings["seconds"])
+    shutil.copytree(Path(settings["runs"]) / name, job)
+    return int((job / "exit-code").read_text("utf-8"))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

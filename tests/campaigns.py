@@ -1,0 +1,102 @@
+"""Campaigns of stand-in jobs: many small cells on workers of this machine."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from harness.core.model import Cell
+from harness.judge import merge
+from harness.judge.conclusion import conclude
+from harness.record import stored_run
+from harness.report.formats import registry as formats
+from harness.workflows.campaign.campaign_folder import CampaignFolder, CampaignRecord
+from harness.workflows.campaign.drive import Drive
+from harness.workflows.campaign.job import KNOWN, RUN, CampaignJob
+from harness.workflows.campaign.local_machines import LocalMachines
+from harness.workflows.campaign.version import harness_version
+from tests.fakes import quiet, write
+from tests.stored import StoredRun
+
+if TYPE_CHECKING:
+    from harness.judge.findings import Judgement
+
+STANDIN = Path(__file__).with_name("campaign_standin.py")
+SERVER = "redis-3.2.6"
+
+
+def standin_job(target: str, suite: str, *, version: str = "", seconds: float = 1.0) -> CampaignJob:
+    """A job of one cell and its canaries."""
+    words = ["check", "--target", target, "--suite", suite, "--known", KNOWN, "--run", RUN]
+    return CampaignJob(
+        name=f"{target}-{suite}",
+        words=words,
+        cells=[Cell(target=target, server=SERVER, suite=name) for name in ("canary", suite)],
+        expected_seconds=seconds,
+        deadline_seconds=120,
+        version=version or harness_version(),
+        known="findings = []\n",
+    )
+
+
+def standin_jobs(number: int, **settings: Any) -> list[CampaignJob]:
+    """So many different jobs."""
+    return [standin_job(f"target{at // 10}", f"suite{at % 10}", **settings) for at in range(number)]
+
+
+def begin(folder: Path, jobs: list[CampaignJob]) -> CampaignFolder:
+    """A campaign's folder, new or begun before."""
+    now = datetime.datetime.now(tz=datetime.UTC).isoformat()
+    return CampaignFolder.begin(folder, CampaignRecord(command=["check"], seed=1, jobs=jobs, begun=now))
+
+
+def prepare(
+    folder: Path, jobs: list[CampaignJob], *, seconds: float = 0.02, finds: tuple[str, ...] = (), **settings: Any
+) -> list[str]:
+    """Write what the stand-in needs for jobs, and return the words that start it. A job in `finds` has a finding."""
+    for job in jobs:
+        target, suite = job.cells[-1].target, job.cells[-1].suite
+        stored = StoredRun(folder / "runs" / job.name, targets=(target,), suites=("canary", suite))
+        stored.canary(target)
+        outcome: Literal["passed", "failed"] = "failed" if job.name in finds else "passed"
+        stored.test(target, suite, f"test_{suite}", outcome=outcome, message="wrong" if job.name in finds else "")
+        stored.finish()
+        known = write(folder / "known.toml", job.known)
+        judgement, code = conclude(stored_run.read(stored.folder), known, quiet())
+        formats.write(stored.folder, judgement)
+        write(stored.folder / "exit-code", str(int(code)))
+    return standin(folder, seconds=seconds, **settings)
+
+
+def standin(folder: Path, name: str = "standin", **settings: Any) -> list[str]:
+    """The words that start a stand-in with its own settings."""
+    common = {"runs": str(folder / "runs"), "log": str(folder / "log"), "seconds": 0.02}
+    path = write(folder / f"{name}.json", json.dumps({**common, **settings}))
+    return [sys.executable, "-I", "-S", str(STANDIN), str(path)]
+
+
+def started(folder: Path) -> list[tuple[str, int]]:
+    """Job and process number of every stand-in that was started."""
+    lines = [line.split() for line in (folder / "log").read_text("utf-8").splitlines()]
+    return [(name, int(pid)) for name, pid in lines]
+
+
+def machines(folder: Path, workers: int, program: list[str], **settings: Any) -> LocalMachines:
+    """Workers that run the stand-in."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return LocalMachines(folder, workers, program=program, **settings)
+
+
+def drive(campaign: CampaignFolder, local: LocalMachines, **settings: Any) -> list[str]:
+    """Carry a campaign out. Returns what it said."""
+    said: list[str] = []
+    Drive(campaign, local.cluster, said.append, **{"mend": local.mend, **settings}).run()
+    return said
+
+
+def joined(campaign: CampaignFolder) -> Judgement:
+    """What all jobs together come to."""
+    return merge.join([formats.read(campaign.run_of(name)) for name in campaign.jobs])

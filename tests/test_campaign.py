@@ -1,0 +1,391 @@
+"""Campaigns: what a folder keeps, which workers are refused, and that no fault of a machine changes a verdict."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, UsageError
+from harness.core.strict_toml import ROOT
+from harness.plan.catalog import Catalog
+from harness.plan.plan import make_plan
+from harness.plan.request import Request
+from harness.workflows.campaign import archive, drive
+from harness.workflows.campaign.campaign_folder import CampaignFolder, JobReport
+from harness.workflows.campaign.campaign_page import page_of
+from harness.workflows.campaign.campaign_status import lines_of, status_of
+from harness.workflows.campaign.cluster import make_keys, read_cluster
+from harness.workflows.campaign.job import KNOWN, RUN, check_jobs
+from harness.workflows.campaign.shared_store import SharedStore
+from harness.workflows.campaign.version import harness_version
+from tests import campaigns
+from tests.campaigns import begin, joined, machines, prepare, standin, standin_jobs, started
+from tests.fakes import write
+from tests.survivors import eventually, lives
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.workflows.campaign.job import CampaignJob
+    from tests.fakes import Plumb
+
+
+def request(tmp_path: Path, *, targets: tuple[str, ...], suites: tuple[str, ...] = (), tier: str = "quick") -> Request:
+    plan = make_plan(Catalog(), targets=targets, server="redis-7.0.15", suites=suites, tier=tier)
+    return Request(
+        plan=plan,
+        server="redis-7.0.15",
+        tier="quick",
+        policy="signal",
+        optimisation="O2",
+        emulator="pinned",
+        jobs=2,
+        seed=1,
+        install=False,
+        known=tmp_path / "known.toml",
+        run=tmp_path / "run",
+    )
+
+
+def test_every_cell_of_a_plan_is_in_one_job_and_every_job_has_the_canaries(tmp_path: Path) -> None:
+    wanted = request(tmp_path, targets=("required",))
+    jobs = check_jobs(Catalog(), wanted, version="1", known="")
+    counted = Counter((cell.target, cell.suite) for job in jobs for cell in job.cells if cell.suite != "canary")
+    assert set(counted.values()) == {1}
+    assert counted.keys() == {(cell.target, cell.suite) for cell in wanted.plan.cells if cell.suite != "canary"}
+    for job in jobs:
+        targets = {cell.target for cell in job.cells}
+        assert {cell.target for cell in job.cells if cell.suite == "canary"} == targets
+    assert len({job.name for job in jobs}) == len({job.key for job in jobs}) == len(jobs) > 6
+    # Compilers look at each target in one job: a warning of theirs is counted once.
+    looking = [job for job in jobs if job.words[job.words.index("--warnings") + 1] == "note"]
+    looked_at = Counter(target for job in looking for target in {cell.target for cell in job.cells})
+    assert set(looked_at) == set(wanted.plan.targets)
+    assert [job.expected_seconds for job in jobs] == sorted((job.expected_seconds for job in jobs), reverse=True)
+
+
+def test_what_took_long_before_is_a_job_alone(tmp_path: Path) -> None:
+    wanted = request(tmp_path, targets=("armv5",), suites=("bitops", "sds", "units"))
+    long = {"armv5/bitops": 500.0, "armv5/sds": 1.0, "armv5/units": 1.0, "armv5/canary": 1.0}
+    suites = [
+        [cell.suite for cell in job.cells] for job in check_jobs(Catalog(), wanted, version="1", known="", seconds=long)
+    ]
+    assert suites == [["canary", "bitops"], ["canary", "sds", "units"]]
+
+
+def test_the_same_work_has_the_same_key_and_other_work_another(tmp_path: Path) -> None:
+    (job,) = standin_jobs(1)
+    assert msgspec.structs.replace(job, name="other", expected_seconds=7).key == job.key
+    for change in ({"words": [*job.words, "--fail-fast"]}, {"version": "2"}, {"known": "x"}, {"tree": "0"}):
+        assert msgspec.structs.replace(job, **change).key != job.key, change
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("tcp://10.0.0.1:8786", "a scheduler on a network without TLS"),
+        ("tcp://box:8786", "a scheduler on a network without TLS"),
+        ("local:0", "not a number of workers"),
+        ("box", "not a cluster"),
+        ("ftp://box", "not a scheduler's address"),
+    ],
+)
+def test_an_unprotected_or_unknown_cluster_is_refused(text: str, refused: str) -> None:
+    with pytest.raises(UsageError, match=refused):
+        read_cluster(text, insecure=False)
+
+
+def test_what_a_user_insists_on_and_what_only_this_machine_reaches_is_accepted(tmp_path: Path) -> None:
+    assert read_cluster("tcp://10.0.0.1:8786", insecure=True).port == 8786
+    for text in ("tcp://127.0.0.1:1", "tcp://[::1]:1", "tls://10.0.0.1:1"):
+        assert read_cluster(text, insecure=False).address == text
+    file = write(tmp_path / "cluster.toml", 'address = "tcp://127.0.0.1:1"\nlisten = "0.0.0.0"\n')
+    with pytest.raises(UsageError, match="without TLS"):
+        read_cluster(str(file), insecure=False)
+
+
+def test_keys_that_others_can_read_are_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "cluster.toml", 'address = "tls://10.0.0.1:1"\nkeys = "keys"\n')
+    with pytest.raises(UsageError, match="keys are not there"):
+        read_cluster(str(file), insecure=False)
+    make_keys(tmp_path / "keys")
+    assert read_cluster(str(file), insecure=False).keys == tmp_path / "keys"
+    (tmp_path / "keys" / "key.pem").chmod(0o640)
+    with pytest.raises(UsageError, match="others can read"):
+        read_cluster(str(file), insecure=False)
+
+
+def landed(tmp_path: Path, job: CampaignJob, *, finds: bool = False) -> tuple[JobReport, bytes]:
+    """A job's result, as a worker would send it."""
+    place = tmp_path / f"made-{finds}"
+    prepare(place, [job], finds=(job.name,) if finds else ())
+    content = archive.pack(place / "runs" / job.name)
+    digest = archive.digest_of_archive(content)
+    return JobReport(key=job.key, worker="w", exit_code=int(finds), seconds=1, archive=digest), content
+
+
+def test_a_result_that_arrives_twice_counts_once_and_a_difference_is_told(tmp_path: Path) -> None:
+    (job,) = standin_jobs(1)
+    campaign = begin(tmp_path / "campaign", [job])
+    report, content = landed(tmp_path, job)
+    assert campaign.land(job, report, content)
+    assert not campaign.land(job, report, content)
+    assert not campaign.land(job, *landed(tmp_path, job, finds=True))
+    again = [entry.why for entry in campaign.journal() if entry.what == "again"]
+    assert again[0] == ""
+    assert "only the second has target0/suite0 FAIL" in again[1]
+    assert joined(campaign).verdict == "PASS"
+    status = status_of(campaign)
+    assert (status.arrived, status.again, len(status.remarks)) == (1, 2, 1)
+
+
+def test_a_damaged_result_is_refused(tmp_path: Path) -> None:
+    job, other = standin_jobs(2)
+    campaign = begin(tmp_path / "campaign", [job, other])
+    report, content = landed(tmp_path, job)
+    with pytest.raises(InconclusiveError, match="not what was sent"):
+        campaign.land(job, report, content[:-1])
+    with pytest.raises(InconclusiveError, match="another job's"):
+        campaign.land(other, report, content)
+    with pytest.raises(InconclusiveError, match="other cells than its job"):
+        campaign.land(other, msgspec.structs.replace(report, key=other.key), content)
+    events = tmp_path / "made-False" / "runs" / job.name / "target0" / "suite0" / "events.jsonl"
+    events.write_bytes(events.read_bytes().replace(b'"passed"', b'"failed"'))
+    forged = archive.pack(tmp_path / "made-False" / "runs" / job.name)
+    with pytest.raises(InconclusiveError, match="evidence is damaged"):
+        campaign.land(job, msgspec.structs.replace(report, archive=archive.digest_of_archive(forged)), forged)
+    assert campaign.arrived() == {}
+    assert not list((tmp_path / "campaign" / "jobs").iterdir()), "nothing half is left"
+
+
+def test_a_folder_goes_on_with_its_own_campaign_and_no_other(tmp_path: Path) -> None:
+    jobs = standin_jobs(2)
+    begin(tmp_path / "campaign", jobs)
+    assert [entry.what for entry in begin(tmp_path / "campaign", jobs).journal()] == ["began", "resumed"]
+    with pytest.raises(UsageError, match="another campaign"):
+        begin(tmp_path / "campaign", jobs[:1])
+    older = begin(tmp_path / "older", standin_jobs(2, version="2"))
+    with pytest.raises(UsageError, match="another campaign") as refused:
+        begin(older.path, jobs)
+    assert "Plumbline 2 began it" in refused.value.because
+
+
+def test_an_archive_leads_nowhere_else(tmp_path: Path) -> None:
+    write(tmp_path / "made" / "file", "x")
+    (tmp_path / "made" / "out").symlink_to("/etc/passwd")
+    content = archive.pack(tmp_path / "made")
+    with pytest.raises(InconclusiveError, match="cannot be unpacked"):
+        archive.unpack(content, archive.digest_of_archive(content), tmp_path / "here")
+    assert not (tmp_path / "here").exists()
+    (tmp_path / "made" / "out").unlink()
+    assert archive.pack(tmp_path / "made") == archive.pack(tmp_path / "made")
+
+
+def test_a_damaged_entry_of_the_shared_store_is_not_used(tmp_path: Path) -> None:
+    store = SharedStore(str(tmp_path / "store"))
+    digest = archive.digest_of_archive(b"content")
+    store.put("results", digest, b"content")
+    store.put("results", digest, b"content")
+    assert store.get("results", digest) == b"content"
+    assert [path.name for path in (tmp_path / "store" / "results").iterdir()] == [digest]
+    (tmp_path / "store" / "results" / digest).write_bytes(b"contend")
+    with pytest.raises(InconclusiveError, match="damaged"):
+        store.get("results", digest)
+    with pytest.raises(InfrastructureError, match="shared store"):
+        store.get("results", "0" * 64)
+
+
+def checked(campaign: CampaignFolder, jobs: list[CampaignJob], finds: tuple[str, ...] = ()) -> None:
+    """Every job arrived once, and says what it says on any machine."""
+    landings = Counter(entry.job for entry in campaign.journal() if entry.what == "landed")
+    assert landings == Counter(job.name for job in jobs)
+    told = {(cell.target, cell.suite): cell.verdict for cell in joined(campaign).cells}
+    wanted = {(cell.target, cell.suite): "PASS" for job in jobs for cell in job.cells}
+    wanted |= {(job.cells[-1].target, job.cells[-1].suite): "FAIL" for job in jobs if job.name in finds}
+    assert told == wanted
+
+
+def nothing_left(folder: Path) -> bool:
+    """Whether no process of a test's own is left: no stand-in, worker or scheduler."""
+    # The command line of a process that is ending cannot be read, and counts as empty.
+    words = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    begun = started(folder / "standin")
+    return not any(str(folder) in word for word in words) and not any(lives(pid) for _, pid in begun)
+
+
+class Saboteur(threading.Thread):
+    """Kills processes of a cluster while a campaign runs."""
+
+    def __init__(self, local: object, *, workers: int, schedulers: int, every: float, seed: int = 1) -> None:
+        super().__init__(daemon=True)
+        self.local = local
+        self.random = random.Random(seed)
+        self.workers, self.schedulers, self.every = workers, schedulers, every
+        self.killed = Counter[str]()
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        plan = ["worker"] * self.workers + ["scheduler"] * self.schedulers
+        self.random.shuffle(plan)
+        for kind in plan:
+            one = self.local.scheduler if kind == "scheduler" else self.random.choice(self.local.workers)  # type: ignore[attr-defined]
+            while not self.done.is_set() and not one.pid:
+                time.sleep(0.02)
+            if self.done.wait(self.every * self.random.uniform(0.5, 1.5)):
+                return
+            if pid := one.pid:
+                os.kill(pid, signal.SIGKILL)
+                self.killed[kind] += 1
+
+
+def test_killed_workers_and_schedulers_change_nothing(tmp_path: Path) -> None:
+    jobs = standin_jobs(24)
+    finds = (jobs[3].name, jobs[17].name)
+    program = prepare(tmp_path / "standin", jobs, seconds=0.4, finds=finds)
+    campaign = begin(tmp_path / "campaign", jobs)
+    with machines(tmp_path / "machines", 3, program) as local:
+        saboteur = Saboteur(local, workers=6, schedulers=1, every=1.2)
+        saboteur.start()
+        campaigns.drive(campaign, local)
+        saboteur.done.set()
+        saboteur.join()
+    checked(campaign, jobs, finds)
+    assert saboteur.killed["worker"] >= 3
+    assert len(started(tmp_path / "standin")) > len(jobs), "no job was interrupted"
+    assert eventually(lambda: nothing_left(tmp_path))
+    page = page_of(status_of(campaign))
+    assert f"{len(jobs)} of {len(jobs)} jobs arrived" in page.replace("\n", " ")
+    assert f'href="jobs/{finds[0]}/run/report.html"' in page
+
+
+def test_a_machine_without_space_and_one_that_hangs_lose_nothing(tmp_path: Path) -> None:
+    jobs = standin_jobs(12)
+    program = prepare(tmp_path / "standin", jobs, seconds=0.3)
+    campaign = begin(tmp_path / "campaign", jobs)
+    local = machines(tmp_path / "machines", 3, program, worker_ttl="3 seconds")
+    local.replace(0, program=standin(tmp_path / "standin", "full", full=True), withdrawn_seconds=5.0)
+    with local:
+        hung: list[int] = []
+
+        def hang_soon() -> None:
+            if not hung and len(campaign.arrived()) > 2:
+                hung.append(local.workers[1].pid)
+                os.kill(hung[0], signal.SIGSTOP)
+
+        said = campaigns.drive(campaign, local, watch=hang_soon)
+        assert hung
+    checked(campaign, jobs)
+    unfit = [line for line in said if "No space left on device" in line]
+    # It withdrew, and did not take one job after the other.
+    assert 1 <= len(unfit) <= 3, said
+    assert eventually(lambda: nothing_left(tmp_path))
+
+
+def test_a_worker_of_another_version_is_refused_with_both_versions_named(tmp_path: Path) -> None:
+    other = tmp_path / "checkout"
+    for name in ("harness", "suites", "targets", "toolchains"):
+        shutil.copytree(ROOT / name, other / name, ignore=shutil.ignore_patterns("__pycache__"))
+    jobs = standin_jobs(4)
+    program = prepare(tmp_path / "standin", jobs)
+    campaign = begin(tmp_path / "campaign", jobs)
+    write(other / "harness" / "new.py", "CHANGED = 1\n")
+    local = machines(tmp_path / "machines", 1, program)
+    local.replace(0, checkout=other, program=program)
+    with local, pytest.raises(InfrastructureError, match="another version") as refused:
+        campaigns.drive(campaign, local, strangers_seconds=2)
+    assert campaign.arrived() == {}
+    versions = {word for word in str(refused.value).replace(",", " ").split() if word.startswith("0.1.0+")}
+    assert harness_version() in versions
+    assert len(versions) == 2
+    (refusal,) = status_of(campaign).refused
+    assert all(version in refusal for version in versions)
+    assert f"repeat the command that began it with --run {campaign.path}" in lines_of(status_of(campaign))[-1]
+
+
+def test_a_job_that_fails_everywhere_is_no_verdict_and_the_rest_is_kept(tmp_path: Path) -> None:
+    jobs = standin_jobs(3)
+    program = prepare(tmp_path / "standin", jobs)
+    shutil.rmtree(tmp_path / "standin" / "runs" / jobs[0].name)
+    campaign = begin(tmp_path / "campaign", jobs)
+    local = machines(tmp_path / "machines", 1, program, withdrawn_seconds=0.1)
+    with local, pytest.raises(InfrastructureError) as failed:
+        campaigns.drive(campaign, local)
+    assert failed.value.exit_code == ExitCode.INFRASTRUCTURE
+    # The rest arrived, in whatever order.
+    assert set(campaign.arrived()) == {job.name for job in jobs[1:]}
+    assert "2 of 3 jobs have arrived" in str(failed.value)
+
+
+def test_a_stopped_campaign_goes_on_with_what_is_missing(tmp_path: Path) -> None:
+    jobs = standin_jobs(8)
+    program = prepare(tmp_path / "standin", jobs, seconds=0.3)
+    campaign = begin(tmp_path / "campaign", jobs)
+
+    def stop_soon() -> None:
+        if len(campaign.arrived()) >= 3:
+            raise KeyboardInterrupt
+
+    with machines(tmp_path / "machines", 2, program) as local:
+        with pytest.raises(KeyboardInterrupt):
+            campaigns.drive(campaign, local, watch=stop_soon)
+        # Nobody waits for what was begun: the workers end it.
+        assert eventually(lambda: not any(lives(pid) for _, pid in started(tmp_path / "standin")))
+        before = set(campaign.arrived())
+        number = len(started(tmp_path / "standin"))
+        campaigns.drive(begin(campaign.path, jobs), local)
+        assert {name for name, _ in started(tmp_path / "standin")[number:]}.isdisjoint(before)
+    checked(campaign, jobs)
+
+
+def test_a_local_cluster_listens_on_the_loopback_interface_alone_and_speaks_tls(tmp_path: Path) -> None:
+    jobs = standin_jobs(1)
+    program = prepare(tmp_path / "standin", jobs)
+    campaign = begin(tmp_path / "campaign", jobs)
+    heard: set[str] = set()
+    with machines(tmp_path / "machines", 1, program) as local:
+        campaigns.drive(campaign, local)
+        pids = [one.pid for one in (local.scheduler, *local.workers)]
+        for pid in pids:
+            found = psutil.Process(pid).net_connections()
+            heard |= {connection.laddr.ip for connection in found if connection.status == psutil.CONN_LISTEN}
+        with socket.create_connection((local.cluster.host, local.cluster.port), timeout=5) as plain:
+            plain.sendall(b"hello")
+            assert plain.recv(100)[:1] in {b"\x15", b""}, "it answers without TLS"
+    assert heard == {"127.0.0.1"}
+
+
+def test_results_and_sources_go_through_the_shared_store(tmp_path: Path) -> None:
+    jobs = standin_jobs(4)
+    program = prepare(tmp_path / "standin", jobs)
+    campaign = begin(tmp_path / "campaign", jobs)
+    with machines(tmp_path / "machines", 2, program, store=str(tmp_path / "store")) as local:
+        campaigns.drive(campaign, local)
+    checked(campaign, jobs)
+    assert list((tmp_path / "store" / "results").iterdir()) == [], "what has arrived needs no copy"
+
+
+def test_the_words_of_a_job_are_a_command_that_plumb_takes(tmp_path: Path, plumb: Plumb) -> None:
+    """Up to the first thing that only this release of the server decides."""
+    for tier in ("quick", "thorough"):
+        wanted = msgspec.structs.replace(request(tmp_path, targets=("armv5",), tier=tier), server="redis-0.0.0")
+        for job in check_jobs(Catalog(), wanted, version="1", known=""):
+            places = {RUN: str(tmp_path / "run"), KNOWN: str(tmp_path / "known"), "{server}": wanted.server}
+            code, _, err = plumb(*[places.get(word, word) for word in job.words])
+            assert (code, "redis-0.0.0" in err) == (ExitCode.USAGE, True), err
+
+
+def test_a_folder_that_has_no_campaign_is_told(tmp_path: Path, plumb: Plumb) -> None:
+    code, _, err = plumb("campaign", "status", tmp_path)
+    assert (code, "not a campaign's folder" in err) == (ExitCode.USAGE, True)
+    assert drive.ATTEMPTS > 1
