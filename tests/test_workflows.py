@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from harness.core.cache import Cache, default_root
 from harness.core.strict_toml import ROOT
 from tests.end_to_end.expressions import ExpressionError, Strict, evaluate, expand
 from tests.end_to_end.workflows import block_of
@@ -38,6 +40,21 @@ def test_only_githubs_own_actions_are_used_each_by_one_commit_with_its_version()
             commits.setdefault(repository, set()).add(commit)
     assert len(commits) > 3
     assert {name: found for name, found in commits.items() if len(found) != 1} == {}
+
+
+def test_a_night_of_fuzzing_begins_with_the_corpus_of_the_nights_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = yaml.safe_load((ROOT / ".github" / "workflows" / "nightly.yml").read_text("utf-8"))["jobs"]["fuzz"]["steps"]
+    kinds = [str(step.get("uses", "")).partition("@")[0] for step in steps]
+    restore, fuzz, save = (kinds.index(kind) for kind in ("actions/cache/restore", "./", "actions/cache/save"))
+    assert restore < fuzz < save
+    assert steps[save]["if"] == "always()", "a night that finds something fails, and has learnt most"
+    for name in ("PLUMBLINE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert steps[save]["with"]["key"].startswith(steps[restore]["with"]["restore-keys"])
+    # Entries never change: a night that saved under the last one's key would save nothing.
+    assert "github.run_id" in steps[save]["with"]["key"]
+    for step in (steps[restore], steps[save]):
+        assert Path(step["with"]["path"]).expanduser() == Cache(default_root()).path("corpus", "")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
