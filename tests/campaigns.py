@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
+import random
+import signal
 import sys
+import threading
+import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import psutil  # type: ignore[import-untyped]
 
 from harness.core.model import Cell
 from harness.judge import merge
@@ -20,6 +28,7 @@ from harness.workflows.campaign.local_machines import LocalMachines
 from harness.workflows.campaign.version import harness_version
 from tests.fakes import quiet, write
 from tests.stored import StoredRun
+from tests.survivors import lives
 
 if TYPE_CHECKING:
     from harness.judge.findings import Judgement
@@ -100,3 +109,46 @@ def drive(campaign: CampaignFolder, local: LocalMachines, **settings: Any) -> li
 def joined(campaign: CampaignFolder) -> Judgement:
     """What all jobs together come to."""
     return merge.join([formats.read(campaign.run_of(name)) for name in campaign.jobs])
+
+
+def checked(campaign: CampaignFolder, jobs: list[CampaignJob], finds: tuple[str, ...] = ()) -> None:
+    """Every job arrived once, and says what it says on any machine."""
+    landings = Counter(entry.job for entry in campaign.journal() if entry.what == "landed")
+    assert landings == Counter(job.name for job in jobs)
+    told = {(cell.target, cell.suite): cell.verdict for cell in joined(campaign).cells}
+    wanted = {(cell.target, cell.suite): "PASS" for job in jobs for cell in job.cells}
+    wanted |= {(job.cells[-1].target, job.cells[-1].suite): "FAIL" for job in jobs if job.name in finds}
+    assert told == wanted
+
+
+def nothing_left(folder: Path) -> bool:
+    """Whether no process of a test's own is left: no stand-in, worker or scheduler."""
+    # The command line of a process that is ending cannot be read, and counts as empty.
+    words = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    begun = started(folder / "standin")
+    return not any(str(folder) in word for word in words) and not any(lives(pid) for _, pid in begun)
+
+
+class Saboteur(threading.Thread):
+    """Kills processes of a cluster while a campaign runs."""
+
+    def __init__(self, local: LocalMachines, *, workers: int, schedulers: int, every: float, seed: int = 1) -> None:
+        super().__init__(daemon=True)
+        self.local = local
+        self.random = random.Random(seed)
+        self.workers, self.schedulers, self.every = workers, schedulers, every
+        self.killed = Counter[str]()
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        plan = ["worker"] * self.workers + ["scheduler"] * self.schedulers
+        self.random.shuffle(plan)
+        for kind in plan:
+            one = self.local.scheduler if kind == "scheduler" else self.random.choice(self.local.workers)
+            while not self.done.is_set() and not one.pid:
+                time.sleep(0.02)
+            if self.done.wait(self.every * self.random.uniform(0.5, 1.5)):
+                return
+            if pid := one.pid:
+                os.kill(pid, signal.SIGKILL)
+                self.killed[kind] += 1

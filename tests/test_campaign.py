@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import socket
-import threading
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -22,7 +19,7 @@ from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.workflows.campaign import archive, drive
-from harness.workflows.campaign.campaign_folder import CampaignFolder, JobReport
+from harness.workflows.campaign.campaign_folder import JobReport
 from harness.workflows.campaign.campaign_page import page_of
 from harness.workflows.campaign.campaign_status import lines_of, status_of
 from harness.workflows.campaign.cluster import make_keys, read_cluster
@@ -30,7 +27,18 @@ from harness.workflows.campaign.job import KNOWN, RUN, check_jobs
 from harness.workflows.campaign.shared_store import SharedStore
 from harness.workflows.campaign.version import harness_version
 from tests import campaigns
-from tests.campaigns import begin, joined, machines, prepare, standin, standin_jobs, started
+from tests.campaigns import (
+    Saboteur,
+    begin,
+    checked,
+    joined,
+    machines,
+    nothing_left,
+    prepare,
+    standin,
+    standin_jobs,
+    started,
+)
 from tests.fakes import write
 from tests.survivors import eventually, lives
 
@@ -204,49 +212,6 @@ def test_a_damaged_entry_of_the_shared_store_is_not_used(tmp_path: Path) -> None
         store.get("results", digest)
     with pytest.raises(InfrastructureError, match="shared store"):
         store.get("results", "0" * 64)
-
-
-def checked(campaign: CampaignFolder, jobs: list[CampaignJob], finds: tuple[str, ...] = ()) -> None:
-    """Every job arrived once, and says what it says on any machine."""
-    landings = Counter(entry.job for entry in campaign.journal() if entry.what == "landed")
-    assert landings == Counter(job.name for job in jobs)
-    told = {(cell.target, cell.suite): cell.verdict for cell in joined(campaign).cells}
-    wanted = {(cell.target, cell.suite): "PASS" for job in jobs for cell in job.cells}
-    wanted |= {(job.cells[-1].target, job.cells[-1].suite): "FAIL" for job in jobs if job.name in finds}
-    assert told == wanted
-
-
-def nothing_left(folder: Path) -> bool:
-    """Whether no process of a test's own is left: no stand-in, worker or scheduler."""
-    # The command line of a process that is ending cannot be read, and counts as empty.
-    words = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
-    begun = started(folder / "standin")
-    return not any(str(folder) in word for word in words) and not any(lives(pid) for _, pid in begun)
-
-
-class Saboteur(threading.Thread):
-    """Kills processes of a cluster while a campaign runs."""
-
-    def __init__(self, local: object, *, workers: int, schedulers: int, every: float, seed: int = 1) -> None:
-        super().__init__(daemon=True)
-        self.local = local
-        self.random = random.Random(seed)
-        self.workers, self.schedulers, self.every = workers, schedulers, every
-        self.killed = Counter[str]()
-        self.done = threading.Event()
-
-    def run(self) -> None:
-        plan = ["worker"] * self.workers + ["scheduler"] * self.schedulers
-        self.random.shuffle(plan)
-        for kind in plan:
-            one = self.local.scheduler if kind == "scheduler" else self.random.choice(self.local.workers)  # type: ignore[attr-defined]
-            while not self.done.is_set() and not one.pid:
-                time.sleep(0.02)
-            if self.done.wait(self.every * self.random.uniform(0.5, 1.5)):
-                return
-            if pid := one.pid:
-                os.kill(pid, signal.SIGKILL)
-                self.killed[kind] += 1
 
 
 def test_killed_workers_and_schedulers_change_nothing(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ class CampaignRecord(Record, frozen=True):
     jobs: list[CampaignJob]
     begun: str
     """UTC, ISO 8601."""
+    order: list[Cell] = msgspec.field(default_factory=list)
+    """The plan's cells, in the order in which one machine would run and report them."""
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
     """Cell → how long it took before, from which the jobs were cut."""
     format: int = FORMAT

@@ -65,7 +65,14 @@ def check_on(
         offline=bench.offline,
         seconds=seconds,
     )
-    record = CampaignRecord(command=list(command), seed=request.seed, jobs=jobs, begun=_now(), seconds=dict(seconds))
+    record = CampaignRecord(
+        command=list(command),
+        seed=request.seed,
+        jobs=jobs,
+        begun=_now(),
+        order=request.plan.cells,
+        seconds=dict(seconds),
+    )
     folder = CampaignFolder.begin(request.run, record)
     carry_out(bench.progress, folder, cluster, trees=trees)
     judgement = joined(folder)
@@ -109,7 +116,15 @@ def _machines(cluster: Cluster) -> Iterator[tuple[Cluster, Callable[[], list[str
 
 def joined(folder: CampaignFolder) -> Judgement:
     """The judgement of all jobs, with paths from the campaign's folder on."""
-    judgements = [_moved(formats.read(folder.run_of(name)), folder, name) for name in sorted(folder.arrived())]
+    place = {(cell.target, cell.suite): number for number, cell in enumerate(folder.record.order)}
+
+    def first_of(name: str) -> int:
+        """Where the job begins in the plan. Its canaries are in other jobs, too."""
+        cells = folder.jobs[name].cells
+        return min(place.get((cell.target, cell.suite), 0) for cell in [*cells[1:], cells[-1]])
+
+    names = sorted(folder.arrived(), key=first_of)
+    judgements = [_moved(formats.read(folder.run_of(name)), folder, name) for name in names]
     judgement = merge.join(judgements, planned=cells_of(folder.record))
     return msgspec.structs.replace(judgement, run=str(folder.path), remarks=[*judgement.remarks, *_remarks(folder)])
 

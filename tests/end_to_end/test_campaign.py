@@ -1,0 +1,109 @@
+"""Campaigns with real cells, and a long one whose machines fail all the time."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from harness.workflows.campaign.campaign_folder import CampaignFolder
+from tests import campaigns
+from tests.campaigns import Saboteur, begin, checked, machines, nothing_left, prepare, standin, standin_jobs
+from tests.end_to_end import plumb_runs
+from tests.fakes import write
+from tests.survivors import eventually, lives
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+TARGETS = ("--target", "armv5", "--target", "aarch64", "--server", "redis-3.2.6")
+SELECTED = (*TARGETS, "--suite", "bitops", "--suite", "sds", "--test", "bitfield", "--test", "limit")
+
+
+def told(document: dict[str, Any]) -> dict[str, Any]:
+    """What a judgement says of the server, however long it took and wherever its evidence is."""
+    cells = {(one["target"], one["suite"]): (one["verdict"], one["passed"], one["failed"]) for one in document["cells"]}
+    # A fault in a loop occurs more or less often. A finding that was counted twice has twice as many witnesses.
+    findings = {
+        one["id"]: (sorted(one["targets"]), one["title"], one["known"], len(one["witnesses"]))
+        for one in document["findings"]
+    }
+    return {"verdict": document["verdict"], "cells": cells, "findings": findings, "remarks": set(document["remarks"])}
+
+
+def test_a_check_on_workers_says_what_the_same_check_says_alone(tmp_path: Path) -> None:
+    known = write(tmp_path / "known.toml", "findings = []\n")
+    common = ("check", *SELECTED, "--seed", 7, "--known", known, "--json")
+    alone = plumb_runs.run(*common, "--run", tmp_path / "alone")
+    spread = plumb_runs.run(*common, "--run", tmp_path / "spread", "--on", "local:2")
+    assert (spread.returncode, alone.returncode) == (1, 1), spread.stderr
+    assert told(plumb_runs.document(spread)) == told(plumb_runs.document(alone))
+    assert told(plumb_runs.document(alone))["findings"], "nothing to compare"
+    # The reproducers are where the commands name them.
+    for finding in plumb_runs.document(spread)["findings"]:
+        assert str(tmp_path / "spread" / "jobs") in finding["replay"]
+    # What has arrived is not run again, and says the same.
+    again = plumb_runs.run(*common, "--run", tmp_path / "spread", "--on", "local:2")
+    assert told(plumb_runs.document(again)) == told(plumb_runs.document(spread))
+    assert "running" not in again.stderr
+    status = plumb_runs.document(plumb_runs.run("campaign", "status", tmp_path / "spread", "--json"))
+    assert (status["arrived"], status["goes_on"]) == (status["jobs"], False)
+
+
+def below(pid: int) -> list[psutil.Process]:
+    """All processes of a command."""
+    return list(psutil.Process(pid).children(recursive=True))
+
+
+def test_a_campaign_whose_process_is_killed_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    selected = ("--target", "aarch64", "--suite", "sds", "--server", "redis-7.0.15", "--seed", "7")
+    common = ("check", *selected, "--run", run, "--on", "local:1")
+    with plumb_runs.running(*common) as plumb:
+        emulated = plumb_runs.wait_for(
+            lambda: [one for one in below(plumb.pid) if one.name().startswith("qemu-")], seconds=plumb_runs.RUN_SECONDS
+        )
+        assert emulated
+        every = below(plumb.pid)
+        # The supervisor and the command: neither of them can clean up.
+        os.kill(plumb.pid, signal.SIGKILL)
+        every[0].kill()
+    assert len(every) > 5
+    assert eventually(lambda: not [one for one in every if lives(one.pid)]), [one for one in every if lives(one.pid)]
+    assert CampaignFolder.read(run).arrived() == {}
+    finished = plumb_runs.run(*common)
+    assert finished.returncode == 0, finished.stderr
+    assert [entry.what for entry in CampaignFolder.read(run).journal()].count("resumed") == 1
+
+
+@pytest.mark.slow
+def test_a_hundred_lost_workers_and_five_lost_schedulers_change_no_verdict(tmp_path: Path) -> None:
+    jobs = standin_jobs(200)
+    finds = tuple(job.name for job in jobs[::17])
+    program = prepare(tmp_path / "standin", jobs, seconds=2.0, finds=finds)
+    campaign = begin(tmp_path / "campaign", jobs)
+    local = machines(tmp_path / "machines", 4, program, worker_ttl="10 seconds")
+    local.replace(3, program=standin(tmp_path / "standin", "full", full=True), withdrawn_seconds=5.0)
+    with local:
+        saboteur = Saboteur(local, workers=100, schedulers=5, every=0.9)
+        saboteur.start()
+        hung: list[int] = []
+
+        def hang_once() -> None:
+            if not hung and len(campaign.arrived()) > 50:
+                hung.append(local.workers[1].pid)
+                if hung[0]:
+                    os.kill(hung[0], signal.SIGSTOP)
+
+        campaigns.drive(campaign, local, watch=hang_once)
+        # What was not yet killed was not needed: the campaign has ended.
+        saboteur.done.set()
+        saboteur.join()
+    checked(campaign, jobs, finds)
+    assert hung
+    assert eventually(lambda: nothing_left(tmp_path))
+    assert saboteur.killed == {"worker": 100, "scheduler": 5}
