@@ -129,6 +129,14 @@ def nothing_left(folder: Path) -> bool:
     return not any(str(folder) in word for word in words) and not any(lives(pid) for _, pid in begun)
 
 
+def works(pid: int) -> bool:
+    """Whether a worker has a job now: the job's process beside the watchdog."""
+    try:
+        return pid > 0 and any("standin.py" in " ".join(one.cmdline()) for one in psutil.Process(pid).children())
+    except psutil.Error:
+        return False
+
+
 class Saboteur(threading.Thread):
     """Kills processes of a cluster while a campaign runs."""
 
@@ -149,6 +157,8 @@ class Saboteur(threading.Thread):
                 time.sleep(0.02)
             if self.done.wait(self.every * self.random.uniform(0.5, 1.5)):
                 return
+            while not self.done.is_set() and kind == "worker" and not works(one.pid):
+                time.sleep(0.01)
             if pid := one.pid:
                 os.kill(pid, signal.SIGKILL)
                 self.killed[kind] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -19,12 +20,13 @@ from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.workflows.campaign import archive, drive
-from harness.workflows.campaign.campaign_folder import JobReport
+from harness.workflows.campaign.campaign_folder import CampaignFolder, JobReport
 from harness.workflows.campaign.campaign_page import page_of
 from harness.workflows.campaign.campaign_status import lines_of, status_of
 from harness.workflows.campaign.cluster import make_keys, read_cluster
 from harness.workflows.campaign.job import KNOWN, RUN, check_jobs
 from harness.workflows.campaign.shared_store import SharedStore
+from harness.workflows.campaign.spread import commands_on
 from harness.workflows.campaign.version import harness_version
 from tests import campaigns
 from tests.campaigns import (
@@ -39,7 +41,7 @@ from tests.campaigns import (
     standin_jobs,
     started,
 )
-from tests.fakes import write
+from tests.fakes import quiet, write
 from tests.survivors import eventually, lives
 
 if TYPE_CHECKING:
@@ -215,12 +217,12 @@ def test_a_damaged_entry_of_the_shared_store_is_not_used(tmp_path: Path) -> None
 
 
 def test_killed_workers_and_schedulers_change_nothing(tmp_path: Path) -> None:
-    jobs = standin_jobs(24)
-    finds = (jobs[3].name, jobs[17].name)
+    jobs = standin_jobs(18)
+    finds = (jobs[3].name, jobs[14].name)
     program = prepare(tmp_path / "standin", jobs, seconds=0.4, finds=finds)
     campaign = begin(tmp_path / "campaign", jobs)
     with machines(tmp_path / "machines", 3, program) as local:
-        saboteur = Saboteur(local, workers=6, schedulers=1, every=1.2)
+        saboteur = Saboteur(local, workers=4, schedulers=1, every=0.8)
         saboteur.start()
         campaigns.drive(campaign, local)
         saboteur.done.set()
@@ -311,6 +313,17 @@ def test_a_stopped_campaign_goes_on_with_what_is_missing(tmp_path: Path) -> None
         campaigns.drive(begin(campaign.path, jobs), local)
         assert {name for name, _ in started(tmp_path / "standin")[number:]}.isdisjoint(before)
     checked(campaign, jobs)
+
+
+def test_a_command_that_prints_a_document_is_a_job_without_a_run_folder(tmp_path: Path) -> None:
+    words = {name: ["list", name, "--json"] for name in ("targets", "suites")}
+    reports = commands_on(
+        quiet(), words, tmp_path / "campaign", on="local:1", insecure=False, expected_seconds=1, command=["test"]
+    )
+    assert [report.exit_code for report in reports.values()] == [0, 0]
+    listed = json.loads(reports["suites"].output)
+    assert {one["name"] for one in listed} == Catalog().suites.keys()
+    assert status_of(CampaignFolder.read(tmp_path / "campaign")).arrived == 2
 
 
 def test_a_local_cluster_listens_on_the_loopback_interface_alone_and_speaks_tls(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,15 @@ from harness.build import host_packages
 from harness.build.sources import server_tree
 from harness.cli import completion, options, output
 from harness.cli.options import may_install
+from harness.cli.run_command import RUNS
 from harness.core.cache import disk_errors
 from harness.core.errors import ExitCode, UsageError
+from harness.core.progress import Progress
 from harness.isa import rules
+from harness.judge import conclusion
 from harness.plan.catalog import DEFAULT_SERVER, select
 from harness.workflows import target_setup
+from harness.workflows.campaign import spread as campaign_spread
 from harness.workflows.measure import fixup_cost as fixup_cost_workflow
 from harness.workflows.measure import (
     fixup_cost_run,
@@ -249,20 +254,55 @@ def fixup_cost(
 )
 @options.offline
 @options.install
+@options.on
+@options.insecure
+@click.option(
+    "--run",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="With --on, the campaign's folder, new or begun before.  [default: runs/TIME]",
+)
 @options.as_json
 def mutate(
-    names: tuple[str, ...], targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool
+    names: tuple[str, ...],
+    targets: tuple[str, ...],
+    *,
+    offline: bool,
+    install: bool | None,
+    on: str,
+    insecure: bool,
+    folder: Path | None,
+    as_json: bool,
 ) -> ExitCode:
     """Plant known bugs and check that each one is found.
 
     Each bug is planted alone in a clean release. Exit 1: a bug was missed.
     """
     allowed = may_install(install)
-    rows = [
-        # Each has a progress of its own, because a run records the durations of its own stages only.
-        campaign.mutate(Workbench.default(offline=offline), mutation, targets=targets, install=allowed)
-        for mutation in campaign.chosen(names)
-    ]
+    chosen = campaign.chosen(names)
+    if on:
+        common = [word for target in targets for word in ("--target", target)]
+        common += ["--offline"] if offline else []
+        common += ["--install" if allowed else "--no-install", "--json"]
+        reports = campaign_spread.commands_on(
+            Progress(),
+            {mutation.name: ["mutate", mutation.name, *common] for mutation in chosen},
+            folder or conclusion.new_run_folder(RUNS),
+            on=on,
+            insecure=insecure,
+            expected_seconds=campaign.SECONDS,
+            command=sys.argv[1:],
+        )
+        rows = [row for report in reports.values() for row in campaign.rows_in(report.output)]
+    else:
+        if folder is not None:
+            raise UsageError("--run needs --on", where="--run", because="mutants and their runs are in the cache")
+        rows = [
+            # Each has a progress of its own, because a run records the durations of its own stages only.
+            campaign.mutate(Workbench.default(offline=offline), mutation, targets=targets, install=allowed)
+            for mutation in chosen
+        ]
     if as_json:
         output.print_json(rows)
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from harness.workflows.campaign.cluster import Cluster
     from harness.workflows.campaign.job import CampaignJob
 
-TICK_SECONDS = 0.05
+TICK_SECONDS = 0.2
+"""How long the campaign waits for a result before it looks after workers and processes."""
 LOOK_SECONDS = 1.0
 """How often the campaign asks the scheduler for its workers."""
 ATTEMPTS = 4
@@ -85,6 +87,9 @@ class Drive:
         self._pending = deque(sorted(missing, key=lambda job: -job.expected_seconds))
         self._given: dict[str, Future[Any]] = {}
         """Job → what stands for its result."""
+        self._taken: dict[str, Future[Any]] = {}
+        """The same of jobs that have ended, while their results are taken."""
+        self._ended = threading.Event()
         self._tries: dict[str, int] = {}
         self._failures: dict[str, int] = {}
         self._losses: dict[str, int] = {}
@@ -173,7 +178,7 @@ class Drive:
         try:
             yield client
         finally:
-            self._given = {}
+            self._given, self._taken = {}, {}
             with contextlib.suppress(Exception):
                 client.close(timeout=5)
 
@@ -200,18 +205,22 @@ class Drive:
                 if client.status != "running":
                     raise _SchedulerLostError(f"the connection is {client.status}")
                 self._look(client)
+                self._ended.clear()
+                self._taken = {name: one for name, one in self._given.items() if one.status != "pending"}
+                for name in self._taken:
+                    del self._given[name]
+                # First, so that no worker waits while results are unpacked and verified.
                 while self._pending and len(self._given) < self._slots():
                     self._give(client, self._pending.popleft())
-                # A result may come as soon as another job has begun.
-                taken = [name for name, future in list(self._given.items()) if future.status != "pending"]
-                for name in taken:
-                    self._take(name)
-                if not taken:
-                    time.sleep(TICK_SECONDS)
+                if not self._taken:
+                    self._ended.wait(TICK_SECONDS)
+                for name in list(self._taken):
+                    self._take(name, self._taken[name])
+                    del self._taken[name]
         except (OSError, TimeoutError) as error:
             raise _SchedulerLostError(f"{type(error).__name__}: {error}") from error
         finally:
-            self._lost_with_scheduler = set(self._given)
+            self._lost_with_scheduler = self._given.keys() | self._taken.keys()
 
     def _slots(self) -> int:
         return sum(worker.cells for worker in self._workers.values() if worker.version == self.version)
@@ -222,7 +231,7 @@ class Drive:
         if job.tree and self._store is None:
             # A task of the engine's own: workers hand the source on to each other, and it can be made again.
             tree = client.submit(bytes, self._trees[job.tree], key=f"plumb-tree-{job.tree[:32]}")
-        self._given[job.name] = client.submit(
+        future = self._given[job.name] = client.submit(
             task.carry_out,
             json_codec.encode(job),
             tree,
@@ -232,30 +241,27 @@ class Drive:
             priority=job.expected_seconds,
             pure=False,
         )
+        future.add_done_callback(lambda _: self._ended.set())
 
-    def _take(self, name: str) -> None:
+    def _take(self, name: str, future: Future[Any]) -> None:
         """Take what came of a job: a result, a failure of a machine, or nothing."""
-        future = self._given[name]
         job = self.folder.jobs[name]
         if future.status in {"cancelled", "lost"}:
-            del self._given[name]
             self._lose(job, f"the engine has it as {future.status}")
             return
         if future.status == "error":
             error = future.exception(timeout=GATHER_SECONDS)
-            del self._given[name]
             self._lose(job, f"{type(error).__name__}: {error}")
             return
         try:
             described, content = future.result(timeout=GATHER_SECONDS)
         except TimeoutError:
             # The worker that had it is gone: the engine does the job again.
+            self._given[name] = future
             return
         except Exception as error:  # noqa: BLE001 - whatever the engine raises here says nothing about the job
-            del self._given[name]
             self._lose(job, f"{type(error).__name__}: {error}")
             return
-        del self._given[name]
         self._receive(job, described, content)
 
     def _receive(self, job: CampaignJob, described: bytes, content: bytes) -> None:

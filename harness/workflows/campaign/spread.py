@@ -20,7 +20,7 @@ from harness.workflows.campaign import archive, campaign_page
 from harness.workflows.campaign.campaign_folder import CampaignFolder, CampaignRecord, cells_of
 from harness.workflows.campaign.cluster import read_cluster, require_engine
 from harness.workflows.campaign.drive import Drive
-from harness.workflows.campaign.job import check_jobs
+from harness.workflows.campaign.job import SET_UP_SECONDS, CampaignJob, check_jobs
 from harness.workflows.campaign.local_machines import LocalMachines
 from harness.workflows.campaign.version import harness_version
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from harness.core.progress import Progress
     from harness.judge.findings import Judgement
     from harness.plan.request import Request
+    from harness.workflows.campaign.campaign_folder import JobReport
     from harness.workflows.campaign.cluster import Cluster
     from harness.workflows.workbench import Workbench
 
@@ -82,6 +83,40 @@ def check_on(
         judgement = msgspec.structs.replace(judgement, server=str(path), place=place)
     _remember(bench.cache, judgement)
     return judgement, conclusion.exit_code(judgement.verdict)
+
+
+def commands_on(
+    progress: Progress,
+    commands: Mapping[str, Sequence[str]],
+    folder: Path,
+    *,
+    on: str,
+    insecure: bool,
+    expected_seconds: float,
+    command: Sequence[str] = (),
+) -> dict[str, JobReport]:
+    """Carry out `plumb` commands that print a document, each a job of its own. Returns how each ended, by its name.
+
+    `folder`: the campaign's, new or begun before. Raises what `harness.workflows.campaign.drive.Drive.run` raises.
+    """
+    require_engine()
+    cluster = read_cluster(on, insecure=insecure)
+    version = harness_version()
+    jobs = [
+        CampaignJob(
+            name=name,
+            words=list(words),
+            cells=[],
+            expected_seconds=expected_seconds,
+            deadline_seconds=SET_UP_SECONDS + 10 * expected_seconds,
+            version=version,
+        )
+        for name, words in commands.items()
+    ]
+    campaign = CampaignFolder.begin(folder, CampaignRecord(command=list(command), seed=0, jobs=jobs, begun=_now()))
+    carry_out(progress, campaign, cluster)
+    arrived = campaign.arrived()
+    return {name: arrived[name] for name in commands}
 
 
 def carry_out(

@@ -89,7 +89,7 @@ def _carried_out(given: job.CampaignJob, tree: bytes | None, started: float) -> 
     with tempfile.TemporaryDirectory(prefix="job-", dir=WorkerSettings.scratch) as scratch:
         folder, run, known = Path(scratch), Path(scratch) / "run", Path(scratch) / "known.toml"
         known.write_text(given.known, "utf-8")
-        server = str(_tree(given, tree)) if given.tree else given.cells[0].server
+        server = str(_tree(given, tree)) if given.tree else "".join(cell.server for cell in given.cells[:1])
         places = {job.RUN: str(run), job.KNOWN: str(known), job.SERVER: server}
         words = [places.get(word, word) for word in given.words]
         output = folder / "output"

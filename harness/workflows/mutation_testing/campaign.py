@@ -7,6 +7,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
+from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.core.model import Record
 from harness.judge import known_findings
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 SEED = 1
 """The streams are the same every time: a mutation that was found once is found again."""
 JOBS = os.cpu_count() or 1
+SECONDS = 120.0
+"""About how long one takes."""
 
 
 class MutationResult(Record, frozen=True):
@@ -130,6 +133,11 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         annotations=len(shown_in),
         at_fault=sum(file in {edit.file for edit in planted.edits} for file in shown_in),
     )
+
+
+def rows_in(document: str) -> list[MutationRow]:
+    """The rows of a document that `plumb mutate --json` printed."""
+    return json_codec.decode(document.encode(), list[MutationRow])
 
 
 def _result(target: str, findings: list[Finding]) -> MutationResult:
