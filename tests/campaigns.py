@@ -152,13 +152,17 @@ class Saboteur(threading.Thread):
         plan = ["worker"] * self.workers + ["scheduler"] * self.schedulers
         self.random.shuffle(plan)
         for kind in plan:
-            one = self.local.scheduler if kind == "scheduler" else self.random.choice(self.local.workers)
-            while not self.done.is_set() and not one.pid:
-                time.sleep(0.02)
             if self.done.wait(self.every * self.random.uniform(0.5, 1.5)):
                 return
-            while not self.done.is_set() and kind == "worker" and not works(one.pid):
+            one = self.local.scheduler
+            # A worker that has no job now, because it hangs or its machine is unfit, would lose nothing.
+            while kind == "worker" and not self.done.is_set():
+                if busy := [worker for worker in self.local.workers if works(worker.pid)]:
+                    one = self.random.choice(busy)
+                    break
                 time.sleep(0.01)
+            if self.done.is_set():
+                return
             if pid := one.pid:
                 os.kill(pid, signal.SIGKILL)
                 self.killed[kind] += 1

@@ -84,12 +84,12 @@ def test_a_campaign_whose_process_is_killed_leaves_no_process_and_goes_on(tmp_pa
 def test_a_hundred_lost_workers_and_five_lost_schedulers_change_no_verdict(tmp_path: Path) -> None:
     jobs = standin_jobs(200)
     finds = tuple(job.name for job in jobs[::17])
-    program = prepare(tmp_path / "standin", jobs, seconds=2.0, finds=finds)
+    program = prepare(tmp_path / "standin", jobs, seconds=1.0, finds=finds)
     campaign = begin(tmp_path / "campaign", jobs)
     local = machines(tmp_path / "machines", 4, program, worker_ttl="10 seconds")
     local.replace(3, program=standin(tmp_path / "standin", "full", full=True), withdrawn_seconds=5.0)
     with local:
-        saboteur = Saboteur(local, workers=100, schedulers=5, every=0.9)
+        saboteur = Saboteur(local, workers=100, schedulers=5, every=1.5)
         saboteur.start()
         hung: list[int] = []
 
