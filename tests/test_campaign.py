@@ -8,27 +8,31 @@ import shutil
 import signal
 import socket
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from harness.build.sources.tree_files import digest_of
+from harness.core import json_codec
 from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, UsageError
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
-from harness.workflows.campaign import archive, drive
+from harness.workflows.campaign import archive, drive, task
 from harness.workflows.campaign.campaign_folder import CampaignFolder, JobReport
 from harness.workflows.campaign.campaign_page import page_of
 from harness.workflows.campaign.campaign_status import lines_of, status_of
 from harness.workflows.campaign.cluster import make_keys, read_cluster
-from harness.workflows.campaign.job import KNOWN, RUN, check_jobs
+from harness.workflows.campaign.job import KNOWN, RUN, SERVER, check_jobs
 from harness.workflows.campaign.shared_store import SharedStore
-from harness.workflows.campaign.spread import commands_on
+from harness.workflows.campaign.spread import commands_on, packed_tree
 from harness.workflows.campaign.version import harness_version
-from tests import campaigns
+from harness.workflows.workbench import Workbench
+from tests import campaigns, fakes
 from tests.campaigns import (
     Saboteur,
     begin,
@@ -45,8 +49,6 @@ from tests.fakes import quiet, write
 from tests.survivors import eventually, lives
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.workflows.campaign.job import CampaignJob
     from tests.fakes import Plumb
 
@@ -200,6 +202,28 @@ def test_an_archive_leads_nowhere_else(tmp_path: Path) -> None:
     assert not (tmp_path / "here").exists()
     (tmp_path / "made" / "out").unlink()
     assert archive.pack(tmp_path / "made") == archive.pack(tmp_path / "made")
+
+
+def test_a_source_tree_reaches_a_worker_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
+    tree = fakes.server_tree(tmp_path / "a tree")
+    own = write(tree / ".plumbline" / "known.toml", "findings = []\n")
+    packed, name = packed_tree(Workbench.default(), str(tree))
+    assert packed_tree(Workbench.default(), str(tree))[0] == packed, "a campaign in this folder could not go on"
+    (job,) = standin_jobs(1)
+    digest = archive.digest_of_archive(packed)
+    job = msgspec.structs.replace(job, words=[SERVER], tree=digest, tree_name=name, cells=[])
+    # Prints where the server is, as the word after the program.
+    monkeypatch.setattr(task.WorkerSettings, "program", ["/bin/echo", "-n"])
+    report = json_codec.decode(task.carry_out(json_codec.encode(job), packed)[0], JobReport)
+    there = Path(report.output)
+    assert there != tree
+    assert digest_of(there) == digest_of(tree)
+    assert (there / ".plumbline" / "known.toml").read_bytes() == own.read_bytes()
+    broken = json_codec.decode(
+        task.carry_out(json_codec.encode(msgspec.structs.replace(job, tree="0" * 64)), packed)[0], JobReport
+    )
+    assert "not what was sent" in broken.problem
 
 
 def test_a_damaged_entry_of_the_shared_store_is_not_used(tmp_path: Path) -> None:

@@ -43,7 +43,9 @@ def pack(folder: Path, names: Iterable[Path] | None = None) -> bytes:
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Leave the user's and the group's name on the machine that packs."""
+    """Leave out who packs, and when folders were made: a copy of the same files has the same digest."""
+    if member.isdir():
+        member.mtime = 0
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member

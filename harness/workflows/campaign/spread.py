@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import shlex
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,10 +48,8 @@ def check_on(
     cluster = read_cluster(on, insecure=insecure)
     tree, tree_name, trees = "", "", {}
     if request.server not in bench.catalog.servers:
-        opened = bench.open_server(request.server)
-        # What the compiler sees, and the tree's own list of known findings, which is no source.
-        packed = archive.pack(opened.content, [*_files(opened.content), *_own_list(opened.path, opened.content)])
-        tree, tree_name = archive.digest_of_archive(packed), opened.name
+        packed, tree_name = packed_tree(bench, request.server)
+        tree = archive.digest_of_archive(packed)
         trees[tree] = packed
     seconds = _seconds_before(bench.cache)
     if (request.run / "campaign.json").is_file():
@@ -117,6 +116,12 @@ def commands_on(
     carry_out(progress, campaign, cluster)
     arrived = campaign.arrived()
     return {name: arrived[name] for name in commands}
+
+
+def packed_tree(bench: Workbench, server: str) -> tuple[bytes, str]:
+    """The source of a server that is a path, and its name: what the compiler sees, and its list of known findings."""
+    opened = bench.open_server(server)
+    return archive.pack(opened.content, [*_files(opened.content), *_own_list(opened.path, opened.content)]), opened.name
 
 
 def carry_out(
@@ -200,7 +205,7 @@ def _own_list(tree: Path, copy: Path) -> list[Path]:
     if not (tree / place).is_file() or tree == copy:
         return []
     (copy / place).parent.mkdir(exist_ok=True)
-    (copy / place).write_bytes((tree / place).read_bytes())
+    shutil.copy2(tree / place, copy / place)
     return [place.parent, place]
 
 
