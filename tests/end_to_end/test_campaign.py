@@ -27,10 +27,10 @@ SELECTED = (*TARGETS, "--suite", "bitops", "--suite", "sds", "--test", "bitfield
 def told(document: dict[str, Any]) -> dict[str, Any]:
     """What a judgement says of the server, however long it took and wherever its evidence is."""
     cells = {(one["target"], one["suite"]): (one["verdict"], one["passed"], one["failed"]) for one in document["cells"]}
-    # A fault in a loop occurs more or less often. A finding that was counted twice has twice as many witnesses.
+    # The title is that of one target, and a fault in a loop occurs more or less often.
+    # A finding that was counted twice has twice as many witnesses.
     findings = {
-        one["id"]: (sorted(one["targets"]), one["title"], one["known"], len(one["witnesses"]))
-        for one in document["findings"]
+        one["id"]: (sorted(one["targets"]), one["known"], len(one["witnesses"])) for one in document["findings"]
     }
     return {"verdict": document["verdict"], "cells": cells, "findings": findings, "remarks": set(document["remarks"])}
 
