@@ -78,7 +78,7 @@ async def _scheduler(settings: EngineSettings) -> None:
     made: Scheduler = Scheduler(
         host=where.listen or where.host,
         port=where.port,
-        protocol="tls" if where.keys else "tcp",
+        protocol=where.address.partition("://")[0],
         security=cluster.security_of(where),
         dashboard=bool(settings.dashboard),
         # Without an address, the engine's page would listen on every interface, even if it is switched off.
