@@ -9,7 +9,7 @@ import signal
 import socket
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import psutil  # type: ignore[import-untyped]
@@ -30,7 +30,7 @@ from harness.workflows.campaign.cluster import make_keys, read_cluster
 from harness.workflows.campaign.job import KNOWN, RUN, SERVER, check_jobs
 from harness.workflows.campaign.shared_store import SharedStore
 from harness.workflows.campaign.spread import commands_on, packed_tree
-from harness.workflows.campaign.version import harness_version
+from harness.workflows.campaign.version import harness_version, resource_of
 from harness.workflows.workbench import Workbench
 from tests import campaigns, fakes
 from tests.campaigns import (
@@ -281,6 +281,27 @@ def test_a_machine_without_space_and_one_that_hangs_lose_nothing(tmp_path: Path)
     # It withdrew, and did not take one job after the other.
     assert 1 <= len(unfit) <= 3, said
     assert eventually(lambda: nothing_left(tmp_path))
+
+
+def test_a_job_that_came_while_its_worker_took_none_begins_when_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    from distributed import Client, LocalCluster
+
+    cell = resource_of(harness_version())
+    one_worker: dict[str, Any] = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "processes": False,
+        "dashboard_address": None,
+    }
+    with LocalCluster(**one_worker, resources={cell: 1}) as cluster, Client(cluster) as client:
+        (worker,) = cluster.workers.values()
+        monkeypatch.setattr(task.WorkerSettings, "worker", worker)
+        # As when the worker has withdrawn, and the scheduler does not know it yet.
+        worker.state.total_resources[cell] = worker.state.available_resources[cell] = 0.0
+        future = client.submit(int, 7, resources={cell: 1})
+        assert eventually(lambda: bool(worker.state.constrained))
+        task.offer(1)
+        assert future.result(timeout=10) == 7
 
 
 def test_a_worker_of_another_version_is_refused_with_both_versions_named(tmp_path: Path) -> None:

@@ -195,8 +195,8 @@ class _Withdrawal:
         with cls.lock:
             cls.times += 1
             seconds = min(WorkerSettings.withdrawn_seconds * 2 ** (cls.times - 1), MOST_WITHDRAWN_SECONDS)
-        _offer(0)
-        timer = threading.Timer(seconds, _offer, [WorkerSettings.cells])
+        offer(0)
+        timer = threading.Timer(seconds, offer, [WorkerSettings.cells])
         timer.daemon = True
         timer.start()
 
@@ -205,13 +205,22 @@ class _Withdrawal:
         cls.times = 0
 
 
-def _offer(cells: int) -> None:
+def offer(cells: int) -> None:
     """Tell the engine how many cells this worker runs at a time from now on."""
     worker = WorkerSettings.worker
-    if worker is not None:
-        # The version is that of now: after an update, the worker takes jobs of the new one.
-        offered = {**dict.fromkeys(worker.state.total_resources, 0.0), resource_of(harness_version()): float(cells)}
-        worker.loop.add_callback(lambda: worker.set_resources(**offered))
+    if worker is None:
+        return
+    from distributed.worker_state_machine import UnpauseEvent  # noqa: PLC0415 - a worker has loaded it
+
+    # The version is that of now: after an update, the worker takes jobs of the new one.
+    offered = {**dict.fromkeys(worker.state.total_resources, 0.0), resource_of(harness_version()): float(cells)}
+
+    async def tell() -> None:
+        await worker.set_resources(**offered)
+        # A job that arrived while the worker took none is looked at again only when something happens to the worker.
+        worker.handle_stimulus(UnpauseEvent(stimulus_id=f"plumbline-offers-{cells}-{time.time()}"))
+
+    worker.loop.add_callback(tell)
 
 
 def clean(scratch: Path) -> None:
