@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +12,9 @@ import pytest
 from harness.core.model import Record
 from harness.core.strict_toml import read_toml
 from harness.core.target_model import ORACLE
-from harness.protocol.command_stream import from_text, line_of
-from suites._shared.keyspace import server
+from harness.protocol.command_stream import from_text
+from suites._shared import one_by_one
 from suites._shared.link import await_that
-from suites._shared.paired_servers import differing
 from suites.cluster import nodes
 
 if TYPE_CHECKING:
@@ -46,17 +46,16 @@ def shown(reply: Reply, node: Node) -> str:
 
 
 def compare(requests: str, pair: list[Node], target: str) -> None:
-    """Ask both nodes the same, one request after the other. Raises DifferenceError for the first other reply."""
-    replies = []
-    for node in pair:
-        stream = from_text(requests.replace("<me>", node.identifier))
-        with server.client(node.guest) as client:
-            replies.append([(one, client.pipeline([one.words])[0]) for one in stream])
-    for (request, guest), (_, native) in zip(*replies, strict=True):
-        ours, theirs = shown(guest, pair[0]), shown(native, pair[1])
-        if ours != theirs:
-            message = f"{line_of(request):.100}: {ours:.400}, native {theirs:.400}"
-            raise differing(request.words, guest, native, target, message)
+    """Ask both nodes the same. Raises DifferenceError for the first other reply."""
+    guest, native = (
+        one_by_one.answers(
+            node.guest,
+            from_text(requests.replace("<me>", node.identifier)),
+            functools.partial(shown, node=node),
+        )
+        for node in pair
+    )
+    one_by_one.compare(guest, native, target)
 
 
 @pytest.fixture

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.core.target_model import ORACLE
-from harness.protocol.command_stream import from_text, line_of
-from suites._shared.keyspace import server
-from suites._shared.paired_servers import differing
+from harness.protocol.command_stream import from_text
+from suites._shared import one_by_one
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
-    from harness.run.server_process import Guest
 
 REQUESTS = """
 SENTINEL HELP
@@ -97,18 +95,14 @@ def _steady(name: str, value: Any) -> str:
     return "…" if name.startswith(TIMES) or name in STATES else repr(value)
 
 
-def ask(sentinel: Guest) -> list[Any]:
-    """The replies to all requests."""
-    with server.client(sentinel) as client:
-        return [client.pipeline([one.words])[0] for one in from_text(REQUESTS)]
-
-
 def test_a_sentinel_alone_answers_as_on_this_machine(start_guest: StartGuest, cell: CellSpec) -> None:
     if cell.version < (5,):
         pytest.skip("SENTINEL REPLICAS came with 5.0")
     files = {"sentinel.conf": b"sentinel deny-scripts-reconfig yes\n"}
-    pair = [start_guest(target=target, options=["sentinel.conf", "--sentinel"], files=files) for target in ("", ORACLE)]
-    for request, guest, native in zip(from_text(REQUESTS), *map(ask, pair), strict=True):
-        if shown(guest) != shown(native):
-            message = f"{line_of(request):.100}: {shown(guest):.600}, native {shown(native):.600}"
-            raise differing(request.words, guest, native, cell.runner.target.name, message)
+    guest, native = (
+        one_by_one.answers(
+            start_guest(target=target, options=["sentinel.conf", "--sentinel"], files=files), from_text(REQUESTS), shown
+        )
+        for target in ("", ORACLE)
+    )
+    one_by_one.compare(guest, native, cell.runner.target.name)

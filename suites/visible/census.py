@@ -49,7 +49,8 @@ def asked(known: Mapping[str, set[str]]) -> Commands:
         for command in group.commands:
             words = [_text(word) for word in command.words]
             name = next((name for name in (" ".join(words[:2]), words[0]) if name in known), "")
-            found[name] |= set(words[len(name.split()) :])
+            if name:
+                found[name] |= set(words[len(name.split()) :])
     return dict(found)
 
 
