@@ -14,6 +14,7 @@ from harness.core.processes import process
 from harness.core.progress import Progress
 from harness.core.target_model import EmulatorSpec, Endianness, Target, Toolchain
 from harness.plan.catalog import Catalog
+from harness.plan.request import Request
 from harness.record import fault_log
 from harness.record.recording_proxy import Chunk
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pytest
 
     from harness.core.target_model import AccessClass
+    from harness.plan.plan import Plan
 
 Plumb: TypeAlias = "Callable[..., tuple[int, str, str]]"
 """Runs a command line: exit code, standard output, standard error (the fixture `plumb`)."""
@@ -117,6 +119,23 @@ def build(folder: Path, *, target: str = "armv5", binary: str = "redis-server") 
         folder=folder,
         server_binary=folder / binary,
         command_line=[],
+    )
+
+
+def quick_request(plan: Plan, *, server: str, known: Path, run: Path) -> Request:
+    """A request for the quick tier with the defaults of `plumb check`, and a fixed seed."""
+    return Request(
+        plan=plan,
+        server=server,
+        tier="quick",
+        policy="signal",
+        optimisation="O2",
+        emulator="pinned",
+        jobs=2,
+        seed=1,
+        install=False,
+        known=known,
+        run=run,
     )
 
 

@@ -21,7 +21,6 @@ from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
-from harness.plan.request import Request
 from harness.workflows.campaign import archive, drive, task
 from harness.workflows.campaign.campaign_folder import CampaignFolder, JobReport
 from harness.workflows.campaign.campaign_page import page_of
@@ -49,25 +48,14 @@ from tests.fakes import quiet, write
 from tests.survivors import eventually, lives
 
 if TYPE_CHECKING:
+    from harness.plan.request import Request
     from harness.workflows.campaign.job import CampaignJob
     from tests.fakes import Plumb
 
 
 def request(tmp_path: Path, *, targets: tuple[str, ...], suites: tuple[str, ...] = (), tier: str = "quick") -> Request:
     plan = make_plan(Catalog(), targets=targets, server="redis-7.0.15", suites=suites, tier=tier)
-    return Request(
-        plan=plan,
-        server="redis-7.0.15",
-        tier="quick",
-        policy="signal",
-        optimisation="O2",
-        emulator="pinned",
-        jobs=2,
-        seed=1,
-        install=False,
-        known=tmp_path / "known.toml",
-        run=tmp_path / "run",
-    )
+    return fakes.quick_request(plan, server="redis-7.0.15", known=tmp_path / "known.toml", run=tmp_path / "run")
 
 
 def test_every_cell_of_a_plan_is_in_one_job_and_every_job_has_the_canaries(tmp_path: Path) -> None:

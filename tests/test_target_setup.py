@@ -17,7 +17,6 @@ from harness.core.strict_toml import ROOT
 from harness.judge.known_findings import DEFAULT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
-from harness.plan.request import Request
 from harness.workflows.run_setup import PreparedTarget, RunSetup
 from harness.workflows.target_setup import TargetSetup
 from harness.workflows.workbench import Workbench
@@ -46,19 +45,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
 
 
 def run_setup(bench: Workbench, tree: SourceTree) -> RunSetup:
-    request = Request(
-        plan=make_plan(bench.catalog, targets=["armv5"], server="tree", suites=["bitops"]),
-        server="tree",
-        tier="quick",
-        policy="signal",
-        optimisation="O2",
-        emulator="pinned",
-        jobs=2,
-        seed=1,
-        install=False,
-        known=DEFAULT,
-        run=tree.path / "run",
-    )
+    plan = make_plan(bench.catalog, targets=["armv5"], server="tree", suites=["bitops"])
+    request = fakes.quick_request(plan, server="tree", known=DEFAULT, run=tree.path / "run")
     return RunSetup(bench, request, tree)
 
 
