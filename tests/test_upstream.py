@@ -18,8 +18,10 @@ import pytest
 from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import UsageError
+from harness.core.model import SourceTree
 from harness.core.processes import process
 from harness.plan.catalog import Catalog
+from harness.plan.plan import make_plan
 from harness.record import fault_log
 from harness.run.upstream import evidence, results
 from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_file
@@ -27,9 +29,12 @@ from harness.run.upstream.journal import Journal, UpstreamTest, read_journal
 from harness.run.upstream.launches import Launch, LaunchVariant, compile_launcher, log_of, read_launches, write_list
 from harness.run.upstream.stage import Stage
 from harness.run.upstream.test_files import UpstreamFile, is_selected, selected, upstream_files
+from harness.workflows.run_setup import RunSetup
+from harness.workflows.workbench import Workbench
+from tests import fakes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 HELPER = """
@@ -442,6 +447,39 @@ def test_a_selection_names_files_or_no_file_at_all(tree: Path) -> None:
     with pytest.raises(UsageError, match="no test file unit/fist") as caught:
         selected(files, ["unit/fist"])
     assert "did you mean 'unit/first'?" in str(caught.value)
+
+
+def test_beside_other_suites_a_name_may_be_one_of_theirs(tree: Path) -> None:
+    files = upstream_files(tree)
+    assert selected(files, ["edges/offset"], beside_others=True) == []
+    assert [file.name for file in selected(files, ["edges/offset", "unit/first"], beside_others=True)] == ["unit/first"]
+    assert selected(files, ["edges/offset", "passes"], beside_others=True) == files
+
+
+def setup_of(tree: Path, *suites: str, tier: str = "quick", tests: Sequence[str] = ()) -> RunSetup:
+    """The set-up of a run on a tree of this test."""
+    bench = Workbench.default()
+    plan = make_plan(bench.catalog, targets=["armv5"], server=str(tree), suites=suites, tier=tier)
+    request = fakes.quick_request(plan, server=str(tree), known=tree / "known.toml", run=tree / "run")
+    request = msgspec.structs.replace(request, tier=tier, tests=list(tests))
+    return RunSetup(bench, request, SourceTree(name="redis", family="redis", version=(7, 0), path=tree, digest="0"))
+
+
+def test_a_tier_and_a_selection_decide_which_files_run(tree: Path) -> None:
+    every = ("unit/first", "unit/second", "unit/moduleapi/hooks", "cluster/03-failover-loop")
+    assert setup_of(tree).upstream_files == ()
+    assert setup_of(tree, "upstream").upstream_files == setup_of(tree, tier="full").upstream_files == every
+    assert setup_of(tree, "upstream", tests=["unit/first"]).upstream_files == ("unit/first",)
+    assert setup_of(tree, tier="full", tests=["nowhere/at all"]).upstream_files == ()
+    assert setup_of(tree, "bitops", tier="full").upstream_files == ()
+    with pytest.raises(UsageError, match="no test file nowhere/at all"):
+        _ = setup_of(tree, "upstream", tests=["nowhere/at all"]).upstream_files
+
+
+def test_a_tree_without_tests_is_refused_only_where_nothing_else_runs(tmp_path: Path) -> None:
+    assert setup_of(tmp_path, tier="full").upstream_files == ()
+    with pytest.raises(UsageError, match="no tests of its own"):
+        _ = setup_of(tmp_path, "upstream").upstream_files
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ class UpstreamSpec(Record, frozen=True):
     """The release's."""
     native_key: str
     """What the programs of this machine, and the tests, were made of."""
+    files: tuple[str, ...]
+    """The test files that may have wanted tests, by upstream's names."""
     launcher: Path
     programs: Path
     """The target's programs and modules."""

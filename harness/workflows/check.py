@@ -25,7 +25,7 @@ from harness.record.run_folder import CellRecord, RunRecord
 from harness.run.cell_spec import CellSpec, PeerServer
 from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none, without_native_faults
-from harness.run.upstream.test_files import selected, upstream_files
+from harness.run.upstream.test_files import has_tests
 from harness.workflows.cell_process import run_cell
 from harness.workflows.run_setup import PreparedRun, PreparedTarget, RunSetup
 
@@ -59,9 +59,6 @@ class Check:
         request, progress = self.request, self.bench.progress
         self._check_request()
         known_in_tree = known_findings.text_in(self.tree.path)
-        if any(suite.upstream for suite in self._suites()):
-            # The cells would notice later, in a worse place.
-            selected(upstream_files(self.tree.content, shown=self.tree.path), request.tests)
         setup = RunSetup(self.bench, request, self.tree)
         prepared = setup.prepare()
         request.run.mkdir(parents=True, exist_ok=True)
@@ -92,9 +89,6 @@ class Check:
             check_supported(request.allocator, catalog.targets[name])
         diagnosis = host_packages.diagnose(catalog, request.plan.targets, emulator=request.emulator)
         host_packages.install_missing(diagnosis, self.bench.progress, install=request.install)
-
-    def _suites(self) -> list[Suite]:
-        return [self.bench.catalog.suites[name] for name in self.request.plan.suites]
 
     def _refuse_damage(self, *, read_again: bool = False) -> None:
         """Raise InfrastructureError where a program that ran is not the one that was built: it proves nothing."""
@@ -196,6 +190,7 @@ class Check:
             prepared.native_upstream,
             mixed=others if self.request.mixed else {},
             target_clients=self.request.target_clients,
+            files=prepared.upstream_files,
         )
 
     def _record(self, prepared: PreparedRun, records: list[CellRecord]) -> RunRecord:
@@ -242,6 +237,8 @@ def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: Prepare
         why = f"what it tests came with release {'.'.join(map(str, suite.since))}"
     elif suite.needs_server and target.build is None:
         why, kind = target.problem, "crash" if target.blameless else "build"
+    elif suite.upstream and not prepared.upstream_files:
+        why = "nothing of it is selected" if has_tests(tree.content) else "the tree has no tests of its own"
     elif suite.needs_server and not prepared.has_oracle:
         why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"
         kind = "crash"

@@ -6,6 +6,7 @@ A tree that does not compile for a target is a result, and no error: the target'
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from harness.core.target_model import ORACLE
 from harness.judge import warning_findings
 from harness.record import compiler_warnings
 from harness.run.cell_spec import PeerServer
+from harness.run.upstream.test_files import has_tests, selected, upstream_files
 from harness.workflows.target_setup import oracle_setup, set_up_targets
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     targets: dict[str, PreparedTarget]
     native_upstream: Path | None = None
     """What the release's own tests run on this machine."""
+    upstream_files: tuple[str, ...] = ()
+    """The release's own test files that may have wanted tests."""
     peers: dict[str, PeerServer]
     """Target -> its server, outside the kernel tier. The oracle is missing where the tree does not compile for it."""
 
@@ -82,12 +86,26 @@ class RunSetup:
         self.tree = tree
         self.suites = [bench.catalog.suites[name] for name in request.plan.suites]
 
+    @cached_property
+    def upstream_files(self) -> tuple[str, ...]:
+        """The release's own test files that may have wanted tests; none where no suite of the plan runs them.
+
+        Raises UsageError for a selection that names no file, and where nothing else runs, for a tree without tests.
+        """
+        suite = next((suite for suite in self.suites if suite.upstream), None)
+        others = any(not each.upstream and each.role == "" for each in self.suites)
+        if suite is None or (others and not has_tests(self.tree.content)):
+            return ()
+        every = upstream_files(self.tree.content, shown=self.tree.path)
+        return tuple(file.name for file in selected(every, self.request.tests, beside_others=others))
+
     def prepare(self) -> PreparedRun:
         """Set up the oracle, and then every target of the plan, as many at a time as the request allows.
 
         Raises InfrastructureError where this machine cannot make a part, and InconclusiveError where the request needs
         an oracle and the tree does not compile for it.
         """
+        _ = self.upstream_files  # what it refuses, it refuses before anything is built
         # First: most errors of a change show here, before emulators and targets take their minutes.
         oracle = self._build_oracle()
         chosen = [self.bench.catalog.targets[name] for name in self.request.plan.targets]
@@ -95,8 +113,13 @@ class RunSetup:
         with ThreadPoolExecutor(self.request.jobs) as pool:
             targets = dict(zip(setups, pool.map(self._prepare, setups.values()), strict=True))
         peers = self._peers(targets, oracle)
-        native_upstream = self._upstream(oracle_setup(self.bench), "libc") if ORACLE in peers else None
-        run = PreparedRun(tree=self.tree, targets=targets, peers=peers, native_upstream=native_upstream)
+        run = PreparedRun(
+            tree=self.tree,
+            targets=targets,
+            peers=peers,
+            native_upstream=self._upstream(oracle_setup(self.bench), "libc") if ORACLE in peers else None,
+            upstream_files=self.upstream_files,
+        )
         return run if run.has_oracle else msgspec.structs.replace(run, targets=self.without_blame(targets))
 
     def _prepare(self, setup: TargetSetup) -> PreparedTarget:
@@ -201,7 +224,7 @@ class RunSetup:
 
     def _upstream(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
         """What the release's own tests run on a target, where the plan has a suite of them."""
-        if not any(suite.upstream for suite in self.suites):
+        if not self.upstream_files:
             return None
         return setup.upstream(self.tree, self.request.optimisation, allocator)
 

@@ -93,6 +93,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         *,
         mixed: Mapping[str, Path],
         target_clients: bool,
+        files: tuple[str, ...],
     ) -> UpstreamSpec:
         """What a cell needs to run the release's own tests with these programs. `mixed`: peer -> its programs."""
         here = self.bench.catalog.toolchain_of(self.bench.catalog.targets[ORACLE])
@@ -106,6 +107,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
             native=native,
             mixed=dict(mixed),
             target_clients=target_clients,
+            files=files,
         )
 
     def module(self, source: Path, tree: SourceTree) -> Path:

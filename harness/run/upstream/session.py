@@ -23,7 +23,7 @@ from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_fi
 from harness.run.upstream.journal import UpstreamTest  # noqa: TC001 - msgspec reads the annotations
 from harness.run.upstream.native_runs import NativeRuns
 from harness.run.upstream.stage import Stages
-from harness.run.upstream.test_files import SEPARATOR, external_files, line_of, selected, upstream_files
+from harness.run.upstream.test_files import SEPARATOR, external_files, line_of, upstream_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,11 +127,11 @@ class UpstreamSession:
         return {file.name: file for file in listed(self._spec.source)}
 
     def items(self, wanted: Sequence[str]) -> list[str]:
-        """`FILE::TEST` for every test of the files that a selection may mean; all files if it names none.
+        """`FILE::TEST` for every test of the cell's files.
 
         Without a selection, the tiers below `thorough` leave out long files: only the item of the file itself remains.
         """
-        files = selected(self.files.values(), wanted)
+        files = [self.files[name] for name in self._spec.files if name in self.files]
         found = []
         for file, native in zip(files, self._natives.of(files), strict=True):
             items = results.items_of(native.tests)

@@ -72,6 +72,11 @@ class UpstreamFile(Record, frozen=True):
         return words + [option for option in ("--dont-clean",) if option in text]
 
 
+def has_tests(tree: Path) -> bool:
+    """Whether a tree brings tests along: archives of some packages leave them out."""
+    return (tree / HELPER).is_file()
+
+
 def external_files(tree: Path) -> list[UpstreamFile]:
     """The files whose tests can run against a server that runs already: upstream marks those that cannot.
 
@@ -94,7 +99,7 @@ def upstream_files(tree: Path, *, shown: Path | None = None) -> list[UpstreamFil
 
     Raises UsageError for a tree without tests, and where Tcl is too old.
     """
-    if not (tree / HELPER).is_file():
+    if not has_tests(tree):
         raise UsageError(
             "the tree has no tests of its own",
             where=str((shown or tree) / HELPER),
@@ -114,20 +119,28 @@ def upstream_files(tree: Path, *, shown: Path | None = None) -> list[UpstreamFil
     return [file for file in files if file.name not in missing]
 
 
-def selected(files: Iterable[UpstreamFile], words: Sequence[str]) -> list[UpstreamFile]:
+def selected(
+    files: Iterable[UpstreamFile],
+    words: Sequence[str],
+    *,
+    beside_others: bool = False,
+) -> list[UpstreamFile]:
     """The files that a selection of tests may mean: those that it names, or all files if it names none.
 
     A word with a slash before any `::` names files: whole names, parts of them, or globs. Raises UsageError where it
-    names none.
+    names none, unless other suites run too (`beside_others`), whose tests it may name.
     """
     every = list(files)
     chosen: set[str] = set()
+    elsewhere = 0
     for word in words:
         place = word.partition(SEPARATOR)[0]
         if "/" not in place:
             continue
         names = [file.name for file in every if fits(file.name, [place])]
-        if not names:
+        if not names and beside_others:
+            elsewhere += 1
+        elif not names:
             near = difflib.get_close_matches(place, [file.name for file in every], n=1)
             raise UsageError(
                 f"the release has no test file {place}",
@@ -136,7 +149,11 @@ def selected(files: Iterable[UpstreamFile], words: Sequence[str]) -> list[Upstre
                 remedy=f"did you mean '{near[0]}'?" if near else "ls tests/unit tests/integration in its tree",
             )
         chosen.update(names)
-    return [file for file in every if not chosen or file.name in chosen]
+    if chosen:
+        return [file for file in every if file.name in chosen]
+    if words and elsewhere == len(words):
+        return []
+    return every
 
 
 def is_selected(item: str, words: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ from harness.analysis.assertion_log import asserted
 from harness.core.target_model import ORACLE
 from harness.record import event_log, fault_log, run_folder
 from harness.run.cell_spec import CellSpec, PeerServer
+from harness.run.upstream.test_files import SEPARATOR
 from harness.workflows.cell_process import run_cell
 from harness.workflows.replay.recurrence import Observation
 from harness.workflows.replay.rerun import ReplayedRun
@@ -86,6 +87,7 @@ def _cell(
             oracle.upstream(tree, optimisation),
             mixed=mixed,
             target_clients=reproducer.target_clients,
+            files=(reproducer.upstream.partition(SEPARATOR)[0],),
         ),
         deadline_seconds=suite.deadline_seconds,
         tests=[reproducer.upstream],
