@@ -80,15 +80,27 @@ def test_a_tree_without_a_configured_jemalloc_is_refused(tmp_path: Path) -> None
     [("native-asan", "guard"), ("native-valgrind", "jemalloc"), ("armv5-kernel", "guard-natural")],
 )
 def test_an_allocator_that_cannot_be_is_refused_with_the_reason(target: str, chosen: Allocator) -> None:
+    catalog = Catalog()
+    named = catalog.targets[target]
     with pytest.raises(UsageError, match=f"no allocator '{chosen}' on {target}"):
-        allocator.check_supported(chosen, Catalog().targets[target])
+        allocator.check_supported(chosen, named, catalog.toolchain_of(named))
+
+
+def test_nothing_is_preloaded_into_a_static_program() -> None:
+    catalog = Catalog()
+    static = msgspec.structs.replace(catalog.toolchains["gcc"], is_static=True)
+    with pytest.raises(UsageError, match="nothing is preloaded"):
+        allocator.check_supported("guard", catalog.targets["native"], static)
+    allocator.check_supported("jemalloc", catalog.targets["native"], static)
 
 
 @pytest.mark.parametrize(
     ("target", "chosen"), [("armv5-kernel", "jemalloc"), ("armv5", "guard"), ("native-asan", "libc")]
 )
 def test_other_allocators_are_not(target: str, chosen: Allocator) -> None:
-    allocator.check_supported(chosen, Catalog().targets[target])
+    catalog = Catalog()
+    named = catalog.targets[target]
+    allocator.check_supported(chosen, named, catalog.toolchain_of(named))
 
 
 def test_a_preloaded_object_is_the_guests_alone() -> None:

@@ -34,6 +34,8 @@ def test_every_slow_test_is_in_the_table() -> None:
         "test_a_push_to_unstable_says_what_a_check_of_the_release_says",
         "test_a_hundred_lost_workers_and_five_lost_schedulers_change_no_verdict",
         "test_a_tree_as_before_2_8_8_compiles",
+        "test_the_added_atomic_functions_are_right",
+        "test_a_planted_misalignment_is_found_and_replayed_with_the_compiler_that_showed_it",
         "test_a_planted_misalignment_is_one_finding_and_what_it_hinders_is_none",
         "test_a_planted_wrong_value_is_a_finding_with_the_test_and_its_words",
         "test_tests_in_googletest_find_a_missing_byte_swap_and_a_dereference_where_they_show",

@@ -26,13 +26,15 @@ FLAGS: dict[Allocator, list[str]] = {"guard": [], "guard-natural": ["-DNATURAL"]
 """The guard allocators, and the flags that make each from one source."""
 
 
-def check_supported(allocator: Allocator, target: Target) -> None:
+def check_supported(allocator: Allocator, target: Target, tools: Toolchain) -> None:
     """Raise UsageError for an allocator that a target does not support."""
     why = ""
     if allocator != "libc" and target.emulator.detector:
         why = f"{target.emulator.detector} watches over the memory of its own allocator"
     elif allocator in FLAGS and target.emulator.has_kernel:
         why = "nothing is preloaded inside a machine; the target it takes its programs from is emulated by itself, too"
+    elif allocator in FLAGS and tools.is_static:
+        why = "its programs contain their C library, so that nothing is preloaded"
     if why:
         raise UsageError(
             f"no allocator '{allocator}' on {target.name}",

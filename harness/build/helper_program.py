@@ -51,13 +51,13 @@ def compiled(
 
     def key() -> str:
         contents = [*(sha256_of(path) for path in (*sources, *headers)), *written.values()]
-        return key_of([*contents, toolchain.version(compiler), *flags])
+        return key_of([*contents, toolchain.identity(tools), *flags])
 
     def compile_into(into: Path) -> None:
         for name, text in written.items():
             (into / name).write_text(text, "utf-8")
         process.run_successfully(
-            [compiler, *inputs, *first, *flags, *folders, "-o", file],
+            [compiler, *inputs, *first, *flags, *folders, *(tools.libraries if tools.compilers else ()), "-o", file],
             problem=f"{title} does not compile",
             where=str(where or sources[0]),
             remedy="plumb doctor",
@@ -68,3 +68,19 @@ def compiled(
 
     before = key()
     return cache.folder(kind, f"{owner}-{before}", compile_into) / file
+
+
+def archived(cache: Cache, tools: Toolchain, compiled_object: Path) -> Path:
+    """An object as a library, of which a program that lacks its functions takes them. From the cache if it is there."""
+    name = f"lib{compiled_object.stem}.a"
+
+    def archive(into: Path) -> None:
+        process.run_successfully(
+            [toolchain.tool(tools, "ar"), "rcsD", into / name, compiled_object],
+            problem=f"{name} cannot be made",
+            where=str(compiled_object),
+            remedy="plumb doctor",
+            deadline_seconds=COMPILE_SECONDS,
+        )
+
+    return cache.folder("family-libraries", compiled_object.parent.name, archive) / name

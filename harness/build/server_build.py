@@ -116,7 +116,7 @@ class BuildDirectory:
         first = registry.write_prelude(self.target.emulator.detector, self.work)
         named = f"-fdebug-prefix-map={self.work}={WORK_NAME}"
         flags = [*first, *compile_flags(self.server, self.target, self.optimisation), named, *extra]
-        toolchain.write_wrapper(path, toolchain.tool(self.tools, name), flags, ["-latomic"])
+        toolchain.write_wrapper(path, toolchain.tool(self.tools, name), flags, self.tools.libraries)
         return path
 
     def make(self, goals: Sequence[str], *, compiler: Path | None = None, go_on: bool = False) -> process.Result:
@@ -191,7 +191,7 @@ class Builder:
         `then` may make more from the objects after the server was compiled; it receives the makefile's output. Raises
         BuildFailedError, UsageError for an unsupported allocator, or InfrastructureError without a compiler.
         """
-        allocator.check_supported(chosen, target)
+        allocator.check_supported(chosen, target, tools)
         linked = linked_allocator(chosen)
         key = build_name(tree, target, tools, optimisation, linked)
         what = f"{tree.name} for {target.name}"
@@ -296,7 +296,7 @@ def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: 
             RECIPE,
             tree.digest,
             target.machine,
-            toolchain.version(toolchain.tool(tools, "gcc")),
+            toolchain.identity(tools),
             *compile_flags(tree, target, optimisation),
             *([prelude] if prelude else []),
             *([linked, *allocator.jemalloc_settings(target, tools).values()] if linked != "libc" else []),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 import shutil
-from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
@@ -12,17 +13,22 @@ from harness.core.processes import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from harness.core.target_model import Target, Toolchain
 
 
+COMPILERS = {"cc": "gcc", "gcc": "gcc", "c++": "g++", "g++": "g++"}
+"""Name of a command -> the compiler that it is."""
+
+
 def tool(toolchain: Toolchain, name: str) -> str:
-    """A tool's command name: `arm-linux-gnueabi-gcc`, or `gcc` for the host."""
+    """A tool's command: `arm-linux-gnueabi-gcc`, or `gcc` for the host; a family's compiler by its path."""
+    if toolchain.compilers and name in COMPILERS.values():
+        return f"{toolchain.compilers}/{name}"
     return f"{toolchain.triple}-{name}" if toolchain.triple else name
 
 
-@cache
+@functools.cache
 def missing_packages(packages: tuple[str, ...]) -> list[str]:
     """Those of the Debian packages that are not installed. Raises InfrastructureError without dpkg."""
     result = process.run(
@@ -37,7 +43,7 @@ def install_command(packages: Iterable[str]) -> str:
     return "apt-get install --yes --no-install-recommends " + " ".join(packages)
 
 
-@cache
+@functools.cache
 def version(compiler: str) -> str:
     """First line of `COMPILER --version`: part of a build's identity.
 
@@ -48,6 +54,13 @@ def version(compiler: str) -> str:
             f"no compiler {compiler}", remedy="plumb doctor --install, or see what it prints: plumb doctor"
         )
     return process.run([compiler, "--version"], deadline_seconds=60).text.splitlines()[0]
+
+
+def identity(toolchain: Toolchain, name: str = "gcc") -> str:
+    """What a compiler contributes to the identity of its objects. Raises InfrastructureError without the compiler."""
+    # The folder of a family's compilers is named by its content, as are the objects that it links.
+    family = [Path(toolchain.compilers).name, *toolchain.libraries] if toolchain.compilers else []
+    return " ".join([version(tool(toolchain, name)), *family])
 
 
 EVIDENCE_FLAGS = ("-gdwarf-4", "-fno-omit-frame-pointer")
@@ -70,12 +83,14 @@ def write_wrapper(path: Path, compiler: str, flags: Iterable[str], libraries: It
     If the machine has ccache, the command calls the compiler through it: a changed file then costs one compilation.
     """
     words = [*(["ccache"] if shutil.which("ccache") else []), compiler]
-    # The servers' makefiles add libatomic only by machine name, and it must follow the objects.
-    _write_script(path, f'{shlex.join(words)} "$@" {shlex.join(flags)} {shlex.join(libraries)}')
+    call = f'{shlex.join(words)} "$@" {shlex.join(flags)}'
+    # The servers' makefiles add libatomic only by machine name, and it must follow the objects. Zig's clang would put a
+    # library that it is given while it compiles into the object.
+    compiles = f"for word do case $word in -c|-S|-E) exec {call};; esac done"
+    _write_script(path, f"{call} {shlex.join(libraries)}", before=compiles)
 
 
 PLAIN_TOOLS = ("ar", "ranlib", "nm", "strip", "objcopy", "ld", "gcc-ar", "gcc-ranlib", "gcc-nm")
-COMPILERS = {"cc": "gcc", "gcc": "gcc", "c++": "g++", "g++": "g++"}
 
 
 def write_plain_tools(folder: Path, toolchain: Toolchain, compilers: Path) -> None:
@@ -91,8 +106,11 @@ def write_plain_tools(folder: Path, toolchain: Toolchain, compilers: Path) -> No
         _write_script(folder / name, f'{shlex.quote(str(compilers / wrapper))} "$@"')
 
 
-def _write_script(path: Path, command: str) -> None:
-    """Write a command that finds tools on this program's own PATH, not in the folder of `write_plain_tools`."""
+def _write_script(path: Path, command: str, *, before: str = ":") -> None:
+    """Write a command that finds tools on this program's own PATH, not in the folder of `write_plain_tools`.
+
+    `before`: what the script does first.
+    """
     search = shlex.quote(process.PLAIN_ENVIRONMENT["PATH"])
-    path.write_text(f"#!/bin/sh\nPATH={search}\nexport PATH\nexec {command}\n")
+    path.write_text(f"#!/bin/sh\nPATH={search}\nexport PATH\n{before}\nexec {command}\n")
     path.chmod(0o755)

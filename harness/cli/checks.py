@@ -23,7 +23,6 @@ from harness.workflows.campaign.cluster import is_loopback, make_keys, read_file
 from harness.workflows.campaign.engine_process import EngineSettings
 from harness.workflows.campaign.local_machines import EngineProcess
 from harness.workflows.campaign.version import harness_version
-from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +74,7 @@ def check(
     if limit_seconds is not None and tier != "thorough":
         why = f"every suite of tier {tier} ends by itself"
         raise UsageError("a time limit is not possible", where="--time", because=why, remedy="--tier thorough")
-    bench = Workbench.default(offline=run.offline)
+    bench = run.workbench()
     plan = make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier)
     _refuse_unused(bench.catalog, plan, mixed=mixed, target_clients=target_clients)
     request = planned_request(
@@ -150,7 +149,7 @@ def fuzz(
     """
     if limit_seconds is None:
         limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
-    bench = Workbench.default(offline=run.offline)
+    bench = run.workbench()
     request = planned_request(
         bench.catalog,
         run,
@@ -207,7 +206,7 @@ def audit(
 
     Each site is listed with its count. Nothing is enforced: a misaligned access is reported and succeeds.
     """
-    bench = Workbench.default(offline=run.offline)
+    bench = run.workbench()
     request = planned_request(
         bench.catalog,
         run,

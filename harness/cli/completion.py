@@ -51,6 +51,12 @@ def suites(_context: click.Context, _parameter: click.Parameter, incomplete: str
     return _items(((suite.name, suite.title) for suite in catalog.suites.values()), incomplete) if catalog else []
 
 
+def families(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a family of toolchains."""
+    catalog = _catalog()
+    return _items(((one.name, one.title) for one in catalog.families.values()), incomplete) if catalog else []
+
+
 def policies(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a policy."""
     catalog = _catalog()

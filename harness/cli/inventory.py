@@ -17,6 +17,7 @@ from harness.core.ci_streams import write_commands
 from harness.core.errors import ExitCode
 from harness.core.progress import Progress
 from harness.core.strict_toml import read_toml
+from harness.core.target_model import Toolchain, ToolchainFamily
 from harness.plan.catalog import LISTS, Catalog
 from harness.plan.plan import make_jobs, make_plan
 from harness.workflows.ci_cache import ci_cache_entries
@@ -88,9 +89,14 @@ def _listed(records: Mapping[str, Listed], describe: Callable[[Listed], str]) ->
     return records, [f"{name:<28} {describe(record)}" for name, record in records.items()]
 
 
+def _toolchain(one: ToolchainFamily | Toolchain) -> str:
+    """The title and the targets of a family, for `--toolchain`; the prefix of what a target names itself."""
+    return f"{one.title}  [{', '.join(one.targets)}]" if isinstance(one, ToolchainFamily) else one.triple
+
+
 _LISTS: dict[str, Callable[[Catalog], tuple[Mapping[str, Any], list[str]]]] = {
     "targets": lambda catalog: _listed(catalog.targets, lambda one: f"{one.title}  [{', '.join(one.groups)}]"),
-    "toolchains": lambda catalog: _listed(catalog.toolchains, lambda one: one.triple),
+    "toolchains": lambda catalog: _listed({**catalog.families, **catalog.toolchains}, _toolchain),
     "servers": lambda catalog: _listed(catalog.servers, lambda one: one.note),
     "suites": lambda catalog: _listed(catalog.suites, lambda one: one.title),
     "policies": lambda catalog: _listed(catalog.policies, lambda one: one.title),

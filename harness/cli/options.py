@@ -14,9 +14,11 @@ import click
 from harness.cli import completion
 from harness.core import json_codec
 from harness.core.model import Allocator, CompilerWarnings, Flavour, Record, Tier
+from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge import known_findings
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
 from harness.run.cell_spec import LARGEST_SEED
+from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,6 +132,13 @@ allocator = click.option(
     default="libc",
     show_default=True,
     help="Memory allocator of the server; guard: guard pages and minimal alignment.",
+)
+toolchain = click.option(
+    "--toolchain",
+    default=DEFAULT_FAMILY,
+    show_default=True,
+    help="Another compiler and C library; `plumb list toolchains` says which targets it has.",
+    shell_complete=completion.families,
 )
 warnings = click.option(
     "--warnings",
@@ -274,6 +283,7 @@ class RunOptions(Record, frozen=True):
 
     optimisation: str
     allocator: Allocator
+    toolchain: str
     emulator: Flavour
     jobs: int
     seed: int | None
@@ -287,10 +297,19 @@ class RunOptions(Record, frozen=True):
     keep: int
     as_json: bool
 
+    def workbench(self) -> Workbench:
+        """The workbench of the run. Fetches the compiler of another toolchain, and says which targets that has."""
+        bench = Workbench.default(offline=self.offline).with_toolchain(self.toolchain)
+        if self.toolchain != DEFAULT_FAMILY:
+            others = ", ".join(name for name in bench.catalog.targets if name != ORACLE)
+            bench.progress.say(f"toolchain {self.toolchain}: of the targets of a group, only {others}")
+        return bench
+
 
 _RUN_OPTIONS = (
     optimisation,
     allocator,
+    toolchain,
     emulator,
     click.option(
         "--jobs",

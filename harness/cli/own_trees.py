@@ -15,12 +15,10 @@ from harness.core.digests import key_of
 from harness.core.errors import ExitCode
 from harness.core.model import BuildSettings
 from harness.judge import conclusion
-from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.report.formats import registry as formats
 from harness.workflows import premerge as premerge_workflow
 from harness.workflows.porting import survey
-from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
     from harness.cli.options import RunOptions
@@ -67,8 +65,9 @@ def premerge(
 
     The changed files select the suites. Findings that the base revision shows as well do not fail the check.
     """
+    bench = run.workbench()
     planned, plan = premerge_workflow.explain(
-        Catalog(), server, base_name=base_name, targets=targets, suites=suites, allocator=run.allocator
+        bench.catalog, server, base_name=base_name, targets=targets, suites=suites, allocator=run.allocator
     )
     premerge_workflow.refuse_inside(run.folder, Path(planned.server))
     premerge_workflow.refuse_own_list(run.known, Path(planned.server))
@@ -80,7 +79,6 @@ def premerge(
             text = f"BASE  {planned.base}\n{premerge_workflow.summary(planned)}"
             click.echo(premerge_workflow.text_of(planned) if explain else text)
         return ExitCode.PASS if explain or not planned.unchecked else ExitCode.INCONCLUSIVE
-    bench = Workbench.default(offline=run.offline)
     bench.progress.say(f"BASE is {planned.base}")
     bench.progress.say(premerge_workflow.summary(planned))
     # A run folder in the checkout would be a change of it.
@@ -124,7 +122,7 @@ def port(
 
     The report covers the build, the start, misaligned accesses and wrong bytes, and says what to fix first.
     """
-    bench = Workbench.default(offline=run.offline)
+    bench = run.workbench()
     survey.portable_targets(bench.catalog, targets)
     request = planned_request(
         bench.catalog,

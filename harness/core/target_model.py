@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import Literal
 
 import msgspec
 
-from harness.core.model import Record
+from harness.core.model import ArchivePlace, Record
 
 ORACLE = "native"
 """The target whose results the others' are compared with: this machine itself."""
@@ -187,7 +188,52 @@ class Toolchain(Record, frozen=True):
     packages: list[str]
     """Debian packages that provide it."""
     sysroot: dict[str, str]
-    """Folder inside the guest's root -> folder on the host; empty for native programs."""
+    """Folder inside the guest's root -> folder on the host; empty for native and for static programs."""
+    compilers: str = ""
+    """The folder of the commands `gcc` and `g++` where they are not those of the prefix: a family's."""
+    libraries: tuple[str, ...] = ("-latomic",)
+    """The linker's last words."""
+    is_static: bool = False
+    """Whether programs contain their C library, so that nothing can be loaded into them."""
+
+
+DEFAULT_FAMILY = "gcc"
+"""The toolchains that the targets name themselves: Debian's GCC with its C library."""
+
+
+class FamilyCompiler(Record, frozen=True):
+    """A family's compiler for one kind of machine that compiles."""
+
+    sha256: str
+    places: list[ArchivePlace]
+
+
+class FamilyTarget(Record, frozen=True):
+    """How a family compiles for a target."""
+
+    flags: tuple[str, ...]
+    """The flags of every compilation, in place of the target's."""
+    sources: tuple[str, ...] = ()
+    """C files beside the family's, linked into every program: what its compiler's own library lacks."""
+
+
+class ToolchainFamily(Record, frozen=True):
+    """Another compiler and C library for many targets: toolchains/families/NAME/family.toml."""
+
+    name: str
+    folder: Path
+    title: str
+    program: str
+    """The compiler's path in its archive. `PROGRAM cc` compiles C, and `PROGRAM c++` C++."""
+    flags: tuple[str, ...]
+    """Flags for every target."""
+    caches: tuple[str, ...]
+    """Variables of the environment that name the folder where the compiler keeps what it made of its C library."""
+    is_static: bool
+    """Whether programs contain their C library."""
+    compilers: dict[str, FamilyCompiler]
+    """`uname -m` of the machine that compiles -> its compiler."""
+    targets: dict[str, FamilyTarget]
 
 
 class MachineSpec(Record, frozen=True):

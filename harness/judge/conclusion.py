@@ -98,6 +98,7 @@ def conclude(
         counters=counters,
         kernel_counters=kernel_counters(folder, run),
         allocator=run.allocator,
+        toolchain=run.toolchain,
         base=str(old.base) if old else "",
         place=_place(run.server),
         unchecked=left,

@@ -9,7 +9,8 @@ import msgspec
 from harness.analysis.detectors import registry
 from harness.core.errors import InconclusiveError
 from harness.core.finding import Cause, Finding, Occasion, Verdict, Witness
-from harness.core.model import CANARY_SUITE, Allocator, Record
+from harness.core.model import CANARY_SUITE, Allocator, Name, Record
+from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
 from harness.judge.causes import ordered, stored_or_made
 from harness.judge.cell_outcome import cell_evidence, never_run
@@ -46,6 +47,8 @@ class Judgement(Record, frozen=True):
     kernel_counters: dict[str, Counters] = msgspec.field(default_factory=dict)
     """Target -> what its kernel itself counted during the tests; only of kernels that count."""
     allocator: Allocator = "libc"
+    toolchain: Name = DEFAULT_FAMILY
+    """The family of toolchains; the default: those that the targets name."""
     base: str = ""
     """The revision whose findings are known here, as its own (`plumb premerge`); empty where none was looked at."""
     place: str = ""

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Judgement:
     """Join judgements into one, as if from a single run. Planned cells that no run contains are UNKNOWN.
 
-    Raises UsageError for an empty sequence, and for runs that differ in server, policy, optimisation or allocator,
-    since their findings are not comparable.
+    Raises UsageError for an empty sequence, and for runs that differ in server, policy, optimisation, allocator or
+    toolchain, since their findings are not comparable.
     """
     if not judgements:
         raise UsageError("no runs to join", remedy="plumb join RUN RUN …, folders that have been judged")
@@ -101,7 +101,7 @@ def _added(totals: Iterable[dict[str, Counters]]) -> dict[str, Counters]:
 def _identities(first: Judgement, other: Judgement) -> Iterator[tuple[str, str, str]]:
     """The properties that must be equal. Jobs may use different checkout folders: only the tree's own name counts."""
     yield "server", PurePath(first.server).name, PurePath(other.server).name
-    for name in ("place", "policy", "optimisation", "allocator"):
+    for name in ("place", "policy", "optimisation", "allocator", "toolchain"):
         yield name, getattr(first, name), getattr(other, name)
 
 

@@ -15,6 +15,7 @@ from harness.core.digests import key_of
 from harness.core.errors import UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.model import Allocator, BuildSettings, FileName, Name, NameOrNone, Program, Record
+from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
 from harness.record.recording_proxy import Chunk, load
 from harness.record.run_folder import AUDIT
@@ -48,6 +49,8 @@ class Reproducer(Record, frozen=True):
     wrong_line: str = ""
     """The line that the unit must write again."""
     allocator: Allocator = "libc"
+    toolchain: Name = DEFAULT_FAMILY
+    """The family of toolchains that compiled; the default: the one that the target names."""
     files: dict[FileName, str] = msgspec.field(default_factory=dict)
     """Name -> content in base 64, of each file in the guest's folder when it starts."""
     options: tuple[str, ...] = ()
@@ -131,6 +134,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         program=best.program,
         wrong_line=best.wrong_line,
         allocator=run.allocator,
+        toolchain=run.toolchain,
         settings=run.settings,
         files=_files_in(started.inputs) if started else {},
         options=started.options if started else (),

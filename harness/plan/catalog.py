@@ -17,11 +17,19 @@ from harness.core import json_codec
 from harness.core.errors import NothingSelectedError, UsageError
 from harness.core.model import CANARY_SUITE, Record, Server, Suite
 from harness.core.strict_toml import ROOT, near_names, nearest_key, read_toml
-from harness.core.target_model import KernelSpec, Policy, Target, Toolchain
+from harness.core.target_model import (
+    DEFAULT_FAMILY,
+    ORACLE,
+    KernelSpec,
+    Policy,
+    Target,
+    Toolchain,
+    ToolchainFamily,
+)
 from harness.plan.workloads import read_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from harness.core.model import Program
@@ -43,6 +51,8 @@ class Catalog:
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
+        self.family = DEFAULT_FAMILY
+        """The toolchains that compile: those that the targets name, or a family's."""
 
     @cached_property
     def targets(self) -> dict[str, Target]:
@@ -59,12 +69,54 @@ class Catalog:
 
     def select_targets(self, patterns: Sequence[str]) -> list[str]:
         """Names of the targets that any name, glob or group selects, in catalog order. Raises as `select` does."""
+        if self.family != DEFAULT_FAMILY and (named := set(patterns) & set(Catalog(self.root).targets.keys())):
+            for name in sorted(named - self.targets.keys()):
+                raise UsageError(
+                    f"{self.family} does not compile for {name}",
+                    where="--toolchain",
+                    remedy=f"leave the target out, or choose of: {', '.join(self.targets)}",
+                )
         return select("target", patterns, self.targets, target_groups(self.targets))
+
+    def through(self, family: ToolchainFamily, compilers: str, libraries: Mapping[str, tuple[str, ...]]) -> Catalog:
+        """The catalog of the targets that a family compiles for, and of this machine, which its own GCC compiles for.
+
+        `compilers`: the folder of the family's commands. `libraries`: target -> what its programs are linked with.
+        """
+        other = Catalog(self.root)
+        other.family = family.name
+        other.targets = {ORACLE: self.targets[ORACLE]}
+        other.toolchains = dict(self.toolchains)
+        for name in (name for name in self.targets if name in family.targets):
+            target = self.targets[name]
+            tools = msgspec.structs.replace(
+                self.toolchains[target.toolchain],
+                name=f"{family.name}-{name}",
+                sysroot={},
+                compilers=compilers,
+                libraries=libraries[name],
+                is_static=family.is_static,
+            )
+            other.toolchains[tools.name] = tools
+            flags = [*family.flags, *family.targets[name].flags]
+            other.targets[name] = msgspec.structs.replace(target, toolchain=tools.name, compiler_flags=flags)
+        return other
 
     @cached_property
     def toolchains(self) -> dict[str, Toolchain]:
         """toolchains/*.toml."""
         return {path.stem: read_toml(path, Toolchain, name=path.stem) for path in _tomls(self.root / "toolchains")}
+
+    @cached_property
+    def families(self) -> dict[str, ToolchainFamily]:
+        """toolchains/families/*/family.toml."""
+        paths = sorted((self.root / "toolchains" / "families").glob("*/family.toml"))
+        names = [(path, path.parent.name) for path in paths]
+        found = {name: read_toml(path, ToolchainFamily, name=name, folder=path.parent) for path, name in names}
+        for path, name in names:
+            for target in found[name].targets:
+                _refer("target", target, self.targets, str(path))
+        return found
 
     @cached_property
     def kernels(self) -> dict[str, KernelSpec]:

@@ -24,7 +24,7 @@ from harness.core import json_codec
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.model import Allocator, BuildSettings, CompilerWarnings, Name, NameOrNone, Program, Record
-from harness.core.target_model import Policy, Target  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.target_model import DEFAULT_FAMILY, Policy, Target
 
 ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 """absent: the server or the user's selection has nothing that the suite could run. This is not a failure."""
@@ -78,6 +78,8 @@ class RunRecord(Record, frozen=True):
     cells: list[CellRecord]
     """How the cells ended. A cell of `targets` times `suites` that is absent here did not finish."""
     allocator: Allocator = "libc"
+    toolchain: Name = DEFAULT_FAMILY
+    """The family of toolchains; the default: those that the targets name."""
     tests: list[str] = msgspec.field(default_factory=list)
     """The `--test` patterns for the names of tests; empty if all tests ran."""
     beside: dict[str, str] = msgspec.field(default_factory=dict)

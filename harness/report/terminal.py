@@ -9,6 +9,7 @@ from rich.table import Table
 
 from harness.core.byte_diff import described
 from harness.core.finding import Verdict
+from harness.core.target_model import DEFAULT_FAMILY
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
 from harness.report.finding import place_of, reported_by
@@ -35,7 +36,8 @@ def show(console: Console, judgement: Judgement) -> None:
     suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
     table = Table(
         title=f"{_escaped(judgement.server)}  -{_escaped(judgement.optimisation)}  policy {_escaped(judgement.policy)}"
-        + (f"  allocator {judgement.allocator}" if judgement.allocator != "libc" else ""),
+        + (f"  allocator {judgement.allocator}" if judgement.allocator != "libc" else "")
+        + (f"  toolchain {judgement.toolchain}" if judgement.toolchain != DEFAULT_FAMILY else ""),
         title_justify="left",
     )
     table.add_column("target")

@@ -71,6 +71,8 @@ class CellSpec(Record, frozen=True):
     canary: Path | None
     seed: int
     tier: Tier
+    triple: str = ""
+    """The prefix of the target's binary tools."""
     detector_canary: Path | None = None
     """None where the target has no detector."""
     peers: dict[str, PeerServer] = msgspec.field(default_factory=dict)

@@ -129,7 +129,7 @@ def build_selftests(builder: Builder, tree: SourceTree, target: Target, tools: T
         return Units(program=None, absent={"all": absence}, broken={}, kind="selftests")
     parts = [RECIPE, build_key(tree, target, tools, optimisation), style.goal, *style.flags]
     if style.googletest:
-        parts += [*googletest.TEST_FLAGS, googletest.identity(), toolchain.version(toolchain.tool(tools, "g++"))]
+        parts += [*googletest.TEST_FLAGS, googletest.identity(), toolchain.identity(tools, "g++")]
     key = f"{tree.name}-{target.name}-{optimisation}-{key_of(parts)}"
 
     def compile_into(into: Path) -> None:

@@ -86,7 +86,7 @@ class Check:
         catalog, request = self.bench.catalog, self.request
         for name in request.plan.targets:
             rules.policy_for(catalog.policies, request.policy, catalog.targets[name])
-            check_supported(request.allocator, catalog.targets[name])
+            check_supported(request.allocator, catalog.targets[name], catalog.toolchain_of(catalog.targets[name]))
         diagnosis = host_packages.diagnose(catalog, request.plan.targets, emulator=request.emulator)
         host_packages.install_missing(diagnosis, self.bench.progress, install=request.install)
 
@@ -158,6 +158,7 @@ class Check:
             development=bool(tree.development),
             build=target.build,
             canary=None if suite.needs_server else target.setup.canary(),
+            triple=target.setup.toolchain.triple,
             detector_canary=None if suite.needs_server else target.setup.detector_canary(),
             seed=request.seed,
             tier=request.tier,
@@ -216,6 +217,7 @@ class Check:
             stages=self.bench.progress.stages,
             cells=records,
             allocator=request.allocator,
+            toolchain=catalog.family,
             tests=request.tests,
             release=".".join(map(str, tree.version)),
             development=tree.development,
@@ -237,6 +239,8 @@ def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: Prepare
         why = f"what it tests came with release {'.'.join(map(str, suite.since))}"
     elif suite.needs_server and target.build is None:
         why, kind = target.problem, "crash" if target.blameless else "build"
+    elif suite.module and target.setup.toolchain.is_static:
+        why = "its programs contain their C library, and load no module"
     elif suite.upstream and not prepared.upstream_files:
         why = "nothing of it is selected" if has_tests(tree.content) else "the tree has no tests of its own"
     elif suite.needs_server and not prepared.has_oracle:

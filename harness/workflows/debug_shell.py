@@ -80,6 +80,7 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
     A reproducer's requests are sent once the server answers.
     Raises PlumblineError for a server that cannot be built or started.
     """
+    bench = bench.with_toolchain(reproducer.toolchain) if reproducer else bench
     catalog, progress = bench.catalog, bench.progress
     target = debuggable(catalog, session.target)
     if reproducer is not None and reproducer.unit:

@@ -226,7 +226,7 @@ def _identity(catalog: Catalog, request: Request, content: str) -> list[str]:
         content,
         *request.plan.targets,
         *request.plan.suites,
-        *(toolchain.version(toolchain.tool(each, "gcc")) for each in tools),
+        *(toolchain.identity(each) for each in tools),
         *(tree_files.digest_of(ROOT / name) for name in ("harness", "suites", "targets", "toolchains")),
         *map(
             str,

@@ -16,7 +16,7 @@ from harness.build import warning_pass
 from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations
 from harness.build.server_build import BuildFailedError
 from harness.core.errors import InconclusiveError
-from harness.core.target_model import ORACLE
+from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge import warning_findings
 from harness.record import compiler_warnings
 from harness.run.cell_spec import PeerServer
@@ -206,7 +206,12 @@ class RunSetup:
             for each in prepared.values()
             if each.build is not None and warning_findings.looked_at(each.target)
         ]
-        if self.request.warnings == "off" or not [target for target in compared if target != oracle]:
+        # Only warnings of the same compiler can be compared.
+        if (
+            catalog.family != DEFAULT_FAMILY
+            or self.request.warnings == "off"
+            or not [target for target in compared if target != oracle]
+        ):
             return
 
         def look(target: Target) -> None:
@@ -219,6 +224,8 @@ class RunSetup:
 
     def _module(self, setup: TargetSetup) -> Path | None:
         """The module that servers load, where a suite of the plan has one that suits the server's release."""
+        if setup.toolchain.is_static:
+            return None
         suited = [suite for suite in self.suites if suite.module and self.tree.version >= suite.since]
         return setup.module(suited[0].path / suited[0].module, self.tree) if suited else None
 

@@ -5,20 +5,25 @@ It holds no state of a job: a workflow that needs a builder or emulators makes t
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.build.helper_program import archived, compiled
 from harness.build.qemu_user import Emulators
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
+from harness.build.sources.family_compiler import provide_family
 from harness.build.sources.server_tree import open_server
 from harness.core.cache import Cache
 from harness.core.progress import Progress
-from harness.plan.catalog import Catalog
+from harness.core.target_model import DEFAULT_FAMILY
+from harness.plan.catalog import Catalog, select
 
 if TYPE_CHECKING:
     from harness.core.model import BuildSettings, Flavour, SourceTree
+    from harness.core.target_model import Target
 
 
 class Workbench(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +52,37 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
     def emulators(self, flavour: Flavour = "pinned") -> Emulators:
         """Builds the emulators of a flavour into the cache, or finds them there."""
         return Emulators(self.cache, self.fetcher, self.progress, flavour=flavour)
+
+    def with_toolchain(self, name: str) -> Workbench:
+        """The same workbench with a family's toolchains instead of the targets' own. Fetches the family's compiler.
+
+        Raises UsageError for a name that is none, and InfrastructureError where the compiler cannot be had.
+        """
+        if name == DEFAULT_FAMILY:
+            return self
+        family = self.catalog.families[select("toolchain", [name], self.catalog.families)[0]]
+        compilers = provide_family(self.cache, self.fetcher, family)
+        first = self.catalog.through(family, compilers, dict.fromkeys(family.targets, ()))
+
+        def library(target: Target, source: str) -> str:
+            tools = first.toolchain_of(target)
+            made = compiled(
+                self.cache,
+                tools,
+                title=f"{source} for {target.name}",
+                kind="family-objects",
+                owner=f"{family.name}-{target.name}",
+                file=f"{Path(source).stem}.o",
+                flags=[*target.compiler_flags, "-O2", "-c"],
+                sources=[family.folder / source],
+            )
+            return str(archived(self.cache, tools, made))
+
+        libraries = {
+            name: tuple(library(first.targets[name], source) for source in how.sources)
+            for name, how in family.targets.items()
+        }
+        return msgspec.structs.replace(self, catalog=self.catalog.through(family, compilers, libraries))
 
     def open_server(self, name: str, settings: BuildSettings | None = None) -> SourceTree:
         """The source tree of a release or of a path, built with `settings`. Raises UsageError for neither."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.plan.catalog import Catalog
 from harness.run import canary
 from harness.run.canary import CanaryResult
 
@@ -25,8 +24,7 @@ def performed(cell: CellSpec, perform: CanaryRunner, tmp_path_factory: pytest.Te
     assert cell.canary is not None
     if cell.machine is not None:
         return CanaryResult(outcomes=canary.perform_all(perform, cell.runner.target), reports={})
-    triple = Catalog().toolchain_of(cell.runner.target).triple
-    return canary.performed(cell.canary, cell.runner, tmp_path_factory.mktemp("canary") / "faults.jsonl", triple)
+    return canary.performed(cell.canary, cell.runner, tmp_path_factory.mktemp("canary") / "faults.jsonl", cell.triple)
 
 
 def test_canary(performed: CanaryResult, perform: CanaryRunner, cell: CellSpec, canary_case: CanaryCase) -> None:

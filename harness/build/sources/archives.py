@@ -12,6 +12,7 @@ import platform
 import re
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -226,13 +227,16 @@ def _pypi_index() -> str:
 
 
 def _from_pypi(place: ArchivePlace, into: Path) -> Path:
-    """Download a release's source distribution without running any of its code (pip would run its build)."""
+    """Download a release's source distribution or wheel without running any of its code (pip would run its build).
+
+    A wheel may be another machine's: the file's name chooses it.
+    """
     from unearth import PackageFinder  # noqa: PLC0415 - with its HTTP client a fifth of every command's start
 
-    finder = PackageFinder(index_urls=[_pypi_index()], no_binary=[place.package])
+    finder = PackageFinder(index_urls=[_pypi_index()], ignore_compatibility=True)
     try:
-        found = finder.find_best_match(f"{place.package}=={place.version}").best
-        links = [found.link] if found is not None and found.link.filename == place.file else []
+        found = list(finder.find_matches(f"{place.package}=={place.version}"))
+        links = [one.link for one in found if one.link.filename == place.file]
         responses = [finder.session.get(link.normalized) for link in links]
         for response in responses:
             response.raise_for_status()
@@ -240,7 +244,9 @@ def _from_pypi(place: ArchivePlace, into: Path) -> Path:
         why = f"{type(error).__name__}: {error}"
         raise InfrastructureError(f"{place.file} cannot be fetched", because=why) from error
     if not responses:
-        raise InfrastructureError(f"{place.file} is gone", because=f"the index has {found}")
+        raise InfrastructureError(
+            f"{place.file} is gone", because=f"the index has {[one.link.filename for one in found]}"
+        )
     file = into / place.file
     with disk_errors(file):
         file.write_bytes(responses[0].content)
@@ -250,8 +256,12 @@ def _from_pypi(place: ArchivePlace, into: Path) -> Path:
 def extract(archive: Path, into: Path, folder: str, *, left_out: Sequence[str] = ()) -> None:
     """Unpack the contents of the archive's single top folder (or `folder` in it). No file can land outside `into`.
 
-    Of the folders in `left_out`, which are globs, only the build system's files are unpacked: it reads those anyway.
+    Of the folders in `left_out`, which are globs, only the build system's files are unpacked: it reads those anyway. A
+    wheel has no top folder, and is unpacked whole.
     """
+    if archive.suffix == ".whl":
+        _extract_wheel(archive, into)
+        return
     strip = 1 + len([part for part in folder.split("/") if part])
     prefix = re.compile(rf"[^/]+/{re.escape(folder)}/" if folder else r"[^/]+/")
     try:
@@ -274,6 +284,18 @@ def extract(archive: Path, into: Path, folder: str, *, left_out: Sequence[str] =
         raise InfrastructureError("the archive cannot be unpacked", where=str(archive), because=str(error)) from error
     if not found:
         raise InfrastructureError(f"the archive has no folder '{folder or '*'}'", where=str(archive))
+
+
+def _extract_wheel(archive: Path, into: Path) -> None:
+    try:
+        # No member leaves the folder: ZipFile removes `..` and a leading slash.
+        with disk_errors(into), zipfile.ZipFile(archive) as wheel:
+            for member in wheel.infolist():
+                path = Path(wheel.extract(member, into))
+                # ZipFile forgets what may be run; the upper half of the attributes is the mode.
+                path.chmod(path.stat().st_mode | (member.external_attr >> 16 & 0o111))
+    except zipfile.BadZipFile as error:
+        raise InfrastructureError("the archive cannot be unpacked", where=str(archive), because=str(error)) from error
 
 
 def _is_left_out(name: str, left_out: Sequence[str]) -> bool:

@@ -90,7 +90,7 @@ def check_jobs(
             CampaignJob(
                 name=part.name,
                 words=[
-                    *_words(request, part, warnings=request.warnings if looks else "off"),
+                    *_words(catalog, request, part, warnings=request.warnings if looks else "off"),
                     *(["--offline"] if offline else []),
                 ],
                 cells=cells,
@@ -133,7 +133,7 @@ def _expected(catalog: Catalog, cell: Cell, seconds: Mapping[str, float]) -> flo
     return seconds.get(f"{cell.target}/{cell.suite}", SECONDS_OF_TIER[catalog.suites[cell.suite].tier])
 
 
-def _words(request: Request, part: Job, *, warnings: str) -> list[str]:
+def _words(catalog: Catalog, request: Request, part: Job, *, warnings: str) -> list[str]:
     # A run that learns is `plumb fuzz`, whose suites and tier are its own.
     if request.learns:
         begin = ["fuzz"]
@@ -142,7 +142,16 @@ def _words(request: Request, part: Job, *, warnings: str) -> list[str]:
         begin += [word for suite in part.suites for word in ("--suite", suite)]
     words = [*begin, *(word for target in part.targets for word in ("--target", target))]
     words += ["--server", SERVER, "--policy", rules.base_name(request.policy), "--optimisation", request.optimisation]
-    words += ["--allocator", request.allocator, "--emulator", request.emulator, "--seed", str(request.seed)]
+    words += [
+        "--toolchain",
+        catalog.family,
+        "--allocator",
+        request.allocator,
+        "--emulator",
+        request.emulator,
+        "--seed",
+        str(request.seed),
+    ]
     words += ["--warnings", warnings, "--known", KNOWN, "--run", RUN, "--jobs", "1"]
     words += [word for test in request.tests for word in ("--test", test)]
     words += ["--time", f"{request.limit_seconds:g}s"] if request.limit_seconds is not None else []

@@ -128,6 +128,7 @@ def replay(bench: Workbench, reproducer: Reproducer, *, server: str) -> Replay:
 
     Raises PlumblineError for a problem that is not the server's fault.
     """
+    bench = bench.with_toolchain(reproducer.toolchain)
     catalog = bench.catalog
     target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
     tree = bench.open_server(server or reproducer.server, reproducer.settings)

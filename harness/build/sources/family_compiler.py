@@ -1,0 +1,47 @@
+"""Provides the compiler of a family of toolchains (toolchains/families) as the commands `gcc` and `g++`."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+from typing import TYPE_CHECKING
+
+from harness.core.digests import key_of
+from harness.core.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.build.sources.archives import Fetcher
+    from harness.core.cache import Cache
+    from harness.core.target_model import ToolchainFamily
+
+
+def provide_family(cache: Cache, fetcher: Fetcher, family: ToolchainFamily) -> str:
+    """The folder of a family's `gcc` and `g++`, whose compiler is fetched if the cache lacks it.
+
+    Raises InfrastructureError where the family has no compiler for this machine, or no registry has it.
+    """
+    compiler = family.compilers.get(platform.machine())
+    if compiler is None:
+        raise InfrastructureError(
+            f"{family.title} does not run on {platform.machine()}",
+            where=str(family.folder),
+            remedy=f"a machine of: {', '.join(family.compilers)}",
+        )
+    unpacked = fetcher.tree(family.name, compiler.sha256, compiler.places)
+    program = unpacked / family.program
+    kept = shlex.quote(str(cache.path("compiler-libraries", family.name)))
+    scripts = {
+        name: "#!/bin/sh\n"
+        + "".join(f"export {variable}={kept}\n" for variable in family.caches)
+        + f'exec {shlex.quote(str(program))} {word} "$@"\n'
+        for name, word in (("gcc", "cc"), ("g++", "c++"))
+    }
+
+    def write(into: Path) -> None:
+        for name, text in scripts.items():
+            (into / name).write_text(text, "utf-8")
+            (into / name).chmod(0o755)
+
+    return str(cache.folder("compilers", key_of([compiler.sha256, *scripts.values()]), write))

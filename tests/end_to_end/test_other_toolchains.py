@@ -1,0 +1,100 @@
+"""Another compiler and C library: what it compiles is watched as well, and what Plumbline adds to it is right."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.build.helper_program import compiled
+from harness.core.errors import ExitCode
+from harness.core.processes import process
+from harness.workflows.target_setup import set_up_target
+from tests.end_to_end.machines import quiet_workbench
+from tests.end_to_end.plumb_runs import PLUMB, document, run
+from tests.end_to_end.test_upstream_suite import NO_WORD_BOUNDARY, planted_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.slow]
+
+FAMILY = "clang-musl"
+ATOMICS = """
+#include <stdint.h>
+#include <stdio.h>
+/* Neighbours of the value must stay; each function returns what was there before. */
+#define TRY(type, function, before, with, after)                                              \\
+    do {                                                                                      \\
+        struct { type left, value, right; } at = {(type)-1, (type)(before), (type)-1};        \\
+        type was = __sync_##function(&at.value, (type)(with));                                \\
+        if (was != (type)(before) || at.value != (type)(after) || at.left != (type)-1 || at.right != (type)-1) { \\
+            printf("%s of %zu bytes\\n", #function, sizeof(type));                             \\
+            wrong = 1;                                                                        \\
+        }                                                                                     \\
+    } while (0)
+#define SWAP(type, before, expected, with, after)                                             \\
+    do {                                                                                      \\
+        struct { type left, value, right; } at = {(type)-1, (type)(before), (type)-1};        \\
+        type was = __sync_val_compare_and_swap(&at.value, (type)(expected), (type)(with));    \\
+        if (was != (type)(before) || at.value != (type)(after) || at.left != (type)-1 || at.right != (type)-1) { \\
+            printf("compare and swap of %zu bytes\\n", sizeof(type));                          \\
+            wrong = 1;                                                                        \\
+        }                                                                                     \\
+    } while (0)
+#define ALL(type)                                                                             \\
+    TRY(type, fetch_and_add, (type)-2, 3, 1);                                                 \\
+    TRY(type, fetch_and_sub, 1, 3, -2);                                                       \\
+    TRY(type, fetch_and_and, 0x5a, 0x0f, 0x0a);                                               \\
+    TRY(type, fetch_and_or, 0x50, 0x0f, 0x5f);                                                \\
+    TRY(type, fetch_and_xor, 0x5a, 0x0f, 0x55);                                               \\
+    TRY(type, fetch_and_nand, 0x5a, 0x0f, ~0x0a);                                             \\
+    TRY(type, lock_test_and_set, 7, -9, -9);                                                  \\
+    SWAP(type, 7, 7, -9, -9);                                                                 \\
+    SWAP(type, 7, 8, -9, 7)
+int main(void) {
+    int wrong = 0;
+    ALL(uint8_t);
+    ALL(uint16_t);
+    ALL(uint32_t);
+    ALL(uint64_t);
+    __sync_synchronize();
+    puts(wrong ? "wrong" : "right");
+    return 0;
+}
+"""
+
+
+def test_the_added_atomic_functions_are_right(tmp_path: Path) -> None:
+    bench = quiet_workbench().with_toolchain(FAMILY)
+    setup = set_up_target(bench, bench.catalog.targets["armv5"])
+    source = tmp_path / "atomics.c"
+    source.write_text(ATOMICS, "utf-8")
+    program = compiled(
+        bench.cache,
+        setup.toolchain,
+        title="the atomic functions",
+        kind="test-programs",
+        owner="armv5",
+        file="atomics",
+        flags=[*setup.target.compiler_flags, "-O2", "-Wno-sync-fetch-and-nand-semantics-changed"],
+        sources=[source],
+    )
+    command = setup.runner("signal").command(program, [])
+    assert process.run(command, deadline_seconds=60).text == "right\n"
+
+
+def test_a_planted_misalignment_is_found_and_replayed_with_the_compiler_that_showed_it(tmp_path: Path) -> None:
+    read = document(
+        run(
+            *["check", "--toolchain", FAMILY, "--target", "armv5", "--suite", "bitops", "--json"],
+            *["--server", planted_tree(NO_WORD_BOUNDARY), "--run", tmp_path / "run", "--seed", "1"],
+        )
+    )
+    assert (read["verdict"], read["toolchain"]) == ("FAIL", FAMILY)
+    places = {(finding["file"], finding["function"]) for finding in read["findings"]}
+    assert places == {("src/bitops.c", "redisPopcount")}
+    words = shlex.split(read["findings"][0]["replay"])[1:]
+    assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS
+    assert run(*words, "--server", "redis-7.0.15", program=PLUMB).returncode == ExitCode.PASS

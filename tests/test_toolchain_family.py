@@ -1,0 +1,173 @@
+"""Families of toolchains: which targets they have, where their compilers come from, and what a run remembers."""
+
+from __future__ import annotations
+
+import os
+import platform
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness.build import toolchain
+from harness.build.server_build import build_key
+from harness.build.sources.archives import Fetcher
+from harness.build.sources.family_compiler import provide_family
+from harness.build.sources.source_tree import open_tree
+from harness.core.cache import Cache
+from harness.core.digests import sha256_of
+from harness.core.errors import ExitCode, InfrastructureError, UsageError
+from harness.core.model import ArchivePlace
+from harness.core.processes import process
+from harness.core.target_model import DEFAULT_FAMILY, ORACLE, FamilyCompiler, FamilyTarget, ToolchainFamily
+from harness.plan.catalog import Catalog
+from harness.plan.plan import make_plan
+from tests import fakes
+from tests.fakes import quiet, write
+
+if TYPE_CHECKING:
+    from tests.fakes import Plumb
+
+PROGRAM = '#!/bin/sh\necho "$KEPT: $*"\n'
+"""A compiler that says how it was called."""
+
+
+def wheel(folder: Path, text: str = PROGRAM) -> Path:
+    """A wheel with one program that may be run, and one file that may not."""
+    path = folder / "compiler-1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content, mode in (("compiler/cc", text, 0o755), ("compiler/LICENSE", "free", 0o644)):
+            member = zipfile.ZipInfo(name)
+            member.external_attr = mode << 16
+            file.writestr(member, content)
+    return path
+
+
+def family_of(archive: Path, machine: str = platform.machine()) -> ToolchainFamily:
+    """A family whose compiler is in an archive."""
+    place = ArchivePlace(registry="pypi", package="compiler", file=archive.name, version="1")
+    return ToolchainFamily(
+        name="other",
+        folder=archive.parent,
+        title="Another compiler",
+        program="compiler/cc",
+        flags=("-first",),
+        caches=("KEPT",),
+        is_static=True,
+        compilers={machine: FamilyCompiler(sha256=sha256_of(archive), places=[place])},
+        targets={"armv5": FamilyTarget(flags=("-mine",)), "s390x": FamilyTarget(flags=())},
+    )
+
+
+def fetched(archive: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> Fetcher:
+    """A fetcher whose registry has the archive."""
+
+    def download(_place: ArchivePlace, into: Path) -> Path:
+        (into / archive.name).write_bytes(archive.read_bytes())
+        return into / archive.name
+
+    monkeypatch.setattr("harness.build.sources.archives._from_pypi", download)
+    return Fetcher(cache, quiet())
+
+
+def test_a_wheel_becomes_two_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, cache = wheel(tmp_path), Cache(tmp_path / "cache")
+    folder = Path(provide_family(cache, fetched(archive, cache, monkeypatch), family_of(archive)))
+    kept = cache.path("compiler-libraries", "other")
+    for name, word in (("gcc", "cc"), ("g++", "c++")):
+        said = process.run([folder / name, "-c", "a file"], deadline_seconds=20).text
+        assert said == f"{kept}: {word} -c a file\n"
+    assert provide_family(cache, Fetcher(cache, quiet(), offline=True), family_of(archive)) == str(folder)
+    assert not os.access(next(cache.path("sources", "").glob("other-*/compiler/LICENSE")), os.X_OK)
+    assert cache.damage(read_again=True) == []
+
+
+def test_another_compiler_than_the_pinned_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, cache = wheel(tmp_path), Cache(tmp_path / "cache")
+    family = family_of(archive)
+    wheel(tmp_path, "#!/bin/sh\necho other\n")
+    with pytest.raises(InfrastructureError, match="no place has the pinned source of other") as refused:
+        provide_family(cache, fetched(archive, cache, monkeypatch), family)
+    assert "pypi compiler: SHA-256 is" in refused.value.because
+
+
+def test_a_damaged_wheel_and_a_foreign_machine_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(tmp_path / "cache")
+    broken = write(tmp_path / "compiler-1-py3-none-any.whl", "no wheel")
+    with pytest.raises(InfrastructureError, match="cannot be unpacked"):
+        provide_family(cache, fetched(broken, cache, monkeypatch), family_of(broken))
+    with pytest.raises(InfrastructureError, match="does not run on") as refused:
+        provide_family(cache, Fetcher(cache, quiet()), family_of(broken, machine="vax"))
+    assert refused.value.remedy == "a machine of: vax"
+
+
+def test_a_target_keeps_its_machine_and_gets_other_tools(tmp_path: Path) -> None:
+    catalog = Catalog()
+    other = catalog.through(family_of(wheel(tmp_path)), "/compilers", {"armv5": ("/lib.a",), "s390x": ()})
+    assert list(other.targets) == [ORACLE, "armv5", "s390x"]
+    assert other.targets[ORACLE] == catalog.targets[ORACLE]
+    own, mine = catalog.targets["armv5"], other.targets["armv5"]
+    assert mine.compiler_flags == ["-first", "-mine"]
+    kept = msgspec.structs.replace(mine, toolchain=own.toolchain, compiler_flags=own.compiler_flags)
+    assert kept == own
+    tools = other.toolchain_of(mine)
+    assert (toolchain.tool(tools, "gcc"), toolchain.tool(tools, "g++")) == ("/compilers/gcc", "/compilers/g++")
+    assert toolchain.tool(tools, "addr2line") == toolchain.tool(catalog.toolchain_of(own), "addr2line")
+    assert (tools.sysroot, tools.libraries, tools.is_static) == ({}, ("/lib.a",), True)
+    assert other.family == "other"
+    assert catalog.family == DEFAULT_FAMILY
+
+
+def test_a_target_that_a_family_lacks_is_refused_by_name_and_left_out_of_groups(tmp_path: Path) -> None:
+    other = Catalog().through(family_of(wheel(tmp_path)), "/compilers", {"armv5": (), "s390x": ()})
+    assert make_plan(other, targets=["required"], server="redis-7.0.15", suites=["sds"]).targets == ["armv5"]
+    with pytest.raises(UsageError, match="other does not compile for sparc64"):
+        other.select_targets(["sparc64"])
+    with pytest.raises(UsageError, match="unknown target 'sparc6'"):
+        other.select_targets(["sparc6"])
+
+
+def test_a_build_of_another_compiler_or_library_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, cache = wheel(tmp_path), Cache(tmp_path / "cache")
+    compilers = provide_family(cache, fetched(archive, cache, monkeypatch), family_of(archive))
+    tree = open_tree(fakes.server_tree(tmp_path / "tree"))
+
+    def key(folder: str, libraries: tuple[str, ...]) -> str:
+        catalog = Catalog().through(family_of(archive), folder, {"armv5": libraries, "s390x": ()})
+        target = catalog.targets["armv5"]
+        return build_key(tree, target, catalog.toolchain_of(target), "O2")
+
+    wheel(tmp_path, PROGRAM + "# newer\n")
+    newer = provide_family(
+        Cache(tmp_path / "new"), fetched(archive, Cache(tmp_path / "new"), monkeypatch), family_of(archive)
+    )
+    keys = {key(compilers, ()), key(compilers, ("/lib.a",)), key(newer, ())}
+    assert len(keys) == 3
+
+
+def test_libraries_are_given_to_the_linker_alone(tmp_path: Path) -> None:
+    said = write(tmp_path / "say", '#!/bin/sh\necho "$@"\n', mode=0o755)
+    toolchain.write_wrapper(tmp_path / "gcc", str(said), ["-O2"], ["/lib.a"])
+    assert process.run([tmp_path / "gcc", "a.o", "-o", "a"], deadline_seconds=20).text == "a.o -o a -O2 /lib.a\n"
+    for word in ("-c", "-S", "-E"):
+        assert process.run([tmp_path / "gcc", word, "a.c"], deadline_seconds=20).text == f"{word} a.c -O2\n"
+
+
+def test_every_family_is_documented_with_its_targets(plumb: Plumb) -> None:
+    catalog = Catalog()
+    reference = (catalog.root / "docs" / "reference.md").read_text("utf-8")
+    code, out, _ = plumb("list", "toolchains")
+    assert (code, bool(catalog.families)) == (ExitCode.PASS, True)
+    for family in catalog.families.values():
+        (row,) = (line for line in reference.splitlines() if line.startswith(f"| `{family.name}` |"))
+        assert all(f"`{target}`" in row for target in family.targets), row
+        assert f"{family.title}  [{', '.join(family.targets)}]" in out
+
+
+def test_an_unknown_toolchain_is_a_usage_error(plumb: Plumb) -> None:
+    code, _, err = plumb("check", "--toolchain", "clang-msul", "--target", "armv5")
+    assert code == ExitCode.USAGE
+    assert "unknown toolchain 'clang-msul'" in err
+    assert "clang-musl" in err
