@@ -161,6 +161,14 @@ class Suite(Record, frozen=True):
     """Whether its tests mostly wait for servers: its cells run in addition to the cells that `--jobs` counts."""
     since: tuple[int, ...] = ()
     """The first release that has what it tests; cells of earlier releases are skipped. Empty: all releases have it."""
+    family: Literal["redis", "valkey", ""] = ""
+    """The only family that has what it tests; cells of the other one are skipped. Empty: both have it."""
+
+    def absent_from(self, tree: SourceTree) -> str:
+        """Why a tree has nothing of what the suite tests; empty if it has."""
+        if tree.version < self.since:
+            return f"what it tests came with release {'.'.join(map(str, self.since))}"
+        return f"only {self.family.title()} has what it tests" if self.family not in {"", tree.family} else ""
 
 
 class Cell(Record, frozen=True):

@@ -235,8 +235,8 @@ def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: Prepare
     """The record of a cell that cannot run: the release is too old for its suite, or a build is missing."""
     tree = prepared.tree
     kind: ProblemKind = "absent"
-    if tree.version < suite.since:
-        why = f"what it tests came with release {'.'.join(map(str, suite.since))}"
+    if absent := suite.absent_from(tree):
+        why = absent
     elif suite.needs_server and target.build is None:
         why, kind = target.problem, "crash" if target.blameless else "build"
     elif suite.module and target.setup.toolchain.is_static:
