@@ -39,8 +39,8 @@ class Carried(NamedTuple):
 
 
 SETS = {
-    "single-precision": Carried("NOQUANT"),
     "bytes": Carried("Q8"),
+    "single-precision": Carried("NOQUANT"),
     "signs": Carried("BIN"),
     "projected": Carried("Q8", REDUCED),
 }

@@ -35,12 +35,11 @@ def values(vector: Vector) -> list[Any]:
 
 @every_kind
 def test_a_vector_is_told_as_it_was_added(both: PairedServers, kind: Quantisation) -> None:
-    for dimension in DIMENSIONS:
-        for scale in (1.0, 1e-6, 1e6):
-            (vector,) = some_vectors(both.random, 1, dimension)
-            vector = tuple(scale * x for x in vector)
-            both.expect([["DEL", "k"], ["VADD", "k", *values(vector), "e", kind.option]], [1], f"{dimension}")
-            expect_vector(both, ["VEMB", "k", "e"], vector, kind)
+    for dimension, scale in [*((dimension, 1.0) for dimension in DIMENSIONS), (9, 1e-6), (9, 1e6)]:
+        (vector,) = some_vectors(both.random, 1, dimension)
+        vector = tuple(scale * x for x in vector)
+        both.expect([["DEL", "k"], ["VADD", "k", *values(vector), "e", kind.option]], [1], f"{dimension} components")
+        expect_vector(both, ["VEMB", "k", "e"], vector, kind)
 
 
 @every_kind

@@ -205,9 +205,12 @@ def test_a_filter_passes_what_fits_its_expression(both: PairedServers, expressio
     kind = KINDS["Q8"]
     vectors = {b"e%d" % n: one for n, one in enumerate(some_vectors(both.random, len(ATTRIBUTES), 4))}
     attributes = dict(zip(vectors, ATTRIBUTES, strict=True))
-    for name, one in vectors.items():
-        text = json.dumps(attributes[name])
-        both.ask([["VADD", "k", "VALUES", 4, *map(repr, one), name, "SETATTR", text]])
+    both.ask(
+        [
+            ["VADD", "k", "VALUES", 4, *map(repr, one), name, "SETATTR", json.dumps(attributes[name])]
+            for name, one in vectors.items()
+        ]
+    )
     # Elements without attributes, and with what is no JSON, fit nothing.
     both.ask(
         [["VADD", "k", "VALUES", 4, 1, 2, 3, 4, name] for name in ("bare", "odd")] + [["VSETATTR", "k", "odd", "{"]]
