@@ -1,0 +1,53 @@
+"""The clients that use most memory are disconnected first, until the others fit."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.protocol.resp import Client
+from suites._shared.link import await_that
+
+if TYPE_CHECKING:
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
+    from suites._shared.paired_servers import PairedServers
+
+MEBIBYTE = 1 << 20
+SIZES = {"largest": 8 * MEBIBYTE, "large": 4 * MEBIBYTE, "middle": 2 * MEBIBYTE, "small": MEBIBYTE // 8}
+"""Name of a client -> the bytes of its request that the server has received."""
+
+
+def received(both: PairedServers) -> list[str]:
+    """The clients of which the server has all that they sent."""
+    text = bytes(both.guest.command("CLIENT", "LIST")).decode()  # type: ignore[arg-type]
+    clients = [dict(word.split("=", 1) for word in line.split()) for line in text.splitlines()]
+    waiting = {one["name"]: int(one["qbuf"]) for one in clients}
+    return [name for name, size in SIZES.items() if waiting.get(name, 0) >= size]
+
+
+def test_the_largest_clients_are_disconnected_until_the_others_fit(
+    both: PairedServers, guest: Guest, cell: CellSpec
+) -> None:
+    if cell.version < (7,):
+        pytest.skip("maxmemory-clients came with 7.0")
+    with contextlib.ExitStack() as connections:
+        both.guest.command("CLIENT", "NO-EVICT", "ON")
+        for name, size in SIZES.items():
+            client = Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds)
+            connections.enter_context(client)
+            client.command("CLIENT", "SETNAME", name)
+            client.send(b"*2\r\n$4\r\nECHO\r\n$%d\r\n" % (size + 1) + bytes(size))
+        await_that(
+            lambda: received(both) == list(SIZES), [guest], "the server to receive every client's part of a request"
+        )
+        # The limit lies between what the remaining clients use and the same with one more.
+        for limit, remaining in ((16, 4), (9, 3), (5, 2), (1, 1)):
+            both.guest.command("CONFIG", "SET", "maxmemory-clients", limit * MEBIBYTE)
+            found, due = received(both), list(SIZES)[-remaining:]
+            assert found == due, f"with maxmemory-clients {limit}mb {found} remain, due are {due}"
+        both.guest.command("CONFIG", "SET", "maxmemory-clients", 0)
+        client.send(b"x\r\n")
+        assert client.receive() == bytes(SIZES["small"]) + b"x"
