@@ -27,6 +27,7 @@ def chosen(*files: str) -> SuiteSelection:
         ("src/rdb.c", ["fuzz", "persistence", "modules", "replication"]),
         ("src/intset.c", ["fuzz", "persistence", "protocol", "units", "selftests"]),
         ("src/redis-check-rdb.c", ["persistence"]),
+        ("modules/vector-sets/hnsw.c", ["vectors"]),
     ],
 )
 def test_a_covered_file_asks_for_the_suites_that_cover_it_whatever_their_tier(file: str, suites: list[str]) -> None:
@@ -65,7 +66,7 @@ def test_what_longer_suites_alone_cover_asks_for_them_and_for_the_whole_quick_ti
             "src/ae_kqueue.c",
             "src/io_threads.c",
             "src/defrag.c",
-            "modules/vector-sets/hnsw.c",
+            "modules/redisbloom/Makefile",
             "src/modules/hellotype.c",
         ),
         *("deps/jemalloc/src/sz.c", "src/rdma.c", "src/trace/trace.c"),
