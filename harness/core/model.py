@@ -148,6 +148,8 @@ class Suite(Record, frozen=True):
     """`canary` for the suite that proves that a target enforces alignment: every plan has it, and runs it first."""
     module: str = ""
     """The C source, in the suite's folder, of a module that its servers load (harness.build.server_module)."""
+    preload: str = ""
+    """The C source, in the suite's folder, of a shared object that its servers may preload."""
     tier: SuiteTier = "quick"
     """The lowest tier that includes it by default."""
     guided: bool = False

@@ -81,6 +81,8 @@ class CellSpec(Record, frozen=True):
     """None where the suite runs a server."""
     module: Path | None = None
     """The server module for the cell's own target, as `PeerServer.module`."""
+    preload: Path | None = None
+    """The shared object that a suite's servers may preload, for the cell's own target."""
     upstream: UpstreamSpec | None = None
     """None where the suite runs tests of its own."""
     machine: VmImage | None = None

@@ -33,12 +33,13 @@ def new_guest(
     target: str = "",
     options: Sequence[str] = (),
     files: Mapping[str, bytes] | None = None,
+    preload: Path | None = None,
 ) -> Guest:
     """A guest of the cell's server, not yet started, on the cell's target or a peer. `host` is its machine."""
     here = cell.peers[target] if target else cell
     assert here.build is not None
     return guest_of(
-        here.build,
+        msgspec.structs.replace(here.build, preload=preload) if preload else here.build,
         here.runner,
         folder,
         host=host,
@@ -68,17 +69,19 @@ class StartGuest:
         options: Sequence[str] = (),
         files: Mapping[str, bytes] | None = None,
         may_refuse: bool = False,
+        preload: Path | None = None,
     ) -> Guest:
         """Start one more server, on the cell's target or on another one.
 
-        `files` are in its folder when it starts.
+        `files` are in its folder when it starts. `preload` is a shared object of its target, and
+        takes the place of the guard allocator.
 
         Raises StartError. If the server `may_refuse`, its exit without a signal is not a finding.
         """
         peer = "" if target == self._cell.runner.target.name else target
         home = self._cell.folder / run_folder.PEERS / peer if peer else self._cell.folder
         folder = home / f"guest-{next(self._numbers)}"
-        guest = new_guest(self._cell, self._host, folder, target=peer, options=options, files=files)
+        guest = new_guest(self._cell, self._host, folder, target=peer, options=options, files=files, preload=preload)
         # The server may change or remove its files: the evidence is a copy.
         _put(guest.folder / run_folder.INPUTS, files or {})
         self._running.append(guest)

@@ -167,6 +167,7 @@ class Check:
             peers=prepared.peers,
             units=_units_of(suite, target, prepared.peers),
             module=target.module,
+            preload=target.preload,
             upstream=self._upstream_spec(target, prepared) if suite.upstream else None,
             deadline_seconds=suite.deadline_seconds,
             # The canary suite always runs whole: without it no result of the target counts.
@@ -243,6 +244,8 @@ def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: Prepare
         why = "its programs contain their C library, and load no module"
     elif suite.upstream and not prepared.upstream_files:
         why = "nothing of it is selected" if has_tests(tree.content) else "the tree has no tests of its own"
+    elif suite.preload and target.preload is None:
+        why = "its servers preload a shared object, which those of this target cannot"
     elif suite.needs_server and not prepared.has_oracle:
         why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"
         kind = "crash"

@@ -50,6 +50,7 @@ class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
     machine: VmImage | None = None
     units: dict[Program, Units] = {}
     module: Path | None = None
+    preload: Path | None = None
     upstream: Path | None = None
     """What the release's own tests run; None where no suite of the plan does."""
 
@@ -139,6 +140,7 @@ class RunSetup:
             machine=setup.server_image(build, units.values(), runner.policy),
             units=units,
             module=self._module(setup),
+            preload=self._preload(setup),
             upstream=self._upstream(setup, self.request.allocator),
         )
 
@@ -228,6 +230,14 @@ class RunSetup:
             return None
         suited = [suite for suite in self.suites if suite.module and self.tree.version >= suite.since]
         return setup.module(suited[0].path / suited[0].module, self.tree) if suited else None
+
+    def _preload(self, setup: TargetSetup) -> Path | None:
+        """The shared object that servers may preload, likewise; None where a real kernel or a detector runs them, or they are static."""
+        suited = [suite for suite in self.suites if suite.preload and self.tree.version >= suite.since]
+        emulator = setup.target.emulator
+        if not suited or emulator.has_kernel or emulator.detector or setup.toolchain.is_static:
+            return None
+        return setup.module(suited[0].path / suited[0].preload, self.tree)
 
     def _upstream(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
         """What the release's own tests run on a target, where the plan has a suite of them."""
