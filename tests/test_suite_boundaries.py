@@ -65,6 +65,7 @@ def test_a_suite_imports_itself_and_what_suites_share(tmp_path: Path) -> None:
 SUITES = set(Catalog().suites)
 ENGLISH = {
     "canary",
+    "clock",
     "cluster",
     "hashing",
     "modules",
@@ -85,6 +86,7 @@ EXCUSED = {
     ("harness/core/model.py", "canary"): "the role, and CANARY_SUITE, by which a stored run is judged",
     ("harness/plan/catalog.py", "canary"): "the role",
     ("harness/run/canary.py", "canary"): "the file name of the compiled program",
+    ("harness/run/vm/machine.py", "clock"): "a request to the machine's init",
     ("harness/run/upstream/stage.py", "modules"): "a folder of a release's tests",
     ("harness/run/upstream/test_files.py", "cluster"): "the same",
     ("harness/workflows/campaign/job.py", "fuzz"): "the command `plumb fuzz`",

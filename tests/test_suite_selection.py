@@ -43,7 +43,7 @@ def test_a_covered_file_asks_for_the_suites_that_cover_it_whatever_their_tier(fi
         ("src/replication.c", ["replication"]),
         ("src/sentinel.c", ["replication"]),
         ("src/module.c", ["modules"]),
-        ("src/expire.c", ["width"]),
+        ("src/expire.c", ["clock", "width"]),
         ("src/dict.c", ["selftests"]),
         ("src/unit/test_sds.c", ["selftests"]),
         ("deps/hiredis/async.c", ["replication"]),
