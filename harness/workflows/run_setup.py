@@ -232,7 +232,10 @@ class RunSetup:
         return setup.module(suited[0].path / suited[0].module, self.tree) if suited else None
 
     def _preload(self, setup: TargetSetup) -> Path | None:
-        """The shared object that servers may preload, likewise; None where a real kernel or a detector runs them, or they are static."""
+        """The shared object that servers may preload, likewise.
+
+        None where a real kernel or a detector runs them, and where they contain their C library.
+        """
         suited = [suite for suite in self.suites if suite.preload and self.tree.version >= suite.since]
         emulator = setup.target.emulator
         if not suited or emulator.has_kernel or emulator.detector or setup.toolchain.is_static:
