@@ -1,7 +1,8 @@
 """Stands in for `plumb` in tests of the engine: sleeps, and copies a run folder that the test made before.
 
 It imports nothing of the project, so that what a test measures is the engine. A file beside it, `standin.json`, says
-where the run folders are, how long to sleep, where to log each start and end, and which workers' machines are unfit.
+where the run folders are, how long to sleep, where to log each start and end, whether the machine is unfit, and whether
+it lies.
 """
 
 import json
@@ -27,6 +28,13 @@ def main(settings_file: str, words: list[str]) -> int:
             return 7
     time.sleep(settings["seconds"])
     shutil.copytree(Path(settings["runs"]) / name, job)
+    if settings.get("lies"):
+        path = job / "findings.json"
+        told = json.loads(path.read_text("utf-8"))
+        for cell in told["cells"]:
+            cell.update(verdict="PASS", passed=1, failed=0)
+        path.write_text(json.dumps({**told, "verdict": "PASS", "findings": [], "causes": []}), "utf-8")
+        return 0
     return int((job / "exit-code").read_text("utf-8"))
 
 

@@ -23,9 +23,47 @@ from harness.judge.verdict import cell_verdicts, overall
 from harness.record import compiler_warnings, event_log, run_folder, stored_run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from harness.core.progress import Progress
     from harness.record.run_folder import RunRecord
     from harness.record.stored_run import TrustedRun
+
+
+class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that makes a run's findings known: the known list, the tree's own list, and the base's findings."""
+
+    run: RunRecord
+    own: known_findings.OwnList
+    listed: known_findings.KnownList
+    """The entries of both lists."""
+    old: baseline.Baseline | None
+    today: datetime.date
+
+    @classmethod
+    def read(cls, stored: TrustedRun, known_file: Path) -> KnownLists:
+        """Raises UsageError for a list that is invalid."""
+        own = known_findings.own_list(stored.folder, stored.record)
+        listed = known_findings.load_known(known_file, stored.record.machines)
+        return cls(
+            run=stored.record,
+            own=own,
+            listed=known_findings.KnownList(findings=[*listed.findings, *own.entries]),
+            old=baseline.read(stored.folder),
+            today=datetime.datetime.now(tz=datetime.UTC).date(),
+        )
+
+    def marked(self, findings: Iterable[Finding]) -> list[Finding]:
+        """The findings, each with the reason for which it is known, or with none."""
+        return [self._marked(finding) for finding in findings]
+
+    def _marked(self, finding: Finding) -> Finding:
+        release = known_findings.release_name(self.run)
+        entries = known_findings.match(self.listed, finding, self.run.server, self.today, release=release)
+        reason = "; ".join(dict.fromkeys(entry.reason for entry in entries))
+        if not reason and self.old:
+            reason = baseline.reason(self.old, finding)
+        return msgspec.structs.replace(finding, known=reason)
 
 
 def conclude(
@@ -43,16 +81,11 @@ def conclude(
             provenance.seal_all(Cache.default(), folder)
         source_excerpt.collect(folder, run, findings, tree)
         findings = implicated_code.collect(folder, findings, tree)
-    own = known_findings.own_list(folder, run)
-    listed = known_findings.load_known(known_file, run.machines)
-    listed = known_findings.KnownList(findings=[*listed.findings, *own.entries])
-    old = baseline.read(folder)
-    today = datetime.datetime.now(tz=datetime.UTC).date()
-    marked = ordered(_with_known(finding, listed, old, run, today) for finding in findings)
+    lists = KnownLists.read(stored, known_file)
+    own, listed, old, today = lists.own, lists.listed, lists.old, lists.today
+    marked = ordered(lists.marked(findings))
     compiler_reports = compiler_warnings.read(folder, run)
-    warned = [
-        _with_known(one, listed, old, run, today) for one in warning_findings.of_targets_alone(run, compiler_reports)
-    ]
+    warned = lists.marked(warning_findings.of_targets_alone(run, compiler_reports))
     failing = warned if run.warnings == "fail" else []
     judged = cell_verdicts(outcomes, marked)
     left = unchecked_changes.remarks(unchecked_changes.read(folder), judged)
@@ -149,20 +182,6 @@ def folder_in_repository(tree: Path, here: Path) -> str:
     top = next((folder for folder in above if (folder / ".git").exists()), here if here in above else tree)
     folder = tree.relative_to(top).as_posix()
     return "" if folder == "." else folder
-
-
-def _with_known(
-    finding: Finding,
-    listed: known_findings.KnownList,
-    old: baseline.Baseline | None,
-    run: RunRecord,
-    today: datetime.date,
-) -> Finding:
-    entries = known_findings.match(listed, finding, run.server, today, release=known_findings.release_name(run))
-    reason = "; ".join(dict.fromkeys(entry.reason for entry in entries))
-    if not reason and old:
-        reason = baseline.reason(old, finding)
-    return msgspec.structs.replace(finding, known=reason)
 
 
 def new_run_folder(parent: Path) -> Path:

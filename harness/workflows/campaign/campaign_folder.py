@@ -8,8 +8,8 @@ FOLDER/now.json             CampaignState, written every few seconds while the c
 FOLDER/campaign.html        the same for people
 FOLDER/findings.json …     the joined judgement, once every job has arrived
 
-A job has arrived if its folder is there: it is renamed into place, after its evidence was compared with its seals. A
-campaign that was stopped therefore loses at most what was being worked on.
+A job has arrived if its folder is there: it is renamed into place, after its result was checked. A campaign that was
+stopped therefore loses at most what was being worked on.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Literal
 import msgspec
 
 from harness.core import json_codec
-from harness.core.errors import InconclusiveError, InfrastructureError, PlumblineError, UsageError
+from harness.core.errors import InconclusiveError, InfrastructureError, UsageError
 from harness.core.model import Cell, Record
 from harness.judge.findings import Judgement
-from harness.record import evidence_seal, run_folder, stored_run
 from harness.workflows.campaign.archive import unpack
 from harness.workflows.campaign.job import CampaignJob  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.workflows.campaign.result_check import check_run, outcome_of
 
 FORMAT = 1
 
@@ -180,7 +180,8 @@ class CampaignFolder:
         """Put a job's result into its place. Returns whether it is the first of this job.
 
         A second result is compared with the first, which stays: nothing is counted twice, and a difference is noted.
-        Raises InconclusiveError for a result that is damaged, is another job's, or lacks a cell.
+        Raises InconclusiveError for a result that is damaged, is another job's, lacks a cell, or says what its evidence
+        does not.
         """
         unfinished = self.place(f".{job.name}.{os.getpid()}")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -235,27 +236,6 @@ class CampaignFolder:
             return None
 
 
-def check_run(folder: Path, job: CampaignJob) -> None:
-    """Raise InconclusiveError unless a run folder has every cell of its job, and its evidence is as it was sealed."""
-    try:
-        stored_run.refuse_ways_out(folder)
-        record = run_folder.read_run(folder)
-        judged = json_codec.decode((folder / "findings.json").read_bytes(), Judgement)
-    except (PlumblineError, OSError, msgspec.DecodeError) as error:
-        raise InconclusiveError("a result is damaged", where=job.name, because=str(error)) from error
-    wanted = {(cell.target, cell.suite) for cell in job.cells}
-    has = {(cell.target, cell.suite) for cell in judged.cells}
-    if wanted != has:
-        strange = ", ".join("/".join(place) for place in sorted(wanted ^ has))
-        raise InconclusiveError("a result has other cells than its job", where=job.name, because=strange)
-    for cell in record.cells:
-        place = folder / cell.target / cell.suite
-        for sealed, digest in ((place, cell.seal), (place / run_folder.AUDIT, cell.audit_seal)):
-            if digest and (doubts := evidence_seal.doubts(sealed, digest)):
-                where = f"{job.name}: {cell.target}/{cell.suite}"
-                raise InconclusiveError("a result's evidence is damaged", where=where, because="; ".join(doubts))
-
-
 def _seen_differently(first: Path, second: Path) -> str:
     """How two results of one job differ in what they say of the server; empty if they agree."""
     one, another = _outcome(first), _outcome(second)
@@ -272,9 +252,7 @@ def _outcome(folder: Path) -> set[str]:
     if not path.is_file():
         report = json_codec.decode((folder / "told.json").read_bytes(), JobReport)
         return {f"exit code {report.exit_code}"}
-    judged = json_codec.decode(path.read_bytes(), Judgement)
-    verdicts = {f"{cell.target}/{cell.suite} {cell.verdict}" for cell in judged.cells}
-    return verdicts | {finding.id for finding in judged.findings}
+    return outcome_of(json_codec.decode(path.read_bytes(), Judgement))
 
 
 def _difference(stored: CampaignRecord, wanted: CampaignRecord) -> str:

@@ -91,7 +91,8 @@ class Drive:
         """The same of jobs that have ended, while their results are taken."""
         self._ended = threading.Event()
         self._tries: dict[str, int] = {}
-        self._failures: dict[str, int] = {}
+        self._failed_on: dict[str, list[str]] = {}
+        """Job → the workers that could not carry it out, or whose result was refused."""
         self._losses: dict[str, int] = {}
         self._failed: dict[str, JobReport] = {}
         self._barren = 0
@@ -239,9 +240,20 @@ class Drive:
             key=f"plumb-{job.key}-{attempt}",
             resources={resource_of(self.version): 1},
             priority=job.expected_seconds,
+            workers=self._others(job),
             pure=False,
         )
         future.add_done_callback(lambda _: self._ended.set())
+
+    def _others(self, job: CampaignJob) -> list[str] | None:
+        """The addresses of the workers that have not failed in a job; None for any, if there are no others."""
+        failed = self._failed_on.get(job.name, [])
+        others = [
+            address
+            for address, worker in self._workers.items()
+            if worker.cells and worker.version == self.version and worker.name not in failed
+        ]
+        return others if failed and others else None
 
     def _take(self, name: str, future: Future[Any]) -> None:
         """Take what came of a job: a result, a failure of a machine, or nothing."""
@@ -305,9 +317,10 @@ class Drive:
             self._failed[job.name] = report
             return
         self.say(f"{job.name} on {report.worker}: {report.problem}")
-        number = self._failures[job.name] = self._failures.get(job.name, 0) + 1
+        failed_on = self._failed_on.setdefault(job.name, [])
+        failed_on.append(report.worker)
         self._barren += 1
-        if number < ATTEMPTS and self._barren < 2 * ATTEMPTS + 2 * len(self._workers):
+        if len(failed_on) < ATTEMPTS and self._barren < 2 * ATTEMPTS + 2 * len(self._workers):
             self._pending.append(job)
         else:
             self._failed[job.name] = report

@@ -1,0 +1,110 @@
+"""What a result must be before it counts: complete, as it was sealed, and judged as its evidence says.
+
+The campaign's own process judges the evidence again, so that it need not believe a worker's verdicts. Names of
+functions come from a target's binary. Where only the worker has it, the campaign compares what needs no names: how many
+tests passed and failed, whether the evidence is complete, and which of the worker's findings the list knows.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.console import Console
+
+from harness.core import json_codec
+from harness.core.errors import InconclusiveError, PlumblineError
+from harness.core.finding import Verdict
+from harness.core.progress import Progress
+from harness.judge import conclusion
+from harness.judge.findings import Judgement
+from harness.record import evidence_seal, run_folder, stored_run
+
+if TYPE_CHECKING:
+    from harness.record.stored_run import TrustedRun
+    from harness.workflows.campaign.job import CampaignJob
+
+
+def check_run(folder: Path, job: CampaignJob) -> None:
+    """Raise InconclusiveError unless a run folder may count.
+
+    It must have every cell of its job, evidence as it was sealed, and the judgement that the evidence comes to.
+    """
+    try:
+        stored_run.refuse_ways_out(folder)
+        record = run_folder.read_run(folder)
+        judged = json_codec.decode((folder / "findings.json").read_bytes(), Judgement)
+    except (PlumblineError, OSError, msgspec.DecodeError) as error:
+        raise InconclusiveError("a result is damaged", where=job.name, because=str(error)) from error
+    wanted = {(cell.target, cell.suite) for cell in job.cells}
+    has = {(cell.target, cell.suite) for cell in judged.cells}
+    if wanted != has:
+        strange = ", ".join("/".join(place) for place in sorted(wanted ^ has))
+        raise InconclusiveError("a result has other cells than its job", where=job.name, because=strange)
+    for cell in record.cells:
+        place = folder / cell.target / cell.suite
+        for sealed, digest in ((place, cell.seal), (place / run_folder.AUDIT, cell.audit_seal)):
+            if digest and (doubts := evidence_seal.doubts(sealed, digest)):
+                where = f"{job.name}: {cell.target}/{cell.suite}"
+                raise InconclusiveError("a result's evidence is damaged", where=where, because="; ".join(doubts))
+    try:
+        contradictions = _contradictions(folder, job, judged)
+    except PlumblineError as error:
+        raise InconclusiveError("a result cannot be judged", where=job.name, because=str(error)) from error
+    if contradictions:
+        raise InconclusiveError(
+            "a result says what its evidence does not", where=job.name, because="; ".join(contradictions)
+        )
+
+
+def outcome_of(judged: Judgement) -> set[str]:
+    """What a judgement says of the server, in words: the verdicts and the findings."""
+    verdicts = {f"{cell.target}/{cell.suite} {cell.verdict}" for cell in judged.cells}
+    return verdicts | {finding.id for finding in judged.findings}
+
+
+def _contradictions(folder: Path, job: CampaignJob, told: Judgement) -> list[str]:
+    """How a worker's judgement differs from the one that its evidence comes to."""
+    with tempfile.TemporaryDirectory(prefix="judged-") as private:
+        # Judging writes beside the evidence. What the worker wrote there stays: it has the source.
+        copy, known = Path(private) / "run", Path(private) / "known.toml"
+        shutil.copytree(folder, copy, symlinks=True)
+        known.write_text(job.known, "utf-8")
+        stored = stored_run.read(copy)
+        found, _ = conclusion.conclude(stored, known, Progress(Console(file=io.StringIO())))
+        if _names_functions(stored):
+            return _differences(outcome_of(told), outcome_of(found))
+        # Findings without names fit no entry of the list, so that a cell may fail here alone.
+        failing = {(cell.target, cell.suite) for cell in found.cells if cell.verdict == Verdict.FAIL}
+        marked = conclusion.KnownLists.read(stored, known).marked(told.findings)
+        pairs = zip(told.findings, marked, strict=True)
+        return _differences(_counts(told, failing), _counts(found, failing)) + [
+            f"its worker calls {one.id} known" for one, again in pairs if one.known and not again.known
+        ]
+
+
+def _names_functions(stored: TrustedRun) -> bool:
+    """Whether this machine has the binaries of a run, from which the names of functions come."""
+    claimed = stored.claimed.binaries
+    return bool(claimed) and all(Path(path).is_file() for path in stored.record.binaries.values())
+
+
+def _counts(judged: Judgement, failing: set[tuple[str, str]]) -> set[str]:
+    """How many tests of each cell ended in which way, and whether the cell says nothing, unless it is `failing`."""
+    silent = {Verdict.SKIP, Verdict.UNKNOWN}
+    return {
+        f"{cell.target}/{cell.suite} {cell.passed} passed, {cell.failed} failed, {cell.skipped} skipped"
+        + (f", {cell.verdict}" if cell.verdict in silent and (cell.target, cell.suite) not in failing else "")
+        for cell in judged.cells
+    }
+
+
+def _differences(told: set[str], found: set[str]) -> list[str]:
+    return [
+        *(f"its worker says {one}" for one in sorted(told - found)),
+        *(f"its evidence says {one}" for one in sorted(found - told)),
+    ]

@@ -1,0 +1,142 @@
+"""A campaign judges again what its workers judged: a worker's word excuses nothing that the evidence shows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.core.errors import InconclusiveError
+from harness.core.model import Cell
+from harness.judge.conclusion import conclude
+from harness.record import stored_run
+from harness.report.formats import registry as formats
+from harness.workflows.campaign.job import CampaignJob
+from harness.workflows.campaign.result_check import check_run
+from tests import campaigns
+from tests.campaigns import SERVER, begin, checked, machines, prepare, standin, standin_jobs
+from tests.fakes import quiet, write
+from tests.stored import StoredRun, a_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Lie = Callable[[dict[str, Any]], None]
+
+
+def passes(told: dict[str, Any]) -> None:
+    for cell in told["cells"]:
+        cell.update(verdict="PASS", passed=1, failed=0)
+    told.update(verdict="PASS", findings=[], causes=[])
+
+
+def knows(told: dict[str, Any]) -> None:
+    for finding in told["findings"]:
+        finding["known"] = "it is always so"
+    for cell in told["cells"]:
+        cell["verdict"] = "XFAIL" if cell["verdict"] == "FAIL" else cell["verdict"]
+
+
+def renames(told: dict[str, Any]) -> None:
+    """As a finding that the list has."""
+    told["findings"][0]["id"] = "alignment-memcpy"
+
+
+def job_of(stored: StoredRun, known: str = "findings = []\n") -> CampaignJob:
+    """A job whose result the stored run is, judged."""
+    path = write(stored.folder.with_name("known.toml"), known)
+    formats.write(stored.finish(), conclude(stored_run.read(stored.folder), path, quiet())[0])
+    cells = [Cell(target=target, server=SERVER, suite=suite) for target in stored.targets for suite in stored.suites]
+    return CampaignJob(
+        name="job", words=[], cells=cells, expected_seconds=1, deadline_seconds=1, version="1", known=known
+    )
+
+
+def tell(folder: Path, lie: Lie) -> None:
+    path = folder / "findings.json"
+    told = json.loads(path.read_bytes())
+    lie(told)
+    path.write_text(json.dumps(told), "utf-8")
+
+
+def fails(stored: StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_one")
+    stored.test("armv5", "bitops", "test_two", outcome="failed", message="wrong")
+
+
+def does_not_end(stored: StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_one")
+    stored.problem("armv5", "bitops", "it did not end within 7 s", "deadline")
+
+
+def is_skipped(stored: StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_one", outcome="skipped")
+
+
+@pytest.mark.parametrize(
+    ("happens", "lie", "why"),
+    [
+        (fails, passes, "its evidence says armv5/bitops 1 passed, 1 failed"),
+        (fails, knows, "known"),
+        (does_not_end, passes, "its evidence says armv5/bitops 1 passed, 0 failed, 0 skipped, UNKNOWN"),
+        (is_skipped, passes, "its evidence says armv5/bitops 0 passed"),
+    ],
+)
+def test_what_needs_no_names_is_judged_without_the_binary(
+    run: StoredRun, happens: Callable[[StoredRun], None], lie: Lie, why: str
+) -> None:
+    happens(run)
+    job = job_of(run)
+    check_run(run.folder, job)
+    tell(run.folder, lie)
+    with pytest.raises(InconclusiveError, match="says what its evidence does not") as refused:
+        check_run(run.folder, job)
+    assert why in refused.value.because
+
+
+KNOWN = 'id = "alignment-memcpy"\nreason = "issue 1"\nexpires = 2999-01-01\n'
+
+
+@pytest.mark.usefixtures("fake_symbols")
+@pytest.mark.parametrize("lie", [passes, knows, renames])
+def test_with_the_binary_the_same_findings_are_wanted(
+    run: StoredRun, monkeypatch: pytest.MonkeyPatch, lie: Lie
+) -> None:
+    # Judging opens binaries in the cache only.
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(run.folder.parent))
+    a_fault(run)
+    run.test("armv5", "bitops", "test_one")
+    job = job_of(run, f"[[findings]]\n{KNOWN}")
+    before = sorted(run.folder.rglob("*"))
+    check_run(run.folder, job)
+    assert sorted(run.folder.rglob("*")) == before, "the result is not as its worker left it"
+    tell(run.folder, lie)
+    with pytest.raises(InconclusiveError, match="says what its evidence does not"):
+        check_run(run.folder, job)
+
+
+@pytest.mark.usefixtures("fake_symbols")
+def test_a_result_whose_names_only_its_worker_can_know_is_taken(run: StoredRun) -> None:
+    a_fault(run)
+    run.test("armv5", "bitops", "test_one")
+    job = job_of(run)
+    run.binary("armv5").unlink()
+    check_run(run.folder, job)
+
+
+def test_a_worker_that_lies_changes_no_verdict(tmp_path: Path) -> None:
+    jobs = standin_jobs(10)
+    finds = tuple(job.name for job in jobs)
+    program = prepare(tmp_path / "standin", jobs, seconds=0.4, finds=finds)
+    campaign = begin(tmp_path / "campaign", jobs)
+    local = machines(tmp_path / "machines", 2, program)
+    local.replace(0, program=standin(tmp_path / "standin", "liar", lies=True))
+    with local:
+        said = campaigns.drive(campaign, local)
+    checked(campaign, jobs, finds)
+    refused = [entry for entry in campaign.journal() if "says what its evidence does not" in entry.why]
+    assert {entry.worker for entry in refused} == {"local-1"}, said
+    # The other worker does what was refused, and nobody tries the liar twice.
+    assert len({entry.job for entry in refused}) == len(refused)
