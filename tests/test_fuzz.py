@@ -189,19 +189,39 @@ def test_shrinking_ends_when_its_tries_do_and_still_fails() -> None:
     assert set(shrunk(stream, fails)[0]) == wanted
 
 
+def old_streams(kept: corpus.Corpus) -> list[Stream]:
+    """What it replays of its folder."""
+    replayed = []
+    while (one := kept.next_old()) is not None:
+        replayed.append(one)
+    return replayed[len(list(corpus.COMMITTED.glob("*.stream"))) :]
+
+
 def test_a_stream_is_kept_for_what_it_shows_first(tmp_path: Path) -> None:
     first, second = from_text("GET k\n"), from_text("GET k\nSET k v\n")
-    kept = corpus.Corpus(tmp_path)
+    kept = corpus.Corpus(tmp_path, "one")
     assert kept.offer(first, {"a"})
     assert not kept.offer(second, {"a"})
     assert kept.offer(second, {"a", "b"})
     assert kept.streams == [first, second]
-    again = corpus.Corpus(tmp_path)
-    old = []
-    while (one := again.next_old()) is not None:
-        old.append(one)
-    assert {first, second} <= set(old)
-    assert len(old) == 2 + len(list(corpus.COMMITTED.glob("*.stream")))
+    # On the same build, nothing has to be sent again to know it.
+    again = corpus.Corpus(tmp_path, "one")
+    assert (len(again), again.features, old_streams(again)) == (2, 2, [])
+    assert not again.offer(from_text("GET other\n"), {"a", "b"})
+    # On another build, everything is tried once.
+    other = corpus.Corpus(tmp_path, "another")
+    assert (len(other), other.features) == (0, 0)
+    assert set(old_streams(other)) == {first, second}
+    assert other.offer(first, {"a"})
+    later = corpus.Corpus(tmp_path, "another")
+    assert (later.streams, old_streams(later)) == ([first], [])
+
+
+def test_a_stream_that_failed_is_sent_again_by_every_run(tmp_path: Path) -> None:
+    stream = from_text("GET k\n")
+    corpus.Corpus(tmp_path, "one").save(stream, corpus.FOUND)
+    for _ in range(2):
+        assert old_streams(corpus.Corpus(tmp_path, "one")) == [stream]
 
 
 def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

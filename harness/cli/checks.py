@@ -122,6 +122,13 @@ def _refuse_unused(catalog: Catalog, plan: Plan, *, mixed: bool, target_clients:
 @options.test
 @options.time("Time limit per target: 90s, 10m, 2h.  [default: 10m, or no limit with --count]")
 @click.option("--count", "limit_count", type=click.IntRange(1), default=None, help="Largest number of streams to try.")
+@click.option(
+    "--corpus",
+    "corpora",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="Keep what it learns in this folder.  [default: in the cache]",
+)
 @options.fail_fast
 @options.warnings
 @options.annotated
@@ -137,6 +144,7 @@ def fuzz(
     tests: tuple[str, ...],
     limit_seconds: float | None,
     limit_count: int | None,
+    corpora: Path | None,
     fail_fast: bool,
     warnings: CompilerWarnings,
     annotations: str | None,
@@ -145,7 +153,7 @@ def fuzz(
 ) -> ExitCode:
     """Send random command streams, guided by coverage.
 
-    This is a check of the suite `fuzz` alone. What it learns stays in the cache, and the next run begins with it.
+    This is a check of the suite `fuzz` alone. What it learns is kept, and the next run begins with it.
     """
     if limit_seconds is None:
         limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
@@ -167,6 +175,7 @@ def fuzz(
         limit_seconds=limit_seconds,
         limit_count=limit_count,
         learns=True,
+        corpora=corpora,
         fail_fast=fail_fast,
         warnings=warnings,
         may_continue=bool(on),

@@ -51,6 +51,7 @@ def planned_request(
     limit_seconds: float | None = None,
     limit_count: int | None = None,
     learns: bool = False,
+    corpora: Path | None = None,
     mixed: bool = False,
     target_clients: bool = False,
     fail_fast: bool = False,
@@ -92,6 +93,7 @@ def planned_request(
         limit_count=limit_count,
         warnings=warnings,
         learns=learns,
+        corpora=corpora.resolve() if corpora else None,
         settings=settings or BuildSettings(),
     )
 

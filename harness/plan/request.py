@@ -46,3 +46,5 @@ class Request(Record, frozen=True):
     """What a distribution adds to the builds for targets."""
     learns: bool = False
     """Whether open-ended suites reuse what earlier runs learned and add to it. A seed alone then repeats nothing."""
+    corpora: Path | None = None
+    """Where they keep it, in a folder for each server and target; None: in the cache."""

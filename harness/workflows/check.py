@@ -174,7 +174,7 @@ class Check:
             tests=request.tests if suite.needs_server else [],
             limit_seconds=request.limit_seconds,
             limit_count=request.limit_count,
-            corpus=self.bench.cache.path("corpus", f"{tree.name}-{cell.target}") if request.learns else None,
+            corpus=corpora_of(self.bench, request) / f"{tree.name}-{cell.target}" if request.learns else None,
         )
 
     def _upstream_spec(self, target: PreparedTarget, prepared: PreparedRun) -> UpstreamSpec | None:
@@ -230,6 +230,11 @@ class Check:
             source=archive_name(tree.name, tree.digest) if is_release else "",
             settings=request.settings,
         )
+
+
+def corpora_of(bench: Workbench, request: Request) -> Path:
+    """The folder that keeps what open-ended suites learned, with a folder SERVER-TARGET for each pair."""
+    return request.corpora or bench.cache.path("corpus", "")
 
 
 def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: PreparedRun) -> CellRecord | None:

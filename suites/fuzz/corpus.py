@@ -1,7 +1,8 @@
 """Streams worth keeping: those committed beside this file, and those with which a long run found new behaviour.
 
 A feature is any hashable behaviour of a stream. The corpus keeps every stream that shows a new feature. Features are
-edges of the guest's code where the emulator reports them, and shapes of replies elsewhere.
+edges of the guest's code where the emulator reports them, and shapes of replies elsewhere. A stream's features are kept
+with it, so that a later run on the same build knows them without sending the stream again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.protocol.command_stream import read_stream, text_of
+from harness.record import corpus_folder
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -22,17 +24,24 @@ COMMITTED = Path(__file__).with_name("corpus")
 LARGEST_BYTES = 1 << 17
 """Size limit of a kept file: streams of long values are not worth their space."""
 MOST_FILES = 2000
+FOUND, KEPT = "found-", "kept-"
+"""How the names of streams begin that failed, and of those that showed something new."""
 
 
 class Corpus:
-    """Kept streams, in memory and, given a folder, on disk."""
+    """Kept streams, in memory and, given a folder, on disk. `build` says where features were seen."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, build: str = "") -> None:
         self._folder = folder
-        self._features: set[Hashable] = set()
+        self._build = build
+        self._features: set[int] = set()
         self._waiting: list[Path] | None = None
         self.streams: list[Stream] = []
         """The streams from which mutations start."""
+        for entry in self._entries():
+            if new := self._features_of(entry):
+                self._features |= set(new)
+                self.streams.append(read_stream(entry))
 
     def __len__(self) -> int:
         """The number of streams kept."""
@@ -44,32 +53,55 @@ class Corpus:
         return len(self._features)
 
     def next_old(self) -> Stream | None:
-        """A stream of earlier runs that has not been replayed yet: committed streams first, then failed ones."""
+        """A stream to replay: the committed ones, then those that failed, then those not tried on this build yet."""
         if self._waiting is None:
-            kept = sorted(self._folder.glob("*.stream")) if self._folder is not None else []
+            kept = [
+                entry for entry in self._entries() if entry.name.startswith(FOUND) or self._features_of(entry) is None
+            ]
             self._waiting = [*sorted(COMMITTED.glob("*.stream")), *kept]
-        return read_stream(self._waiting.pop(0)) if self._waiting else None
+        if not self._waiting:
+            return None
+        path = self._waiting.pop(0)
+        if path.parent == self._folder:
+            # Before it is sent: the next run need not try again what ends this one.
+            corpus_folder.note(path, self._build, ())
+        return read_stream(path)
 
     def offer(self, stream: Stream, features: Iterable[Hashable]) -> int:
         """Keep the stream if it shows new features; return their number."""
-        new = set(features) - self._features
+        new = {_number(feature) for feature in features} - self._features
         if new:
             self._features |= new
             self.streams.append(stream)
-            self.save(stream, "kept")
+            self.save(stream, KEPT, new)
         return len(new)
 
-    def save(self, stream: Stream, prefix: str) -> None:
-        """Write a stream into the folder, if there is one. The prefix `found` sorts before `kept`."""
+    def save(self, stream: Stream, prefix: str, new: Iterable[int] = ()) -> None:
+        """Write a stream and its new features into the folder, if there is one. `FOUND` sorts before `KEPT`."""
         content = text_of(stream).encode()
         if self._folder is None or len(content) > LARGEST_BYTES:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"{prefix}-{hashlib.sha256(content).hexdigest()[:16]}.stream"
-        if not path.exists() and len(list(self._folder.iterdir())) < MOST_FILES:
-            unfinished = path.with_suffix(".unfinished")
-            unfinished.write_bytes(content)
-            unfinished.rename(path)
+        path = self._folder / f"{prefix}{hashlib.sha256(content).hexdigest()[:16]}.stream"
+        if not path.exists():
+            if len(self._entries()) >= MOST_FILES:
+                return
+            corpus_folder.keep(path, content)
+        corpus_folder.note(path, self._build, new)
+
+    def _entries(self) -> list[Path]:
+        return corpus_folder.entries(self._folder) if self._folder is not None else []
+
+    def _features_of(self, entry: Path) -> list[int] | None:
+        """What an entry showed on this build; None if it was not tried there."""
+        features = corpus_folder.features_of(entry)
+        return features.new if features is not None and features.build == self._build else None
+
+
+def _number(feature: Hashable) -> int:
+    """A number for a feature that is none, the same in every process."""
+    if isinstance(feature, int):
+        return feature
+    return int.from_bytes(hashlib.blake2b(repr(feature).encode(), digest_size=6).digest())
 
 
 def shapes(stream: Stream, replies: Sequence[Reply]) -> set[Hashable]:

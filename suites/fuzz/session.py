@@ -17,7 +17,7 @@ from harness.record import run_folder
 from harness.run.server_process import StartError
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import DIED, KEYS, Failure, attempt, empty, shout, taken
-from suites.fuzz.corpus import Corpus, shapes
+from suites.fuzz.corpus import FOUND, Corpus, shapes
 from suites.fuzz.guide import Guide
 from suites.fuzz.shrink import Shrinker
 
@@ -85,8 +85,14 @@ class FuzzSession:
         self.found: dict[str, str] = {}
         """Identity of a failure -> the message of its first occurrence."""
         self.acceptance = Acceptance(damages)
-        self.corpus = Corpus(self.cell.corpus if learns else None)
+        build = self.cell.build.key if self.cell.build is not None else ""
+        self.corpus = Corpus(self.cell.corpus if learns else None, f"{build} {self._features}")
         self.guide = Guide(self.random, self.corpus.streams, themes=self.cell.coverage)
+
+    @property
+    def _features(self) -> str:
+        """What shows that a stream did something new."""
+        return "edges" if self.cell.coverage else "shapes of replies"
 
     def more(self) -> bool:
         """Whether the limits allow another example. Records the progress.
@@ -271,11 +277,10 @@ class FuzzSession:
             return
         (folder / f"{name}.resp").write_bytes(wire(content))
         (folder / f"{name}.stream").write_text(text_of(content), "utf-8")
-        self.corpus.save(content, "found")
+        self.corpus.save(content, FOUND)
 
     def _report(self) -> None:
-        what = "edges" if self.cell.coverage else "shapes of replies"
-        kept = f", {self.corpus.features} {what}, {len(self.corpus)} streams kept" if len(self.corpus) else ""
+        kept = f", {self.corpus.features} {self._features}, {len(self.corpus)} streams kept" if len(self.corpus) else ""
         text = f"{self.streams} examples, {self.commands} commands{kept}, {self.failures} failed"
         unfinished = self.cell.folder / f".{run_folder.PROGRESS}"
         unfinished.write_text(text, "utf-8")

@@ -1,0 +1,69 @@
+"""A corpus: what an open-ended suite keeps between runs, each entry with the features that it was the first to show.
+
+FOLDER/NAME             an entry, whose name contains its content's hash; only the suite knows what is in it
+FOLDER/NAME.features    EntryFeatures: it was tried on a build, and showed these features that no other entry had shown
+
+An entry without features for a build has not been tried there. Features without an entry say that it was tried, and
+that it is not worth keeping.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.model import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+SUFFIX = ".features"
+_UNFINISHED = ".unfinished"
+
+
+class EntryFeatures(Record, frozen=True):
+    """NAME.features."""
+
+    build: str
+    """The build on which the entry was tried, and the kind of features. Numbers of another build mean nothing."""
+    new: list[int]
+    """Edges of the guest's code, or other features that the suite numbers; empty if it showed nothing new."""
+
+
+def entries(folder: Path) -> list[Path]:
+    """The entries of a corpus, by name; none if there is no folder."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.suffix not in {SUFFIX, _UNFINISHED} and path.is_file())
+
+
+def features_of(entry: Path) -> EntryFeatures | None:
+    """What an entry showed, whether or not it was kept; None if it was not tried, or its features cannot be read."""
+    try:
+        return json_codec.decode(_features_path(entry).read_bytes(), EntryFeatures)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def keep(entry: Path, content: bytes) -> None:
+    """Write an entry."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    _write(entry, content)
+
+
+def note(entry: Path, build: str, new: Iterable[int]) -> None:
+    """Record what an entry showed."""
+    _write(_features_path(entry), json_codec.encode(EntryFeatures(build=build, new=sorted(new))))
+
+
+def _features_path(entry: Path) -> Path:
+    return entry.with_name(f"{entry.name}{SUFFIX}")
+
+
+def _write(path: Path, content: bytes) -> None:
+    unfinished = path.with_name(f"{path.name}{_UNFINISHED}")
+    unfinished.write_bytes(content)
+    unfinished.rename(path)
