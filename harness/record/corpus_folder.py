@@ -17,7 +17,6 @@ from harness.core import json_codec
 from harness.core.model import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 SUFFIX = ".features"
@@ -31,6 +30,8 @@ class EntryFeatures(Record, frozen=True):
     """The build on which the entry was tried, and the kind of features. Numbers of another build mean nothing."""
     new: list[int]
     """Edges of the guest's code, or other features that the suite numbers; empty if it showed nothing new."""
+    failed: bool = False
+    """Whether it failed there, or somewhere before. Such an entry is kept, whatever it showed."""
 
 
 def entries(folder: Path) -> list[Path]:
@@ -43,9 +44,15 @@ def entries(folder: Path) -> list[Path]:
 def features_of(entry: Path) -> EntryFeatures | None:
     """What an entry showed, whether or not it was kept; None if it was not tried, or its features cannot be read."""
     try:
-        return json_codec.decode(_features_path(entry).read_bytes(), EntryFeatures)
+        return json_codec.decode(features_path(entry).read_bytes(), EntryFeatures)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
+
+
+def tried(folder: Path) -> dict[str, EntryFeatures]:
+    """The names of what was tried, with what it showed, whether or not the entries were kept."""
+    names = sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}"))
+    return {name: features for name in names if (features := features_of(folder / name)) is not None}
 
 
 def keep(entry: Path, content: bytes) -> None:
@@ -54,12 +61,34 @@ def keep(entry: Path, content: bytes) -> None:
     _write(entry, content)
 
 
-def note(entry: Path, build: str, new: Iterable[int]) -> None:
+def note(entry: Path, features: EntryFeatures) -> None:
     """Record what an entry showed."""
-    _write(_features_path(entry), json_codec.encode(EntryFeatures(build=build, new=sorted(new))))
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    _write(features_path(entry), json_codec.encode(features))
 
 
-def _features_path(entry: Path) -> Path:
+def minimise(folder: Path, build: str) -> tuple[int, int]:
+    """Drop every entry all of whose features smaller entries have. Returns the numbers of features and of entries left.
+
+    Entries that failed stay, and so do those that were not tried on the build.
+    """
+    found = {name: features for name, features in tried(folder).items() if features.build == build}
+    here = {name: (folder / name).stat().st_size for name in found if (folder / name).is_file()}
+    shown: set[int] = set()
+    kept = 0
+    for name in sorted(here, key=lambda name: (here[name], name)):
+        new = set(found[name].new)
+        if new <= shown and not found[name].failed:
+            note(folder / name, msgspec.structs.replace(found[name], new=[]))
+            (folder / name).unlink()
+        else:
+            kept += not new <= shown
+            shown |= new
+    return len(shown), kept
+
+
+def features_path(entry: Path) -> Path:
+    """Where an entry's features are."""
     return entry.with_name(f"{entry.name}{SUFFIX}")
 
 

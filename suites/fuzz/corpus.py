@@ -64,7 +64,7 @@ class Corpus:
         path = self._waiting.pop(0)
         if path.parent == self._folder:
             # Before it is sent: the next run need not try again what ends this one.
-            corpus_folder.note(path, self._build, ())
+            self._note(path)
         return read_stream(path)
 
     def offer(self, stream: Stream, features: Iterable[Hashable]) -> int:
@@ -86,7 +86,11 @@ class Corpus:
             if len(self._entries()) >= MOST_FILES:
                 return
             corpus_folder.keep(path, content)
-        corpus_folder.note(path, self._build, new)
+        self._note(path, new)
+
+    def _note(self, path: Path, new: Iterable[int] = ()) -> None:
+        failed = path.name.startswith(FOUND)
+        corpus_folder.note(path, corpus_folder.EntryFeatures(build=self._build, new=sorted(new), failed=failed))
 
     def _entries(self) -> list[Path]:
         return corpus_folder.entries(self._folder) if self._folder is not None else []

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from harness.record import corpus_folder
 from harness.workflows.campaign.campaign_folder import CampaignFolder
+from harness.workflows.campaign.job import LEARNED
 from tests import campaigns
 from tests.campaigns import Saboteur, begin, checked, machines, nothing_left, prepare, standin, standin_jobs
 from tests.end_to_end import plumb_runs
@@ -52,6 +54,27 @@ def test_a_check_on_workers_says_what_the_same_check_says_alone(tmp_path: Path) 
     assert "running" not in again.stderr
     status = plumb_runs.document(plumb_runs.run("campaign", "status", tmp_path / "spread", "--json"))
     assert (status["arrived"], status["goes_on"]) == (status["jobs"], False)
+
+
+def test_what_a_fuzzing_job_found_on_one_target_is_tried_on_the_other(tmp_path: Path) -> None:
+    words = ("--target", "armv5", "--target", "sparc64", "--server", "redis-7.0.15", "--test", "streams", "--seed", 1)
+    common = ("fuzz", *words, "--time", "5s", "--corpus", tmp_path / "corpora", "--on", "local:1")
+    finished = plumb_runs.run(*common, "--run", tmp_path / "run")
+    assert finished.returncode == 0, finished.stderr
+    campaign = CampaignFolder.read(tmp_path / "run")
+    learned = [entry for entry in campaign.journal() if entry.what == "learned"]
+    assert [entry.features > 3000 for entry in learned] == [True, True], learned
+    first, second = (
+        corpus_folder.tried(campaign.run_of(entry.job) / LEARNED / f"redis-7.0.15-{entry.target}") for entry in learned
+    )
+    # Jobs draw different streams: what both tried, the second one was given.
+    given = [name for name in first.keys() & second.keys() if second[name].new]
+    assert given, "nothing that the first target found shows anything on the second"
+    # The second's is in turn what the first one tries next time.
+    theirs = tmp_path / "corpora" / f"redis-7.0.15-{learned[0].target}"
+    untried = [entry.name for entry in corpus_folder.entries(theirs) if corpus_folder.features_of(entry) is None]
+    assert set(untried) <= second.keys() - first.keys()
+    assert untried
 
 
 def below(pid: int) -> list[psutil.Process]:

@@ -18,7 +18,7 @@ import os
 import shutil
 import time
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -68,11 +68,17 @@ class JobReport(Record, frozen=True):
     """Why the command was not carried out, or not to its end; empty if it was."""
 
 
-Happening = Literal["began", "resumed", "ended", "joined", "left", "landed", "again", "lost", "refused", "scheduler"]
+Happening = Literal[
+    "began", "resumed", "ended", "joined", "left", "landed", "again", "lost", "refused", "scheduler", "learned"
+]
 
 
-class JournalEntry(Record, frozen=True):
-    """One thing that happened. `again`: a result arrived twice; `lost`: a job is given to another worker."""
+class JournalEntry(Record, frozen=True, omit_defaults=True):
+    """One thing that happened.
+
+    `again`: a result arrived twice; `lost`: a job is given to another worker; `learned`: a target's corpus has a new
+    generation.
+    """
 
     at: float
     """Seconds since 1970."""
@@ -80,6 +86,11 @@ class JournalEntry(Record, frozen=True):
     job: str = ""
     worker: str = ""
     why: str = ""
+    target: str = ""
+    features: int = 0
+    """How many features the target's corpus shows now: edges of the guest's code, where its emulator reports them."""
+    kept: int = 0
+    """How many entries the corpus needs for that."""
 
 
 class WorkerState(Record, frozen=True):
@@ -204,9 +215,9 @@ class CampaignFolder:
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
 
-    def note(self, what: Happening, *, job: str = "", worker: str = "", why: str = "") -> None:
-        """Add a line to the journal."""
-        entry = JournalEntry(at=round(time.time(), 2), what=what, job=job, worker=worker, why=why)
+    def note(self, what: Happening, **details: Any) -> None:
+        """Add a line to the journal. `details`: further fields of JournalEntry."""
+        entry = JournalEntry(at=round(time.time(), 2), what=what, **details)
         with (self.path / "journal.jsonl").open("ab") as stream:
             stream.write(json_codec.encode(entry) + b"\n")
 

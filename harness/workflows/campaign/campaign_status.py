@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness.core.errors import PlumblineError
+from harness.core.finding import Verdict
 from harness.core.model import Record
 from harness.core.untrusted_text import one_line
 from harness.report.formats import registry as formats
@@ -82,10 +84,9 @@ def status_of(folder: CampaignFolder) -> CampaignStatus:
         goes_on = False
     rate = _rate([entry.at for entry in landed])
     missing = len(folder.jobs) - len(arrived)
-    verdicts: dict[str, int] = {}
     findings: dict[str, FindingRow] = {}
     remarks = [f"{entry.job} was done twice: {entry.why}" for entry in journal if entry.what == "again" and entry.why]
-    cells = set()
+    cells: dict[tuple[str, str], Verdict] = {}
     for name in sorted(arrived):
         try:
             judged = formats.read(folder.run_of(name))
@@ -93,9 +94,9 @@ def status_of(folder: CampaignFolder) -> CampaignStatus:
             # A command without a run folder.
             continue
         for cell in judged.cells:
-            if (cell.target, cell.suite) not in cells:
-                verdicts[cell.verdict] = verdicts.get(cell.verdict, 0) + 1
-            cells.add((cell.target, cell.suite))
+            # Canaries are in several jobs, and so is a cell that is cut into short runs.
+            place = (cell.target, cell.suite)
+            cells[place] = Verdict.merge([cell.verdict, *([cells[place]] if place in cells else [])])
         for finding in judged.findings:
             row = findings.get(finding.id)
             known = bool(finding.known) and (row is None or row.known)
@@ -120,7 +121,7 @@ def status_of(folder: CampaignFolder) -> CampaignStatus:
         lost=sum(entry.what == "lost" for entry in journal),
         again=sum(entry.what == "again" for entry in journal),
         refused=[f"{entry.worker}: {entry.why}" for entry in journal if entry.what == "refused"],
-        verdicts=verdicts,
+        verdicts=dict(Counter(map(str, cells.values()))),
         findings=list(findings.values()),
         workers=[
             WorkerRow(

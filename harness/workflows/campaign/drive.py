@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from harness.workflows.campaign.campaign_folder import CampaignFolder
     from harness.workflows.campaign.cluster import Cluster
+    from harness.workflows.campaign.islands import Islands
     from harness.workflows.campaign.job import CampaignJob
 
 TICK_SECONDS = 0.2
@@ -67,16 +68,21 @@ class Drive:
         say: Callable[[str], None],
         *,
         trees: dict[str, bytes] | None = None,
+        islands: Islands | None = None,
         mend: Callable[[], list[str]] = list,
         watch: Callable[[], None] = lambda: None,
         patience_seconds: float = PATIENCE_SECONDS,
         strangers_seconds: float = STRANGERS_SECONDS,
     ) -> None:
-        """`trees`: digest → packed source. `mend` starts processes of this machine again; `watch` is called often."""
+        """`trees`: digest → packed source; `islands`: what jobs learn from each other, where they do.
+
+        `mend` starts processes of this machine again; `watch` is called often.
+        """
         self.folder = folder
         self.cluster = cluster
         self.say = say
         self._trees = trees or {}
+        self._islands = islands
         self._mend = mend
         self._watch = watch
         self._patience = patience_seconds
@@ -210,18 +216,25 @@ class Drive:
                 self._taken = {name: one for name, one in self._given.items() if one.status != "pending"}
                 for name in self._taken:
                     del self._given[name]
-                # First, so that no worker waits while results are unpacked and verified.
+                idle = not self._taken
+                if self._islands is not None:
+                    # The next job begins with what these have learned.
+                    self._take_ended()
+                # Before results are unpacked and verified, so that no worker waits for that.
                 while self._pending and len(self._given) < self._slots():
                     self._give(client, self._pending.popleft())
-                if not self._taken:
+                if idle:
                     self._ended.wait(TICK_SECONDS)
-                for name in list(self._taken):
-                    self._take(name, self._taken[name])
-                    del self._taken[name]
+                self._take_ended()
         except (OSError, TimeoutError) as error:
             raise _SchedulerLostError(f"{type(error).__name__}: {error}") from error
         finally:
             self._lost_with_scheduler = self._given.keys() | self._taken.keys()
+
+    def _take_ended(self) -> None:
+        for name in list(self._taken):
+            self._take(name, self._taken[name])
+            del self._taken[name]
 
     def _slots(self) -> int:
         return sum(worker.cells for worker in self._workers.values() if worker.version == self.version)
@@ -236,6 +249,7 @@ class Drive:
             task.carry_out,
             json_codec.encode(job),
             tree,
+            self._islands.generation(job) if self._islands is not None and job.learns else None,
             # The attempt: of a key that failed, the engine would return the failure again.
             key=f"plumb-{job.key}-{attempt}",
             resources={resource_of(self.version): 1},
@@ -290,6 +304,8 @@ class Drive:
             return
         if report.archive and self._store is not None:
             self._store.remove("results", report.archive)
+        if self._islands is not None and job.learns:
+            self._islands.learn(job)
         self._barren = 0
         self._idle_since = time.monotonic()
         self.seconds_of_cells += report.seconds

@@ -6,6 +6,8 @@ A target's short suites share a job, because every job runs the target's canarie
 from __future__ import annotations
 
 import hashlib
+import itertools
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +17,7 @@ from harness.core.model import Cell, Name, Record
 from harness.isa import rules
 from harness.judge.warning_findings import looked_at
 from harness.plan.plan import make_jobs
+from harness.run.cell_spec import LARGEST_SEED
 from harness.workflows.cell_process import CELL_SECONDS
 
 if TYPE_CHECKING:
@@ -24,12 +27,16 @@ if TYPE_CHECKING:
     from harness.plan.plan import Job
     from harness.plan.request import Request
 
-RUN, KNOWN, SERVER = "{run}", "{known}", "{server}"
+RUN, KNOWN, SERVER, CORPORA = "{run}", "{known}", "{server}", "{corpora}"
 """Words that the worker replaces by paths of its own."""
+LEARNED = "learned"
+"""The folder in a run folder with what its job has added to the corpora."""
 SECONDS_OF_TIER = {"quick": 25.0, "full": 420.0, "thorough": 1500.0}
 """Tier of a suite → the length of its cell where no run has told it."""
 SHARED_SECONDS = 60.0
 """Suites of one target share a job until it is expected to take so long."""
+ISLAND_SECONDS = 60.0
+"""How long a job fuzzes at most, before it shares what it has learned."""
 SET_UP_SECONDS = 3600.0
 """How long a worker may take to build what a job needs, before its deadline begins to count."""
 
@@ -54,6 +61,11 @@ class CampaignJob(Record, frozen=True):
     tree_name: str = ""
 
     @property
+    def learns(self) -> bool:
+        """Whether it takes what other jobs have learned, and brings back what it learns itself."""
+        return CORPORA in self.words
+
+    @property
     def key(self) -> str:
         """Its content address: the same work has the same key, whoever asks for it and whenever."""
         described = msgspec.structs.replace(self, name="job", expected_seconds=0.0, deadline_seconds=0.0)
@@ -75,9 +87,10 @@ def check_jobs(
 
     `tree`: the digest of the packed source where the server is a path.
     """
-    jobs = []
+    jobs: list[CampaignJob] = []
     warned: set[str] = set()
-    for part in _parts(catalog, request, seconds or {}):
+    islands = _islands(request)
+    for number, part in itertools.product(range(islands), list(_parts(catalog, request, seconds or {}))):
         # Compilers look at a target once, and not in each of its jobs: a warning is counted once.
         looks = request.warnings != "off" and any(
             looked_at(catalog.targets[name]) and name not in warned for name in part.targets
@@ -88,13 +101,21 @@ def check_jobs(
         deadlines = [catalog.suites[cell.suite].deadline_seconds or CELL_SECONDS[request.tier] for cell in cells]
         jobs.append(
             CampaignJob(
-                name=part.name,
+                name=f"{part.name}-{number + 1:03}" if islands > 1 else part.name,
                 words=[
-                    *_words(catalog, request, part, warnings=request.warnings if looks else "off"),
+                    *_words(
+                        catalog,
+                        _island(request, len(jobs), islands),
+                        part,
+                        warnings=request.warnings if looks else "off",
+                    ),
                     *(["--offline"] if offline else []),
                 ],
                 cells=cells,
-                expected_seconds=sum(_expected(catalog, cell, seconds or {}) for cell in cells),
+                # Those of all targets by turns: what one target has learned, the others try.
+                expected_seconds=ISLAND_SECONDS
+                if islands > 1
+                else sum(_expected(catalog, cell, seconds or {}) for cell in cells),
                 deadline_seconds=SET_UP_SECONDS + sum(deadlines) + 2 * (request.limit_seconds or 0) * len(cells),
                 version=version,
                 known=known,
@@ -103,6 +124,21 @@ def check_jobs(
             )
         )
     return sorted(jobs, key=lambda job: -job.expected_seconds)
+
+
+def _islands(request: Request) -> int:
+    """How many short runs a long one of a suite that learns is cut into, for each target."""
+    if not request.learns or request.limit_seconds is None or request.limit_count is not None:
+        return 1
+    return math.ceil(request.limit_seconds / ISLAND_SECONDS)
+
+
+def _island(request: Request, at: int, islands: int) -> Request:
+    """The request of one job. Jobs that learn have a seed each: what one of them drew, the others need not draw."""
+    if not request.learns:
+        return request
+    seconds = request.limit_seconds and request.limit_seconds / islands
+    return msgspec.structs.replace(request, seed=(request.seed + at) % (LARGEST_SEED + 1), limit_seconds=seconds)
 
 
 def _parts(catalog: Catalog, request: Request, seconds: Mapping[str, float]) -> Iterator[Job]:
@@ -136,7 +172,7 @@ def _expected(catalog: Catalog, cell: Cell, seconds: Mapping[str, float]) -> flo
 def _words(catalog: Catalog, request: Request, part: Job, *, warnings: str) -> list[str]:
     # A run that learns is `plumb fuzz`, whose suites and tier are its own.
     if request.learns:
-        begin = ["fuzz"]
+        begin = ["fuzz", "--corpus", CORPORA]
     else:
         begin = ["audit" if rules.is_audit(request.policy) else "check", "--tier", request.tier]
         begin += [word for suite in part.suites for word in ("--suite", suite)]

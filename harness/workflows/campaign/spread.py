@@ -21,9 +21,11 @@ from harness.workflows.campaign import archive, campaign_page
 from harness.workflows.campaign.campaign_folder import CampaignFolder, CampaignRecord, cells_of
 from harness.workflows.campaign.cluster import read_cluster, require_engine
 from harness.workflows.campaign.drive import Drive
+from harness.workflows.campaign.islands import Islands
 from harness.workflows.campaign.job import SET_UP_SECONDS, CampaignJob, check_jobs
 from harness.workflows.campaign.local_machines import LocalMachines
 from harness.workflows.campaign.version import harness_version
+from harness.workflows.check import corpora_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,7 +76,9 @@ def check_on(
         seconds=dict(seconds),
     )
     folder = CampaignFolder.begin(request.run, record)
-    carry_out(bench.progress, folder, cluster, trees=trees)
+    corpora = corpora_of(bench, request)
+    islands = Islands(folder, corpora, bench.progress.say) if request.learns else None
+    carry_out(bench.progress, folder, cluster, trees=trees, islands=islands)
     judgement = joined(folder)
     if trees:
         path = Path(request.server).expanduser().resolve()
@@ -125,7 +129,12 @@ def packed_tree(bench: Workbench, server: str) -> tuple[bytes, str]:
 
 
 def carry_out(
-    progress: Progress, folder: CampaignFolder, cluster: Cluster, *, trees: dict[str, bytes] | None = None
+    progress: Progress,
+    folder: CampaignFolder,
+    cluster: Cluster,
+    *,
+    trees: dict[str, bytes] | None = None,
+    islands: Islands | None = None,
 ) -> None:
     """Carry out what is missing of a campaign, and keep its page current."""
     missing = len(folder.jobs) - len(folder.arrived())
@@ -134,7 +143,7 @@ def carry_out(
     where = cluster.address or f"{cluster.local} local workers"
     with _machines(cluster) as (reached, mend), progress.stage("suites", f"running {missing} jobs on {where}") as stage:
         page = campaign_page.PageWriter(folder)
-        drive = Drive(folder, reached, progress.say, trees=trees, mend=mend, watch=page.write_if_due)
+        drive = Drive(folder, reached, progress.say, trees=trees, islands=islands, mend=mend, watch=page.write_if_due)
         stage.shows(drive.state)
         try:
             drive.run()
@@ -183,7 +192,8 @@ def _moved(judgement: Judgement, folder: CampaignFolder, name: str) -> Judgement
         ]
         replay = f"plumb replay {shlex.quote(str(here))}" if here is not None else finding.replay
         findings.append(msgspec.structs.replace(finding, replay=replay, witnesses=witnesses))
-    return msgspec.structs.replace(judgement, findings=findings)
+    # A job that learns has a seed of its own, which is made from this one.
+    return msgspec.structs.replace(judgement, findings=findings, seed=folder.record.seed)
 
 
 def _remarks(folder: CampaignFolder) -> list[str]:

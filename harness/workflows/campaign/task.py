@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core import json_codec
 from harness.core.cache import Cache
+from harness.core.digests import files_below
 from harness.core.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
 from harness.core.processes import process
 from harness.workflows.campaign import archive, job, shared_store
@@ -53,11 +54,12 @@ class _UnwantedError(Exception):
     """Nobody waits for the job any more."""
 
 
-def carry_out(described: bytes, tree: bytes | None) -> tuple[bytes, bytes]:
+def carry_out(described: bytes, tree: bytes | None, corpora: bytes | None = None) -> tuple[bytes, bytes]:
     """Carry out a job. Returns a JobReport as JSON, and the packed run folder unless the shared store has it.
 
-    `tree`: the packed source of a server that is no release. The exit code of a job that says nothing about the server
-    is that of its error; this function raises nothing.
+    `tree`: the packed source of a server that is no release. `corpora`: what other jobs have learned, packed, of a job
+    that learns. The exit code of a job that says nothing about the server is that of its error; this function raises
+    nothing.
     """
     given = json_codec.decode(described, job.CampaignJob)
     started = time.monotonic()
@@ -71,7 +73,7 @@ def carry_out(described: bytes, tree: bytes | None) -> tuple[bytes, bytes]:
                 ExitCode.INFRASTRUCTURE,
                 problem=f"this worker has {here}, the job needs {given.version}",
             )
-        return _carried_out(given, tree, started)
+        return _carried_out(given, tree, corpora, started)
     except _UnwantedError:
         return _report(given, started, ExitCode.INTERRUPTED, problem="nobody waits for it any more")
     except PlumblineError as error:
@@ -85,12 +87,15 @@ def carry_out(described: bytes, tree: bytes | None) -> tuple[bytes, bytes]:
         return _report(given, started, ExitCode.INFRASTRUCTURE, problem=str(machine_fault(error)))
 
 
-def _carried_out(given: job.CampaignJob, tree: bytes | None, started: float) -> tuple[bytes, bytes]:
+def _carried_out(
+    given: job.CampaignJob, tree: bytes | None, corpora: bytes | None, started: float
+) -> tuple[bytes, bytes]:
     with tempfile.TemporaryDirectory(prefix="job-", dir=WorkerSettings.scratch) as scratch:
         folder, run, known = Path(scratch), Path(scratch) / "run", Path(scratch) / "known.toml"
         known.write_text(given.known, "utf-8")
         server = str(_tree(given, tree)) if given.tree else "".join(cell.server for cell in given.cells[:1])
-        places = {job.RUN: str(run), job.KNOWN: str(known), job.SERVER: server}
+        learned = _Learned(folder / "corpora", corpora)
+        places = {job.RUN: str(run), job.KNOWN: str(known), job.SERVER: server, job.CORPORA: str(learned.folder)}
         words = [places.get(word, word) for word in given.words]
         output = folder / "output"
         result = process.run(
@@ -112,6 +117,8 @@ def _carried_out(given: job.CampaignJob, tree: bytes | None, started: float) -> 
             if code is ExitCode.INFRASTRUCTURE:
                 _Withdrawal.begin()
             return _report(given, started, code, problem=_error_in(shown) or f"status {result.code}", messages=shown)
+        if given.learns:
+            learned.write_new(run / job.LEARNED)
         content = archive.pack(run) if run.is_dir() else b""
         _Withdrawal.end()
         digest = archive.digest_of_archive(content) if content else ""
@@ -121,6 +128,26 @@ def _carried_out(given: job.CampaignJob, tree: bytes | None, started: float) -> 
         return _report(
             given, started, ExitCode(result.code), messages=shown, output=text, digest=digest, content=content
         )
+
+
+class _Learned:
+    """The corpora that a job begins with, and what it adds to them."""
+
+    def __init__(self, folder: Path, corpora: bytes | None) -> None:
+        self.folder = folder
+        if corpora is not None:
+            archive.unpack(corpora, archive.digest_of_archive(corpora), folder)
+        self._given = self._files()
+
+    def write_new(self, into: Path) -> None:
+        """Copy the files that are new or have changed."""
+        for name, content in self._files().items():
+            if self._given.get(name) != content:
+                (into / name).parent.mkdir(parents=True, exist_ok=True)
+                (into / name).write_bytes(content)
+
+    def _files(self) -> dict[str, bytes]:
+        return {name: path.read_bytes() for name, path, _ in files_below(self.folder) if not path.is_symlink()}
 
 
 def _tree(given: job.CampaignJob, tree: bytes | None) -> Path:

@@ -1,0 +1,226 @@
+"""Fuzzing on many machines: what jobs learn from each other, and what of it is kept."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.core import json_codec
+from harness.core.errors import ExitCode
+from harness.plan.catalog import Catalog
+from harness.plan.plan import make_plan
+from harness.record import corpus_folder
+from harness.record.corpus_folder import EntryFeatures
+from harness.workflows.campaign import archive, task
+from harness.workflows.campaign.campaign_folder import JobReport
+from harness.workflows.campaign.campaign_status import status_of
+from harness.workflows.campaign.islands import MOST_UNTRIED, Islands
+from harness.workflows.campaign.job import CORPORA, ISLAND_SECONDS, LEARNED, RUN, check_jobs
+from tests import campaigns, fakes
+from tests.campaigns import SERVER, begin, machines, prepare, standin_job
+from tests.fakes import write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from harness.workflows.campaign.campaign_folder import CampaignFolder
+    from harness.workflows.campaign.job import CampaignJob
+    from tests.fakes import Plumb
+
+shown = st.dictionaries(
+    st.sampled_from("abcdefgh"), st.tuples(st.sets(st.integers(0, 9)), st.integers(0, 5), st.booleans())
+)
+
+
+def kept_in(folder: Path) -> dict[str, set[int]]:
+    return {path.name: set(found.new) for path in corpus_folder.entries(folder) if (found := read(path))}
+
+
+def read(entry: Path) -> EntryFeatures | None:
+    return corpus_folder.features_of(entry)
+
+
+@given(shown)
+def test_what_is_kept_shows_everything_and_each_of_it_something(
+    tmp_path_factory: pytest.TempPathFactory, found: dict[str, tuple[set[int], int, bool]]
+) -> None:
+    folder = tmp_path_factory.mktemp("corpus")
+    for name, (new, size, failed) in found.items():
+        corpus_folder.keep(folder / name, bytes(size))
+        corpus_folder.note(folder / name, EntryFeatures(build="b", new=sorted(new), failed=failed))
+    corpus_folder.keep(folder / "untried", b"")
+    every = set[int]().union(*(new for new, _, _ in found.values()))
+    features, number = corpus_folder.minimise(folder, "b")
+    kept = kept_in(folder)
+    assert set[int]().union(*kept.values()) == every
+    assert features == len(every)
+    assert number <= len(kept)
+    for name in kept:
+        smaller = [new for other, (new, size, _) in found.items() if (size, other) < (found[name][1], name)]
+        assert found[name][2] or found[name][0] - set[int]().union(*smaller), "it is kept for nothing"
+    assert {name for name, (_, _, failed) in found.items() if failed} <= kept.keys()
+    assert (folder / "untried").exists()
+    # What was dropped is known to have been tried.
+    assert corpus_folder.tried(folder).keys() == found.keys()
+    assert corpus_folder.minimise(folder, "b") == (features, number)
+    assert kept_in(folder) == kept
+
+
+def test_features_of_another_build_drop_nothing(tmp_path: Path) -> None:
+    for name, build in (("a", "old"), ("b", "new")):
+        corpus_folder.keep(tmp_path / name, b"x")
+        corpus_folder.note(tmp_path / name, EntryFeatures(build=build, new=[1]))
+    assert corpus_folder.minimise(tmp_path, "new") == (1, 1)
+    assert len(corpus_folder.entries(tmp_path)) == 2
+
+
+def island(target: str, number: int) -> CampaignJob:
+    job = standin_job(target, f"fuzz{number}")
+    return msgspec.structs.replace(job, words=[*job.words, "--corpus", CORPORA])
+
+
+JOBS = [island(target, number) for number in (1, 2) for target in ("little", "big")]
+LITTLE, BIG, LITTLE_2, BIG_2 = JOBS
+
+
+def bring(campaign: CampaignFolder, job: CampaignJob, **found: tuple[str, list[int]]) -> None:
+    """Have a job arrive that has learned something: name → content and features."""
+    learned = campaign.run_of(job.name) / LEARNED / f"{SERVER}-{job.cells[0].target}"
+    for name, (content, new) in found.items():
+        if content:
+            corpus_folder.keep(learned / name, content.encode())
+        corpus_folder.note(learned / name, EntryFeatures(build=f"build of {job.cells[0].target}", new=new))
+    report = JobReport(key=job.key, worker="w", exit_code=0, seconds=1)
+    write(campaign.place(job.name) / "told.json", json_codec.encode(report).decode())
+
+
+def given_to(islands: Islands, job: CampaignJob, tmp_path: Path) -> dict[str, list[int] | None]:
+    """What a job begins with: entry → its features, None for one that it has to try."""
+    content = islands.generation(job)
+    place = tmp_path / "given"
+    shutil.rmtree(place, ignore_errors=True)
+    archive.unpack(content, archive.digest_of_archive(content), place)
+    entries = corpus_folder.entries(place / f"{SERVER}-{job.cells[0].target}")
+    return {entry.name: found.new if (found := read(entry)) else None for entry in entries}
+
+
+def test_what_one_target_found_is_tried_on_the_others_and_kept_where_it_shows_something(tmp_path: Path) -> None:
+    campaign = begin(tmp_path / "campaign", JOBS)
+    told: list[str] = []
+    islands = Islands(campaign, tmp_path / "corpora", told.append)
+    assert given_to(islands, LITTLE, tmp_path) == {}
+    bring(campaign, LITTLE, long=("a long one", [1, 2]), short=("short", [2, 3]))
+    islands.learn(LITTLE)
+    assert given_to(islands, LITTLE_2, tmp_path) == {"long": [1, 2], "short": [2, 3]}
+    assert given_to(islands, BIG, tmp_path) == {"long": None, "short": None}
+    bring(campaign, BIG, long=("", []), short=("", [7]))
+    islands.learn(BIG)
+    # `long` showed nothing there. It is not sent there again, and stays where it counts.
+    assert given_to(islands, BIG_2, tmp_path) == {"short": [7]}
+    assert given_to(islands, LITTLE_2, tmp_path) == {"long": [1, 2], "short": [2, 3]}
+    # A shorter one takes the place of both.
+    bring(campaign, LITTLE_2, tiny=("t", [1, 2, 3]))
+    islands.learn(LITTLE_2)
+    assert given_to(islands, LITTLE, tmp_path) == {"tiny": [1, 2, 3]}
+    assert given_to(islands, BIG_2, tmp_path) == {"short": [7], "tiny": None}
+    learned = [(one.target, one.features, one.kept) for one in campaign.journal() if one.what == "learned"]
+    assert learned == [("little", 3, 2), ("big", 1, 1), ("little", 3, 1)]
+    assert told[-1] == "little: generation 2 shows 3 features with 1 entries"
+    # The campaign stops and goes on: it begins where it was, and nothing that was dropped comes back.
+    before = {path: path.read_bytes() for path in sorted((tmp_path / "corpora").rglob("*")) if path.is_file()}
+    again = Islands(begin(campaign.path, JOBS), tmp_path / "corpora", told.append)
+    assert {path: path.read_bytes() for path in sorted((tmp_path / "corpora").rglob("*")) if path.is_file()} == before
+    assert given_to(again, BIG_2, tmp_path) == {"short": [7], "tiny": None}
+
+
+def test_two_jobs_do_not_try_the_same_and_a_lost_one_gives_back_what_it_took(tmp_path: Path) -> None:
+    campaign = begin(tmp_path / "campaign", JOBS)
+    for number in range(MOST_UNTRIED + 10):
+        corpus_folder.keep(tmp_path / "corpora" / f"{SERVER}-little" / f"entry{number}", b"x")
+    islands = Islands(campaign, tmp_path / "corpora", lambda _: None)
+    first, second = (given_to(islands, job, tmp_path).keys() for job in (LITTLE, LITTLE_2))
+    assert (len(first), len(second), first & second) == (MOST_UNTRIED, 10, set())
+    # Given again, as after the loss of its worker.
+    assert given_to(islands, LITTLE, tmp_path).keys() == first
+    # It had no time for all: the rest is free.
+    bring(campaign, LITTLE, **{name: ("", []) for name in sorted(first)[:30]})
+    islands.learn(LITTLE)
+    assert given_to(islands, LITTLE_2, tmp_path).keys() == second | set(sorted(first)[30:])
+
+
+def test_a_corpus_of_another_build_is_tried_again(tmp_path: Path) -> None:
+    campaign = begin(tmp_path / "campaign", JOBS)
+    place = tmp_path / "corpora" / f"{SERVER}-little"
+    corpus_folder.keep(place / "entry", b"x")
+    corpus_folder.note(place / "entry", EntryFeatures(build="an older build", new=[1]))
+    islands = Islands(campaign, tmp_path / "corpora", lambda _: None)
+    bring(campaign, LITTLE, other=("y", [1]))
+    islands.learn(LITTLE)
+    assert given_to(islands, LITTLE_2, tmp_path) == {"entry": None, "other": [1]}
+
+
+WRITES = """
+import pathlib, sys
+words = sys.argv[1:]
+run, corpora = (pathlib.Path(words[words.index(one) + 1]) for one in ("--run", "--corpus"))
+assert (corpora / "S-T" / "old").read_bytes() == b"old"
+(corpora / "S-T" / "new").write_bytes(b"new")
+(corpora / "S-T" / "changed").write_bytes(b"now")
+run.mkdir()
+(run / "findings.json").write_text("{}")
+"""
+
+
+def test_a_job_brings_back_what_it_added_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("old", "changed"):
+        write(tmp_path / "corpora" / "S-T" / name, name)
+    program = write(tmp_path / "program.py", WRITES)
+    monkeypatch.setattr(task.WorkerSettings, "program", [sys.executable, str(program)])
+    described, content = task.carry_out(json_codec.encode(LITTLE), None, archive.pack(tmp_path / "corpora"))
+    report = json_codec.decode(described, JobReport)
+    assert report.problem == ""
+    archive.unpack(content, report.archive, tmp_path / "run")
+    learned = {path.name: path.read_text("utf-8") for path in (tmp_path / "run" / LEARNED / "S-T").iterdir()}
+    assert learned == {"new": "new", "changed": "now"}
+
+
+def test_jobs_on_workers_build_on_each_other(tmp_path: Path) -> None:
+    """Each stand-in adds one entry, which shows one feature more than the entries it was given."""
+    jobs = [island("target", number) for number in range(6)]
+    program = prepare(tmp_path / "standin", jobs)
+    campaign = begin(tmp_path / "campaign", jobs)
+    corpora = tmp_path / "corpora"
+    with machines(tmp_path / "machines", 1, program) as local:
+        campaigns.drive(campaign, local, islands=Islands(campaign, corpora, lambda _: None))
+    learned = [entry for entry in campaign.journal() if entry.what == "learned"]
+    assert [entry.features for entry in learned] == [1, 2, 3, 4, 5, 6]
+    assert len(corpus_folder.entries(corpora / f"{SERVER}-target")) == 6
+    assert status_of(campaign).verdicts == {"PASS": 7}
+
+
+def test_a_long_run_that_learns_is_cut_into_short_ones_of_all_targets_by_turns(tmp_path: Path, plumb: Plumb) -> None:
+    plan = make_plan(Catalog(), targets=("armv5", "sparc64"), server=SERVER, suites=("fuzz",), tier="thorough")
+    wanted = fakes.quick_request(plan, server=SERVER, known=tmp_path / "known.toml", run=tmp_path / "run")
+    wanted = msgspec.structs.replace(wanted, learns=True, limit_seconds=2.5 * ISLAND_SECONDS, seed=2**32 - 1)
+    jobs = check_jobs(Catalog(), wanted, version="1", known="")
+    names = [f"{target}-fuzz-{number:03}" for number in (1, 2, 3) for target in ("armv5", "sparc64")]
+    assert [job.name for job in jobs] == names
+    assert len({job.key for job in jobs}) == 6
+    assert {job.words[job.words.index("--time") + 1] for job in jobs} == {"50s"}
+    seeds = [job.words[job.words.index("--seed") + 1] for job in jobs]
+    assert seeds == ["4294967295", "0", "1", "2", "3", "4"], "two targets draw the same"
+    # Compilers look at each target once.
+    assert [job.words[job.words.index("--warnings") + 1] for job in jobs] == ["note"] * 2 + ["off"] * 4
+    for limits in ({"limit_count": 7}, {"limit_seconds": 60.0}):
+        assert len(check_jobs(Catalog(), msgspec.structs.replace(wanted, **limits), version="1", known="")) == 2
+    places = {RUN: str(tmp_path / "run"), CORPORA: str(tmp_path / "corpora"), "{server}": "redis-0.0.0"}
+    known = write(tmp_path / "known.toml", "findings = []\n")
+    code, _, err = plumb(*[places.get(word, word).replace("{known}", str(known)) for word in jobs[0].words])
+    assert (code, "redis-0.0.0" in err) == (ExitCode.USAGE, True), err
