@@ -23,6 +23,7 @@ from harness.core.progress import Progress
 from harness.judge import conclusion
 from harness.judge.findings import Judgement
 from harness.record import evidence_seal, run_folder, stored_run
+from harness.workflows.campaign.job import LEARNED
 
 if TYPE_CHECKING:
     from harness.record.stored_run import TrustedRun
@@ -72,7 +73,7 @@ def _contradictions(folder: Path, job: CampaignJob, told: Judgement) -> list[str
     with tempfile.TemporaryDirectory(prefix="judged-") as private:
         # Judging writes beside the evidence. What the worker wrote there stays: it has the source.
         copy, known = Path(private) / "run", Path(private) / "known.toml"
-        shutil.copytree(folder, copy, symlinks=True)
+        shutil.copytree(folder, copy, symlinks=True, ignore=shutil.ignore_patterns(LEARNED))
         known.write_text(job.known, "utf-8")
         stored = stored_run.read(copy)
         found, _ = conclusion.conclude(stored, known, Progress(Console(file=io.StringIO())))
