@@ -17,6 +17,7 @@ from harness.workflows.measure.server_cost import (
     ServerCost,
     differences,
     exit_code,
+    join,
     no_figure,
     percentile,
     server_cost,
@@ -66,6 +67,32 @@ def measured(differing: list[CostDifference], missing: list[NoFigure] | None = N
         no_figures=missing or [],
         differences=differing,
     )
+
+
+def test_the_parts_of_a_measurement_are_joined_in_the_order_of_one_machine() -> None:
+    def row(target: str, server: str, workload: str) -> ServerCost:
+        return msgspec.structs.replace(cost(7_600, 7_610, name=server), target=target, workload=workload)
+
+    # Neither targets nor servers nor workloads are in the order of the alphabet.
+    pairs = [(target, workload) for target in ("sparc64", "armv5") for workload in ("set", "get", "bitop")]
+    ours, theirs = ([row(target, name, workload) for target, workload in pairs] for name in ("ours", "against"))
+    costs = [one for target in ("sparc64", "armv5") for one in (*ours, *theirs) if one.target == target]
+    lacking = [("sparc64", "ours", "bitop"), ("armv5", "against", "get")]
+    whole = msgspec.structs.replace(
+        measured([line for one, other in zip(ours, theirs, strict=True) for line in differences(one, other, 0.03)]),
+        against="against",
+        costs=[one for one in costs if (one.target, one.server, one.workload) not in lacking],
+        no_figures=[NoFigure(server=s, target=t, workload=w, reason="it died") for t, s, w in lacking],
+    )
+
+    def part(target: str, workload: str) -> Measurement:
+        rows = {
+            name: [one for one in getattr(whole, name) if (one.target, one.workload) == (target, workload)]
+            for name in ("costs", "kernel_costs", "no_figures", "differences")
+        }
+        return msgspec.structs.replace(whole, **rows)
+
+    assert join([part(*pair) for pair in pairs], limit=0.03) == whole
 
 
 def test_a_figure_is_the_median_for_one_request_with_its_spread() -> None:

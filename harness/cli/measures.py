@@ -13,6 +13,7 @@ from harness.build.sources import server_tree
 from harness.cli import completion, options, output
 from harness.cli.options import may_install
 from harness.cli.run_command import RUNS
+from harness.core import json_codec
 from harness.core.cache import disk_errors
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
@@ -21,6 +22,7 @@ from harness.judge import conclusion
 from harness.plan.catalog import DEFAULT_SERVER, select
 from harness.workflows import target_setup
 from harness.workflows.campaign import spread as campaign_spread
+from harness.workflows.campaign.job import SERVER
 from harness.workflows.measure import fixup_cost as fixup_cost_workflow
 from harness.workflows.measure import (
     fixup_cost_run,
@@ -40,6 +42,13 @@ if TYPE_CHECKING:
 
 DEFAULT_WORKLOADS = ("pi-[1-4]-*", "pi-get*")
 """The published tests of a Raspberry Pi, and GET."""
+campaign_folder = click.option(
+    "--run",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="With --on, the campaign's folder, new or begun before.  [default: runs/TIME]",
+)
 
 
 @click.command()
@@ -105,6 +114,9 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
 @options.allocator
 @options.offline
 @options.install
+@options.on
+@options.insecure
+@campaign_folder
 @options.as_json
 def measure(
     workloads: tuple[str, ...],
@@ -118,6 +130,9 @@ def measure(
     allocator: Allocator,
     offline: bool,
     install: bool | None,
+    on: str,
+    insecure: bool,
+    folder: Path | None,
     as_json: bool,
 ) -> ExitCode:
     """Measure what servers cost in workloads, and compare.
@@ -142,24 +157,28 @@ def measure(
     selected = [known[name] for name in select("workload", workloads, known)]
     for name in filter(None, (*servers, against)):
         server_tree.known_server(catalog, name)
-    host_packages.install_missing(
-        host_packages.diagnose(catalog, chosen, emulator="pinned", counts=True),
-        bench.progress,
-        install=may_install(install),
+    request = server_cost_run.CostRequest(
+        targets=chosen,
+        workloads=selected,
+        servers=servers,
+        against=against,
+        rounds=rounds,
+        limit=limit,
+        optimisation=optimisation,
+        allocator=allocator,
     )
-    measured = server_cost_run.measure(
-        bench,
-        server_cost_run.CostRequest(
-            targets=chosen,
-            workloads=selected,
-            servers=servers,
-            against=against,
-            rounds=rounds,
-            limit=limit,
-            optimisation=optimisation,
-            allocator=allocator,
-        ),
-    )
+    if on:
+        measured = _measured_on(
+            bench, request, _new_folder(folder), on=on, insecure=insecure, install=may_install(install)
+        )
+    else:
+        _refuse_folder(folder)
+        host_packages.install_missing(
+            host_packages.diagnose(catalog, chosen, emulator="pinned", counts=True),
+            bench.progress,
+            install=may_install(install),
+        )
+        measured = server_cost_run.measure(bench, request)
     if page is not None:
         with disk_errors(page):
             page.write_text(server_cost_page.page(measured), "utf-8")
@@ -168,6 +187,59 @@ def measure(
     else:
         click.echo("\n".join(server_cost_tables.summary(measured)))
     return server_cost.exit_code(measured)
+
+
+def _measured_on(
+    bench: Workbench,
+    request: server_cost_run.CostRequest,
+    folder: Path,
+    *,
+    on: str,
+    insecure: bool,
+    install: bool,
+) -> server_cost.Measurement:
+    """A measurement whose targets and workloads are a job each."""
+    paths = [name for name in filter(None, (*request.servers, request.against)) if name not in bench.catalog.servers]
+    if len(paths) > 1:
+        raise UsageError(
+            "workers receive the source of one server", where="--on", because=f"{' and '.join(paths)} are paths"
+        )
+
+    def word(server: str) -> str:
+        return SERVER if server in paths else server
+
+    common = [each for server in request.servers for each in ("--server", word(server))]
+    common += ["--against", word(request.against)] if request.against else []
+    common += ["--limit", f"{100 * request.limit:f}%", "--rounds", str(request.rounds)]
+    common += ["--optimisation", request.optimisation, "--allocator", request.allocator]
+    common += ["--offline"] if bench.offline else []
+    common += ["--install" if install else "--no-install", "--json"]
+    reports = campaign_spread.commands_on(
+        bench.progress,
+        {
+            f"{target}-{workload.name}": ["measure", "--target", target, "--workload", workload.name, *common]
+            for target in request.targets
+            for workload in request.workloads
+        },
+        folder,
+        on=on,
+        insecure=insecure,
+        expected_seconds=server_cost_run.SECONDS * len(request.servers),
+        command=sys.argv[1:],
+        tree=campaign_spread.packed_tree(bench, paths[0]) if paths else (b"", ""),
+    )
+    parts = [json_codec.decode(report.output.encode(), server_cost.Measurement) for report in reports.values()]
+    return server_cost.join(parts, limit=request.limit)
+
+
+def _new_folder(folder: Path | None) -> Path:
+    return folder or conclusion.new_run_folder(RUNS)
+
+
+def _refuse_folder(folder: Path | None) -> None:
+    """Raise UsageError for a campaign's folder where there is no campaign."""
+    if folder is not None:
+        raise UsageError("--run needs --on", where="--run", because="without workers, nothing is kept in a folder")
 
 
 @click.command("compare-tiers")
@@ -256,13 +328,7 @@ def fixup_cost(
 @options.install
 @options.on
 @options.insecure
-@click.option(
-    "--run",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="With --on, the campaign's folder, new or begun before.  [default: runs/TIME]",
-)
+@campaign_folder
 @options.as_json
 def mutate(
     names: tuple[str, ...],
@@ -288,7 +354,7 @@ def mutate(
         reports = campaign_spread.commands_on(
             Progress(),
             {mutation.name: ["mutate", mutation.name, *common] for mutation in chosen},
-            folder or conclusion.new_run_folder(RUNS),
+            _new_folder(folder),
             on=on,
             insecure=insecure,
             expected_seconds=campaign.SECONDS,
@@ -296,8 +362,7 @@ def mutate(
         )
         rows = [row for report in reports.values() for row in campaign.rows_in(report.output)]
     else:
-        if folder is not None:
-            raise UsageError("--run needs --on", where="--run", because="mutants and their runs are in the cache")
+        _refuse_folder(folder)
         rows = [
             # Each has a progress of its own, because a run records the durations of its own stages only.
             campaign.mutate(Workbench.default(offline=offline), mutation, targets=targets, install=allowed)

@@ -77,6 +77,31 @@ def test_what_a_fuzzing_job_found_on_one_target_is_tried_on_the_other(tmp_path: 
     assert untried
 
 
+def test_a_measurement_on_workers_has_the_rows_of_the_same_measurement_alone(tmp_path: Path) -> None:
+    server = plumb_runs.run("fetch", "--server", "redis-7.0.15").stdout.split(": ", 1)[1].strip()
+    words = ("--target", "armv5", "--server", server, "--against", "redis-7.0.15", "--rounds", 2)
+    common = ("measure", *words, "--workload", "pi-get*", "--json")
+    alone, spread = plumb_runs.run(*common), plumb_runs.run(*common, "--on", "local:1", "--run", tmp_path / "run")
+    assert (spread.returncode, alone.returncode) == (0, 0), spread.stderr
+    one, other = plumb_runs.document(alone), plumb_runs.document(spread)
+    campaign = CampaignFolder.read(tmp_path / "run")
+    assert len(campaign.arrived()) == 2
+    # Another machine has no such path: the source goes with the job.
+    assert all(job.tree and server not in job.words for job in campaign.jobs.values())
+
+    def rows(measured: dict[str, Any], name: str) -> list[tuple[str, ...]]:
+        return [tuple(row.get(key, "") for key in ("target", "server", "workload", "figure")) for row in measured[name]]
+
+    for name in ("costs", "differences"):
+        assert rows(one, name) == rows(other, name) != []
+    # A worker's count repeats within the noise of two rounds.
+    for here, there in zip(one["costs"], other["costs"], strict=True):
+        assert there["instructions"]["value"] == pytest.approx(here["instructions"]["value"], rel=0.01)
+    assert {name: one[name] for name in ("servers", "against", "limit", "optimisation", "no_figures")} == {
+        name: other[name] for name in ("servers", "against", "limit", "optimisation", "no_figures")
+    }
+
+
 def below(pid: int) -> list[psutil.Process]:
     """All processes of a command."""
     return list(psutil.Process(pid).children(recursive=True))

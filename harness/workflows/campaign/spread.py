@@ -97,14 +97,19 @@ def commands_on(
     insecure: bool,
     expected_seconds: float,
     command: Sequence[str] = (),
+    tree: tuple[bytes, str] = (b"", ""),
 ) -> dict[str, JobReport]:
     """Carry out `plumb` commands that print a document, each a job of its own. Returns how each ended, by its name.
 
-    `folder`: the campaign's, new or begun before. Raises what `harness.workflows.campaign.drive.Drive.run` raises.
+    `folder`: the campaign's, new or begun before. `tree`: what `packed_tree` returns for the server that is a path; the
+    commands have the word `SERVER` of harness.workflows.campaign.job for it. Raises what
+    `harness.workflows.campaign.drive.Drive.run` raises.
     """
     require_engine()
     cluster = read_cluster(on, insecure=insecure)
     version = harness_version()
+    content, tree_name = tree
+    digest = archive.digest_of_archive(content) if content else ""
     jobs = [
         CampaignJob(
             name=name,
@@ -113,11 +118,13 @@ def commands_on(
             expected_seconds=expected_seconds,
             deadline_seconds=SET_UP_SECONDS + 10 * expected_seconds,
             version=version,
+            tree=digest,
+            tree_name=tree_name,
         )
         for name, words in commands.items()
     ]
     campaign = CampaignFolder.begin(folder, CampaignRecord(command=list(command), seed=0, jobs=jobs, begun=_now()))
-    carry_out(progress, campaign, cluster)
+    carry_out(progress, campaign, cluster, trees={digest: content} if content else None)
     arrived = campaign.arrived()
     return {name: arrived[name] for name in commands}
 

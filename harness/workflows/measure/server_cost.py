@@ -10,6 +10,8 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from harness.core.errors import ExitCode, InconclusiveError, PlumblineError
 from harness.core.model import Record
 
@@ -142,6 +144,34 @@ class Measurement(Record, frozen=True):
     kernel_costs: list[KernelCost]
     no_figures: list[NoFigure]
     differences: list[CostDifference]
+
+
+def join(parts: Sequence[Measurement], *, limit: float) -> Measurement:
+    """The measurement whose parts others made, each of one target and some workloads, in the order of the parts.
+
+    Its rows are in the order in which one machine measures them: by target, server and workload.
+    """
+    first = parts[0]
+    servers = [*first.servers, first.against]
+    targets = list(dict.fromkeys(row.target for part in parts for row in _rows(part)))
+    workloads = list(dict.fromkeys(row.workload for part in parts for row in _rows(part)))
+
+    def place(row: ServerCost | KernelCost | NoFigure) -> tuple[int, int, int]:
+        return targets.index(row.target), servers.index(row.server), workloads.index(row.workload)
+
+    compared = [line for part in parts for line in part.differences]
+    return msgspec.structs.replace(
+        first,
+        limit=limit,
+        costs=sorted((row for part in parts for row in part.costs), key=place),
+        kernel_costs=sorted((row for part in parts for row in part.kernel_costs), key=place),
+        no_figures=sorted((row for part in parts for row in part.no_figures), key=place),
+        differences=sorted(compared, key=lambda line: (targets.index(line.target), workloads.index(line.workload))),
+    )
+
+
+def _rows(part: Measurement) -> list[ServerCost | KernelCost | NoFigure]:
+    return [*part.costs, *part.kernel_costs, *part.no_figures]
 
 
 COMPARED = ("instructions", "used_memory", "written_bytes", "syncs", "allocations")

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from harness.workflows.target_setup import TargetSetup
     from harness.workflows.workbench import Workbench
 
+SECONDS = 30.0
+"""About what a workload takes on a target, for a server that is built."""
 LEAST_ROUNDS = 2
 """One round has no spread."""
 
