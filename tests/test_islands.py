@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from typing import TYPE_CHECKING
@@ -18,7 +19,8 @@ from harness.record import corpus_folder
 from harness.record.corpus_folder import EntryFeatures
 from harness.workflows.campaign import archive, task
 from harness.workflows.campaign.campaign_folder import JobReport
-from harness.workflows.campaign.campaign_status import status_of
+from harness.workflows.campaign.campaign_page import page_of
+from harness.workflows.campaign.campaign_status import CorpusRow, lines_of, status_of
 from harness.workflows.campaign.islands import MOST_UNTRIED, Islands
 from harness.workflows.campaign.job import CORPORA, ISLAND_SECONDS, LEARNED, RUN, check_jobs
 from tests import campaigns, fakes
@@ -202,7 +204,32 @@ def test_jobs_on_workers_build_on_each_other(tmp_path: Path) -> None:
     learned = [entry for entry in campaign.journal() if entry.what == "learned"]
     assert [entry.features for entry in learned] == [1, 2, 3, 4, 5, 6]
     assert len(corpus_folder.entries(corpora / f"{SERVER}-target")) == 6
-    assert status_of(campaign).verdicts == {"PASS": 7}
+    status = status_of(campaign)
+    assert status.verdicts == {"PASS": 7}
+    (row,) = status.corpora
+    assert (row.target, row.generation, row.features, row.kept) == ("target", 6, 6, 6)
+    assert "corpus target: generation 6 shows 6 features with 6 entries" in lines_of(status)
+
+
+def test_the_page_draws_the_features_of_each_target_over_time(tmp_path: Path) -> None:
+    campaign = begin(tmp_path / "campaign", JOBS)
+    assert "What jobs have learned" not in page_of(status_of(campaign))
+    grows = {"<little>": [(60.0, 1000), (120.0, 1500), (240.0, 1600)], "big": [(120.0, 3000), (240.0, 3200)]}
+    rows = [
+        CorpusRow(target=target, generation=len(growth), features=growth[-1][1], kept=9, growth=growth)
+        for target, growth in grows.items()
+    ]
+    page = page_of(msgspec.structs.replace(status_of(campaign), corpora=rows))
+    (chart,) = [part for part in re.findall(r"<svg.*?</svg>", page, re.DOTALL) if "features over time" in part]
+    assert "<little>" not in page
+    little, big = ([point.split(",") for point in line.split()] for line in re.findall(r'points="([^"]*)"', chart))
+    heights = [float(height) for _, height in little]
+    assert heights == sorted(heights, reverse=True)
+    assert len(set(heights)) == 3
+    # A line begins when its first job has arrived, and reaches the end of the time.
+    assert float(little[0][0]) < float(big[0][0])
+    assert little[-1][0] == big[-1][0]
+    assert {"0.0 min", "2.0 min", "4.0 min"} <= set(re.findall(r">([^<]* min)<", chart))
 
 
 def test_a_long_run_that_learns_is_cut_into_short_ones_of_all_targets_by_turns(tmp_path: Path, plumb: Plumb) -> None:

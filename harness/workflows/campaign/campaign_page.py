@@ -9,8 +9,10 @@ import time
 from typing import TYPE_CHECKING
 
 import jinja2
+from markupsafe import Markup
 
 from harness.core.untrusted_text import visible
+from harness.report.line_chart import line_chart
 from harness.workflows.campaign.campaign_status import status_of
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ WRITE_SECONDS = 5.0
 BUSY_SHARE = 0.02
 """The share of the campaign's time that its page may take: reading many results takes long."""
 WIDTH, HEIGHT = 640, 120
+SAMPLES, LABELLED = 24, 6
+"""How many points a line of features over time has, and which of them have their time below them."""
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -37,7 +41,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 table { border-collapse: collapse; width: 100%; margin: 1rem 0 }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #8884; vertical-align: top }
 progress { width: 100%; height: 1.2rem }
-polyline { fill: none; stroke: currentColor; stroke-width: 2 }
+.arrivals polyline { fill: none; stroke: currentColor; stroke-width: 2 }
 .new { font-weight: 600 }
 </style></head><body>
 <h1>Campaign</h1>
@@ -47,7 +51,8 @@ polyline { fill: none; stroke: currentColor; stroke-width: 2 }
 {%- if status.minutes_left and status.goes_on %}, {{ status.minutes_left }} minutes left{% endif %}.
 Begun {{ status.begun }}.</p>
 <progress max="{{ status.jobs }}" value="{{ status.arrived }}" aria-label="jobs arrived"></progress>
-{% if points %}<svg viewBox="0 0 {{ width }} {{ height }}" role="img" aria-label="jobs arrived over time">
+{% if points %}<svg class="arrivals" viewBox="0 0 {{ width }} {{ height }}" role="img"
+aria-label="jobs arrived over time">
 <polyline points="{{ points }}"/></svg>{% endif %}
 <h2>Cells</h2>
 <table><tr><th>verdict</th><th>cells</th></tr>
@@ -59,6 +64,13 @@ Begun {{ status.begun }}.</p>
 <br><code>{{ shown(finding.id) }}</code>{% if finding.known %} (known){% endif %}</td>
 <td>{% for job in finding.jobs %}<a href="jobs/{{ job }}/run/report.html">{{ job }}</a> {% endfor %}</td></tr>
 {% endfor %}</table>{% else %}<p>None.</p>{% endif %}
+{% if status.corpora %}<h2>What jobs have learned</h2>
+<p>Features are edges of the server's code, where the emulator reports them, and shapes of replies elsewhere.</p>
+<table><tr><th>target</th><th>generation</th><th>features</th><th>kept entries</th></tr>
+{% for row in status.corpora %}<tr><td>{{ shown(row.target) }}</td><td>{{ row.generation }}</td>
+<td>{{ row.features }}</td><td>{{ row.kept }}</td></tr>
+{% endfor %}</table>
+{{ growth }}{% endif %}
 <h2>Workers</h2>
 {% if status.workers %}<table><tr><th>worker</th><th>Plumbline</th><th>cells</th>
 <th>delivered</th><th>works on</th></tr>
@@ -76,7 +88,9 @@ def page_of(status: CampaignStatus) -> str:
     """The document."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
     template = environment.from_string(PAGE)
-    return template.render(status=status, points=_points(status), width=WIDTH, height=HEIGHT, shown=visible)
+    return template.render(
+        status=status, points=_points(status), growth=_growth(status), width=WIDTH, height=HEIGHT, shown=visible
+    )
 
 
 def _points(status: CampaignStatus) -> str:
@@ -87,6 +101,23 @@ def _points(status: CampaignStatus) -> str:
     return " ".join(
         f"{WIDTH * at / last:.1f},{HEIGHT - HEIGHT * number / status.jobs:.1f}" for at, number in status.arrivals
     )
+
+
+def _growth(status: CampaignStatus) -> Markup:
+    """The chart of each target's features over time; empty before there is a line."""
+    if max((len(row.growth) for row in status.corpora), default=0) < 2:
+        return Markup()
+    last = max(row.growth[-1][0] for row in status.corpora)
+    times = [last * number / SAMPLES for number in range(SAMPLES + 1)]
+    divisor, unit = (3600, "h") if last > 2 * 3600 else (60, "min")
+    names = [f"{at / divisor:.1f} {unit}" if number % LABELLED == 0 else "" for number, at in enumerate(times)]
+    lines = {visible(row.target): [_shown_at(row.growth, at) for at in times] for row in status.corpora}
+    # line_chart escapes what it is given.
+    return Markup(line_chart("features over time", names, lines))  # noqa: S704
+
+
+def _shown_at(growth: list[tuple[float, int]], at: float) -> int | None:
+    return next((features for when, features in reversed(growth) if when <= at), None)
 
 
 class PageWriter:

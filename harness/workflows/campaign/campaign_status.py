@@ -15,7 +15,7 @@ from harness.core.untrusted_text import one_line
 from harness.report.formats import registry as formats
 
 if TYPE_CHECKING:
-    from harness.workflows.campaign.campaign_folder import CampaignFolder
+    from harness.workflows.campaign.campaign_folder import CampaignFolder, JournalEntry
 
 STALE_SECONDS = 30.0
 """A state that is older than this is of a campaign that was stopped or killed."""
@@ -41,6 +41,19 @@ class FindingRow(Record, frozen=True):
     title: str
     known: bool
     jobs: list[str]
+
+
+class CorpusRow(Record, frozen=True):
+    """What the jobs of a target have learned so far."""
+
+    target: str
+    generation: int
+    features: int
+    """How many features the corpus shows: edges of the guest's code, where its emulator reports them."""
+    kept: int
+    """How many entries it needs for that."""
+    growth: list[tuple[float, int]]
+    """Seconds since the campaign began → features: the page's chart."""
 
 
 class CampaignStatus(Record, frozen=True):
@@ -73,6 +86,8 @@ class CampaignStatus(Record, frozen=True):
     remarks: list[str]
     arrivals: list[tuple[float, int]] = msgspec.field(default_factory=list)
     """Seconds since the campaign began → jobs that had arrived: the page's chart."""
+    corpora: list[CorpusRow] = msgspec.field(default_factory=list)
+    """One for each target of a campaign whose jobs learn."""
 
 
 def status_of(folder: CampaignFolder) -> CampaignStatus:
@@ -135,7 +150,24 @@ def status_of(folder: CampaignFolder) -> CampaignStatus:
         ],
         remarks=remarks,
         arrivals=[(round(entry.at - began, 1), number) for number, entry in enumerate(landed, 1)],
+        corpora=_corpora([entry for entry in journal if entry.what == "learned"], began),
     )
+
+
+def _corpora(learned: list[JournalEntry], began: float) -> list[CorpusRow]:
+    by_target: dict[str, list[JournalEntry]] = {}
+    for entry in learned:
+        by_target.setdefault(entry.target, []).append(entry)
+    return [
+        CorpusRow(
+            target=target,
+            generation=len(entries),
+            features=entries[-1].features,
+            kept=entries[-1].kept,
+            growth=[(round(entry.at - began, 1), entry.features) for entry in entries],
+        )
+        for target, entries in sorted(by_target.items())
+    ]
 
 
 def _rate(times: list[float]) -> float:
@@ -159,6 +191,11 @@ def lines_of(status: CampaignStatus) -> list[str]:
         f"worker {one_line(worker.name)}: {worker.landed} jobs, {worker.cells} cells at a time, "
         f"{', '.join(worker.running) or 'idle'}"
         for worker in status.workers
+    ]
+    lines += [
+        f"corpus {one_line(row.target)}: generation {row.generation} shows {row.features} features "
+        f"with {row.kept} entries"
+        for row in status.corpora
     ]
     lines += [f"refused: {one_line(text)}" for text in status.refused]
     lines += [
