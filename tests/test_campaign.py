@@ -18,6 +18,7 @@ import pytest
 
 from harness.build.sources.tree_files import digest_of
 from harness.core import json_codec
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, UsageError
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
@@ -227,6 +228,38 @@ def test_a_damaged_entry_of_the_shared_store_is_not_used(tmp_path: Path) -> None
         store.get("results", digest)
     with pytest.raises(InfrastructureError, match="shared store"):
         store.get("results", "0" * 64)
+
+
+def test_what_one_worker_built_another_takes_and_nothing_damaged(tmp_path: Path) -> None:
+    store = SharedStore(str(tmp_path / "store"))
+    first, second, third = (Cache(tmp_path / name, lambda _: None) for name in ("first", "second", "third"))
+    built: list[Path] = []
+
+    def build(into: Path) -> None:
+        built.append(into)
+        write(into / "server", "machine code").chmod(0o755)
+
+    parts = [("builds", "redis-1"), ("emulators", "nobody-has-it")]
+    first.folder(*parts[0], build)
+    store.share(first, parts)
+    store.take(second, parts)
+    there = second.folder(*parts[0], build) / "server"
+    assert (there.read_text("utf-8"), os.access(there, os.X_OK), len(built)) == ("machine code", True, 1)
+    assert second.entry(*parts[1]) is None
+    (stored,) = (tmp_path / "store" / "parts").iterdir()
+    content = stored.read_bytes()
+    stored.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    store.take(third, parts)
+    assert third.entry(*parts[0]) is None
+    # It makes its own, which takes the damaged one's place.
+    third.folder(*parts[0], build)
+    store.share(third, parts)
+    assert len(built) == 2
+    assert digest_of_content(stored) == stored.read_bytes()[:64].decode()
+
+
+def digest_of_content(stored: Path) -> str:
+    return archive.digest_of_archive(stored.read_bytes()[64:])
 
 
 def test_killed_workers_and_schedulers_change_nothing(tmp_path: Path) -> None:

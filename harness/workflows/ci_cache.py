@@ -48,7 +48,7 @@ def ci_cache_entries(
     An entry is missing where there is nothing to keep, or where its compilers are not installed yet: without their
     versions its content has no address. Raises UsageError for a path that is no server's tree.
     """
-    host = _host()
+    host = host_release()
     entries = {
         "emulators": _emulators(catalog, cache, targets, host),
         "kernels": _kernels(catalog, cache, targets, host),
@@ -57,8 +57,8 @@ def ci_cache_entries(
     return {name: entry for name, entry in entries.items() if entry is not None}
 
 
-def _host() -> str:
-    """The release whose libraries and compilers the entries are made with."""
+def host_release() -> str:
+    """The release of this machine, with whose libraries and compilers entries are made: `debian12-x86_64`."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:

@@ -6,13 +6,19 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from harness.core.cache import default_root
+from harness.plan.catalog import Catalog
+from harness.plan.plan import make_plan
 from harness.record import corpus_folder
 from harness.workflows.campaign.campaign_folder import CampaignFolder
-from harness.workflows.campaign.job import LEARNED
-from tests import campaigns
+from harness.workflows.campaign.job import LEARNED, check_jobs
+from harness.workflows.campaign.local_machines import LocalMachines
+from harness.workflows.campaign.version import harness_version
+from tests import campaigns, fakes
 from tests.campaigns import Saboteur, begin, checked, machines, nothing_left, prepare, standin, standin_jobs
 from tests.end_to_end import plumb_runs
 from tests.fakes import write
@@ -100,6 +106,29 @@ def test_a_measurement_on_workers_has_the_rows_of_the_same_measurement_alone(tmp
     assert {name: one[name] for name in ("servers", "against", "limit", "optimisation", "no_figures")} == {
         name: other[name] for name in ("servers", "against", "limit", "optimisation", "no_figures")
     }
+
+
+def test_a_worker_that_joins_with_an_empty_cache_takes_what_others_have_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = write(tmp_path / "known.toml", "findings = []\n")
+    plan = make_plan(Catalog(), targets=("armv5",), server="redis-3.2.6", suites=("sds",), tier="quick")
+    request = fakes.quick_request(plan, server="redis-3.2.6", known=known, run=tmp_path / "run")
+    request = msgspec.structs.replace(request, warnings="off", tests=["limit"])
+    jobs = check_jobs(Catalog(), request, version=harness_version(), known="findings = []\n")
+    caches = [default_root(), tmp_path / "cold"]
+    for number, cache in enumerate(caches):
+        monkeypatch.setenv("PLUMBLINE_CACHE", str(cache))
+        (tmp_path / f"machines-{number}").mkdir()
+        campaign = begin(tmp_path / f"campaign-{number}", jobs)
+        with LocalMachines(tmp_path / f"machines-{number}", 1, store=str(tmp_path / "store")) as local:
+            campaigns.drive(campaign, local)
+        (report,) = campaign.arrived().values()
+    assert report.exit_code in {0, 1}, report.messages
+    assert (tmp_path / "cold" / "emulators").is_dir()
+    assert "building redis" not in report.messages
+    assert "building QEMU" not in report.messages
+    assert "judging" in report.messages, "the messages are cut"
 
 
 def below(pid: int) -> list[psutil.Process]:

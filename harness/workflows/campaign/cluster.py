@@ -38,8 +38,8 @@ class ClusterFile(Record, frozen=True):
     """Folder of `cert.pem` and `key.pem`, from this file's folder on (`plumb campaign keys` makes one). Who has it is
     one of the cluster. Without it there is no TLS."""
     store: str = ""
-    """A folder, or an fsspec URL, that every machine can write: results and sources go through it. Without it they go
-    through the scheduler."""
+    """A folder, or an fsspec URL, that every machine can write. Results, sources and what workers build go through it.
+    Without it, results and sources go through the scheduler, and each worker builds for itself."""
     listen: str = ""
     """The address on which the scheduler listens, where that is not the host of `address`."""
 

@@ -1,7 +1,8 @@
 """A store that all machines of a campaign reach: a folder, S3, or whatever else fsspec opens.
 
-Entries are named by hash. An entry that is not what its name says is not used. Writing an entry twice is harmless, so
-no lock is needed.
+Results and sources are named by hash. Parts of workers' caches, such as emulators and builds, are named by what they
+were made from, and begin with their hash. What is not what its hash says is not used. Writing the same twice is
+harmless, so no lock is needed here; the caches have their own.
 """
 
 from __future__ import annotations
@@ -9,10 +10,19 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import InconclusiveError, InfrastructureError
-from harness.workflows.campaign.archive import digest_of_archive
+from harness.workflows.campaign import archive
+from harness.workflows.ci_cache import host_release
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from harness.core.cache import Cache
+
+_DIGEST_BYTES = 64
 
 
 class SharedStore:
@@ -29,10 +39,12 @@ class SharedStore:
 
     def put(self, kind: str, digest: str, content: bytes) -> None:
         """Store an entry unless it is there. Raises InfrastructureError if the store cannot be written."""
-        path = self._path(kind, digest)
+        if self._size(self._path(kind, digest)) != len(content):
+            self._write(kind, digest, content)
+
+    def _write(self, kind: str, name: str, content: bytes) -> None:
+        path = self._path(kind, name)
         try:
-            if self._size(path) == len(content):
-                return
             self._files.makedirs(self._path(kind, ""), exist_ok=True)
             # Readers see an entry whole: on a file system it is renamed into place, and object stores write whole.
             unfinished = f"{path}.{os.getpid()}-{threading.get_ident()}-{secrets.token_hex(4)}"
@@ -41,19 +53,44 @@ class SharedStore:
         except OSError as error:
             raise _unusable(self.url, error) from error
 
+    def _read(self, kind: str, name: str) -> bytes:
+        try:
+            content: bytes = self._files.cat_file(self._path(kind, name))
+        except OSError as error:
+            raise _unusable(self.url, error) from error
+        return content
+
     def get(self, kind: str, digest: str) -> bytes:
         """The content of an entry.
 
         Raises InfrastructureError if it is missing, InconclusiveError if it is not what its name says.
         """
-        path = self._path(kind, digest)
-        try:
-            content: bytes = self._files.cat_file(path)
-        except OSError as error:
-            raise _unusable(self.url, error) from error
-        if digest_of_archive(content) != digest:
-            raise InconclusiveError("an entry of the shared store is damaged", where=path, remedy="remove it")
+        content = self._read(kind, digest)
+        if archive.digest_of_archive(content) != digest:
+            where = self._path(kind, digest)
+            raise InconclusiveError("an entry of the shared store is damaged", where=where, remedy="remove it")
         return content
+
+    def share(self, cache: Cache, parts: Iterable[tuple[str, str]]) -> None:
+        """Store those parts of a cache, named by kind and key, that the cache has and the store lacks."""
+        for kind, key in parts:
+            name = f"{host_release()}-{kind}-{key}"
+            if not self.has("parts", name) and (folder := cache.entry(kind, key)) is not None:
+                content = archive.pack(folder)
+                self._write("parts", name, archive.digest_of_archive(content).encode() + content)
+
+    def take(self, cache: Cache, parts: Iterable[tuple[str, str]]) -> None:
+        """Put those parts into a cache that it lacks and the store has. A damaged one is removed from the store."""
+        for kind, key in parts:
+            name = f"{host_release()}-{kind}-{key}"
+            if cache.entry(kind, key) is not None or not self.has("parts", name):
+                continue
+            content = self._read("parts", name)
+            digest, packed = content[:_DIGEST_BYTES].decode("ascii", "replace"), content[_DIGEST_BYTES:]
+            try:
+                cache.folder(kind, key, partial(archive.unpack, packed, digest))
+            except InconclusiveError:
+                self.remove("parts", name)
 
     def has(self, kind: str, digest: str) -> bool:
         """Whether an entry is there, whatever it holds."""
@@ -69,6 +106,8 @@ class SharedStore:
             details: dict[str, Any] = self._files.info(path)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _unusable(self.url, error) from error
         return details.get("size")
 
     def _path(self, kind: str, digest: str) -> str:

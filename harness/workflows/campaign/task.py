@@ -19,9 +19,11 @@ from harness.core.cache import Cache
 from harness.core.digests import files_below
 from harness.core.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
 from harness.core.processes import process
+from harness.plan.catalog import Catalog
 from harness.workflows.campaign import archive, job, shared_store
 from harness.workflows.campaign.campaign_folder import JobReport
 from harness.workflows.campaign.version import harness_version, resource_of
+from harness.workflows.ci_cache import ci_cache_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +33,8 @@ POLL_SECONDS = 1.0
 SHOWN_LINES = 40
 JUDGED = {ExitCode.PASS, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE}
 """The exit codes of a command that judged."""
+SHARED = ("archives", "builds", "emulators", "kernels")
+"""The kinds of cache entries that workers share. Whatever else is in the cache takes seconds."""
 MOST_WITHDRAWN_SECONDS = 600.0
 """The longest time for which a worker takes no job because its machine could not carry the last one out."""
 
@@ -98,6 +102,10 @@ def _carried_out(
         places = {job.RUN: str(run), job.KNOWN: str(known), job.SERVER: server, job.CORPORA: str(learned.folder)}
         words = [places.get(word, word) for word in given.words]
         output = folder / "output"
+        cache, parts = Cache.default(), _parts(given, server)
+        store = shared_store.SharedStore(WorkerSettings.store) if WorkerSettings.store else None
+        if store is not None:
+            store.take(cache, parts)
         result = process.run(
             # The shell's `exec` keeps the streams apart, for which process.run has one place.
             ["/bin/sh", "-c", 'exec "$@" >"$0"', output, *WorkerSettings.program, *words],
@@ -122,12 +130,27 @@ def _carried_out(
         content = archive.pack(run) if run.is_dir() else b""
         _Withdrawal.end()
         digest = archive.digest_of_archive(content) if content else ""
-        if WorkerSettings.store and content:
-            shared_store.SharedStore(WorkerSettings.store).put("results", digest, content)
+        if store is not None:
+            store.share(cache, parts)
+        if store is not None and content:
+            store.put("results", digest, content)
             content = b""
         return _report(
             given, started, ExitCode(result.code), messages=shown, output=text, digest=digest, content=content
         )
+
+
+def _parts(given: job.CampaignJob, server: str) -> list[tuple[str, str]]:
+    """Kind and key of what takes minutes to make for a job, or to fetch: what CI systems keep from job to job."""
+    if not WorkerSettings.store or not given.cells:
+        return []
+    cache = Cache.default()
+    level = given.words[given.words.index("--optimisation") + 1] if "--optimisation" in given.words else "O2"
+    catalog = Catalog()
+    targets = sorted({cell.target for cell in given.cells if cell.target in catalog.targets})
+    kept = ci_cache_entries(catalog, cache, targets, server, optimisation=level)
+    paths = [Path(path).relative_to(cache.root) for entry in kept.values() for path in entry.paths]
+    return [(path.parts[0], path.parts[1]) for path in paths if path.parts[0] in SHARED and path.suffix != ".seal"]
 
 
 class _Learned:
