@@ -215,6 +215,7 @@ def test_a_stream_is_kept_for_what_it_shows_first(tmp_path: Path) -> None:
     assert other.offer(first, {"a"})
     later = corpus.Corpus(tmp_path, "another")
     assert (later.streams, old_streams(later)) == ([first], [])
+    assert len(list(tmp_path.glob("*.stream"))) == 1, "what shows nothing takes the place of others"
 
 
 def test_a_stream_that_failed_is_sent_again_by_every_run(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def minimise(folder: Path, build: str) -> tuple[int, int]:
         new = set(found[name].new)
         if new <= shown and not found[name].failed:
             note(folder / name, msgspec.structs.replace(found[name], new=[]))
-            (folder / name).unlink()
+            (folder / name).unlink(missing_ok=True)
         else:
             kept += not new <= shown
             shown |= new

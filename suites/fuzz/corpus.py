@@ -38,6 +38,9 @@ class Corpus:
         self._waiting: list[Path] | None = None
         self.streams: list[Stream] = []
         """The streams from which mutations start."""
+        if folder is not None:
+            # What was tried and showed nothing takes the place of others.
+            corpus_folder.minimise(folder, build)
         for entry in self._entries():
             if new := self._features_of(entry):
                 self._features |= set(new)
