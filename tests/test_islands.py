@@ -8,11 +8,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core import json_codec
-from harness.core.errors import ExitCode
+from harness.core.errors import ExitCode, InfrastructureError
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.record import corpus_folder
@@ -29,8 +30,6 @@ from tests.fakes import write
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from harness.workflows.campaign.campaign_folder import CampaignFolder
     from harness.workflows.campaign.job import CampaignJob
@@ -166,6 +165,14 @@ def test_a_corpus_of_another_build_is_tried_again(tmp_path: Path) -> None:
     bring(campaign, LITTLE, other=("y", [1]))
     islands.learn(LITTLE)
     assert given_to(islands, LITTLE_2, tmp_path) == {"entry": None, "other": [1]}
+
+
+def test_a_corpus_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    campaign = begin(tmp_path / "campaign", JOBS)
+    islands = Islands(campaign, write(tmp_path / "file", ""), lambda _: None)
+    bring(campaign, LITTLE, entry=("x", [1]))
+    with pytest.raises(InfrastructureError, match="cannot write"):
+        islands.learn(LITTLE)
 
 
 WRITES = """

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from harness.core.cache import disk_errors
 from harness.record import corpus_folder
 from harness.workflows.campaign import archive
 from harness.workflows.campaign.job import LEARNED
@@ -71,8 +72,14 @@ class Islands:
         self._say(f"{target}: generation {self._generations[target]} shows {features} features with {kept} entries")
 
     def _merge(self, job: CampaignJob) -> tuple[int, int]:
-        """Merge, share and minimise. Merging the same twice changes nothing."""
-        corpus = self._corpus(job)
+        """Merge, share and minimise. Merging the same twice changes nothing.
+
+        Raises InfrastructureError for a corpus that cannot be written.
+        """
+        with disk_errors(self._corpora):
+            return self._merge_into(self._corpus(job), job)
+
+    def _merge_into(self, corpus: Path, job: CampaignJob) -> tuple[int, int]:
         brought = self._campaign.run_of(job.name) / LEARNED / corpus.name
         found = corpus_folder.tried(brought)
         for name, features in found.items():

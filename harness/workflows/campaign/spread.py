@@ -84,7 +84,9 @@ def check_on(
         path = Path(request.server).expanduser().resolve()
         place = conclusion.folder_in_repository(path, Path.cwd())
         judgement = msgspec.structs.replace(judgement, server=str(path), place=place)
-    _remember(bench.cache, judgement)
+    if not request.learns:
+        # The length of a run that learns is what was asked for.
+        _remember(bench.cache, judgement)
     return judgement, conclusion.exit_code(judgement.verdict)
 
 
