@@ -22,9 +22,10 @@ import psutil  # type: ignore[import-untyped]
 from harness.core import json_codec
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.workflows.campaign import archive, cluster, task
+from harness.workflows.campaign import archive, task
 from harness.workflows.campaign.campaign_folder import JobReport
-from harness.workflows.campaign.engine_process import CONFIGURATION, EngineSettings
+from harness.workflows.campaign.engine import cluster
+from harness.workflows.campaign.engine.engine_process import CONFIGURATION, EngineSettings
 from harness.workflows.campaign.job import CampaignJob
 from harness.workflows.campaign.version import harness_version, resource_of
 from tests import campaigns

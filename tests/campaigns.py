@@ -23,8 +23,8 @@ from harness.record import stored_run
 from harness.report.formats import registry as formats
 from harness.workflows.campaign.campaign_folder import CampaignFolder, CampaignRecord
 from harness.workflows.campaign.drive import Drive
+from harness.workflows.campaign.engine.local_machines import LocalMachines
 from harness.workflows.campaign.job import KNOWN, RUN, CampaignJob
-from harness.workflows.campaign.local_machines import LocalMachines
 from harness.workflows.campaign.version import harness_version
 from tests.fakes import quiet, write
 from tests.stored import StoredRun

@@ -27,7 +27,7 @@ from harness.workflows.campaign import archive, drive, task
 from harness.workflows.campaign.campaign_folder import CampaignFolder, JobReport
 from harness.workflows.campaign.campaign_page import page_of
 from harness.workflows.campaign.campaign_status import lines_of, status_of
-from harness.workflows.campaign.cluster import make_keys, read_cluster
+from harness.workflows.campaign.engine.cluster import make_keys, read_cluster
 from harness.workflows.campaign.job import KNOWN, RUN, SERVER, check_jobs
 from harness.workflows.campaign.shared_store import SharedStore
 from harness.workflows.campaign.spread import commands_on, packed_tree

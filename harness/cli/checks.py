@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from harness.cli import options, output
 from harness.cli.run_command import Spread, carry_out, planned_request
 from harness.core.errors import ExitCode, UsageError
-from harness.core.processes import process
 from harness.core.progress import Progress
 from harness.isa import rules
 from harness.plan.plan import make_plan
 from harness.workflows.campaign import campaign_page, campaign_status
 from harness.workflows.campaign.campaign_folder import CampaignFolder
-from harness.workflows.campaign.cluster import is_loopback, make_keys, read_file, require_engine
-from harness.workflows.campaign.engine_process import EngineSettings
-from harness.workflows.campaign.local_machines import EngineProcess
+from harness.workflows.campaign.engine.cluster import is_loopback, make_keys, read_file, require_engine
+from harness.workflows.campaign.engine.engine_process import EngineSettings
+from harness.workflows.campaign.engine.local_machines import EngineProcess
 from harness.workflows.campaign.version import harness_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from harness.cli.options import RunOptions
     from harness.core.model import CompilerWarnings, Tier
     from harness.plan.catalog import Catalog
@@ -290,7 +286,7 @@ def scheduler(file: Path, *, insecure: bool, dashboard: str) -> ExitCode:
             remedy="--dashboard 127.0.0.1:8787 and a tunnel of ssh, or --insecure",
         )
     read = read_file(file, insecure=insecure)
-    return _attend(EngineSettings(role="scheduler", cluster=read, dashboard=dashboard))
+    _attend(EngineSettings(role="scheduler", cluster=read, dashboard=dashboard))
 
 
 @campaign.command()
@@ -320,31 +316,11 @@ def worker(file: Path, *, insecure: bool, cells: int, name: str, scratch: Path |
     Progress().say(f"Plumbline {harness_version()}, {cells} cells at a time, scheduler {read.address}")
     shown = name or os.uname().nodename
     place = str(scratch.resolve()) if scratch else ""
-    return _attend(EngineSettings(role="worker", cluster=read, cells=cells, name=shown, scratch=place))
+    _attend(EngineSettings(role="worker", cluster=read, cells=cells, name=shown, scratch=place))
 
 
-def _attend(settings: EngineSettings) -> ExitCode:
-    """Keep a process of the engine running until a signal comes, and show its log."""
+def _attend(settings: EngineSettings) -> NoReturn:
+    """Keep a process of the engine running, and show its log on standard error."""
     with tempfile.TemporaryDirectory(prefix="engine-") as private:
         one = EngineProcess(Path(private), settings, name=settings.role)
-        show = _follow(one.log)
-        while True:
-            process.refuse_after_stop()
-            one.mend()
-            show()
-            time.sleep(0.5)
-
-
-def _follow(log: Path) -> Callable[[], None]:
-    """Print what is new in a log, on standard error."""
-    shown = 0
-
-    def show() -> None:
-        nonlocal shown
-        with log.open("rb") as stream:
-            stream.seek(shown)
-            new = stream.read()
-        shown += len(new)
-        click.echo(new.decode("utf-8", "replace"), err=True, nl=False)
-
-    return show
+        one.attend(lambda new: click.echo(new.decode("utf-8", "replace"), err=True, nl=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,8 +16,9 @@ from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.record import corpus_folder
 from harness.workflows.campaign.campaign_folder import CampaignFolder
+from harness.workflows.campaign.engine.local_machines import LocalMachines
 from harness.workflows.campaign.job import LEARNED, check_jobs
-from harness.workflows.campaign.local_machines import LocalMachines
+from harness.workflows.campaign.spread import commands_on
 from harness.workflows.campaign.version import harness_version
 from tests import campaigns, fakes
 from tests.campaigns import Saboteur, begin, checked, machines, nothing_left, prepare, standin, standin_jobs
@@ -129,6 +131,33 @@ def test_a_worker_that_joins_with_an_empty_cache_takes_what_others_have_built(
     assert "building redis" not in report.messages
     assert "building QEMU" not in report.messages
     assert "judging" in report.messages, "the messages are cut"
+
+
+def test_the_commands_of_a_cluster_carry_jobs_out_and_end_with_a_signal(tmp_path: Path) -> None:
+    assert plumb_runs.run("campaign", "keys", tmp_path / "keys").returncode == 0
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    file = write(tmp_path / "cluster.toml", f'address = "tls://127.0.0.1:{port}"\nkeys = "keys"\n')
+    # The worker waits for the scheduler, which comes later.
+    with (
+        plumb_runs.running("campaign", "worker", file, "--cells", 1, "--name", "box") as worker,
+        plumb_runs.running("campaign", "scheduler", file) as scheduler,
+    ):
+        reports = commands_on(
+            fakes.quiet(),
+            {"suites": ["list", "suites", "--json"]},
+            tmp_path / "campaign",
+            on=str(file),
+            insecure=False,
+            expected_seconds=1,
+        )
+        every = [*below(worker.pid), *below(scheduler.pid)]
+        for one in (worker, scheduler):
+            one.terminate()
+            one.wait(timeout=60)
+    assert (reports["suites"].exit_code, reports["suites"].worker) == (0, "box")
+    assert len(every) > 3
+    assert eventually(lambda: not [one for one in every if lives(one.pid)])
 
 
 def below(pid: int) -> list[psutil.Process]:

@@ -20,7 +20,7 @@ from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError
 from harness.core.processes import process
 from harness.workflows.campaign import shared_store, task
 from harness.workflows.campaign.campaign_folder import CampaignState, JobReport, WorkerState
-from harness.workflows.campaign.cluster import security_of
+from harness.workflows.campaign.engine.cluster import security_of
 from harness.workflows.campaign.version import resource_of, versions_in
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
     from harness.workflows.campaign.campaign_folder import CampaignFolder
-    from harness.workflows.campaign.cluster import Cluster
+    from harness.workflows.campaign.engine.cluster import Cluster
     from harness.workflows.campaign.islands import Islands
     from harness.workflows.campaign.job import CampaignJob
 

@@ -19,11 +19,11 @@ from harness.judge.reproducer import stored_at
 from harness.report.formats import registry as formats
 from harness.workflows.campaign import archive, campaign_page
 from harness.workflows.campaign.campaign_folder import CampaignFolder, CampaignRecord, cells_of
-from harness.workflows.campaign.cluster import read_cluster, require_engine
 from harness.workflows.campaign.drive import Drive
+from harness.workflows.campaign.engine.cluster import read_cluster, require_engine
+from harness.workflows.campaign.engine.local_machines import LocalMachines
 from harness.workflows.campaign.islands import Islands
 from harness.workflows.campaign.job import SET_UP_SECONDS, CampaignJob, check_jobs
-from harness.workflows.campaign.local_machines import LocalMachines
 from harness.workflows.campaign.version import harness_version
 from harness.workflows.check import corpora_of
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
     from harness.plan.request import Request
     from harness.workflows.campaign.campaign_folder import JobReport
-    from harness.workflows.campaign.cluster import Cluster
+    from harness.workflows.campaign.engine.cluster import Cluster
     from harness.workflows.workbench import Workbench
 
 

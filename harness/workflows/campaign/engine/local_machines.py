@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import msgspec
 
@@ -18,14 +18,16 @@ from harness.core import json_codec
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.workflows.campaign.cluster import Cluster, make_keys
-from harness.workflows.campaign.engine_process import EngineSettings
+from harness.workflows.campaign.engine.cluster import Cluster, make_keys
+from harness.workflows.campaign.engine.engine_process import EngineSettings
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Callable
     from pathlib import Path
 
 READY_SECONDS = 60.0
+LOOK_SECONDS = 0.5
 AGAIN_SECONDS = 1.0
 """The least time between two starts of one process."""
 
@@ -53,12 +55,27 @@ class EngineProcess:
         if self.pid or time.monotonic() - self._started < AGAIN_SECONDS:
             return False
         self.stop()
-        command: list[str | Path] = [sys.executable, "-m", "harness.workflows.campaign.engine_process", self._file]
+        command: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "harness.workflows.campaign.engine.engine_process",
+            self._file,
+        ]
         with self.log.open("ab") as output:
             self._process = process.start(command, output=output, folder=self._checkout, environment=dict(os.environ))
         self._started = time.monotonic()
         self.starts += 1
         return True
+
+    def attend(self, show: Callable[[bytes], object]) -> NoReturn:
+        """Keep the process running until a signal comes, and show what is new in its log."""
+        with self.log.open("a+b") as log:
+            log.seek(0)
+            while True:
+                process.refuse_after_stop()
+                self.mend()
+                show(log.read())
+                time.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
         """End the process and what it started."""

@@ -1,4 +1,7 @@
-"""The processes of the engine: a scheduler, or a worker. `python -m harness.workflows.campaign.engine_process FILE`."""
+"""A process of the engine: a scheduler or a worker.
+
+`python -m harness.workflows.campaign.engine.engine_process FILE` is one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ import msgspec
 from harness.core import json_codec
 from harness.core.model import Record
 from harness.core.processes import process, temporary_folder
-from harness.workflows.campaign import cluster, task
+from harness.workflows.campaign import task
+from harness.workflows.campaign.engine import cluster
 from harness.workflows.campaign.version import harness_version, resource_of
 
 if TYPE_CHECKING:
