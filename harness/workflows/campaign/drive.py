@@ -19,9 +19,10 @@ from harness.core import json_codec
 from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, PlumblineError
 from harness.core.processes import process
 from harness.workflows.campaign import shared_store, task
-from harness.workflows.campaign.campaign_folder import CampaignState, JobReport, WorkerState
+from harness.workflows.campaign.campaign_folder import CampaignState, JobReport
 from harness.workflows.campaign.engine.cluster import security_of
-from harness.workflows.campaign.version import resource_of, versions_in
+from harness.workflows.campaign.version import resource_of
+from harness.workflows.campaign.workers import PATIENCE_SECONDS, STRANGERS_SECONDS, Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,16 +36,10 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 0.2
 """How long the campaign waits for a result before it looks after workers and processes."""
-LOOK_SECONDS = 1.0
-"""How often the campaign asks the scheduler for its workers."""
 ATTEMPTS = 4
 """How often a job is given to a worker whose machine cannot carry it out."""
 LOSSES = 50
 """How often a job is given again because its worker was lost. More than this is the job's doing."""
-PATIENCE_SECONDS = 600.0
-"""How long a campaign waits for a scheduler, or for a worker of its version."""
-STRANGERS_SECONDS = 60.0
-"""How long it waits if there are workers, all of another version."""
 UNSEEN_SECONDS = 5.0
 CONNECT_SECONDS = 20.0
 GATHER_SECONDS = 60.0
@@ -86,7 +81,6 @@ class Drive:
         self._mend = mend
         self._watch = watch
         self._patience = patience_seconds
-        self._strangers_patience = strangers_seconds
         self._store = shared_store.SharedStore(cluster.store) if cluster.store else None
         arrived = folder.arrived()
         missing = [job for job in folder.record.jobs if job.name not in arrived]
@@ -104,25 +98,18 @@ class Drive:
         self._barren = 0
         """Failures of machines since the last result."""
         self._lost_with_scheduler: set[str] = set()
-        self._names = {job.key: job.name for job in folder.record.jobs}
-        self._workers: dict[str, WorkerState] = {}
-        self._strangers: set[str] = set()
+        self._workers = Workers(
+            folder, cluster, say, patience_seconds=patience_seconds, strangers_seconds=strangers_seconds
+        )
         self._unseen: dict[str, float] = {}
         """Job that was given and that no worker has → since when."""
-        self._looked = 0.0
-        self._idle_since = time.monotonic()
         self.seconds_of_cells = 0.0
-
-    @property
-    def version(self) -> str:
-        """The version that workers must have."""
-        return self.folder.record.jobs[0].version
 
     def state(self) -> str:
         """`12/40 jobs, 4 given, 4 cells on 4 workers`."""
         total = len(self.folder.record.jobs)
         done = total - len(self._pending) - len(self._given) - len(self._failed)
-        offered = f"{self._slots()} cells on {len(self._workers)} workers"
+        offered = f"{self._workers.cells} cells on {len(self._workers)} workers"
         return f"{done}/{total} jobs arrived, {len(self._given)} given, {offered}"
 
     def run(self) -> None:
@@ -199,11 +186,11 @@ class Drive:
             self.folder.note("scheduler", why=why[:200])
             self.say(f"the scheduler is gone: {len(lost)} jobs are given again")
         self._lost_with_scheduler = set()
-        self._workers = {}
+        self._workers.forget()
 
     def _serve(self, client: Client) -> None:
         """Give and take until nothing is left. Raises _SchedulerLostError."""
-        self._idle_since = time.monotonic()
+        self._workers.note_work()
         try:
             while self._pending or self._given:
                 process.refuse_after_stop()
@@ -221,7 +208,7 @@ class Drive:
                     # The next job begins with what these have learned.
                     self._take_ended()
                 # Before results are unpacked and verified, so that no worker waits for that.
-                while self._pending and len(self._given) < self._slots():
+                while self._pending and len(self._given) < self._workers.cells:
                     self._give(client, self._pending.popleft())
                 if idle:
                     self._ended.wait(TICK_SECONDS)
@@ -236,9 +223,6 @@ class Drive:
             self._take(name, self._taken[name])
             del self._taken[name]
 
-    def _slots(self) -> int:
-        return sum(worker.cells for worker in self._workers.values() if worker.version == self.version)
-
     def _give(self, client: Client, job: CampaignJob) -> None:
         attempt = self._tries[job.name] = self._tries.get(job.name, -1) + 1
         tree: Any = None
@@ -252,22 +236,13 @@ class Drive:
             self._islands.generation(job) if self._islands is not None and job.learns else None,
             # The attempt: of a key that failed, the engine would return the failure again.
             key=f"plumb-{job.key}-{attempt}",
-            resources={resource_of(self.version): 1},
+            resources={resource_of(job.version): 1},
             priority=job.expected_seconds,
-            workers=self._others(job),
+            # Others than those that have failed in it, if there are others.
+            workers=self._workers.others_than(failed) if (failed := self._failed_on.get(job.name)) else None,
             pure=False,
         )
         future.add_done_callback(lambda _: self._ended.set())
-
-    def _others(self, job: CampaignJob) -> list[str] | None:
-        """The addresses of the workers that have not failed in a job; None for any, if there are no others."""
-        failed = self._failed_on.get(job.name, [])
-        others = [
-            address
-            for address, worker in self._workers.items()
-            if worker.cells and worker.version == self.version and worker.name not in failed
-        ]
-        return others if failed and others else None
 
     def _take(self, name: str, future: Future[Any]) -> None:
         """Take what came of a job: a result, a failure of a machine, or nothing."""
@@ -307,14 +282,14 @@ class Drive:
         if self._islands is not None and job.learns:
             self._islands.learn(job)
         self._barren = 0
-        self._idle_since = time.monotonic()
+        self._workers.note_work()
         self.seconds_of_cells += report.seconds
 
     def _lose(self, job: CampaignJob, why: str) -> None:
         """A worker was lost with a job, which says nothing about the job. Often, it says something."""
         number = self._losses[job.name] = self._losses.get(job.name, 0) + 1
         self.folder.note("lost", job=job.name, why=why[:400])
-        self._idle_since = time.monotonic()
+        self._workers.note_work()
         if number < LOSSES:
             self._pending.append(job)
             return
@@ -360,41 +335,24 @@ class Drive:
         raise error
 
     def _look(self, client: Client) -> None:
-        """Ask the scheduler for its workers, note who came and went, and write down the state."""
-        now = time.monotonic()
-        if now - self._looked < LOOK_SECONDS:
+        """Look after the workers, and write down the state."""
+        running = self._workers.look(client)
+        if running is None:
             return
-        self._looked = now
-        information = client.scheduler_info(n_workers=-1)
-        running: dict[str, list[str]] = {}
-        for address, keys in client.processing().items():
-            running[address] = [self._name_of(str(key)) for key in keys]
-        found = {}
-        for address, worker in information["workers"].items():
-            versions = versions_in(worker["resources"])
-            version = self.version if self.version in versions else next(iter(versions), "")
-            found[address] = WorkerState(
-                name=str(worker["name"]),
-                address=address,
-                version=version,
-                cells=versions.get(version, 0),
-                running=[name for name in running.get(address, []) if name],
-            )
-        for address in found.keys() - self._workers.keys():
-            self._welcome(found[address])
-        for address in self._workers.keys() - found.keys():
-            self.folder.note("left", worker=self._workers[address].name)
-        self._workers = found
         self._write_state()
-        self._give_unseen_again(now, {name for names in running.values() for name in names})
-        self._refuse_to_wait(now)
+        self._give_unseen_again(running)
+        if self._given:
+            self._workers.note_work()
+        else:
+            self._workers.refuse_to_wait()
 
-    def _give_unseen_again(self, now: float, running: set[str]) -> None:
+    def _give_unseen_again(self, running: set[str]) -> None:
         """Give jobs again that no worker has.
 
         A worker that withdrew as its job was given leaves it with the scheduler, which looks for a worker only when a
         new one joins.
         """
+        now = time.monotonic()
         waiting = {name for name, future in self._given.items() if future.status == "pending"} - running
         self._unseen = {name: self._unseen.get(name, now) for name in waiting}
         for name, since in list(self._unseen.items()):
@@ -403,49 +361,13 @@ class Drive:
                 future.cancel()
                 self._pending.append(self.folder.jobs[name])
 
-    def _welcome(self, worker: WorkerState) -> None:
-        if worker.version == self.version:
-            self.folder.note("joined", worker=worker.name)
-            return
-        why = f"it has Plumbline {worker.version or '(none)'}, the campaign has {self.version}"
-        # Once for each name: a worker that is started again has another address.
-        if worker.name not in self._strangers:
-            self._strangers.add(worker.name)
-            self.folder.note("refused", worker=worker.name, why=why)
-            self.say(f"the worker {worker.name} is refused: {why}")
-
-    def _refuse_to_wait(self, now: float) -> None:
-        """Raise InfrastructureError if no worker takes jobs for too long."""
-        if self._given:
-            self._idle_since = now
-            return
-        waited = now - self._idle_since
-        others = [worker for worker in self._workers.values() if worker.version != self.version]
-        if others and len(others) == len(self._workers) and waited > self._strangers_patience:
-            versions = ", ".join(sorted({worker.version or "none" for worker in others}))
-            raise InfrastructureError(
-                "every worker is of another version",
-                where=self.cluster.address,
-                because=f"the campaign has Plumbline {self.version}, the workers have {versions}",
-                remedy="give the workers this checkout and start them again: plumb campaign worker CLUSTER.toml",
-            )
-        if waited > self._patience:
-            raise InfrastructureError(
-                f"no worker took a job within {waited:.0f} s",
-                where=self.cluster.address,
-                remedy="start workers: plumb campaign worker CLUSTER.toml",
-            )
-
-    def _name_of(self, key: str) -> str:
-        return self._names.get(key.removeprefix("plumb-").rpartition("-")[0], "")
-
     def _write_state(self) -> None:
         self.folder.write_state(
             CampaignState(
                 at=round(time.time(), 2),
                 pid=os.getpid(),
                 host=os.uname().nodename,
-                workers=sorted(self._workers.values(), key=lambda worker: worker.name),
+                workers=self._workers.states,
                 waiting=len(self._pending),
                 given=len(self._given),
             )
