@@ -16,7 +16,7 @@ from harness.workflows.campaign.job import CampaignJob
 from harness.workflows.campaign.result_check import check_run
 from tests import campaigns
 from tests.campaigns import SERVER, begin, checked, machines, prepare, standin, standin_jobs
-from tests.fakes import quiet, write
+from tests.fakes import fault, quiet, write
 from tests.stored import StoredRun, a_fault
 
 if TYPE_CHECKING:
@@ -75,9 +75,17 @@ def is_skipped(stored: StoredRun) -> None:
     stored.test("armv5", "bitops", "test_one", outcome="skipped")
 
 
+def misaligns(stored: StoredRun) -> None:
+    """And nothing fails, as where a child of the server died."""
+    stored.fault("armv5", "bitops", "guest-1", fault(pc=stored.place("armv5", "bitopCommand")))
+    stored.test("armv5", "bitops", "test_one", guest="guest-1", faults=(0, 1))
+
+
 @pytest.mark.parametrize(
     ("happens", "lie", "why"),
     [
+        (misaligns, passes, "its evidence has a misaligned access in armv5/bitops"),
+        (misaligns, knows, "its worker calls alignment-"),
         (fails, passes, "its evidence says armv5/bitops 1 passed, 1 failed"),
         (fails, knows, "known"),
         (does_not_end, passes, "its evidence says armv5/bitops 1 passed, 0 failed, 0 skipped, UNKNOWN"),

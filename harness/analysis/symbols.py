@@ -143,13 +143,21 @@ def _collapse(path: str) -> str:
     return "/".join(parts)
 
 
+def can_name(triple: str, path: str) -> bool:
+    """Whether this machine has a binary and the tool that names its functions."""
+    return shutil.which(_tool(triple)) is not None and Path(path).is_file()
+
+
+def _tool(triple: str) -> str:
+    return f"{triple}-addr2line" if triple else "addr2line"
+
+
 @cache
 def _addr2line(triple: str, path: str, address: int) -> list[tuple[str, str, int]]:
-    command = f"{triple}-addr2line" if triple else "addr2line"
     unknown = [("??", "??", 0)]
-    if shutil.which(command) is None or not Path(path).is_file():
+    if not can_name(triple, path):
         return unknown
-    result = process.run([command, "-f", "-i", "-C", "-e", path, hex(address)], deadline_seconds=120)
+    result = process.run([_tool(triple), "-f", "-i", "-C", "-e", path, hex(address)], deadline_seconds=120)
     # Warnings share the stream, and none of them looks like a place.
     lines = [line for line in result.text.splitlines() if line and "addr2line: " not in line]
     found = []

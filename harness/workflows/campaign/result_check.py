@@ -2,7 +2,8 @@
 
 The campaign's own process judges the evidence again, so that it need not believe a worker's verdicts. Names of
 functions come from a target's binary. Where only the worker has it, the campaign compares what needs no names: how many
-tests passed and failed, whether the evidence is complete, and which of the worker's findings the list knows.
+tests passed and failed, whether the evidence is complete, whether there are misaligned accesses, and which of the
+worker's findings the list knows.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.console import Console
 
+from harness.analysis.symbols import can_name
 from harness.core import json_codec
 from harness.core.errors import InconclusiveError, PlumblineError
 from harness.core.finding import Verdict
 from harness.core.progress import Progress
 from harness.judge import conclusion
 from harness.judge.findings import Judgement
+from harness.judge.verdict import of_cell
 from harness.record import evidence_seal, run_folder, stored_run
 from harness.workflows.campaign.job import LEARNED
 
@@ -83,15 +86,23 @@ def _contradictions(folder: Path, job: CampaignJob, told: Judgement) -> list[str
         failing = {(cell.target, cell.suite) for cell in found.cells if cell.verdict == Verdict.FAIL}
         marked = conclusion.KnownLists.read(stored, known).marked(told.findings)
         pairs = zip(told.findings, marked, strict=True)
-        return _differences(_counts(told, failing), _counts(found, failing)) + [
-            f"its worker calls {one.id} known" for one, again in pairs if one.known and not again.known
+        return [
+            *_differences(_counts(told, failing), _counts(found, failing)),
+            *(f"its worker calls {one.id} known" for one, again in pairs if one.known and not again.known),
+            # Such a finding needs no name to be one: no test misaligns on purpose.
+            *(
+                f"its evidence has a misaligned access in {cell.target}/{cell.suite}"
+                for cell in told.cells
+                if cell.verdict == Verdict.PASS
+                and any(one.kind == "alignment" for one in of_cell(found.findings, cell.target, cell.suite))
+            ),
         ]
 
 
 def _names_functions(stored: TrustedRun) -> bool:
-    """Whether this machine has the binaries of a run, from which the names of functions come."""
-    claimed = stored.claimed.binaries
-    return bool(claimed) and all(Path(path).is_file() for path in stored.record.binaries.values())
+    """Whether this machine has the binaries of a run and the tools that name their functions."""
+    run = stored.record
+    return bool(run.binaries) and all(can_name(run.triples[target], path) for target, path in run.binaries.items())
 
 
 def _counts(judged: Judgement, failing: set[tuple[str, str]]) -> set[str]:
