@@ -24,6 +24,7 @@ from harness.workflows.campaign.campaign_page import page_of
 from harness.workflows.campaign.campaign_status import CorpusRow, lines_of, status_of
 from harness.workflows.campaign.islands import MOST_UNTRIED, Islands
 from harness.workflows.campaign.job import CORPORA, ISLAND_SECONDS, LEARNED, RUN, check_jobs
+from harness.workflows.campaign.version import harness_version
 from tests import campaigns, fakes
 from tests.campaigns import SERVER, begin, machines, prepare, standin_job
 from tests.fakes import write
@@ -192,7 +193,8 @@ def test_a_job_brings_back_what_it_added_and_nothing_else(tmp_path: Path, monkey
         write(tmp_path / "corpora" / "S-T" / name, name)
     program = write(tmp_path / "program.py", WRITES)
     monkeypatch.setattr(task.WorkerSettings, "program", [sys.executable, str(program)])
-    described, content = task.carry_out(json_codec.encode(LITTLE), None, archive.pack(tmp_path / "corpora"))
+    job = msgspec.structs.replace(LITTLE, version=harness_version())
+    described, content = task.carry_out(json_codec.encode(job), None, archive.pack(tmp_path / "corpora"))
     report = json_codec.decode(described, JobReport)
     assert report.problem == ""
     archive.unpack(content, report.archive, tmp_path / "run")
