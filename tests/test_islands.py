@@ -142,13 +142,16 @@ def test_what_one_target_found_is_tried_on_the_others_and_kept_where_it_shows_so
     assert given_to(again, BIG_2, tmp_path) == {"short": [7], "tiny": None}
 
 
-def test_two_jobs_do_not_try_the_same_and_a_lost_one_gives_back_what_it_took(tmp_path: Path) -> None:
+def test_two_jobs_of_a_target_do_not_try_the_same_and_a_lost_one_gives_back_what_it_took(tmp_path: Path) -> None:
     campaign = begin(tmp_path / "campaign", JOBS)
     for number in range(MOST_UNTRIED + 10):
-        corpus_folder.keep(tmp_path / "corpora" / f"{SERVER}-little" / f"entry{number}", b"x")
+        for target in ("little", "big"):
+            corpus_folder.keep(tmp_path / "corpora" / f"{SERVER}-{target}" / f"entry{number}", b"x")
     islands = Islands(campaign, tmp_path / "corpora", lambda _: None)
     first, second = (given_to(islands, job, tmp_path).keys() for job in (LITTLE, LITTLE_2))
     assert (len(first), len(second), first & second) == (MOST_UNTRIED, 10, set())
+    # What one target tries, the other tries as well.
+    assert given_to(islands, BIG, tmp_path).keys() == first
     # Given again, as after the loss of its worker.
     assert given_to(islands, LITTLE, tmp_path).keys() == first
     # It had no time for all: the rest is free.

@@ -49,7 +49,12 @@ class Islands:
         """What a job begins with, packed: what its target's corpus needs, and some entries to try."""
         corpus = self._corpus(job)
         build = self._builds.get(corpus)
-        taken = {name for other, names in self._trying.items() if other != job.name for name in names}
+        taken = {
+            name
+            for other, names in self._trying.items()
+            if other != job.name and self._corpus(self._campaign.jobs[other]) == corpus
+            for name in names
+        }
         needed: list[Path] = []
         untried: list[Path] = []
         for entry in corpus_folder.entries(corpus):
