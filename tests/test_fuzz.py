@@ -218,6 +218,15 @@ def test_a_stream_is_kept_for_what_it_shows_first(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.stream"))) == 1, "what shows nothing takes the place of others"
 
 
+def test_what_a_stream_shows_later_is_added_to_what_it_showed_first(tmp_path: Path) -> None:
+    stream = from_text("GET k\n")
+    kept = corpus.Corpus(tmp_path, "one")
+    assert kept.offer(stream, {"a"})
+    # As where another server process had shown the rest before.
+    assert kept.offer(stream, {"a", "b"})
+    assert corpus.Corpus(tmp_path, "one").features == 2
+
+
 def test_a_stream_that_failed_is_sent_again_by_every_run(tmp_path: Path) -> None:
     stream = from_text("GET k\n")
     corpus.Corpus(tmp_path, "one").save(stream, corpus.FOUND)

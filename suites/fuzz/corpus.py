@@ -92,8 +92,10 @@ class Corpus:
         self._note(path, new)
 
     def _note(self, path: Path, new: Iterable[int] = ()) -> None:
+        """Record what a stream showed, in addition to what it has shown before on this build."""
+        every = sorted({*new, *(self._features_of(path) or ())})
         failed = path.name.startswith(FOUND)
-        corpus_folder.note(path, corpus_folder.EntryFeatures(build=self._build, new=sorted(new), failed=failed))
+        corpus_folder.note(path, corpus_folder.EntryFeatures(build=self._build, new=every, failed=failed))
 
     def _entries(self) -> list[Path]:
         return corpus_folder.entries(self._folder) if self._folder is not None else []

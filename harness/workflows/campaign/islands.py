@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.core.cache import disk_errors
 from harness.record import corpus_folder
 from harness.workflows.campaign import archive
@@ -90,8 +92,10 @@ class Islands:
         for name, features in found.items():
             self._builds[corpus] = features.build
             before = corpus_folder.features_of(corpus / name)
-            if before is not None and before.build == features.build and (before.new or not features.new):
-                continue
+            if before is not None and before.build == features.build:
+                if set(features.new) <= set(before.new):
+                    continue
+                features = msgspec.structs.replace(features, new=sorted({*before.new, *features.new}))  # noqa: PLW2901
             if (brought / name).is_file():
                 corpus_folder.keep(corpus / name, (brought / name).read_bytes())
             corpus_folder.note(corpus / name, features)
