@@ -19,6 +19,7 @@ from harness.core.cache import Cache
 from harness.core.digests import files_below
 from harness.core.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
 from harness.core.processes import process
+from harness.core.target_model import DEFAULT_FAMILY
 from harness.plan.catalog import Catalog
 from harness.workflows.campaign import archive, job, shared_store
 from harness.workflows.campaign.campaign_folder import JobReport
@@ -142,7 +143,9 @@ def _carried_out(
 
 def _parts(given: job.CampaignJob, server: str) -> list[tuple[str, str]]:
     """Kind and key of what takes minutes to make for a job, or to fetch: what CI systems keep from job to job."""
-    if not WorkerSettings.store or not given.cells:
+    # A family's toolchains are files that the worker would have to fetch to name what they build.
+    own_toolchain = "--toolchain" not in given.words or DEFAULT_FAMILY in given.words
+    if not WorkerSettings.store or not given.cells or not own_toolchain:
         return []
     cache = Cache.default()
     level = given.words[given.words.index("--optimisation") + 1] if "--optimisation" in given.words else "O2"
