@@ -137,6 +137,7 @@ class StoredRun:
         detail: str = "",
         record: fault_log.Fault | None = None,
         options: tuple[str, ...] = (),
+        preloads: bool = False,
     ) -> None:
         """A server that one test of a cell started, on the cell's own target or another, with at most one fault."""
         peer = "" if target == cell else target
@@ -153,6 +154,7 @@ class StoredRun:
             own=True,
             unanswered=("SAVE",),
             options=options,
+            preloads=preloads,
             pid=fakes.PID,
         )
         self.add(cell, suite, event)

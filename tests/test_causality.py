@@ -406,8 +406,10 @@ def test_what_a_server_was_started_with_is_in_its_reproducer(run: StoredRun) -> 
         test="test_files[dump.rdb]",
         end="signal",
         options=("--sanitize-dump-payload", "yes"),
+        preloads=True,
     )
     (finding,) = judged(run)[0]
     kept = reproducer(finding)
     assert {name: base64.b64decode(text) for name, text in kept.files.items()} == {"dump.rdb": b"REDIS\xff"}
     assert kept.options == ("--sanitize-dump-payload", "yes")
+    assert kept.preload == "bitops"

@@ -213,6 +213,7 @@ class Evidence:
             transcript=event.transcript,
             blocked=False,
             options=event.options,
+            preloads=event.preloads,
         )
 
 

@@ -55,6 +55,8 @@ class Reproducer(Record, frozen=True):
     """Name -> content in base 64, of each file in the guest's folder when it starts."""
     options: tuple[str, ...] = ()
     """Extra options that the server is started with."""
+    preload: NameOrNone = ""
+    """The suite whose shared object the server preloads; empty: none."""
     difference: Difference | None = None
     detail: str = ""
     """How the guest ended, or the test's message. Used if no fault record says what the replay must show."""
@@ -138,6 +140,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         settings=run.settings,
         files=_files_in(started.inputs) if started else {},
         options=started.options if started else (),
+        preload=best.suite if started and started.preloads else "",
         difference=best.difference,
         again=best.again,
         detail=best.detail or best.message,

@@ -80,16 +80,20 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartedWith(msgspec.Struct, frozen=True, kw_only=True):
-    """Extra files and options that a guest was started with."""
+    """Extra files, options and a shared object that a guest was started with."""
 
     inputs: Path
     """A folder of files that were copied into the guest's folder."""
     options: tuple[str, ...]
+    preloads: bool
+    """Whether it preloaded the suite's shared object."""
 
 
 def _started_with(guest: Path, test: TestEvent | None) -> StartedWith | None:
     inputs = guest / run_folder.INPUTS
-    return StartedWith(inputs=inputs, options=test.options) if test is not None and inputs.is_dir() else None
+    if test is None or not inputs.is_dir():
+        return None
+    return StartedWith(inputs=inputs, options=test.options, preloads=test.preloads)
 
 
 FEWEST_WORDS = 3
@@ -274,7 +278,8 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
     sighting = msgspec.structs.replace(sighting, message=test.message, command=command)
     if test.again is None:
         return msgspec.structs.replace(sighting, difference=test.difference)
-    given = StartedWith(inputs=cell / (test.again.guest or ".") / run_folder.INPUTS, options=test.again.options)
+    inputs = cell / (test.again.guest or ".") / run_folder.INPUTS
+    given = StartedWith(inputs=inputs, options=test.again.options, preloads=False)
     command = "; ".join(test.again.requests[-SHOWN_REQUESTS:])
     return msgspec.structs.replace(
         sighting, difference=test.difference, again=test.again, started_with=given, transcript=None, command=command

@@ -131,6 +131,7 @@ class StartGuest:
             unanswered=tuple(requests),
             transcript=transcript,
             options=tuple(guest.options),
+            preloads=guest.build.preload is not None and guest.build.preload == self._cell.preload,
         )
 
 

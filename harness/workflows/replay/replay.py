@@ -21,7 +21,7 @@ from harness.analysis import disassembly, symbols
 from harness.analysis.assertion_log import asserting_frames
 from harness.analysis.detectors.registry import own_frames
 from harness.build.server_build import BuildFailedError
-from harness.core.errors import ExitCode
+from harness.core.errors import ExitCode, UsageError
 from harness.core.model import Record
 from harness.judge.reproducer import Reproducer, files_of
 from harness.plan.catalog import select
@@ -173,7 +173,7 @@ class _Replayed:
         """Whether the finding came again, and what happened. Raises BuildFailedError."""
         reproducer, setup = self.reproducer, self.setup
         runner = setup.runner(reproducer.policy)
-        build = setup.build(self.tree, reproducer.optimisation, reproducer.allocator)
+        build = self._with_preload(setup.build(self.tree, reproducer.optimisation, reproducer.allocator))
         if reproducer.kind == BUILD:
             return Recurrence(outcome="gone"), "it compiles"
         units = self._units() if reproducer.unit else None
@@ -202,6 +202,16 @@ class _Replayed:
     def _units(self) -> Units:
         reproducer = self.reproducer
         return self.setup.units(reproducer.program, self.tree, reproducer.optimisation, reproducer.allocator)
+
+    def _with_preload(self, build: Build) -> Build:
+        """The build whose servers preload a suite's shared object, if the finding's server did."""
+        if not self.reproducer.preload:
+            return build
+        suites = self.setup.bench.catalog.suites
+        suite = suites[select("suite", [self.reproducer.preload], suites)[0]]
+        if not suite.preload:
+            raise UsageError(f"the suite {suite.name} has nothing to preload", where=self.reproducer.finding)
+        return msgspec.structs.replace(build, preload=self.setup.module(suite.path / suite.preload, self.tree))
 
     def _lacks(self, units: Units) -> str:
         """Why the unit cannot be called."""
