@@ -112,6 +112,7 @@ def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> 
 )
 @options.optimisation
 @options.allocator
+@options.toolchain
 @options.offline
 @options.install
 @options.on
@@ -128,6 +129,7 @@ def measure(
     page: Path | None,
     optimisation: str,
     allocator: Allocator,
+    toolchain: str,
     offline: bool,
     install: bool | None,
     on: str,
@@ -148,7 +150,7 @@ def measure(
         )
     if page is not None and not page.parent.is_dir():
         raise UsageError("there is no such folder", where=f"--html {page}", remedy=f"mkdir --parents {page.parent}")
-    bench = Workbench.default(offline=offline)
+    bench = options.workbench(toolchain, offline=offline)
     catalog = bench.catalog
     chosen = catalog.select_targets(targets)
     for name in chosen:
@@ -212,6 +214,7 @@ def _measured_on(
     common += ["--against", word(request.against)] if request.against else []
     common += ["--limit", f"{100 * request.limit:f}%", "--rounds", str(request.rounds)]
     common += ["--optimisation", request.optimisation, "--allocator", request.allocator]
+    common += ["--toolchain", bench.catalog.family]
     common += ["--offline"] if bench.offline else []
     common += ["--install" if install else "--no-install", "--json"]
     reports = campaign_spread.commands_on(

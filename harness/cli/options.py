@@ -278,6 +278,18 @@ make_variables = click.option(
 )
 
 
+def workbench(toolchain: str, *, offline: bool) -> Workbench:
+    """A workbench with a toolchain. Fetches the compiler of another than the default, and says which targets that has.
+
+    Raises as `Workbench.with_toolchain` does.
+    """
+    bench = Workbench.default(offline=offline).with_toolchain(toolchain)
+    if toolchain != DEFAULT_FAMILY:
+        others = ", ".join(name for name in bench.catalog.targets if name != ORACLE)
+        bench.progress.say(f"toolchain {toolchain}: of the targets of a group, only {others}")
+    return bench
+
+
 class RunOptions(Record, frozen=True):
     """How a run is carried out: the options that check, premerge, fuzz, audit and port share. Each is a field here."""
 
@@ -298,12 +310,8 @@ class RunOptions(Record, frozen=True):
     as_json: bool
 
     def workbench(self) -> Workbench:
-        """The workbench of the run. Fetches the compiler of another toolchain, and says which targets that has."""
-        bench = Workbench.default(offline=self.offline).with_toolchain(self.toolchain)
-        if self.toolchain != DEFAULT_FAMILY:
-            others = ", ".join(name for name in bench.catalog.targets if name != ORACLE)
-            bench.progress.say(f"toolchain {self.toolchain}: of the targets of a group, only {others}")
-        return bench
+        """The workbench of the run."""
+        return workbench(self.toolchain, offline=self.offline)
 
 
 _RUN_OPTIONS = (

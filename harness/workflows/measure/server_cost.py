@@ -14,6 +14,7 @@ import msgspec
 
 from harness.core.errors import ExitCode, InconclusiveError, PlumblineError
 from harness.core.model import Record
+from harness.core.target_model import DEFAULT_FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,6 +145,8 @@ class Measurement(Record, frozen=True):
     kernel_costs: list[KernelCost]
     no_figures: list[NoFigure]
     differences: list[CostDifference]
+    toolchain: str = DEFAULT_FAMILY
+    """The family of toolchains; the default: those that the targets name."""
 
 
 def join(parts: Sequence[Measurement], *, limit: float) -> Measurement:

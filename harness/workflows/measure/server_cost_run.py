@@ -116,6 +116,7 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
         against=list(names)[-1] if request.against else "",
         optimisation=request.optimisation,
         allocator=request.allocator,
+        toolchain=bench.catalog.family,
         limit=request.limit,
         costs=costs,
         kernel_costs=on_kernels,

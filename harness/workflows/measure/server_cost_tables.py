@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from harness.core.target_model import DEFAULT_FAMILY
 from harness.report.markdown_table import table
 from harness.workflows.measure.server_cost import PERCENTILES
 
@@ -30,7 +31,9 @@ def tables(measurement: Measurement) -> list[CostTable]:
     for name in filter(None, (*measurement.servers, measurement.against)):
         mine = [cost for cost in measurement.costs if cost.server == name]
         if mine:
-            found.append(_figures(f"{name} -{measurement.optimisation} {measurement.allocator}", mine))
+            words = [name, f"-{measurement.optimisation}", measurement.allocator]
+            words += [measurement.toolchain] if measurement.toolchain != DEFAULT_FAMILY else []
+            found.append(_figures(" ".join(words), mine))
         if saving := [cost for cost in mine if cost.child_instructions.value]:
             found.append(_children(saving))
     if measurement.kernel_costs:
