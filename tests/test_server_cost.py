@@ -22,7 +22,7 @@ from harness.workflows.measure.server_cost import (
     percentile,
     server_cost,
 )
-from harness.workflows.measure.server_cost_tables import summary
+from harness.workflows.measure.server_cost_tables import summary, tables
 
 WORKLOAD = BenchWorkload(name="get", title="", commands=(("GET", "key"),), requests=100)
 COUNTS = RoundCounts(
@@ -93,6 +93,12 @@ def test_the_parts_of_a_measurement_are_joined_in_the_order_of_one_machine() -> 
         return msgspec.structs.replace(whole, **rows)
 
     assert join([part(*pair) for pair in pairs], limit=0.03) == whole
+
+
+def test_figures_of_another_toolchain_say_so() -> None:
+    plain = measured([])
+    other = msgspec.structs.replace(plain, toolchain="clang-musl")
+    assert [tables(one)[0].title for one in (plain, other)] == ["ours -O2 libc", "ours -O2 libc clang-musl"]
 
 
 def test_a_figure_is_the_median_for_one_request_with_its_spread() -> None:

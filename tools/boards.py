@@ -16,7 +16,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT
-from harness.core.target_model import ORACLE
+from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.report.line_chart import line_chart
 from harness.report.markdown_table import table
 from harness.workflows.measure.server_cost import KernelCost, Measurement, NoFigure, ServerCost
@@ -240,7 +240,8 @@ def main() -> None:
     kernels = _by_place(stored().kernel_costs)
     for path in map(Path, sys.argv[1:]):
         measured = json_codec.decode(path.read_bytes(), Measurement)
-        suffix = "" if measured.allocator == "libc" else f" {measured.allocator}"
+        others = (measured.allocator, "libc"), (measured.toolchain, DEFAULT_FAMILY)
+        suffix = "".join(f" {chosen}" for chosen, default in others if chosen != default)
         for cost in measured.costs:
             key = (cost.server + suffix, cost.target, cost.workload)
             costs[key] = msgspec.structs.replace(cost, server=key[0], functions={})
