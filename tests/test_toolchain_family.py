@@ -30,7 +30,10 @@ from tests.fakes import quiet, write
 if TYPE_CHECKING:
     from tests.fakes import Plumb
 
-PROGRAM = '#!/bin/sh\necho "$KEPT: $*"\n'
+PROGRAM = """#!/bin/sh
+echo "$KEPT: $*"
+test -d "$CALL" && test "$CALL" != "$KEPT" && touch "$CALL/object" && exit 3
+"""
 """A compiler that says how it was called."""
 
 
@@ -54,7 +57,8 @@ def family_of(archive: Path, machine: str = platform.machine()) -> ToolchainFami
         title="Another compiler",
         program="compiler/cc",
         flags=("-first",),
-        caches=("KEPT",),
+        library_cache="KEPT",
+        object_cache="CALL",
         is_static=True,
         compilers={machine: FamilyCompiler(sha256=sha256_of(archive), places=[place])},
         targets={"armv5": FamilyTarget(flags=("-mine",)), "s390x": FamilyTarget(flags=())},
@@ -77,8 +81,9 @@ def test_a_wheel_becomes_two_commands(tmp_path: Path, monkeypatch: pytest.Monkey
     folder = Path(provide_family(cache, fetched(archive, cache, monkeypatch), family_of(archive)))
     kept = cache.path("compiler-libraries", "other")
     for name, word in (("gcc", "cc"), ("g++", "c++")):
-        said = process.run([folder / name, "-c", "a file"], deadline_seconds=20).text
-        assert said == f"{kept}: {word} -c a file\n"
+        said = process.run([folder / name, "-c", "a file"], deadline_seconds=20)
+        assert (said.text, said.code) == (f"{kept}: {word} -c a file\n", 3)
+    assert list(kept.iterdir()) == [], "objects are kept twice"
     assert provide_family(cache, Fetcher(cache, quiet(), offline=True), family_of(archive)) == str(folder)
     assert not os.access(next(cache.path("sources", "").glob("other-*/compiler/LICENSE")), os.X_OK)
     assert cache.damage(read_again=True) == []

@@ -227,8 +227,10 @@ class ToolchainFamily(Record, frozen=True):
     """The compiler's path in its archive. `PROGRAM cc` compiles C, and `PROGRAM c++` C++."""
     flags: tuple[str, ...]
     """Flags for every target."""
-    caches: tuple[str, ...]
-    """Variables of the environment that name the folder where the compiler keeps what it made of its C library."""
+    library_cache: str
+    """The variable of the environment that names the folder where the compiler keeps what it made of its C library."""
+    object_cache: str
+    """The variable that names the folder where it keeps every object. Only ccache keeps those here."""
     is_static: bool
     """Whether programs contain their C library."""
     compilers: dict[str, FamilyCompiler]

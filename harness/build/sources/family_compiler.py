@@ -32,12 +32,11 @@ def provide_family(cache: Cache, fetcher: Fetcher, family: ToolchainFamily) -> s
     unpacked = fetcher.tree(family.name, compiler.sha256, compiler.places)
     program = unpacked / family.program
     kept = shlex.quote(str(cache.path("compiler-libraries", family.name)))
-    scripts = {
-        name: "#!/bin/sh\n"
-        + "".join(f"export {variable}={kept}\n" for variable in family.caches)
-        + f'exec {shlex.quote(str(program))} {word} "$@"\n'
-        for name, word in (("gcc", "cc"), ("g++", "c++"))
-    }
+    call = f"""#!/bin/sh
+mkdir -p {kept} && call=$(mktemp -d {kept}/call.XXXXXX) || exit
+trap 'rm -r "$call"' EXIT
+{family.library_cache}={kept} {family.object_cache}=$call {shlex.quote(str(program))}"""
+    scripts = {name: f'{call} {word} "$@"\n' for name, word in (("gcc", "cc"), ("g++", "c++"))}
 
     def write(into: Path) -> None:
         for name, text in scripts.items():
