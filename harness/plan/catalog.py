@@ -53,6 +53,8 @@ class Catalog:
         self.root = root
         self.family = DEFAULT_FAMILY
         """The toolchains that compile: those that the targets name, or a family's."""
+        self.lacking: frozenset[str] = frozenset()
+        """The targets for which the family does not compile."""
 
     @cached_property
     def targets(self) -> dict[str, Target]:
@@ -69,13 +71,12 @@ class Catalog:
 
     def select_targets(self, patterns: Sequence[str]) -> list[str]:
         """Names of the targets that any name, glob or group selects, in catalog order. Raises as `select` does."""
-        if self.family != DEFAULT_FAMILY and (named := set(patterns) & set(Catalog(self.root).targets.keys())):
-            for name in sorted(named - self.targets.keys()):
-                raise UsageError(
-                    f"{self.family} does not compile for {name}",
-                    where="--toolchain",
-                    remedy=f"leave the target out, or choose of: {', '.join(self.targets)}",
-                )
+        if named := self.lacking.intersection(patterns):
+            raise UsageError(
+                f"{self.family} does not compile for {', '.join(sorted(named))}",
+                where="--toolchain",
+                remedy=f"leave the target out, or choose of: {', '.join(self.targets)}",
+            )
         return select("target", patterns, self.targets, target_groups(self.targets))
 
     def through(self, family: ToolchainFamily, compilers: str, libraries: Mapping[str, tuple[str, ...]]) -> Catalog:
@@ -100,6 +101,7 @@ class Catalog:
             other.toolchains[tools.name] = tools
             flags = [*family.flags, *family.targets[name].flags]
             other.targets[name] = msgspec.structs.replace(target, toolchain=tools.name, compiler_flags=flags)
+        other.lacking = frozenset(self.targets.keys() - other.targets.keys())
         return other
 
     @cached_property

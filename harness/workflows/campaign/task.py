@@ -144,16 +144,21 @@ def _carried_out(
 def _parts(given: job.CampaignJob, server: str) -> list[tuple[str, str]]:
     """Kind and key of what takes minutes to make for a job, or to fetch: what CI systems keep from job to job."""
     # A family's toolchains are files that the worker would have to fetch to name what they build.
-    own_toolchain = "--toolchain" not in given.words or DEFAULT_FAMILY in given.words
+    own_toolchain = _option(given, "--toolchain", DEFAULT_FAMILY) == DEFAULT_FAMILY
     if not WorkerSettings.store or not given.cells or not own_toolchain:
         return []
     cache = Cache.default()
-    level = given.words[given.words.index("--optimisation") + 1] if "--optimisation" in given.words else "O2"
+    level = _option(given, "--optimisation", "O2")
     catalog = Catalog()
     targets = sorted({cell.target for cell in given.cells if cell.target in catalog.targets})
     kept = ci_cache_entries(catalog, cache, targets, server, optimisation=level)
     paths = [Path(path).relative_to(cache.root) for entry in kept.values() for path in entry.paths]
     return [(path.parts[0], path.parts[1]) for path in paths if path.parts[0] in SHARED and path.suffix != ".seal"]
+
+
+def _option(given: job.CampaignJob, name: str, default: str) -> str:
+    """The word behind an option of a job's command; the default without the option."""
+    return given.words[given.words.index(name) + 1] if name in given.words else default
 
 
 class _Learned:
