@@ -245,7 +245,7 @@ def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: Prepare
         why = absent
     elif suite.needs_server and target.build is None:
         why, kind = target.problem, "crash" if target.blameless else "build"
-    elif suite.module and target.setup.toolchain.is_static:
+    elif suite.module and target.module is None:
         why = "its programs contain their C library, and load no module"
     elif suite.upstream and not prepared.upstream_files:
         why = "nothing of it is selected" if has_tests(tree.content) else "the tree has no tests of its own"

@@ -24,10 +24,10 @@ from harness.run.upstream.test_files import has_tests, selected, upstream_files
 from harness.workflows.target_setup import oracle_setup, set_up_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from harness.build.unit_drivers import Units
-    from harness.core.model import Allocator, Build, Program, SourceTree
+    from harness.core.model import Allocator, Build, Program, SourceTree, Suite
     from harness.core.target_model import Target
     from harness.plan.request import Request
     from harness.run.vm.guest import VmImage
@@ -226,21 +226,21 @@ class RunSetup:
 
     def _module(self, setup: TargetSetup) -> Path | None:
         """The module that servers load, where a suite of the plan has one that suits the server's release."""
-        if setup.toolchain.is_static:
-            return None
-        suited = [suite for suite in self.suites if suite.module and self.tree.version >= suite.since]
-        return setup.module(suited[0].path / suited[0].module, self.tree) if suited else None
+        return self._loaded(setup, lambda suite: suite.module)
 
     def _preload(self, setup: TargetSetup) -> Path | None:
-        """The shared object that servers may preload, likewise.
-
-        None where a real kernel or a detector runs them, and where they contain their C library.
-        """
-        suited = [suite for suite in self.suites if suite.preload and self.tree.version >= suite.since]
+        """The shared object that servers may preload, likewise; None where a real kernel or a detector runs them."""
         emulator = setup.target.emulator
-        if not suited or emulator.has_kernel or emulator.detector or setup.toolchain.is_static:
+        if emulator.has_kernel or emulator.detector:
             return None
-        return setup.module(suited[0].path / suited[0].preload, self.tree)
+        return self._loaded(setup, lambda suite: suite.preload)
+
+    def _loaded(self, setup: TargetSetup, source_of: Callable[[Suite], str]) -> Path | None:
+        """What servers load of the first suite that has such a source; None where they contain their C library."""
+        suited = [suite for suite in self.suites if source_of(suite) and not suite.absent_from(self.tree)]
+        if not suited or setup.toolchain.is_static:
+            return None
+        return setup.module(suited[0].path / source_of(suited[0]), self.tree)
 
     def _upstream(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
         """What the release's own tests run on a target, where the plan has a suite of them."""
