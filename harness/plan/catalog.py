@@ -79,7 +79,9 @@ class Catalog:
             )
         return select("target", patterns, self.targets, target_groups(self.targets))
 
-    def through(self, family: ToolchainFamily, compilers: str, libraries: Mapping[str, tuple[str, ...]]) -> Catalog:
+    def through(
+        self, family: ToolchainFamily, compilers: str, libraries: Mapping[str, tuple[str, ...]] | None = None
+    ) -> Catalog:
         """The catalog of the targets that a family compiles for, and of this machine, which its own GCC compiles for.
 
         `compilers`: the folder of the family's commands. `libraries`: target -> what its programs are linked with.
@@ -95,7 +97,7 @@ class Catalog:
                 name=f"{family.name}-{name}",
                 sysroot={},
                 compilers=compilers,
-                libraries=libraries[name],
+                libraries=(libraries or {}).get(name, ()),
                 is_static=family.is_static,
             )
             other.toolchains[tools.name] = tools

@@ -62,7 +62,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
             return self
         family = self.catalog.families[select("toolchain", [name], self.catalog.families)[0]]
         compilers = provide_family(self.cache, self.fetcher, family)
-        first = self.catalog.through(family, compilers, dict.fromkeys(family.targets, ()))
+        first = self.catalog.through(family, compilers)
 
         def library(target: Target, source: str) -> str:
             tools = first.toolchain_of(target)
@@ -81,6 +81,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         libraries = {
             name: tuple(library(first.targets[name], source) for source in how.sources)
             for name, how in family.targets.items()
+            if how.sources
         }
         return msgspec.structs.replace(self, catalog=self.catalog.through(family, compilers, libraries))
 
