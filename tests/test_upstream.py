@@ -449,6 +449,18 @@ def test_a_selection_names_files_or_no_file_at_all(tree: Path) -> None:
     assert "did you mean 'unit/first'?" in str(caught.value)
 
 
+def test_without_a_name_the_short_list_runs_and_what_it_lacks_does_not(tree: Path) -> None:
+    files = upstream_files(tree)
+    short = ("unit/second", "unit/of-a-later-release")
+    for words, names in (
+        ((), ["unit/second"]),
+        (("passes",), ["unit/second"]),
+        (("unit/first::passes",), ["unit/first"]),
+        (("unit/first", "passes"), ["unit/first"]),
+    ):
+        assert [file.name for file in selected(files, words, unnamed=short)] == names, words
+
+
 def test_beside_other_suites_a_name_may_be_one_of_theirs(tree: Path) -> None:
     files = upstream_files(tree)
     assert selected(files, ["edges/offset"], beside_others=True) == []
@@ -466,18 +478,21 @@ def setup_of(tree: Path, *suites: str, tier: str = "quick", tests: Sequence[str]
 
 
 def test_a_tier_and_a_selection_decide_which_files_run(tree: Path) -> None:
-    every = ("unit/first", "unit/second", "unit/moduleapi/hooks", "cluster/03-failover-loop")
-    assert setup_of(tree).upstream_files == ()
+    (tree / "tests" / "unit" / "bitops.tcl").touch()
+    (tree / "tests" / "test_helper.tcl").write_text("set ::all_tests {unit/first unit/bitops}\n", "utf-8")
+    every = ("unit/first", "unit/bitops", "unit/moduleapi/hooks", "cluster/03-failover-loop")
+    assert setup_of(tree).upstream_files == ("unit/bitops",)
+    assert setup_of(tree, tests=["unit/first"]).upstream_files == ("unit/first",)
     assert setup_of(tree, "upstream").upstream_files == setup_of(tree, tier="full").upstream_files == every
     assert setup_of(tree, "upstream", tests=["unit/first"]).upstream_files == ("unit/first",)
-    assert setup_of(tree, tier="full", tests=["nowhere/at all"]).upstream_files == ()
+    assert setup_of(tree, tests=["nowhere/at all"]).upstream_files == ()
     assert setup_of(tree, "bitops", tier="full").upstream_files == ()
     with pytest.raises(UsageError, match="no test file nowhere/at all"):
         _ = setup_of(tree, "upstream", tests=["nowhere/at all"]).upstream_files
 
 
 def test_a_tree_without_tests_is_refused_only_where_nothing_else_runs(tmp_path: Path) -> None:
-    assert setup_of(tmp_path, tier="full").upstream_files == ()
+    assert setup_of(tmp_path).upstream_files == ()
     with pytest.raises(UsageError, match="no tests of its own"):
         _ = setup_of(tmp_path, "upstream").upstream_files
 

@@ -1,11 +1,12 @@
 """`python -m tools.upstream_files FILE…`: which files of a release's own tests find planted bugs, and what they cost.
 
-Each bug of `plumb mutate` is planted alone, and the files run on the first target that must show it. A file finds a bug
-if it has a finding there that the clean release does not have.
+Each bug of `plumb mutate` is planted alone, and the tier `quick` runs with these files on the first target that must
+show the bug. A file finds it if it has a finding there that the clean release does not have.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections import defaultdict
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from harness.core.target_model import ORACLE
 from harness.judge import known_findings
@@ -35,20 +37,24 @@ Found = set[tuple[str, str]]
 """Targets and files that have a finding there."""
 SEED = 1
 MOST = 5
+DEADLINE_SECONDS = 180.0
+"""For all files of one bug: a server that crashes again and again makes some files wait for hours."""
 
 
 def run_files(server: str, targets: Sequence[str], files: Sequence[str], bug: Mutation | None, run: Path) -> Found:
     """Run files of a release's own tests, and tell which of them found something."""
     bench = Workbench.default()
-    suites = [name for name, suite in bench.catalog.suites.items() if suite.upstream]
+    (suite,) = (suite for suite in bench.catalog.suites.values() if suite.upstream)
+    short = msgspec.structs.replace(suite, quick_files=tuple(files), deadline_seconds=DEADLINE_SECONDS)
+    bench.catalog.suites[suite.name] = short
     request = Request(
-        plan=make_plan(bench.catalog, targets=targets, server=server, suites=suites),
+        plan=make_plan(bench.catalog, targets=targets, server=server, suites=[suite.name]),
         server=server,
-        tier="full",
+        tier="quick",
         policy="signal",
         optimisation="O2",
         emulator="pinned",
-        jobs=1,
+        jobs=os.cpu_count() or 1,
         seed=SEED,
         install=False,
         known=known_findings.DEFAULT,

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.build.server_build import BuildDirectory, Builder
-    from harness.core.model import Allocator, SourceTree
+    from harness.core.cache import Cache
+    from harness.core.model import Allocator, Build, SourceTree
     from harness.core.target_model import Target, Toolchain
 
 RECIPE = "1"
@@ -53,6 +54,17 @@ def build_upstream(
                 _publish(shop, into)
 
     return builder.cache.folder("upstream-programs", key, compile_into)
+
+
+def server_program(cache: Cache, build: Build) -> Path:
+    """The server of a build and nothing else, as `build_upstream` leaves programs: for files that start no other."""
+
+    def copy_into(into: Path) -> None:
+        with disk_errors(into):
+            (into / "src").mkdir()
+            shutil.copy2(build.server_binary, into / "src")
+
+    return cache.folder("upstream-programs", f"{build.key}-server-{RECIPE}", copy_into)
 
 
 def _make_programs(shop: BuildDirectory) -> None:

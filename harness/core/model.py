@@ -142,6 +142,8 @@ class Suite(Record, frozen=True):
     """The program that its tests run instead of a server. The drivers of `units` stand in units.toml and drivers/."""
     upstream: bool = False
     """Whether its tests are those that the release brings along (harness.run.upstream)."""
+    quick_files: tuple[str, ...] = ()
+    """The files of the release's own tests that run beside other suites in the tiers `quick` and `kernel`."""
     deadline_seconds: float = 0.0
     """The deadline of a cell; 0: the tier's."""
     role: SuiteRole = ""

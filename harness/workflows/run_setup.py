@@ -18,6 +18,7 @@ from harness.build.server_build import BuildFailedError
 from harness.core.errors import InconclusiveError
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge import warning_findings
+from harness.plan.plan import TIERS
 from harness.record import compiler_warnings
 from harness.run.cell_spec import PeerServer
 from harness.run.upstream.test_files import has_tests, selected, upstream_files
@@ -98,7 +99,8 @@ class RunSetup:
         if suite is None or (others and not has_tests(self.tree.content)):
             return ()
         every = upstream_files(self.tree.content, shown=self.tree.path)
-        return tuple(file.name for file in selected(every, self.request.tests, beside_others=others))
+        short = suite.quick_files if others and TIERS[self.request.tier] == 0 else None
+        return tuple(file.name for file in selected(every, self.request.tests, unnamed=short, beside_others=others))
 
     def prepare(self) -> PreparedRun:
         """Set up the oracle, and then every target of the plan, as many at a time as the request allows.
@@ -246,7 +248,10 @@ class RunSetup:
         """What the release's own tests run on a target, where the plan has a suite of them."""
         if not self.upstream_files:
             return None
-        return setup.upstream(self.tree, self.request.optimisation, allocator)
+        # Files of a suite's short list start servers and nothing else: no client, no module.
+        short = {file for suite in self.suites for file in suite.quick_files}
+        server_alone = short.issuperset(self.upstream_files)
+        return setup.upstream(self.tree, self.request.optimisation, allocator, server_alone=server_alone)
 
     def _units(self, setup: TargetSetup, allocator: Allocator, *, only: Program | None = None) -> dict[Program, Units]:
         """The programs that the plan's suites run instead of a server."""

@@ -15,7 +15,7 @@ import msgspec
 from harness.build import initramfs
 from harness.build.kernel import Kernels
 from harness.build.server_module import build_module
-from harness.build.upstream_programs import build_upstream
+from harness.build.upstream_programs import build_upstream, server_program
 from harness.core.digests import key_of
 from harness.core.errors import UsageError
 from harness.core.target_model import ORACLE
@@ -81,8 +81,12 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         """The program that a suite runs instead of a server. Raises as `build` does."""
         return build_program(kind, self.bench.builder, tree, self.userland, self.toolchain, optimisation, allocator)
 
-    def upstream(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> Path:
-        """Every program of the release, and the modules of its tests. Raises as `build` does."""
+    def upstream(
+        self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc", *, server_alone: bool = False
+    ) -> Path:
+        """Every program of the release, and the modules of its tests; or the server alone. Raises as `build` does."""
+        if server_alone:
+            return server_program(self.bench.cache, self.build(tree, optimisation, allocator))
         return build_upstream(self.bench.builder, tree, self.userland, self.toolchain, optimisation, allocator)
 
     def upstream_spec(

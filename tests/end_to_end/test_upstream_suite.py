@@ -16,7 +16,7 @@ from harness.core.cache import Cache
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode
 from harness.judge.upstream_tests.tally import tallies
-from harness.plan.catalog import Catalog
+from harness.plan.catalog import DEFAULT_SERVER, Catalog
 from harness.record import event_log, run_folder
 from harness.run.upstream.test_files import upstream_files
 from harness.workflows.mutation_testing import mutations
@@ -69,6 +69,14 @@ def test_every_release_names_the_files_of_its_tests(name: str) -> None:
     files = {file.name for file in upstream_files(release.path)}
     assert len(files) > 40
     assert {"unit/type/hash", "unit/sort", "sentinel/00-base" if name < "valkey-9" else "unit/cluster/info"} <= files
+
+
+def test_the_default_release_has_every_file_of_the_short_list() -> None:
+    catalog = Catalog()
+    release = quiet_workbench().fetcher.server(catalog.servers[DEFAULT_SERVER])
+    short = next(suite.quick_files for suite in catalog.suites.values() if suite.upstream)
+    assert set(short) <= {file.name for file in upstream_files(release.path)}
+    assert len(short) == 5
 
 
 def test_tests_that_pass_have_run_on_the_target_and_crashes_on_purpose_are_no_findings(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from harness.core.processes import process
 from harness.run.cell_spec import fits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
 HELPER = Path("tests/test_helper.tcl")
 INSTANCES = Path("tests/instances.tcl")
@@ -123,9 +123,10 @@ def selected(
     files: Iterable[UpstreamFile],
     words: Sequence[str],
     *,
+    unnamed: Container[str] | None = None,
     beside_others: bool = False,
 ) -> list[UpstreamFile]:
-    """The files that a selection of tests may mean: those that it names, or all files if it names none.
+    """The files that a selection of tests may mean: those that it names, or if it names none, all or those `unnamed`.
 
     A word with a slash before any `::` names files: whole names, parts of them, or globs. Raises UsageError where it
     names none, unless other suites run too (`beside_others`), whose tests it may name.
@@ -153,7 +154,7 @@ def selected(
         return [file for file in every if file.name in chosen]
     if words and elsewhere == len(words):
         return []
-    return every
+    return [file for file in every if unnamed is None or file.name in unnamed]
 
 
 def is_selected(item: str, words: Sequence[str]) -> bool:
