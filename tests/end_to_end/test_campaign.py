@@ -78,11 +78,10 @@ def test_what_a_fuzzing_job_found_on_one_target_is_tried_on_the_other(tmp_path: 
     # Jobs draw different streams: what both tried, the second one was given.
     given = [name for name in first.keys() & second.keys() if second[name].new]
     assert given, "nothing that the first target found shows anything on the second"
-    # The second's is in turn what the first one tries next time.
+    # What the second one drew itself is in turn what the first one tries next time: on a slow machine perhaps nothing.
     theirs = tmp_path / "corpora" / f"redis-7.0.15-{learned[0].target}"
     untried = [entry.name for entry in corpus_folder.entries(theirs) if corpus_folder.features_of(entry) is None]
-    assert set(untried) <= second.keys() - first.keys()
-    assert untried
+    assert set(untried) == {name for name in second.keys() - first.keys() if second[name].new}
 
 
 def test_a_measurement_on_workers_has_the_rows_of_the_same_measurement_alone(tmp_path: Path) -> None:
