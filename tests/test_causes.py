@@ -232,7 +232,7 @@ def test_units_and_tests_of_the_release_are_findings_of_their_own(tmp_path: Path
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     folder = tmp_path / "tree"
-    table = '{"SET": {"function": "setCommand"}, "GET": {"function": "setCommand"}}'
+    table = '{"SET": {"function": "setCommand"}, "GET": {"function": "setCommand"}, "SAVE": {"function": "setCommand"}}'
     fakes.write(folder / "src" / "commands" / "set.json", table)
     subcommand = '{"DOCTOR": {"container": "MEMORY", "function": "memoryDoctor"}}'
     fakes.write(folder / "src" / "commands" / "memory-doctor.json", subcommand)
@@ -252,6 +252,7 @@ def tree(tmp_path: Path) -> Path:
         (finding("a", difference=REPLY), ("setCommand", "src/a.c", 3)),
         (finding("a", command="LPOS k v"), None),
         (finding("a", command="GET k"), None),
+        (finding("a", command="SET k v; SAVE"), None),
         (finding("a", kind="exit", command="SET k v"), None),
     ],
 )

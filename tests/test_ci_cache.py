@@ -90,3 +90,16 @@ def test_what_nothing_can_be_made_of_yet_has_no_entry(tmp_path: Path, compilers:
     assert list(kept(tmp_path, "native")) == ["builds"]
     compilers.clear()
     assert list(kept(tmp_path, "armv5", "armv5-kernel")) == ["emulators"]
+
+
+def test_another_toolchain_has_keys_of_its_own_and_keeps_its_c_library(
+    tmp_path: Path, compilers: dict[str, str]
+) -> None:
+    cache = Cache(tmp_path / "cache")
+    catalog = Catalog().planned_for("clang-musl")
+    other = ci_cache_entries(catalog, cache, ["armv5"], "redis-7.0.15")["builds"]
+    builds = kept(tmp_path, "armv5")["builds"]
+    assert "clang-musl" in other.restore_key
+    assert other.key.removeprefix(other.restore_key) != builds.key.removeprefix(builds.restore_key)
+    assert str(cache.path("compiler-libraries", "clang-musl")) in other.paths
+    assert not any("/builds/" in path for path in other.paths)

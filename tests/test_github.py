@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from harness.core.finding import Cause, Frame
+from harness.report.finding import frame_in_tree
 from harness.report.formats import github
 from tests.judgements import HOSTILE, judgement
 
@@ -36,6 +38,38 @@ def test_a_known_finding_is_a_notice() -> None:
     whole = judgement()
     known = msgspec.structs.replace(whole.findings[0], known="fixed upstream")
     assert github.render(msgspec.structs.replace(whole, findings=[known])).startswith("::notice file=src/bitops.c,")
+
+
+def test_what_may_follow_is_on_no_line_and_names_what_it_follows_from() -> None:
+    whole = judgement()
+    (start,) = whole.findings
+    follower = msgspec.structs.replace(start, id="crash-handler-sigsegv-free")
+    cause = Cause(title="", where="", start=start.id, members=[], shared="", followers=[follower.id], known=False)
+    lines = github.render(msgspec.structs.replace(whole, findings=[start, follower], causes=[cause])).splitlines()
+    assert lines[0].startswith("::error file=src/bitops.c,")
+    assert lines[1].startswith("::error title=")
+    assert f"%0Amay follow from {start.id}%0A" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("inner", "place"),
+    [
+        (("libc", "libc.so.6"), ("src/sds.c", 271)),
+        (("server", "src/zmalloc.c"), ("src/zmalloc.c", 1)),
+        (("libc", "libc.so.6", "alone"), None),
+    ],
+)
+def test_a_fault_in_the_allocator_is_shown_where_the_server_asked_for_memory(
+    inner: tuple[str, ...], place: tuple[str, int] | None
+) -> None:
+    origin, file, *alone = inner
+    frames = [Frame(function="inner", file=file, line=1, origin=origin, pc=0)]
+    frames.append(Frame(function="zrealloc", file="src/zmalloc.c", line=286, origin="server", pc=0))
+    frames += [Frame(function="sdsgrow", file="src/sds.c", line=271, origin="server", pc=0)] * (not alone)
+    (found,) = judgement().findings
+    witness = msgspec.structs.replace(found.witnesses[0], backtrace=frames)
+    shown = frame_in_tree(msgspec.structs.replace(found, witnesses=[witness]))
+    assert (shown and (shown.file, shown.line)) == place
 
 
 def test_what_a_server_says_stays_in_its_line_and_in_its_field() -> None:

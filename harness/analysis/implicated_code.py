@@ -26,8 +26,8 @@ _TABLE_ENTRY = re.compile(r'^\s*\{"([\w-]+)",\s*(\w+Command)\b', re.MULTILINE)
 """An entry of the command table that releases before 7.0 keep in C."""
 
 
-_CARRIERS = {"get", "mget", "dump", "restore"}
-"""Commands that hand out or take in what others stored: a wrong reply to one of them is seldom its handler's fault."""
+_CARRIERS = {"get", "mget", "dump", "restore", "save", "bgsave", "bgrewriteaof"}
+"""Commands that hand out, take in or save what others stored: what is wrong then is seldom their handlers' fault."""
 
 
 class ImplicatedCode(Record, frozen=True):

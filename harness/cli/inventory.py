@@ -110,13 +110,16 @@ _LISTS: dict[str, Callable[[Catalog], tuple[Mapping[str, Any], list[str]]]] = {
 @options.server
 @options.suite
 @options.tier
+@options.toolchain
 @options.as_json
-def plan(targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: str, as_json: bool) -> ExitCode:
+def plan(
+    targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: str, toolchain: str, as_json: bool
+) -> ExitCode:
     """List the cells that a check would run.
 
     With --json, the plan also says how to split the cells over machines and which folders to cache.
     """
-    catalog = Catalog()
+    catalog = Catalog().planned_for(toolchain)
     server_tree.known_server(catalog, server, tell=Progress().say)
     planned = make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier)
     if as_json:

@@ -79,6 +79,14 @@ class Catalog:
             )
         return select("target", patterns, self.targets, target_groups(self.targets))
 
+    def family_named(self, name: str) -> ToolchainFamily:
+        """The family of toolchains of a name. Raises as `select` does."""
+        return self.families[select("toolchain", [name], self.families)[0]]
+
+    def planned_for(self, toolchain: str) -> Catalog:
+        """The catalog of the targets of a toolchain, without its compiler: for plans. Raises as `select` does."""
+        return self if toolchain == DEFAULT_FAMILY else self.through(self.family_named(toolchain), "")
+
     def through(
         self, family: ToolchainFamily, compilers: str, libraries: Mapping[str, tuple[str, ...]] | None = None
     ) -> Catalog:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 Level = Literal["error", "warning", "note"]
 _ORDER: tuple[Level, ...] = ("error", "warning", "note")
+_ALLOCATION = "src/zmalloc.c"
+"""The server's wrappers of its C library's allocator."""
 
 
 def level_of(finding: Finding) -> Level:
@@ -36,13 +38,16 @@ def _level(kind: str, witness: Witness) -> Level:
 def frame_in_tree(finding: Finding) -> Frame | None:
     """The innermost frame in the server's tree, which a reader can change; None if there is none.
 
-    For a fault inside libc this is the call from the server or its bundled libraries. If there are several places, the
-    finding's own takes precedence. For a wrong result it is the function that the result points to.
+    For a fault inside libc this is the call from the server or its bundled libraries; inside libc's allocator, which
+    stumbles over what others overwrote, the call of the server's wrapper. If there are several places, the finding's
+    own takes precedence. For a wrong result it is the function that the result points to.
     """
     own = (finding.file, finding.line)
     for witness in sorted(finding.witnesses, key=lambda one: (one.file, one.line) != own):
+        below = False
         for frame in witness.backtrace:
-            if is_in_tree(frame):
+            below = below or frame.origin == "libc"
+            if is_in_tree(frame) and not (below and frame.file == _ALLOCATION):
                 return frame
     return finding.implicated
 

@@ -16,6 +16,7 @@ from harness.build.qemu_user import QEMU_FOLDER, Qemu, qemu_key
 from harness.build.server_build import build_name
 from harness.build.sources import source_tree
 from harness.build.sources.archives import archive_name
+from harness.build.sources.family_compiler import LIBRARIES
 from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record, SourceTree
@@ -113,6 +114,12 @@ def _builds(
         ]
     except InfrastructureError:
         return None
-    paths += [path for name in names for path in cache.paths("builds", name)]
     start = f"plumbline-builds-{host}-{'-'.join(built_for)}-"
+    if (family := catalog.families.get(catalog.family)) is not None:
+        # Its compiler may not be fetched yet, and its builds have no names: the compilers' cache makes them again.
+        paths.append(cache.path(LIBRARIES, family.name))
+        names += [compiler.sha256 for compiler in family.compilers.values()]
+        start += f"{family.name}-"
+    else:
+        paths += [path for name in names for path in cache.paths("builds", name)]
     return CiCacheEntry(key=start + key_of(names), restore_key=start, paths=[str(path) for path in paths])

@@ -19,7 +19,7 @@ from harness.build.sources.server_tree import open_server
 from harness.core.cache import Cache
 from harness.core.progress import Progress
 from harness.core.target_model import DEFAULT_FAMILY
-from harness.plan.catalog import Catalog, select
+from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
     from harness.core.model import BuildSettings, Flavour, SourceTree
@@ -60,7 +60,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         """
         if name == DEFAULT_FAMILY:
             return self
-        family = self.catalog.families[select("toolchain", [name], self.catalog.families)[0]]
+        family = self.catalog.family_named(name)
         compilers = provide_family(self.cache, self.fetcher, family)
         first = self.catalog.through(family, compilers)
 

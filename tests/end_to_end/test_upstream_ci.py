@@ -72,7 +72,7 @@ def test_our_job_is_one_that_github_takes_in_their_file(tmp_path: Path, name: st
     called = top / ".github" / "workflows" / "check.yml"
     called.write_text(as_tags((ROOT / ".github" / "workflows" / "check.yml").read_text("utf-8")), "utf-8")
     text = (top / CI).read_text("utf-8")
-    local = text.replace("OWNER/plumbline/.github/workflows/check.yml@v1", "./.github/workflows/check.yml")
+    local = text.replace("OWNER/plumbline/.github/workflows/check.yml@main", "./.github/workflows/check.yml")
     (top / CI).write_text(local, "utf-8")
     assert linted(top) - linted(before) == set()
     (top / CI).write_text(local.replace("retention-days: 14", "retention: 14"), "utf-8")

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from harness.core.cache import Cache
     from harness.core.target_model import ToolchainFamily
 
+LIBRARIES = "compiler-libraries"
+"""The kind of entries of the cache in which compilers keep what they make of their C libraries."""
+
 
 def provide_family(cache: Cache, fetcher: Fetcher, family: ToolchainFamily) -> str:
     """The folder of a family's `gcc` and `g++`, whose compiler is fetched if the cache lacks it.
@@ -31,7 +34,7 @@ def provide_family(cache: Cache, fetcher: Fetcher, family: ToolchainFamily) -> s
         )
     unpacked = fetcher.tree(family.name, compiler.sha256, compiler.places)
     program = unpacked / family.program
-    kept = shlex.quote(str(cache.path("compiler-libraries", family.name)))
+    kept = shlex.quote(str(cache.path(LIBRARIES, family.name)))
     call = f"""#!/bin/sh
 mkdir -p {kept} && call=$(mktemp -d {kept}/call.XXXXXX) || exit
 trap 'rm -r "$call"' EXIT

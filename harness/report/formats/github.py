@@ -24,8 +24,9 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def render(judgement: Judgement) -> str:
-    """One line per finding, and one per UNKNOWN cell."""
-    lines = [_finding(finding, judgement.place) for finding in judgement.findings]
+    """One line per finding, and one per UNKNOWN cell. What may follow from another finding is on no line of its own."""
+    starts = {name: cause.start for cause, _ in judgement.findings_by_cause() for name in cause.followers}
+    lines = [_finding(finding, judgement.place, starts.get(finding.id, "")) for finding in judgement.findings]
     unknown = [cell for cell in judgement.cells if cell.verdict == "UNKNOWN"]
     lines += [_command("warning", {"title": f"UNKNOWN {cell.target}/{cell.suite}"}, cell.reason) for cell in unknown]
     return "".join(f"{line}\n" for line in lines)
@@ -40,8 +41,8 @@ def outputs(folder: Path, judgement: Judgement) -> str:
     return "".join(f"{name}={one_line(str(value))}\n" for name, value in outputs.items())
 
 
-def _finding(finding: Finding, prefix: str) -> str:
-    place = frame_in_tree(finding)
+def _finding(finding: Finding, prefix: str, follows: str) -> str:
+    place = frame_in_tree(finding) if not follows else None
     where = {"file": str(PurePosixPath(prefix) / place.file), "line": str(place.line)} if place else {}
     text = [f"{finding.id} on {', '.join(finding.targets)} ({finding.occurrences}×)"]
     first = finding.witnesses[0]
@@ -49,6 +50,7 @@ def _finding(finding: Finding, prefix: str) -> str:
     text += [described(finding.difference)] if finding.difference else []
     text += [f"after: {finding.command}"] if finding.command else []
     text += [f"known: {finding.known}"] if finding.known else []
+    text += [f"may follow from {follows}"] if follows else []
     return _command(
         _COMMANDS[level_of(finding)], {**where, "title": one_line(finding.title)}, "\n".join([*text, finding.replay])
     )

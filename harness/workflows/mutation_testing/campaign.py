@@ -62,7 +62,7 @@ class MutationRow(Record, frozen=True):
     causes: int = 0
     """The number of causes under which the report shows them; 1 is ideal."""
     annotations: int = 0
-    """The number of findings that the report shows at a line of the tree."""
+    """The number of findings that annotations show at a line of the tree."""
     at_fault: int = 0
     """The number of these whose line is in a file that the mutation edits."""
 
@@ -119,7 +119,9 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         judgement, _ = check.Check(bench, request).run()
         formats.write(request.run, judgement)
     found = mutations.caught(planted, judgement.findings)
-    shown_in = [frame.file for finding in judgement.findings if (frame := frame_in_tree(finding))]
+    causes = judgement.findings_by_cause()
+    first = [by_id[name] for cause, by_id in causes for name in by_id if name not in cause.followers]
+    shown_in = [frame.file for finding in first if (frame := frame_in_tree(finding))]
     return MutationRow(
         mutation=planted.name,
         title=planted.title,
@@ -129,7 +131,7 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         run=str(request.run),
         seen=[_result(target, found[target]) for target in wanted],
         findings=len(judgement.findings),
-        causes=len(judgement.findings_by_cause()),
+        causes=len(causes),
         annotations=len(shown_in),
         at_fault=sum(file in {edit.file for edit in planted.edits} for file in shown_in),
     )
