@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from harness.core import json_codec
+from harness.core.cache import Cache, write_whole
 from harness.core.model import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from harness.core.cache import Cache
     from harness.core.progress import Activity, Progress
 
 KIND = "history"
@@ -103,9 +103,7 @@ class BuildProgress:
         with contextlib.suppress(OSError):
             past = Past(steps=self._steps().done, seconds=seconds)
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            new = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-            new.write_bytes(json_codec.pretty(past))
-            new.replace(self._file)
+            write_whole(self._file, json_codec.pretty(past))
 
 
 def seconds_left(seconds: float, share: float, before: float) -> float:

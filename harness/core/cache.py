@@ -300,6 +300,13 @@ def _give_up(folder: Path, lock: FileLock) -> None:
     lock.release()
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that others read at any time: they see the old content or the new, and never a part."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_bytes(content)
+    unfinished.rename(path)
+
+
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """Convert the exceptions of a full or read-only disk to an error that says so."""

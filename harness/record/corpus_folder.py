@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core import json_codec
+from harness.core.cache import write_whole
 from harness.core.model import Record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIX = ".features"
-_UNFINISHED = ".unfinished"
 
 
 class EntryFeatures(Record, frozen=True):
@@ -38,7 +38,7 @@ def entries(folder: Path) -> list[Path]:
     """The entries of a corpus, by name; none if there is no folder."""
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if path.suffix not in {SUFFIX, _UNFINISHED} and path.is_file())
+    return sorted(path for path in folder.iterdir() if path.suffix != SUFFIX and path.name[0] != "." and path.is_file())
 
 
 def features_of(entry: Path) -> EntryFeatures | None:
@@ -58,13 +58,13 @@ def tried(folder: Path) -> dict[str, EntryFeatures]:
 def keep(entry: Path, content: bytes) -> None:
     """Write an entry."""
     entry.parent.mkdir(parents=True, exist_ok=True)
-    _write(entry, content)
+    write_whole(entry, content)
 
 
 def note(entry: Path, features: EntryFeatures) -> None:
     """Record what an entry showed."""
     entry.parent.mkdir(parents=True, exist_ok=True)
-    _write(features_path(entry), json_codec.encode(features))
+    write_whole(features_path(entry), json_codec.encode(features))
 
 
 def minimise(folder: Path, build: str) -> tuple[int, int]:
@@ -90,9 +90,3 @@ def minimise(folder: Path, build: str) -> tuple[int, int]:
 def features_path(entry: Path) -> Path:
     """Where an entry's features are."""
     return entry.with_name(f"{entry.name}{SUFFIX}")
-
-
-def _write(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f"{path.name}{_UNFINISHED}")
-    unfinished.write_bytes(content)
-    unfinished.rename(path)

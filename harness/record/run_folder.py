@@ -21,6 +21,7 @@ from typing import Literal
 import msgspec
 
 from harness.core import json_codec
+from harness.core.cache import write_whole
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.model import Allocator, BuildSettings, CompilerWarnings, Name, NameOrNone, Program, Record
@@ -257,9 +258,7 @@ PROGRESS = "progress"
 
 def write_run(folder: Path, record: RunRecord) -> None:
     """Write RUN/run.json, replacing the whole file."""
-    unfinished = folder / ".run.json"
-    unfinished.write_bytes(signed(json_codec.pretty(msgspec.structs.replace(record, digest=""))))
-    unfinished.rename(folder / "run.json")
+    write_whole(folder / "run.json", signed(json_codec.pretty(msgspec.structs.replace(record, digest=""))))
 
 
 def signed(unsigned: bytes) -> bytes:

@@ -13,6 +13,7 @@ import msgspec
 
 from harness.build.sources import server_tree, source_tree
 from harness.core import json_codec
+from harness.core.cache import Cache, write_whole
 from harness.core.errors import UsageError
 from harness.core.model import Record
 from harness.core.strict_toml import read_text
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
 
-    from harness.core.cache import Cache
     from harness.core.finding import Finding
     from harness.plan.catalog import Catalog
 
@@ -140,9 +140,7 @@ def append(path: Path, entries: Sequence[KnownFinding]) -> None:
         raise UsageError("no entry can be added at the end", where=str(path), because=error.because) from error
     assert whole == [*present, *entries], "what was written is not what is read"
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(text, "utf-8")
-    unfinished.replace(path.resolve())
+    write_whole(path.resolve(), text.encode())
 
 
 def _toml(entry: KnownFinding) -> str:

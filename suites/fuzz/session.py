@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from harness.core import json_codec
+from harness.core.cache import write_whole
 from harness.core.model import Record
 from harness.protocol.command_stream import text_of, wire
 from harness.record import run_folder
@@ -282,6 +283,4 @@ class FuzzSession:
     def _report(self) -> None:
         kept = f", {self.corpus.features} {self._features}, {len(self.corpus)} streams kept" if len(self.corpus) else ""
         text = f"{self.streams} examples, {self.commands} commands{kept}, {self.failures} failed"
-        unfinished = self.cell.folder / f".{run_folder.PROGRESS}"
-        unfinished.write_text(text, "utf-8")
-        unfinished.rename(self.cell.folder / run_folder.PROGRESS)
+        write_whole(self.cell.folder / run_folder.PROGRESS, text.encode())

@@ -10,6 +10,7 @@ import pytest
 from filelock import FileLock
 
 from harness.core import json_codec
+from harness.core.cache import write_whole
 from harness.run.cell_spec import read_cell
 from suites._shared.keyspace import server
 
@@ -46,9 +47,7 @@ def written(cell: CellSpec, start_guest: StartGuest, family: str) -> Callable[[s
             if not path.is_file():
                 options = [*server.OPTIONS, "--appendonly", "yes"]
                 files = _write(start_guest(target=target, options=options), family)
-                unfinished = path.with_suffix(".part")
-                unfinished.write_bytes(json_codec.encode(files))
-                unfinished.rename(path)
+                write_whole(path, json_codec.encode(files))
         return json_codec.decode(path.read_bytes(), Written)
 
     return by

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import msgspec
 
 from harness.core import json_codec
+from harness.core.cache import write_whole
 from harness.core.errors import InconclusiveError, InfrastructureError, UsageError
 from harness.core.model import Cell, Record
 from harness.judge.findings import Judgement
@@ -282,10 +283,8 @@ def _difference(stored: CampaignRecord, wanted: CampaignRecord) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        unfinished.write_bytes(content)
-        unfinished.rename(path)
+        write_whole(path, content)
     except OSError as error:
         what = "the campaign's folder cannot be written"
         raise InfrastructureError(what, where=str(path), because=str(error)) from error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import jinja2
 from markupsafe import Markup
 
+from harness.core.cache import write_whole
 from harness.core.untrusted_text import visible
 from harness.report.line_chart import line_chart
 from harness.workflows.campaign.campaign_status import status_of
@@ -136,9 +137,7 @@ class PageWriter:
         """Write the page. Returns its path."""
         started = time.monotonic()
         path = self._folder.path / NAME
-        unfinished = path.with_name(f".{NAME}")
-        unfinished.write_text(page_of(status_of(self._folder)), "utf-8")
-        unfinished.rename(path)
+        write_whole(path, page_of(status_of(self._folder)).encode())
         took = time.monotonic() - started
         self._due = time.monotonic() + max(WRITE_SECONDS, took / BUSY_SHARE)
         return path

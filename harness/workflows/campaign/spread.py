@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core import json_codec
+from harness.core.cache import Cache, write_whole
 from harness.core.errors import ExitCode, UsageError
 from harness.judge import conclusion, merge
 from harness.judge.reproducer import stored_at
@@ -30,7 +31,6 @@ from harness.workflows.check import corpora_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from harness.core.cache import Cache
     from harness.core.progress import Progress
     from harness.judge.findings import Judgement
     from harness.plan.request import Request
@@ -252,6 +252,4 @@ def _remember(cache: Cache, judgement: Judgement) -> None:
     # Only an estimate: a cache that cannot be written loses nothing else.
     with contextlib.suppress(OSError), cache.lock("campaigns-seconds"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".new")
-        unfinished.write_bytes(json_codec.encode({**_seconds_before(cache), **took}))
-        unfinished.rename(path)
+        write_whole(path, json_codec.encode({**_seconds_before(cache), **took}))
