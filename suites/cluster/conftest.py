@@ -7,17 +7,38 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from suites._shared.keyspace import kinds
 from suites.cluster import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
     from suites._shared.ports import Ports
     from suites.cluster.nodes import Node
+
+FEWEST = 3
+"""With two nodes no message has a gossip section, because a node is told of third ones only. Votes need three too."""
 
 
 @pytest.fixture
 def start_node(start_guest: StartGuest, ports: Ports) -> Callable[..., Node]:
     """Starts a node for one test: suites.cluster.nodes.start."""
     return functools.partial(nodes.start, start_guest, ports)
+
+
+@pytest.fixture
+def patience(cell: CellSpec) -> None:
+    """For tests that wait for the nodes' own time-outs."""
+    if cell.tier == "quick":
+        pytest.skip("it waits some 15 s for time-outs: in the tiers full and thorough")
+
+
+@pytest.fixture
+def everybody(start_node: Callable[..., Node], cell: CellSpec) -> list[Node]:
+    """A node on the cell's target and one of each kind of machine: strangers to each other."""
+    found = [start_node(), *(start_node(target=name) for name in kinds.companions(cell))]
+    while len(found) < FEWEST:
+        found.append(start_node())
+    return found

@@ -5,6 +5,7 @@ This module computes slots from the cluster specification (CRC16 of the key's ta
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from harness.core.byte_diff import DifferenceError
@@ -186,6 +187,25 @@ def misread(field: str, sent: int, received: int, writer: Node, reader: Node) ->
     return DifferenceError(f"{field} {sent} arrived as {received}", difference)
 
 
+def misread_update(sent: int, received: int, writer: Node, reader: Node) -> DifferenceError:
+    """The error for an epoch that changed in an UPDATE (clusterMsgDataUpdate, cluster.h)."""
+    difference = Difference(
+        where="a message on the cluster's bus",
+        record="configEpoch of an UPDATE",
+        writer=writer.guest.runner.target.name,
+        reader=reader.guest.runner.target.name,
+        expected=sent.to_bytes(8, "big").hex(),
+        actual=received.to_bytes(8, "big").hex(),
+        function="clusterSendUpdate",
+    )
+    return DifferenceError(f"configuration epoch {sent} of an UPDATE arrived as {received}", difference)
+
+
+def fields(reply: Any) -> dict[str, Any]:
+    """The fields of a reply that lists their names and values by turns."""
+    return {_text(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
 def port_in(words: Sequence[str]) -> int:
     """The port of a node in a line of CLUSTER NODES: `127.0.0.1:7000@17000,host`, without the bus before 4.0."""
     return int(words[1].partition(",")[0].partition("@")[0].rpartition(":")[2])
@@ -208,3 +228,35 @@ def misread_gossip(about: Node, reader: Node, port: int) -> DifferenceError:
 def link_state(node: Node) -> str:
     """The state of the node's replication link."""
     return info(node.guest, "replication").get("master_link_status", "")
+
+
+def meet_in_a_row(everybody: Sequence[Node]) -> None:
+    """Introduce each node to the next one only, and wait until all of them agree. Each has a share of the slots."""
+    divide(everybody)
+    for node, following in itertools.pairwise(everybody):
+        node.ask("CLUSTER", "MEET", "127.0.0.1", following.port)
+
+    def known() -> bool:
+        for viewer in everybody:
+            view = viewer.view()
+            for about in everybody:
+                # A node that is only shaking hands has another name.
+                if about.identifier in view and (port := port_in(view[about.identifier])) != about.port:
+                    raise misread_gossip(about, viewer, port)
+        return all(len(viewer.view()) == len(everybody) for viewer in everybody)
+
+    await_that(known, [node.guest for node in everybody], "every node to hear of every other")
+    await_agreement(everybody)
+
+
+def told(viewer: Node, about: Node) -> dict[str, str]:
+    """What a node tells of another one, or of itself: the fields of CLUSTER NODES that all nodes must agree on."""
+    words = viewer.view()[about.identifier]
+    flags = [flag for flag in words[2].split(",") if flag != "myself"]
+    fields = {"address": words[1], "flags": ",".join(flags), "primary": words[3], "configuration epoch": words[6]}
+    return fields | {"slots": " ".join(words[8:])}
+
+
+def agree(everybody: Sequence[Node]) -> bool:
+    """Whether each node tells of each other what that one tells of itself."""
+    return all(told(viewer, about) == told(about, about) for about in everybody for viewer in everybody)

@@ -102,7 +102,7 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         request = Request(
             plan=make_plan(bench.catalog, targets=wanted, server=str(tree), suites=planted.suites),
             server=str(tree),
-            tier="quick",
+            tier=planted.tier,
             policy="signal",
             optimisation="O2",
             emulator="pinned",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from harness.build.sources.tree_files import copy_tree
 from harness.core.errors import UsageError
-from harness.core.model import Allocator, Record
+from harness.core.model import Allocator, Record, Tier
 from harness.core.strict_toml import read_toml
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Mutation(Record, frozen=True):
     expected: list[Expected]
     allocator: Allocator = "libc"
     """The allocator without which the bug has no effect."""
+    tier: Tier = "quick"
+    """The tier in which the suites find it."""
 
     @property
     def targets(self) -> list[str]:

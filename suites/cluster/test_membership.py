@@ -1,0 +1,219 @@
+"""Nodes fail, return, leave, and change sides. All others agree on it, whatever their byte order and width."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from harness.protocol.resp import Client
+from suites._shared.keyspace import dataset
+from suites._shared.link import await_that
+from suites.cluster import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from harness.run.cell_spec import CellSpec
+    from suites.cluster.nodes import Node
+
+NODE_TIMEOUT_MILLISECONDS = 5000
+MINUTE = 60_000
+ASLEEP_SECONDS = 5
+
+
+class FailedOver(NamedTuple):
+    """A cluster whose replica was elected in place of a primary that is silent."""
+
+    silent: Node
+    """The primary that has ended."""
+    its_file: bytes
+    """What it knew then: its nodes.conf."""
+    elected: Node
+    living: list[Node]
+    """Every node but the silent one."""
+    key: bytes
+    """A key of the silent primary."""
+    epoch: int
+    """The cluster's epoch before the election."""
+
+
+def follow(replica: Node, primary: Node, everybody: Sequence[Node]) -> None:
+    """Have a node that the others know follow a primary. All know it in the end."""
+    guests = [node.guest for node in everybody]
+    replica.ask("CLUSTER", "REPLICATE", primary.identifier)
+    await_that(lambda: nodes.link_state(replica) == "up", guests, "the replica's link")
+    await_that(lambda: nodes.agree(everybody), guests, "every node to know the replica")
+
+
+def introduce(newcomer: Node, everybody: Sequence[Node]) -> list[Node]:
+    """Have a node meet one of a cluster, and wait until all know it. Returns them all."""
+    newcomer.ask("CLUSTER", "MEET", "127.0.0.1", everybody[0].port)
+    every = [*everybody, newcomer]
+    guests = [node.guest for node in every]
+    await_that(lambda: all(len(node.view()) == len(every) for node in every), guests, "the newcomer to be known")
+    return every
+
+
+def fail_over(everybody: list[Node], silent: Node, replica: Node) -> FailedOver:
+    """End a primary, and wait until the votes of the others have made its replica one."""
+    nodes.meet_in_a_row(everybody)
+    every = introduce(replica, [node for node in everybody if node is not silent] + [silent])
+    key = nodes.key_in(*silent.slots())
+    silent.ask("SET", key, dataset.noise(300))
+    follow(replica, silent, every)
+    await_that(lambda: replica.keys() == 1, [replica.guest], "the replica to have the key")
+    for node in every:
+        node.ask("CONFIG", "SET", "cluster-node-timeout", NODE_TIMEOUT_MILLISECONDS)
+    epoch = max(int(node.state()["cluster_current_epoch"]) for node in every)
+    its_file = silent.guest.read("nodes.conf")
+    silent.end()
+    living = [node for node in every if node is not silent]
+
+    def replaced() -> bool:
+        views = [node.view() for node in living]
+        return all("master" in view[replica.identifier][2] and "fail" in view[silent.identifier][2] for view in views)
+
+    guests = [node.guest for node in living]
+    await_that(replaced, guests, "all to know the failure and the new primary")
+    await_that(lambda: nodes.agree(living), guests, "the others to agree")
+    return FailedOver(silent, its_file, replica, living, key, epoch)
+
+
+@pytest.mark.usefixtures("patience")
+@pytest.mark.parametrize("own", ["silent", "elected"])
+def test_a_silent_primary_is_replaced_by_the_votes_of_the_others(
+    everybody: list[Node], own: str, start_node: Callable[..., Node], cell: CellSpec
+) -> None:
+    first, *others = everybody
+    # The primary that ends and the replica that takes over are of different kinds where the run has two.
+    silent = first if own == "silent" else others[-1]
+    target = others[-1].guest.runner.target.name if own == "silent" else cell.runner.target.name
+    cluster = fail_over(everybody, silent, start_node(target=target))
+    elected = cluster.elected
+    assert elected.ask("GET", cluster.key) == dataset.noise(300)
+    for node in cluster.living:
+        assert int(node.view()[elected.identifier][6]) == cluster.epoch + 1, "the epoch of the only election"
+        assert node.state()["cluster_state"] == "ok"
+
+
+@pytest.mark.usefixtures("patience")
+def test_a_primary_that_returns_learns_who_has_replaced_it(
+    everybody: list[Node], start_node: Callable[..., Node], cell: CellSpec
+) -> None:
+    """The others answer its outdated claim with an UPDATE: the new owner, its epoch and its slots."""
+
+    def order(node: Node) -> str:
+        return node.guest.runner.target.endianness
+
+    foreign = [node for node in everybody if order(node) != order(everybody[0])]
+    silent = (foreign or everybody)[-1]
+    cluster = fail_over(everybody, silent, start_node(target=cell.runner.target.name))
+    for node in cluster.living:
+        node.ask("CONFIG", "SET", "cluster-node-timeout", MINUTE)
+    # Its successor must not tell it, and nodes of another byte order shall, where there are any.
+    asleep = [node for node in cluster.living if node is cluster.elected or (foreign and order(node) == order(silent))]
+    teller = next(node for node in cluster.living if node not in asleep)
+    with contextlib.ExitStack() as stack:
+        sleepers = [
+            stack.enter_context(
+                Client.at_socket(node.guest.recorded_path, deadline_seconds=node.guest.deadline_seconds)
+            )
+            for node in asleep
+        ]
+        for sleeper in sleepers:
+            sleeper.send(sleeper.pack([("DEBUG", "SLEEP", ASLEEP_SECONDS)]))
+        # It comes back at another address, and says so.
+        returned = start_node(target=silent.guest.runner.target.name, files={"nodes.conf": cluster.its_file})
+        assert [sleeper.receive() for sleeper in sleepers] == [b"OK"] * len(sleepers)
+    assert returned.identifier == silent.identifier
+    every = [*cluster.living, returned]
+    guests = [node.guest for node in every]
+    await_that(lambda: nodes.link_state(returned) == "up", guests, "the former primary to follow the new one")
+    known = int(returned.view()[cluster.elected.identifier][6])
+    if known != cluster.epoch + 1:
+        raise nodes.misread_update(cluster.epoch + 1, known, teller, returned)
+    await_that(lambda: nodes.agree(every), guests, "all to agree on both")
+    for node in every:
+        words = node.view()[returned.identifier]
+        assert words[3] == cluster.elected.identifier, "whom the former primary follows"
+        assert nodes.port_in(words) == returned.port
+    await_that(lambda: returned.keys() == 1, guests, "the former primary to have the key")
+
+
+@pytest.mark.usefixtures("patience")
+def test_a_spare_replica_goes_to_a_primary_that_has_lost_its_own(
+    everybody: list[Node], companion: str, start_node: Callable[..., Node]
+) -> None:
+    """Replicas count each other's primaries by what the bus tells them (cluster-migration-barrier)."""
+    nodes.meet_in_a_row(everybody)
+    rich, poor, *_ = everybody
+    every = list(everybody)
+    replicas = []
+    for target, primary in (("", rich), (companion, rich), (companion, poor)):
+        newcomer = start_node(target=target) if target else start_node()
+        every = introduce(newcomer, every)
+        follow(newcomer, primary, every)
+        replicas.append(newcomer)
+    *spare, only = replicas
+    for node in every:
+        node.ask("CONFIG", "SET", "cluster-node-timeout", NODE_TIMEOUT_MILLISECONDS)
+    only.end()
+    living = [node for node in every if node is not only]
+    guests = [node.guest for node in living]
+
+    def moved() -> list[Node]:
+        return [node for node in spare if node.view()[node.identifier][3] == poor.identifier]
+
+    await_that(lambda: bool(moved()), guests, "a replica to go where none is left")
+    await_that(lambda: nodes.agree(living), guests, "all to know where it went")
+    assert len(moved()) == 1, "one of two stays"
+
+
+def test_a_node_that_is_reset_leaves_and_comes_back_as_another(
+    everybody: list[Node], start_node: Callable[..., Node]
+) -> None:
+    nodes.meet_in_a_row(everybody)
+    leaving = start_node()
+    every = introduce(leaving, everybody)
+    former = leaving.identifier
+    leaving.ask("CLUSTER", "RESET", "HARD")
+    for node in everybody:
+        node.ask("CLUSTER", "FORGET", former)
+    guests = [node.guest for node in every]
+    await_that(
+        lambda: all(len(node.view()) == len(everybody) for node in everybody), guests, "the former node to be forgotten"
+    )
+    assert leaving.state()["cluster_known_nodes"] == "1"
+    assert leaving.state()["cluster_current_epoch"] == "0"
+    leaving.identifier = bytes(leaving.ask("CLUSTER", "MYID")).decode()
+    assert leaving.identifier != former
+    introduce(leaving, everybody)
+    await_that(lambda: nodes.agree(every), guests, "all to know it by its new name")
+
+
+def test_shards_and_links_are_what_the_nodes_know_of_each_other(everybody: list[Node], cell: CellSpec) -> None:
+    if cell.version < (7,):
+        pytest.skip("CLUSTER SHARDS and CLUSTER LINKS came with 7.0")
+    nodes.meet_in_a_row(everybody)
+    guests = [node.guest for node in everybody]
+    await_that(lambda: nodes.agree(everybody), guests, "every node to agree")
+    ports = {node.identifier: node.port for node in everybody}
+    for viewer in everybody:
+        view = viewer.view()
+        shards = [nodes.fields(shard) for shard in viewer.ask("CLUSTER", "SHARDS")]
+        assert len(shards) == len(everybody)
+        for shard in shards:
+            (member,) = (nodes.fields(one) for one in shard["nodes"])
+            identifier = bytes(member["id"]).decode()
+            first, _, last = view[identifier][8].partition("-")
+            assert shard["slots"] == [int(first), int(last)]
+            assert (member["port"], member["role"]) == (ports[identifier], b"master")
+            assert (member["replication-offset"], member["health"]) == (0, b"online"), member
+        links = [nodes.fields(link) for link in viewer.ask("CLUSTER", "LINKS")]
+        assert {bytes(link["node"]).decode() for link in links} == ports.keys() - {viewer.identifier}
+        for link in links:
+            assert abs(viewer.milliseconds() - link["create-time"]) < MINUTE, link
+            assert link["direction"] in {b"to", b"from"}
+            assert 0 <= link["send-buffer-used"] <= link["send-buffer-allocated"] < 1 << 20, link
