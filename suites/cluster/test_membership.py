@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 NODE_TIMEOUT_MILLISECONDS = 5000
 MINUTE = 60_000
 ASLEEP_SECONDS = 5
+STAY = 100
+"""A primary with fewer replicas than these spares none."""
 
 
 class FailedOver(NamedTuple):
@@ -143,16 +145,17 @@ def test_a_primary_that_returns_learns_who_has_replaced_it(
 
 
 @pytest.mark.usefixtures("patience")
-def test_a_spare_replica_goes_to_a_primary_that_has_lost_its_own(
+def test_a_spare_replica_goes_to_a_primary_that_has_none(
     everybody: list[Node], companion: str, start_node: Callable[..., Node]
 ) -> None:
-    """Replicas count each other's primaries by what the bus tells them (cluster-migration-barrier)."""
+    """Replicas count the replicas of other primaries by what the bus tells them."""
     nodes.meet_in_a_row(everybody)
     rich, poor, *_ = everybody
     every = list(everybody)
     replicas = []
     for target, primary in (("", rich), (companion, rich), (companion, poor)):
         newcomer = start_node(target=target) if target else start_node()
+        newcomer.ask("CONFIG", "SET", "cluster-migration-barrier", STAY)
         every = introduce(newcomer, every)
         follow(newcomer, primary, every)
         replicas.append(newcomer)
@@ -162,13 +165,16 @@ def test_a_spare_replica_goes_to_a_primary_that_has_lost_its_own(
     only.end()
     living = [node for node in every if node is not only]
     guests = [node.guest for node in living]
+    for node in spare:
+        node.ask("CONFIG", "SET", "cluster-migration-barrier", 1)
 
-    def moved() -> list[Node]:
-        return [node for node in spare if node.view()[node.identifier][3] == poor.identifier]
+    def followed() -> list[str]:
+        return [node.view()[node.identifier][3] for node in spare]
 
-    await_that(lambda: bool(moved()), guests, "a replica to go where none is left")
+    await_that(lambda: followed() != [rich.identifier] * 2, guests, "a replica to go where none is left")
     await_that(lambda: nodes.agree(living), guests, "all to know where it went")
-    assert len(moved()) == 1, "one of two stays"
+    assert followed().count(rich.identifier) == 1, "one of two stays"
+    assert set(followed()) <= {node.identifier for node in everybody}
 
 
 def test_a_node_that_is_reset_leaves_and_comes_back_as_another(
