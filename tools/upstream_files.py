@@ -64,15 +64,13 @@ def run_files(server: str, targets: Sequence[str], files: Sequence[str], bug: Mu
         warnings="off",
     )
     judgement, _ = Check(bench, request).run()
-    return {(target, file) for finding in judgement.findings for target, file in _places(finding)}
+    return {place for finding in judgement.findings for place in _places(finding)}
 
 
 def _places(finding: Finding) -> Found:
-    return {
-        (witness.target, occasion.test.partition("::")[0])
-        for witness in finding.witnesses
-        for occasion in witness.occasions
-    }
+    """The targets and files whose tests saw a finding; none for one outside of tests, as when no server starts."""
+    tests = {(witness.target, each.test) for witness in finding.witnesses for each in witness.occasions}
+    return {(target, test.partition("::")[0]) for target, test in tests if test}
 
 
 def seconds_of(run: Path, target: str) -> dict[str, float]:
@@ -86,16 +84,17 @@ def seconds_of(run: Path, target: str) -> dict[str, float]:
 
 
 def chosen(bugs: Mapping[str, set[str]], seconds: Mapping[str, float]) -> list[str]:
-    """The files that find most for their time, each counted by what those before it do not find."""
+    """The files that find most for their time, each by what those before it do not find, and then by all it finds."""
     picked: list[str] = []
     seen: set[str] = set()
-    while len(picked) < MOST:
-        worth = {file: len(found - seen) / max(seconds.get(file, 0.0), 0.1) for file, found in bugs.items()}
-        best = max(worth, key=lambda file: (worth[file], file), default="")
-        if not best or not worth[best]:
-            break
-        picked.append(best)
-        seen |= bugs[best]
+
+    def worth(file: str) -> tuple[float, float, str]:
+        each = max(seconds.get(file, 0.0), 0.1)
+        return len(bugs[file] - seen) / each, len(bugs[file]) / each, file
+
+    while len(picked) < MOST and (left := bugs.keys() - picked):
+        picked.append(max(left, key=worth))
+        seen |= bugs[picked[-1]]
     return picked
 
 
