@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+
 import msgspec
 import pytest
 
@@ -9,7 +12,7 @@ from harness.analysis.code_profile import CodeProfile
 from harness.core.errors import ExitCode, InconclusiveError
 from harness.plan.workloads import BenchWorkload
 from harness.run.counted_load import LacksCommandError, RoundCounts
-from harness.workflows.measure.kernel_cost_run import UnsupportedError, benchmark_words, check_supported
+from harness.workflows.measure.kernel_load import UnsupportedError, benchmark_words, cli_line, sender_of
 from harness.workflows.measure.server_cost import (
     CostDifference,
     Measurement,
@@ -193,22 +196,39 @@ def test_a_missing_figure_has_its_errors_reason(error: Exception, reason: str) -
     assert no_figure(WORKLOAD, error, server="ours", target="armv5", inapplicable=True).inapplicable
 
 
+SEVERAL = {"commands": (("GET", "key"), ("SET", "key", "{value}"))}
+
+
+@pytest.mark.parametrize(
+    ("changed", "sender"),
+    [
+        ({}, "load"),
+        ({"pipeline": 10, "saving": "aof-always"}, "load"),
+        ({"pipeline": 10, "connections": 50, "saving": "aof-always"}, "benchmark"),
+        ({"drawn": "in-order"}, "cli"),
+        (SEVERAL, "cli"),
+        ({"commands": (("SET", "{number}", "{value}"),)}, "cli"),
+        ({"commands": (("VADD", "key", "FP32", "{floats}", "element"),)}, "cli"),
+    ],
+    ids=str,
+)
+def test_a_program_inside_the_machine_sends_what_it_can(changed: dict[str, object], sender: str) -> None:
+    assert sender_of(msgspec.structs.replace(WORKLOAD, **changed)) == sender
+
+
 @pytest.mark.parametrize(
     "changed",
     [
         {"new_connections": True},
-        {"drawn": "in-order"},
         {"during": "bgsave"},
-        {"commands": (("GET", "key"), ("SET", "key", "{value}"))},
-        {"commands": (("SET", "{number}", "{value}"),)},
-        {"commands": (("VADD", "key", "FP32", "{floats}", "element"),)},
+        SEVERAL | {"pipeline": 10},
+        {"drawn": "in-order", "connections": 50},
     ],
     ids=str,
 )
 def test_the_kernel_tier_refuses_what_no_program_in_it_can_send(changed: dict[str, object]) -> None:
-    check_supported(msgspec.structs.replace(WORKLOAD, pipeline=10, connections=50, saving="aof-always"))
-    with pytest.raises(UnsupportedError, match="a workload is one command with evenly drawn keys"):
-        check_supported(msgspec.structs.replace(WORKLOAD, **changed))
+    with pytest.raises(UnsupportedError, match="no program on the kernel tier"):
+        sender_of(msgspec.structs.replace(WORKLOAD, **changed))
 
 
 def test_redis_benchmark_sends_a_workloads_own_command() -> None:
@@ -217,3 +237,16 @@ def test_redis_benchmark_sends_a_workloads_own_command() -> None:
     )
     options = ["-q", "-p", "6379", "-c", "50", "-P", "8", "-n", "400", "-r", "500"]
     assert benchmark_words(sets, 6379, 400) == ["/srv/benchmark", *options, "SET", "key:__rand_int__", "xxx"]
+
+
+def test_redis_cli_reads_every_byte_of_a_request_on_one_line() -> None:
+    request = [b"SET", b"key:1", bytes(range(256)), b""]
+    line = cli_line(request)
+    assert line.startswith(b'"SET" "key:1" "')
+    assert line.index(b"\n") == len(line) - 1
+    # Its escapes are those of Python's bytes.
+    assert list(ast.literal_eval(f"[{', '.join('b' + word for word in _quoted(line))}]")) == request
+
+
+def _quoted(line: bytes) -> list[str]:
+    return re.findall(r'"(?:[^"\\]|\\.)*"', line.decode("ascii"))

@@ -87,3 +87,9 @@ class Client:
             if not content:
                 raise ServerGoneError("connection closed by the server while waiting for a reply")
             self._reader.feed(content)
+
+
+def info_fields(reply: Reply) -> dict[str, str]:
+    """The fields of a reply to INFO."""
+    text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else ""
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)

@@ -14,7 +14,7 @@ import msgspec
 from harness.build.instruction_counter import GUEST_BASE, GUEST_BYTES, counted
 from harness.core.model import Record
 from harness.protocol.patient_connection import PatientConnection
-from harness.protocol.resp import Client
+from harness.protocol.resp import Client, info_fields
 from harness.record.fault_log import MapRecord
 from harness.record.instruction_counts import GateError, InstructionCounts
 from harness.run.server_process import POLL_SECONDS, Guest
@@ -134,9 +134,7 @@ class CountedGuest(Guest):
 
     def info(self) -> dict[str, str]:
         """INFO's fields, from a held server. Raises as `exchange` does."""
-        reply = self.ask("INFO")
-        text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else ""
-        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        return info_fields(self.ask("INFO"))
 
     def blocks(self) -> dict[tuple[int, int], int]:
         """The executions of every translated block, of a held server. Raises GateError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from harness.protocol.resp import ServerGoneError
+from harness.protocol.resp import ServerGoneError, info_fields
 from suites._shared.keyspace import server
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def join(replica: Guest, primary: Guest) -> None:
 def info(guest: Guest, section: str) -> dict[str, str]:
     """A section of INFO."""
     with server.client(guest) as client:
-        text = bytes(client.command("INFO", section)).decode("utf-8", "replace")  # type: ignore[arg-type]
-    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        return info_fields(client.command("INFO", section))
 
 
 def await_in_step(replica: Guest, primary: Guest) -> None:

@@ -3,15 +3,18 @@
  *
  *   load PORT PID REQUESTS REPLIES TIMES
  *   load PID
+ *   load from FILE PROGRAM WORD...
  *
  * The content of the file REQUESTS is sent at once, and as many bytes as the file REPLIES holds are awaited, which must be
  * these; TIMES times. Printed are nanoseconds of all the threads of process PID, the kernel's work for it included. With
- * nothing but PID they are those since its start.
+ * nothing but PID they are those since its start. The last form becomes PROGRAM, which reads FILE as its standard input:
+ * the machine has no shell.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,16 +101,31 @@ static int64_t nanoseconds_of(pid_t pid)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+static void become(char **words)
+{
+    int input = open(words[0], O_RDONLY);
+
+    if (input < 0 || dup2(input, STDIN_FILENO) < 0) {
+        fail(words[0]);
+    }
+    close(input);
+    execv(words[1], words + 1);
+    fail(words[1]);
+}
+
 int main(int argc, char **argv)
 {
     static struct content requests, replies;
 
+    if (argc > 3 && strcmp(argv[1], "from") == 0) {
+        become(argv + 2);
+    }
     if (argc == 2) {
         printf("%lld\n", (long long)nanoseconds_of(atoi(argv[1])));
         return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
     }
     if (argc != 6) {
-        fprintf(stderr, "usage: load PORT PID REQUESTS REPLIES TIMES | load PID\n");
+        fprintf(stderr, "usage: load PORT PID REQUESTS REPLIES TIMES | load PID | load from FILE PROGRAM WORD...\n");
         return EXIT_FAILURE;
     }
     read_content(argv[3], &requests);

@@ -1,0 +1,170 @@
+"""Sends a workload to a server of the kernel tier from inside its machine, over the loopback, and counts.
+
+Three programs send. One of the project repeats a pipeline and compares the replies. The release's redis-benchmark draws
+keys and has many connections. Its redis-cli sends any commands, one at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Literal
+
+import hiredis
+
+from harness.core.errors import InconclusiveError
+from harness.core.sockets import connect
+from harness.protocol.resp import INCOMPLETE, Client, info_fields
+from harness.workflows.measure.fixup_cost_run import LOAD, instructions_so_far, run_inside, send_load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.plan.workloads import BenchWorkload
+    from harness.protocol.workload_requests import WorkloadRequests
+    from harness.run.vm.guest import VmGuest
+    from harness.run.vm.machine import Machine
+
+MOST_REQUESTS = 2000
+"""Requests that are counted: the machine is some twenty times slower than the user-mode emulator."""
+BENCHMARK, CLI = "/srv/benchmark", "/srv/cli"
+"""Paths of redis-benchmark and redis-cli in the guest."""
+COMMANDS = "/run/commands"
+"""The guest's file that redis-cli reads."""
+
+Sender = Literal["load", "benchmark", "cli"]
+"""The project's own program, redis-benchmark, redis-cli."""
+
+
+class UnsupportedError(Exception):
+    """No program inside the machine can send a workload."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"no program on the kernel tier {why}")
+
+
+def sender_of(workload: BenchWorkload) -> Sender:
+    """The program that sends a workload; instead of `load`, redis-benchmark does where replies do not repeat.
+
+    Raises UnsupportedError for a workload that none of them can send.
+    """
+    if workload.new_connections:
+        raise UnsupportedError("sends each request on a connection of its own")
+    if workload.during != "nothing":
+        raise UnsupportedError("forks a child")
+    words = workload.commands[0]
+    drawn = workload.drawn == "evenly" and not any(mark in word for mark in ("{number}", "{floats}") for word in words)
+    one_command = drawn and len(workload.commands) == 1
+    if workload.shown_by_request and not one_command:
+        return "cli"
+    if not one_command:
+        raise UnsupportedError("sends several commands, or keys in order, in pipelines or on several connections")
+    return "load" if workload.connections == 1 else "benchmark"
+
+
+def benchmark_words(workload: BenchWorkload, port: int, requests: int) -> list[str]:
+    """The command line by which the release's own redis-benchmark sends a workload.
+
+    Its numbers have twelve digits, as those of `WorkloadRequests` have. It draws them evenly, from a seed of its own.
+    """
+    value = "x" * workload.payload_bytes
+    words = [word.replace("{key}", "__rand_int__").replace("{value}", value) for word in workload.commands[0]]
+    options = {"-p": port, "-c": workload.connections, "-P": workload.pipeline, "-n": requests, "-r": workload.keys}
+    return [BENCHMARK, "-q", *(str(part) for option in options.items() for part in option), *words]
+
+
+def cli_line(request: Sequence[bytes]) -> bytes:
+    """A request as redis-cli reads it from its standard input."""
+    return b" ".join(b'"' + _UNSAFE.sub(_escaped, word) + b'"' for word in request) + b"\n"
+
+
+_UNSAFE = re.compile(rb"[^ !#-\[\]-~]")
+"""Bytes that a quoted word cannot contain as they are."""
+
+
+def _escaped(byte: re.Match[bytes]) -> bytes:
+    return b"\\x%02x" % byte[0][0]
+
+
+class InsideLoad:
+    """A workload's requests to one server, sent by programs beside it in its machine."""
+
+    def __init__(self, guest: VmGuest, machine: Machine, workload: BenchWorkload, requests: WorkloadRequests) -> None:
+        self.guest = guest
+        self.machine = machine
+        self.workload = workload
+        self._requests = requests
+        self._most = min(workload.requests, MOST_REQUESTS)
+
+    def instructions(self) -> float:
+        """Instructions of a request, with the kernel's. Raises InconclusiveError and InfrastructureError."""
+        sender = sender_of(self.workload)
+        if sender == "cli":
+            return self._of_more_requests(sender)
+        batch = Client.pack([self._requests.next() for _ in range(self.workload.pipeline)])
+        replies = self._replies(batch)
+        if sender == "load" and self._replies(batch) == replies:
+            times = max(1, self._most // self.workload.pipeline)
+            # The first time warms up.
+            for _ in range(2):
+                taken = send_load(self.guest, self.machine, batch, replies, times)
+            return taken / (times * self.workload.pipeline)
+        return self._of_more_requests("benchmark")
+
+    def _of_more_requests(self, sender: Sender) -> float:
+        """What so many more requests take: a program's own questions and its connecting do not count."""
+        least = self.workload.connections * self.workload.pipeline
+        more = max(1, self._most // least) * least
+        calls = self._calls()
+        # The first time warms up.
+        self._send(sender, least)
+        readings = [instructions_so_far(self.guest, self.machine)]
+        for number in (least, least + more):
+            self._send(sender, number)
+            readings.append(instructions_so_far(self.guest, self.machine))
+        sent, executed = 3 * least + more, self._calls() - calls
+        if executed != sent:
+            raise InconclusiveError(
+                f"{self.workload.name}: the server executed {executed} requests, where {sender} sent {sent}"
+            )
+        few, many = (after - before for before, after in itertools.pairwise(readings))
+        return (many - few) / more
+
+    def _send(self, sender: Sender, number: int) -> str:
+        """What the program prints that sends so many requests. Raises InconclusiveError for an error reply."""
+        target = self.guest.runner.target
+        if sender == "benchmark":
+            return run_inside(self.machine, target, benchmark_words(self.workload, self.guest.port, number))
+        self.machine.write(COMMANDS, b"".join(cli_line(self._requests.next()) for _ in range(number)))
+        words = [LOAD, "from", COMMANDS, CLI, "-p", str(self.guest.port), "--no-raw"]
+        output = run_inside(self.machine, target, words)
+        if error := re.search(r"^\(error\) .*", output, re.MULTILINE):
+            raise InconclusiveError(f"{self.workload.name}: an error reply is no figure", because=error[0])
+        return output
+
+    def _calls(self) -> int:
+        """How often the server has executed the workload's commands."""
+        with Client(connect(self.guest.upstream, deadline_seconds=self.guest.deadline_seconds)) as client:
+            stats = info_fields(client.command("INFO", "commandstats"))
+        names = {words[0].lower() for words in self.workload.commands}
+        lines = [stats.get(f"cmdstat_{name}", "calls=0,") for name in names]
+        return sum(int(line.removeprefix("calls=").partition(",")[0]) for line in lines)
+
+    def _replies(self, batch: bytes) -> bytes:
+        """What the server replies to a batch. Raises InconclusiveError for an error reply."""
+        reader, received, due = hiredis.Reader(notEnoughData=INCOMPLETE), b"", self.workload.pipeline
+        with connect(self.guest.upstream, deadline_seconds=self.guest.deadline_seconds) as connection:
+            connection.sendall(batch)
+            while due:
+                content = connection.recv(65536)
+                if not content:
+                    raise InconclusiveError(f"{self.workload.name}: the server closed the connection")
+                received += content
+                reader.feed(content)
+                while (reply := reader.gets()) is not INCOMPLETE:
+                    if isinstance(reply, hiredis.ReplyError):
+                        raise InconclusiveError(
+                            f"{self.workload.name}: an error reply is no figure", because=str(reply)
+                        )
+                    due -= 1
+        return received
