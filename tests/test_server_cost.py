@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import signal
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,15 +14,19 @@ from harness.analysis.code_profile import CodeProfile
 from harness.core.errors import ExitCode, InconclusiveError
 from harness.plan.workloads import BenchWorkload
 from harness.run.counted_load import LacksCommandError, RoundCounts
+from harness.workflows.measure import kernel_cost_run
 from harness.workflows.measure.kernel_load import UnsupportedError, benchmark_words, cli_line, sender_of
 from harness.workflows.measure.server_cost import (
     CostDifference,
+    KernelCost,
+    KernelRound,
     Measurement,
     NoFigure,
     ServerCost,
     differences,
     exit_code,
     join,
+    kernel_cost,
     no_figure,
     percentile,
     server_cost,
@@ -46,6 +52,16 @@ COUNTS = RoundCounts(
     turns=[7_600] * 100,
 )
 
+KERNEL_ROUND = KernelRound(
+    instructions=20_000,
+    child_instructions=None,
+    copied_bytes=None,
+    used_memory=1_000_000,
+    resident_bytes=4_096_000,
+    proportional_bytes=3_072_000,
+    own_bytes=2_048_000,
+)
+
 
 def cost(*instructions: int, workload: BenchWorkload = WORKLOAD, name: str = "theirs", **changed: int) -> ServerCost:
     rounds = [
@@ -56,6 +72,11 @@ def cost(*instructions: int, workload: BenchWorkload = WORKLOAD, name: str = "th
         for number in instructions
     ]
     return server_cost(workload, rounds, server=name, target="armv5", build="b")
+
+
+def on_kernel(*instructions: float, name: str = "theirs", **changed: object) -> KernelCost:
+    rounds = [msgspec.structs.replace(KERNEL_ROUND, instructions=number, **changed) for number in instructions]
+    return kernel_cost(WORKLOAD, rounds, server=name, target="armv5-kernel")
 
 
 def measured(differing: list[CostDifference], missing: list[NoFigure] | None = None) -> Measurement:
@@ -170,6 +191,22 @@ def test_memory_and_bytes_on_disk_have_the_same_limit() -> None:
     }
 
 
+def test_a_count_on_a_kernel_that_does_not_repeat_is_no_figure() -> None:
+    # Interrupts add two percent to the one that the workload allows.
+    assert on_kernel(20_000, 20_500).instructions.value == 20_250
+    with pytest.raises(InconclusiveError, match="does not repeat"):
+        on_kernel(20_000, 21_000)
+
+
+def test_figures_on_a_kernel_have_the_servers_memory_and_its_child() -> None:
+    saving = on_kernel(20_000, 20_100, child_instructions=65_000_000, copied_bytes=3_584_000)
+    plain = msgspec.structs.replace(on_kernel(20_000, 20_100), workload="plain")
+    whole = msgspec.structs.replace(measured([]), kernel_costs=[saving, plain])
+    figures, children = (one for one in tables(whole) if not one.title)
+    assert figures.rows[0][3:] == ["20,050", "0.50%", "977", "4,000", "3,000", "2,000"]
+    assert [row[1:] for row in children.rows] == [["get", "armv5-kernel", "65,000,000", "3,500"]]
+
+
 def test_the_exit_code_tells_a_finding_from_a_missing_figure() -> None:
     dear = differences(cost(8_200, 8_200, name="ours"), cost(7_600, 7_600), 0.03)
     same = differences(cost(7_600, 7_600, name="ours"), cost(7_600, 7_600), 0.03)
@@ -205,6 +242,9 @@ SEVERAL = {"commands": (("GET", "key"), ("SET", "key", "{value}"))}
         ({}, "load"),
         ({"pipeline": 10, "saving": "aof-always"}, "load"),
         ({"pipeline": 10, "connections": 50, "saving": "aof-always"}, "benchmark"),
+        ({"connections": 50, "during": "bgsave"}, "benchmark"),
+        ({"pipeline": 10, "during": "bgsave"}, "benchmark"),
+        ({"during": "bgsave"}, "cli"),
         ({"drawn": "in-order"}, "cli"),
         (SEVERAL, "cli"),
         ({"commands": (("SET", "{number}", "{value}"),)}, "cli"),
@@ -218,16 +258,11 @@ def test_a_program_inside_the_machine_sends_what_it_can(changed: dict[str, objec
 
 @pytest.mark.parametrize(
     "changed",
-    [
-        {"new_connections": True},
-        {"during": "bgsave"},
-        SEVERAL | {"pipeline": 10},
-        {"drawn": "in-order", "connections": 50},
-    ],
+    [{"new_connections": True}, SEVERAL | {"pipeline": 10}, {"drawn": "in-order", "connections": 50}],
     ids=str,
 )
 def test_the_kernel_tier_refuses_what_no_program_in_it_can_send(changed: dict[str, object]) -> None:
-    with pytest.raises(UnsupportedError, match="no program on the kernel tier"):
+    with pytest.raises(UnsupportedError, match="no program on the kernel tier sends"):
         sender_of(msgspec.structs.replace(WORKLOAD, **changed))
 
 
@@ -250,3 +285,17 @@ def test_redis_cli_reads_every_byte_of_a_request_on_one_line() -> None:
 
 def _quoted(line: bytes) -> list[str]:
     return re.findall(r'"(?:[^"\\]|\\.)*"', line.decode("ascii"))
+
+
+def test_a_child_is_stopped_and_one_that_ended_before_is_no_figure() -> None:
+    states = iter(["R", "t"])
+    stopped = []
+    guest = SimpleNamespace(pid=42)
+    machine = SimpleNamespace(
+        processes=lambda: ["1 0 S init", "42 1 S server", f"43 42 {next(states, 'Z')} server"],
+        send_signal=lambda *words: stopped.append(words),
+    )
+    assert kernel_cost_run.held_child(guest, machine, WORKLOAD) == 43  # type: ignore[arg-type]
+    assert stopped == [(43, signal.SIGSTOP)]
+    with pytest.raises(InconclusiveError, match="the child ended before the first request"):
+        kernel_cost_run.held_child(guest, machine, WORKLOAD)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import hiredis
 import msgspec
@@ -40,11 +40,22 @@ SAVING = {
 FORKS = {"aof-rewrite": "BGREWRITEAOF", "bgsave": "BGSAVE"}
 """A workload's `during` -> the command that forks the child."""
 
-_CHILD_STATES = {
-    "aof-rewrite": ("aof_rewrite_in_progress", "aof_last_bgrewrite_status"),
-    "bgsave": ("rdb_bgsave_in_progress", "rdb_last_bgsave_status"),
+
+class ChildFields(NamedTuple):
+    """INFO's fields of a child that saves."""
+
+    running: str
+    status: str
+    """Of how the last one ended."""
+    copied: str
+    """Of how many bytes the kernel copied for the last one; releases before 4.0 do not have it."""
+
+
+CHILD_FIELDS = {
+    "aof-rewrite": ChildFields("aof_rewrite_in_progress", "aof_last_bgrewrite_status", "aof_last_cow_size"),
+    "bgsave": ChildFields("rdb_bgsave_in_progress", "rdb_last_bgsave_status", "rdb_last_cow_size"),
 }
-"""A workload's `during` -> INFO's fields of whether the child lives, and how the last one ended."""
+"""A workload's `during` -> what INFO says of the child."""
 
 
 class RoundCounts(Record, frozen=True):
@@ -226,7 +237,7 @@ class _Load:
             # The server may have to answer the child, so it gets turns meanwhile.
             state = guest.info()
             children = [one for one in guest.counts.threads() if one.pid not in earlier]
-            running, status = _CHILD_STATES[self.workload.during]
+            running, status, _ = CHILD_FIELDS[self.workload.during]
             if state[running] == "0":
                 if state[status] != "ok" or not any(one.ended for one in children):
                     raise InconclusiveError(

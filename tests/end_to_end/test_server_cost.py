@@ -242,12 +242,29 @@ def test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_sh
     assert share["set"] / 3 < share["many"] < share["set"] * 1.5
     assert share["counting"] == pytest.approx(share["set"], rel=0.3)
     assert share["both"] == pytest.approx(share["set"], rel=0.3)
+    for one in found.kernel_costs:
+        memory = (one.resident_bytes, one.proportional_bytes, one.own_bytes, one.used_memory)
+        resident, proportional, own, used = (figure.value if figure else 0 for figure in memory)
+        assert resident >= proportional > own > 500_000 < used
 
 
-def test_on_a_real_kernel_an_error_reply_is_no_figure() -> None:
+def test_on_a_real_kernel_a_child_copies_and_an_error_reply_is_no_figure() -> None:
+    plain = msgspec.structs.replace(SET, keys=8_000, requests=200, spread=0.03)
+    saving = msgspec.structs.replace(plain, name="saving", during="bgsave")
     # Two commands, so that redis-cli sends them.
     wrong = msgspec.structs.replace(SET, name="wrong", commands=(("INCR", "key:{key}"), ("GET", "key:{key}")))
-    found = measured(wrong, target="armv5-kernel")
-    (missing,) = found.no_figures
-    assert "not an integer" in missing.reason
+    found = measured(plain, saving, wrong, target="armv5-kernel")
+    costs = {one.workload: one for one in found.kernel_costs}
+    child, copied = costs["saving"].child_instructions, costs["saving"].copied_bytes
+    assert child is not None
+    # A key is written with some thousand instructions, and most requests write to a page of their own.
+    assert 8_000 * 500 < child.value < 8_000 * 50_000
+    assert copied is not None
+    assert 50 * 4096 < copied.value < 4_000_000
+    # A copied page costs the server a fault, for which it pays.
+    assert costs["saving"].instructions.value > costs["set"].instructions.value + 1_000
+    assert costs["set"].child_instructions is None
+    reasons = {one.workload: one.reason for one in found.no_figures}
+    assert reasons.keys() == {"wrong"}
+    assert "not an integer" in reasons["wrong"]
     assert exit_code(found) is ExitCode.INCONCLUSIVE

@@ -233,6 +233,10 @@ class Machine:
         """Send a signal to a program and to its session's first process group."""
         self.request("signal", fields(-pid, number))
 
+    def send_signal(self, pid: int, number: int) -> None:
+        """Send a signal to one process, whether `start` started it or not."""
+        self.request("signal", fields(pid, number))
+
     def run(
         self,
         command: Sequence[str],

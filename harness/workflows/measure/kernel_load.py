@@ -50,16 +50,15 @@ def sender_of(workload: BenchWorkload) -> Sender:
     """
     if workload.new_connections:
         raise UnsupportedError("sends each request on a connection of its own")
-    if workload.during != "nothing":
-        raise UnsupportedError("forks a child")
     words = workload.commands[0]
     drawn = workload.drawn == "evenly" and not any(mark in word for mark in ("{number}", "{floats}") for word in words)
     one_command = drawn and len(workload.commands) == 1
-    if workload.shown_by_request and not one_command:
+    # A child has nothing to copy where the same keys are written again and again.
+    if workload.shown_by_request and (workload.during != "nothing" or not one_command):
         return "cli"
     if not one_command:
         raise UnsupportedError("sends several commands, or keys in order, in pipelines or on several connections")
-    return "load" if workload.connections == 1 else "benchmark"
+    return "load" if workload.connections == 1 and workload.during == "nothing" else "benchmark"
 
 
 def benchmark_words(workload: BenchWorkload, port: int, requests: int) -> list[str]:

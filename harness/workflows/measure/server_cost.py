@@ -103,13 +103,38 @@ class NoFigure(Record, frozen=True):
     """Whether the release simply lacks a command, or the tier a way to send the workload, which is no fault."""
 
 
+class KernelRound(Record, frozen=True):
+    """What one round on a real kernel showed, on a server of its own. `KernelCost` describes the numbers."""
+
+    instructions: float
+    child_instructions: float | None
+    copied_bytes: int | None
+    used_memory: int
+    resident_bytes: int
+    proportional_bytes: int
+    own_bytes: int
+
+
 class KernelCost(Record, frozen=True):
-    """What a request costs on a real kernel: instructions of all the server's threads, the kernel's for them too."""
+    """What a server costs on a real kernel. Figures other than `instructions` are None where they were not counted."""
 
     server: str
     target: str
     workload: str
     instructions: Figure
+    """Of all the server's threads for one request, with the kernel's for them."""
+    child_instructions: Figure | None = None
+    """Of the child that saves, whole, with the kernel's."""
+    copied_bytes: Figure | None = None
+    """Bytes that the kernel copied because the server or the child wrote to them, as the server found out; whole."""
+    used_memory: Figure | None = None
+    """INFO's used_memory after the last request; bytes."""
+    resident_bytes: Figure | None = None
+    """The server's pages in memory after the last request (RSS); bytes."""
+    proportional_bytes: Figure | None = None
+    """The same, but each page divided by the number of processes that share it (PSS)."""
+    own_bytes: Figure | None = None
+    """Those of them that the server has written to, and shares with no process."""
 
 
 class CostDifference(Record, frozen=True):
@@ -252,16 +277,32 @@ def server_cost(
     return cost
 
 
-def kernel_cost(workload: BenchWorkload, instructions: Sequence[float], *, server: str, target: str) -> KernelCost:
+def kernel_cost(workload: BenchWorkload, rounds: Sequence[KernelRound], *, server: str, target: str) -> KernelCost:
     """The cost that some rounds come to. Raises InconclusiveError for a count that does not repeat."""
-    found = figure(instructions)
+
+    def whole(of: Callable[[KernelRound], float | None]) -> Figure | None:
+        values = [value for one in rounds if (value := of(one)) is not None]
+        return figure(values) if values else None
+
+    found = figure([one.instructions for one in rounds])
     if found.spread > workload.spread + KERNEL_SPREAD:
         raise InconclusiveError(
             f"{workload.name}: the count does not repeat",
             where=f"{server} on {target}",
             because=f"rounds took {found.least:,.0f} to {found.most:,.0f} instructions a request",
         )
-    return KernelCost(server=server, target=target, workload=workload.name, instructions=found)
+    return KernelCost(
+        server=server,
+        target=target,
+        workload=workload.name,
+        instructions=found,
+        child_instructions=whole(lambda one: one.child_instructions),
+        copied_bytes=whole(lambda one: one.copied_bytes),
+        used_memory=whole(lambda one: one.used_memory),
+        resident_bytes=whole(lambda one: one.resident_bytes),
+        proportional_bytes=whole(lambda one: one.proportional_bytes),
+        own_bytes=whole(lambda one: one.own_bytes),
+    )
 
 
 def no_figure(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.analysis.code_profile import profile
+from harness.build.allocator import check_supported
 from harness.build.instruction_counter import call_numbers, compile_counter
 from harness.build.server_build import BuildFailedError
 from harness.core.errors import InconclusiveError, UsageError
@@ -32,7 +33,7 @@ from harness.workflows.measure.server_cost import (
 from harness.workflows.target_setup import set_up_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from harness.analysis.code_profile import CodeProfile
     from harness.core.model import Allocator, Build, SourceTree
@@ -81,7 +82,8 @@ def countable_target(catalog: Catalog, name: str) -> Target:
 def measure(bench: Workbench, request: CostRequest) -> Measurement:
     """All figures of a request, and what has none.
 
-    Raises UsageError for an unknown server, InfrastructureError where the counter cannot be had.
+    Raises UsageError for an unknown server, and for an allocator that a target does not support; InfrastructureError
+    where the counter cannot be had.
     """
     names: dict[str, SourceTree] = {}
     for server in request.servers:
@@ -93,6 +95,8 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
         other = bench.open_server(request.against)
         names[other.name if other.name not in names else f"{other.name} (against)"] = other
     chosen = [countable_target(bench.catalog, name) for name in request.targets]
+    for target in chosen:
+        check_supported(request.allocator, target, bench.catalog.toolchain_of(target))
     here = bench.catalog.toolchain_of(bench.catalog.targets[ORACLE])
     program = compile_counter(bench.cache, here, bench.fetcher)
     costs: list[ServerCost] = []
@@ -101,7 +105,8 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
     on_kernels: list[KernelCost] = []
     for setup in set_up_targets(bench, chosen).values():
         if setup.target.emulator.has_kernel:
-            on_kernels += _kernel_costs(setup, names, request, missing)
+            with_kernel = [_kernel_costs(setup, name, tree, request, missing) for name, tree in names.items()]
+            on_kernels += [cost for by_workload in with_kernel for cost in by_workload.values()]
             continue
         numbers = call_numbers(bench.cache, setup.target, setup.toolchain)
         measurement = _TargetMeasurement(setup, Counter(program=program, numbers=numbers), request)
@@ -126,25 +131,24 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
 
 
 def _kernel_costs(
-    setup: TargetSetup, names: Mapping[str, SourceTree], request: CostRequest, missing: list[NoFigure]
-) -> list[KernelCost]:
-    """The costs on a kernel, which are not compared: a round there is no server of its own."""
-    found: list[KernelCost] = []
-    for name, tree in names.items():
-        try:
-            found += kernel_cost_run.kernel_costs(
-                setup,
-                tree,
-                name,
-                request.workloads,
-                rounds=request.rounds,
-                optimisation=request.optimisation,
-                missing=missing,
-            )
-        except BuildFailedError as error:
-            target = setup.target.name
-            missing += [no_figure(workload, error, server=name, target=target) for workload in request.workloads]
-    return found
+    setup: TargetSetup, name: str, tree: SourceTree, request: CostRequest, missing: list[NoFigure]
+) -> dict[str, KernelCost]:
+    """Workload -> cost of a tree, which is shown by `name`, on a kernel. What has none is added to `missing`."""
+    try:
+        return kernel_cost_run.kernel_costs(
+            setup,
+            tree,
+            name,
+            request.workloads,
+            rounds=request.rounds,
+            optimisation=request.optimisation,
+            allocator=request.allocator,
+            missing=missing,
+        )
+    except BuildFailedError as error:
+        target = setup.target.name
+        missing += [no_figure(workload, error, server=name, target=target) for workload in request.workloads]
+        return {}
 
 
 class _TargetMeasurement:

@@ -11,7 +11,13 @@ from harness.workflows.measure.server_cost import PERCENTILES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.workflows.measure.server_cost import CostDifference, Measurement, ServerCost
+    from harness.workflows.measure.server_cost import (
+        CostDifference,
+        Figure,
+        KernelCost,
+        Measurement,
+        ServerCost,
+    )
 
 
 class CostTable(NamedTuple):
@@ -37,12 +43,9 @@ def tables(measurement: Measurement) -> list[CostTable]:
         if saving := [cost for cost in mine if cost.child_instructions.value]:
             found.append(_children(saving))
     if measurement.kernel_costs:
-        on_kernels = [
-            [one.server, one.workload, one.target, _number(one.instructions.value), f"{one.instructions.spread:.2%}"]
-            for one in measurement.kernel_costs
-        ]
-        headings = ["server", "workload", "target", "instructions with the kernel's", "spread"]
-        found.append(CostTable("", headings, on_kernels, 3))
+        found.append(_on_kernels(measurement.kernel_costs))
+    if saving_there := [cost for cost in measurement.kernel_costs if cost.child_instructions]:
+        found.append(_children_on_kernels(saving_there))
     return found
 
 
@@ -119,6 +122,30 @@ def _children(costs: Sequence[ServerCost]) -> CostTable:
         for cost in costs
     ]
     return CostTable("", ["workload", "target", "child", "written KiB", "copied KiB"], rows, 2)
+
+
+def _on_kernels(costs: Sequence[KernelCost]) -> CostTable:
+    headings = ["server", "workload", "target", "instructions with the kernel's", "spread"]
+    headings += ["used KiB", "RSS KiB", "PSS KiB", "own KiB"]
+    rows = [
+        [one.server, one.workload, one.target, _number(one.instructions.value), f"{one.instructions.spread:.2%}"]
+        + [_kib(of) for of in (one.used_memory, one.resident_bytes, one.proportional_bytes, one.own_bytes)]
+        for one in costs
+    ]
+    return CostTable("", headings, rows, 3)
+
+
+def _children_on_kernels(costs: Sequence[KernelCost]) -> CostTable:
+    rows = [
+        [one.server, one.workload, one.target, _number(one.child_instructions.value), _kib(one.copied_bytes)]
+        for one in costs
+        if one.child_instructions
+    ]
+    return CostTable("", ["server", "workload", "target", "child with the kernel's", "copied KiB"], rows, 3)
+
+
+def _kib(one: Figure | None) -> str:
+    return "" if one is None else _number(one.value / 1024)
 
 
 def _change(one: CostDifference) -> list[str]:
