@@ -191,6 +191,18 @@ def test_memory_and_bytes_on_disk_have_the_same_limit() -> None:
     }
 
 
+def test_servers_on_a_kernel_have_the_same_limit() -> None:
+    def verdicts(*ours: float, **changed: object) -> dict[str, str]:
+        found = differences(on_kernel(*ours, name="ours", **changed), on_kernel(20_000, 20_100), 0.03)
+        assert [one.functions for one in found] == [{}, {}]
+        return {one.figure: one.verdict for one in found}
+
+    assert verdicts(20_050, 20_150) == {"instructions": "same", "used_memory": "same"}
+    assert verdicts(20_500, 20_550) == {"instructions": "dearer", "used_memory": "same"}
+    assert verdicts(21_000, 21_050)["instructions"] == "beyond the limit"
+    assert verdicts(20_000, 20_100, used_memory=1_100_000)["used_memory"] == "beyond the limit"
+
+
 def test_a_count_on_a_kernel_that_does_not_repeat_is_no_figure() -> None:
     # Interrupts add two percent to the one that the workload allows.
     assert on_kernel(20_000, 20_500).instructions.value == 20_250

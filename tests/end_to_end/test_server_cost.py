@@ -268,3 +268,9 @@ def test_on_a_real_kernel_a_child_copies_and_an_error_reply_is_no_figure() -> No
     assert reasons.keys() == {"wrong"}
     assert "not an integer" in reasons["wrong"]
     assert exit_code(found) is ExitCode.INCONCLUSIVE
+
+
+def test_on_a_real_kernel_one_tree_twice_shows_no_difference() -> None:
+    same = measured(GET, against="redis-7.0.15", target="armv5-kernel")
+    assert exit_code(same) is ExitCode.PASS, same.no_figures
+    assert {one.figure: one.verdict for one in same.differences} == {"instructions": "same", "used_memory": "same"}

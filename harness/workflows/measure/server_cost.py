@@ -8,7 +8,7 @@ largest and the smallest round. A count whose spread is larger than its workload
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
@@ -135,6 +135,9 @@ class KernelCost(Record, frozen=True):
     """The same, but each page divided by the number of processes that share it (PSS)."""
     own_bytes: Figure | None = None
     """Those of them that the server has written to, and shares with no process."""
+
+
+AnyCost = TypeVar("AnyCost", ServerCost, KernelCost)
 
 
 class CostDifference(Record, frozen=True):
@@ -318,12 +321,12 @@ def percentile(values: Sequence[int], number: int) -> float:
     return float(values[max(0, -(-number * len(values) // 100) - 1)])
 
 
-def differences(cost: ServerCost, against: ServerCost, limit: float) -> list[CostDifference]:
+def differences(cost: AnyCost, against: AnyCost, limit: float) -> list[CostDifference]:
     """The comparison of two servers' figures, one line for each that `COMPARED` names and that both or either have."""
     found = []
     for name in COMPARED:
-        one, other = getattr(cost, name), getattr(against, name)
-        if not one.value and not other.value:
+        one, other = getattr(cost, name, None), getattr(against, name, None)
+        if one is None or other is None or not (one.value or other.value):
             continue
         change = (one.value - other.value) / other.value if other.value else float("inf")
         noise = max(one.spread, other.spread)
@@ -349,7 +352,9 @@ def differences(cost: ServerCost, against: ServerCost, limit: float) -> list[Cos
     return found
 
 
-def _moved_functions(cost: ServerCost, against: ServerCost) -> dict[str, float]:
+def _moved_functions(cost: AnyCost, against: AnyCost) -> dict[str, float]:
+    if not (isinstance(cost, ServerCost) and isinstance(against, ServerCost)):
+        return {}  # a machine's clocks know no functions
     names = cost.functions.keys() | against.functions.keys()
     moved = {name: cost.functions.get(name, 0.0) - against.functions.get(name, 0.0) for name in sorted(names)}
     least = LEAST_FUNCTION_SHARE * abs(cost.instructions.value - against.instructions.value)

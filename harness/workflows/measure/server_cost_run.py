@@ -22,6 +22,8 @@ from harness.run.counted_server import CountedGuest, Counter
 from harness.run.server_process import StartError
 from harness.workflows.measure import kernel_cost_run
 from harness.workflows.measure.server_cost import (
+    AnyCost,
+    CostDifference,
     KernelCost,
     Measurement,
     NoFigure,
@@ -33,7 +35,7 @@ from harness.workflows.measure.server_cost import (
 from harness.workflows.target_setup import set_up_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.analysis.code_profile import CodeProfile
     from harness.core.model import Allocator, Build, SourceTree
@@ -101,21 +103,21 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
     program = compile_counter(bench.cache, here, bench.fetcher)
     costs: list[ServerCost] = []
     missing: list[NoFigure] = []
-    compared = []
+    compared: list[CostDifference] = []
     on_kernels: list[KernelCost] = []
     for setup in set_up_targets(bench, chosen).values():
         if setup.target.emulator.has_kernel:
             with_kernel = [_kernel_costs(setup, name, tree, request, missing) for name, tree in names.items()]
             on_kernels += [cost for by_workload in with_kernel for cost in by_workload.values()]
+            if request.against:
+                compared += _compared(with_kernel, request.limit)
             continue
         numbers = call_numbers(bench.cache, setup.target, setup.toolchain)
         measurement = _TargetMeasurement(setup, Counter(program=program, numbers=numbers), request)
         found = [measurement.costs(name, tree, missing) for name, tree in names.items()]
         costs += [cost for by_workload in found for cost in by_workload.values()]
         if request.against:
-            ours, theirs = found
-            both = [name for name in ours if name in theirs]
-            compared += [line for name in both for line in differences(ours[name], theirs[name], request.limit)]
+            compared += _compared(found, request.limit)
     return Measurement(
         servers=servers,
         against=list(names)[-1] if request.against else "",
@@ -128,6 +130,12 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
         no_figures=missing,
         differences=compared,
     )
+
+
+def _compared(found: Sequence[Mapping[str, AnyCost]], limit: float) -> list[CostDifference]:
+    """The comparison of two servers' costs by workload."""
+    ours, theirs = found
+    return [line for name in ours if name in theirs for line in differences(ours[name], theirs[name], limit)]
 
 
 def _kernel_costs(
