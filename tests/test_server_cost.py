@@ -15,7 +15,7 @@ from harness.core.errors import ExitCode, InconclusiveError
 from harness.plan.workloads import BenchWorkload
 from harness.run.counted_load import LacksCommandError, RoundCounts
 from harness.workflows.measure import kernel_cost_run
-from harness.workflows.measure.kernel_load import UnsupportedError, benchmark_words, cli_line, sender_of
+from harness.workflows.measure.kernel_load import UnsupportedError, benchmark_words, cli_line, latencies_in, sender_of
 from harness.workflows.measure.server_cost import (
     CostDifference,
     KernelCost,
@@ -54,6 +54,7 @@ COUNTS = RoundCounts(
 
 KERNEL_ROUND = KernelRound(
     instructions=20_000,
+    latencies={},
     child_instructions=None,
     copied_bytes=None,
     used_memory=1_000_000,
@@ -215,7 +216,7 @@ def test_figures_on_a_kernel_have_the_servers_memory_and_its_child() -> None:
     plain = msgspec.structs.replace(on_kernel(20_000, 20_100), workload="plain")
     whole = msgspec.structs.replace(measured([]), kernel_costs=[saving, plain])
     figures, children = (one for one in tables(whole) if not one.title)
-    assert figures.rows[0][3:] == ["20,050", "0.50%", "977", "4,000", "3,000", "2,000"]
+    assert figures.rows[0][3:] == ["20,050", "0.50%", "", "", "", "977", "4,000", "3,000", "2,000"]
     assert [row[1:] for row in children.rows] == [["get", "armv5-kernel", "65,000,000", "3,500"]]
 
 
@@ -282,8 +283,17 @@ def test_redis_benchmark_sends_a_workloads_own_command() -> None:
     sets = msgspec.structs.replace(
         WORKLOAD, commands=(("SET", "key:{key}", "{value}"),), keys=500, payload_bytes=3, pipeline=8, connections=50
     )
-    options = ["-q", "-p", "6379", "-c", "50", "-P", "8", "-n", "400", "-r", "500"]
+    options = ["--csv", "-p", "6379", "-c", "50", "-P", "8", "-n", "400", "-r", "500"]
     assert benchmark_words(sets, 6379, 400) == ["/srv/benchmark", *options, "SET", "key:__rand_int__", "xxx"]
+
+
+def test_latencies_are_instructions_of_the_machine() -> None:
+    heading = '"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms"'
+    text = f'WARNING: something\n{heading}\n"SET key:__rand_int__ x","19.5","2.1","0.4","2.071","3.199","4.015"\n'
+    assert latencies_in(text) == pytest.approx({"p50": 2_071_000, "p95": 3_199_000, "p99": 4_015_000})
+    # Releases before 6.2.
+    assert latencies_in('"SET key:__rand_int__ x","19.5"\n') == {}
+    assert on_kernel(20_000, 20_100, latencies={"p50": 2_000_000.0}).latencies == {"p50": 2_000_000}
 
 
 def test_redis_cli_reads_every_byte_of_a_request_on_one_line() -> None:

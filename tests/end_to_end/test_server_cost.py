@@ -242,6 +242,10 @@ def test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_sh
     assert share["set"] / 3 < share["many"] < share["set"] * 1.5
     assert share["counting"] == pytest.approx(share["set"], rel=0.3)
     assert share["both"] == pytest.approx(share["set"], rel=0.3)
+    by_name = {one.workload: one for one in found.kernel_costs}
+    # With ten connections a request waits for nine others, whose instructions the client has as well.
+    assert by_name["many"].latencies["p50"] > 5 * with_kernel["many"]
+    assert by_name["set"].latencies == {}
     for one in found.kernel_costs:
         memory = (one.resident_bytes, one.proportional_bytes, one.own_bytes, one.used_memory)
         resident, proportional, own, used = (figure.value if figure else 0 for figure in memory)

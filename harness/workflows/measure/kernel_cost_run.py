@@ -129,7 +129,7 @@ def _round(guest: VmGuest, workload: BenchWorkload) -> KernelRound:
             with _client(guest) as client:
                 client.command(FORKS[workload.during])
             child = held_child(guest, machine, workload)
-        instructions = InsideLoad(guest, machine, workload, requests).instructions()
+        cost = InsideLoad(guest, machine, workload, requests).cost()
         if child is not None:
             machine.send_signal(child, signal.SIGCONT)
             _await_end_of_child(guest, workload)
@@ -137,7 +137,8 @@ def _round(guest: VmGuest, workload: BenchWorkload) -> KernelRound:
         memory = dict(_AMOUNT.findall(machine.read(f"/proc/{guest.pid}/smaps_rollup").decode()))
     copied = after.get(CHILD_FIELDS[workload.during].copied) if child is not None else None
     return KernelRound(
-        instructions=instructions,
+        instructions=cost.instructions,
+        latencies=cost.latencies,
         child_instructions=None if copied is None else _children_instructions(after) - _children_instructions(before),
         copied_bytes=None if copied is None else int(copied),
         used_memory=int(after["used_memory"]),

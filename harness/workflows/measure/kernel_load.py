@@ -6,9 +6,11 @@ keys and has many connections. Its redis-cli sends any commands, one at a time.
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import hiredis
 
@@ -16,6 +18,7 @@ from harness.core.errors import InconclusiveError
 from harness.core.sockets import connect
 from harness.protocol.resp import INCOMPLETE, Client, info_fields
 from harness.workflows.measure.fixup_cost_run import LOAD, instructions_so_far, run_inside, send_load
+from harness.workflows.measure.server_cost import PERCENTILES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 MOST_REQUESTS = 2000
 """Requests that are counted: the machine is some twenty times slower than the user-mode emulator."""
+INSTRUCTIONS_OF_MS = 1e6
+"""Of a millisecond of the machine's time, in which an instruction takes a nanosecond."""
 BENCHMARK, CLI = "/srv/benchmark", "/srv/cli"
 """Paths of redis-benchmark and redis-cli in the guest."""
 COMMANDS = "/run/commands"
@@ -34,6 +39,15 @@ COMMANDS = "/run/commands"
 
 Sender = Literal["load", "benchmark", "cli"]
 """The project's own program, redis-benchmark, redis-cli."""
+
+
+class RequestCost(NamedTuple):
+    """What a request costs."""
+
+    instructions: float
+    """Of all the server's threads, with the kernel's for them."""
+    latencies: dict[str, float]
+    """As `latencies_in` finds them; empty where another program than redis-benchmark sends."""
 
 
 class UnsupportedError(Exception):
@@ -69,7 +83,19 @@ def benchmark_words(workload: BenchWorkload, port: int, requests: int) -> list[s
     value = "x" * workload.payload_bytes
     words = [word.replace("{key}", "__rand_int__").replace("{value}", value) for word in workload.commands[0]]
     options = {"-p": port, "-c": workload.connections, "-P": workload.pipeline, "-n": requests, "-r": workload.keys}
-    return [BENCHMARK, "-q", *(str(part) for option in options.items() for part in option), *words]
+    return [BENCHMARK, "--csv", *(str(part) for option in options.items() for part in option), *words]
+
+
+def latencies_in(output: str) -> dict[str, float]:
+    """`p50`, `p95` and `p99` from what redis-benchmark prints: instructions of the machine between a request and its
+    reply.
+
+    Empty for a release before 6.2, which prints none.
+    """
+    _, start, rest = output.rpartition('"test",')
+    told = next(csv.DictReader(io.StringIO(start + rest)), {})
+    names = {f"p{number}": f"p{number}_latency_ms" for number in PERCENTILES}
+    return {name: INSTRUCTIONS_OF_MS * float(told[column]) for name, column in names.items() if column in told}
 
 
 def cli_line(request: Sequence[bytes]) -> bytes:
@@ -95,8 +121,8 @@ class InsideLoad:
         self._requests = requests
         self._most = min(workload.requests, MOST_REQUESTS)
 
-    def instructions(self) -> float:
-        """Instructions of a request, with the kernel's. Raises InconclusiveError and InfrastructureError."""
+    def cost(self) -> RequestCost:
+        """Send the requests. Raises InconclusiveError and InfrastructureError."""
         sender = sender_of(self.workload)
         if sender == "cli":
             return self._of_more_requests(sender)
@@ -107,10 +133,10 @@ class InsideLoad:
             # The first time warms up.
             for _ in range(2):
                 taken = send_load(self.guest, self.machine, batch, replies, times)
-            return taken / (times * self.workload.pipeline)
+            return RequestCost(taken / (times * self.workload.pipeline), {})
         return self._of_more_requests("benchmark")
 
-    def _of_more_requests(self, sender: Sender) -> float:
+    def _of_more_requests(self, sender: Sender) -> RequestCost:
         """What so many more requests take: a program's own questions and its connecting do not count."""
         least = self.workload.connections * self.workload.pipeline
         more = max(1, self._most // least) * least
@@ -119,7 +145,7 @@ class InsideLoad:
         self._send(sender, least)
         readings = [instructions_so_far(self.guest, self.machine)]
         for number in (least, least + more):
-            self._send(sender, number)
+            output = self._send(sender, number)
             readings.append(instructions_so_far(self.guest, self.machine))
         sent, executed = 3 * least + more, self._calls() - calls
         if executed != sent:
@@ -127,7 +153,7 @@ class InsideLoad:
                 f"{self.workload.name}: the server executed {executed} requests, where {sender} sent {sent}"
             )
         few, many = (after - before for before, after in itertools.pairwise(readings))
-        return (many - few) / more
+        return RequestCost((many - few) / more, latencies_in(output) if sender == "benchmark" else {})
 
     def _send(self, sender: Sender, number: int) -> str:
         """What the program prints that sends so many requests. Raises InconclusiveError for an error reply."""

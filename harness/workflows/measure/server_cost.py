@@ -107,6 +107,7 @@ class KernelRound(Record, frozen=True):
     """What one round on a real kernel showed, on a server of its own. `KernelCost` describes the numbers."""
 
     instructions: float
+    latencies: dict[str, float]
     child_instructions: float | None
     copied_bytes: int | None
     used_memory: int
@@ -123,6 +124,9 @@ class KernelCost(Record, frozen=True):
     workload: str
     instructions: Figure
     """Of all the server's threads for one request, with the kernel's for them."""
+    latencies: dict[str, float] = msgspec.field(default_factory=dict)
+    """`p50`, `p95` and `p99` of the machine's instructions between a request and its reply, as redis-benchmark tells
+    them: with its own instructions, and those for all connections before. Empty where another program sends."""
     child_instructions: Figure | None = None
     """Of the child that saves, whole, with the kernel's."""
     copied_bytes: Figure | None = None
@@ -299,6 +303,7 @@ def kernel_cost(workload: BenchWorkload, rounds: Sequence[KernelRound], *, serve
         target=target,
         workload=workload.name,
         instructions=found,
+        latencies={name: statistics.median(one.latencies[name] for one in rounds) for name in rounds[0].latencies},
         child_instructions=whole(lambda one: one.child_instructions),
         copied_bytes=whole(lambda one: one.copied_bytes),
         used_memory=whole(lambda one: one.used_memory),
