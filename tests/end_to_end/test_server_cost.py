@@ -225,7 +225,7 @@ def test_an_error_reply_and_a_server_that_dies_are_no_figures() -> None:
 
 def test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_share() -> None:
     batched = msgspec.structs.replace(SET, name="batched", pipeline=10)
-    # redis-benchmark sends these two, whose keys come from a seed of its own.
+    # redis-benchmark draws keys from a seed of its own.
     many = msgspec.structs.replace(SET, name="many", connections=10, spread=0.02)
     counting = msgspec.structs.replace(SET, name="counting", commands=(("INCR", "n:{key}"),), prepare=(), spread=0.02)
     # redis-cli sends this.
@@ -241,11 +241,12 @@ def test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_sh
     assert 0 < share["batched"] < share["set"] / 3
     assert share["set"] / 3 < share["many"] < share["set"] * 1.5
     assert share["counting"] == pytest.approx(share["set"], rel=0.3)
-    assert share["both"] == pytest.approx(share["set"], rel=0.3)
+    # redis-cli wakes the server up in another way.
+    assert share["set"] < share["both"] < share["set"] * 2
     by_name = {one.workload: one for one in found.kernel_costs}
     # With ten connections a request waits for nine others, whose instructions the client has as well.
     assert by_name["many"].latencies["p50"] > 5 * with_kernel["many"]
-    assert by_name["set"].latencies == {}
+    assert by_name["both"].latencies == {}
     for one in found.kernel_costs:
         memory = (one.resident_bytes, one.proportional_bytes, one.own_bytes, one.used_memory)
         resident, proportional, own, used = (figure.value if figure else 0 for figure in memory)
@@ -256,7 +257,7 @@ def test_on_a_real_kernel_a_child_copies_and_an_error_reply_is_no_figure() -> No
     plain = msgspec.structs.replace(SET, keys=8_000, requests=200, spread=0.03)
     saving = msgspec.structs.replace(plain, name="saving", during="bgsave")
     # Two commands, so that redis-cli sends them.
-    wrong = msgspec.structs.replace(SET, name="wrong", commands=(("INCR", "key:{key}"), ("GET", "key:{key}")))
+    wrong = msgspec.structs.replace(SET, name="wrong", commands=(*GET.commands, ("INCR", "key:{key}")))
     found = measured(plain, saving, wrong, target="armv5-kernel")
     costs = {one.workload: one for one in found.kernel_costs}
     child, copied = costs["saving"].child_instructions, costs["saving"].copied_bytes

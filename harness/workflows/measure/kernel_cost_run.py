@@ -139,6 +139,7 @@ def _round(guest: VmGuest, workload: BenchWorkload) -> KernelRound:
     return KernelRound(
         instructions=cost.instructions,
         latencies=cost.latencies,
+        sent_by=cost.sent_by,
         child_instructions=None if copied is None else _children_instructions(after) - _children_instructions(before),
         copied_bytes=None if copied is None else int(copied),
         used_memory=int(after["used_memory"]),

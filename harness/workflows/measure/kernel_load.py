@@ -1,7 +1,7 @@
 """Sends a workload to a server of the kernel tier from inside its machine, over the loopback, and counts.
 
-Three programs send. One of the project repeats a pipeline and compares the replies. The release's redis-benchmark draws
-keys and has many connections. Its redis-cli sends any commands, one at a time.
+Two programs send, both of the release itself. redis-benchmark draws keys, and has pipelines and many connections.
+redis-cli sends any commands, one at a time. They are not alike to a server, so figures of one compare with one another.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import hiredis
-
 from harness.core.errors import InconclusiveError
 from harness.core.sockets import connect
-from harness.protocol.resp import INCOMPLETE, Client, info_fields
-from harness.workflows.measure.fixup_cost_run import LOAD, instructions_so_far, run_inside, send_load
+from harness.protocol.resp import Client, info_fields
+from harness.workflows.measure.fixup_cost_run import LOAD, instructions_so_far, run_inside
 from harness.workflows.measure.server_cost import PERCENTILES
 
 if TYPE_CHECKING:
@@ -32,13 +30,15 @@ MOST_REQUESTS = 2000
 """Requests that are counted: the machine is some twenty times slower than the user-mode emulator."""
 INSTRUCTIONS_OF_MS = 1e6
 """Of a millisecond of the machine's time, in which an instruction takes a nanosecond."""
+LARGEST_VALUE_BYTES = 32 * 1024
+"""redis-benchmark takes a value from its command line, which the control channel carries in one piece."""
 BENCHMARK, CLI = "/srv/benchmark", "/srv/cli"
 """Paths of redis-benchmark and redis-cli in the guest."""
 COMMANDS = "/run/commands"
 """The guest's file that redis-cli reads."""
 
-Sender = Literal["load", "benchmark", "cli"]
-"""The project's own program, redis-benchmark, redis-cli."""
+Sender = Literal["benchmark", "cli"]
+"""redis-benchmark, redis-cli."""
 
 
 class RequestCost(NamedTuple):
@@ -48,6 +48,7 @@ class RequestCost(NamedTuple):
     """Of all the server's threads, with the kernel's for them."""
     latencies: dict[str, float]
     """As `latencies_in` finds them; empty where another program than redis-benchmark sends."""
+    sent_by: Sender
 
 
 class UnsupportedError(Exception):
@@ -58,21 +59,18 @@ class UnsupportedError(Exception):
 
 
 def sender_of(workload: BenchWorkload) -> Sender:
-    """The program that sends a workload; instead of `load`, redis-benchmark does where replies do not repeat.
-
-    Raises UnsupportedError for a workload that none of them can send.
-    """
+    """The program that sends a workload. Raises UnsupportedError for a workload that none of them can send."""
     if workload.new_connections:
         raise UnsupportedError("sends each request on a connection of its own")
+    if workload.payload_bytes > LARGEST_VALUE_BYTES:
+        raise UnsupportedError(f"sends values of {workload.payload_bytes} bytes")
     words = workload.commands[0]
     drawn = workload.drawn == "evenly" and not any(mark in word for mark in ("{number}", "{floats}") for word in words)
-    one_command = drawn and len(workload.commands) == 1
-    # A child has nothing to copy where the same keys are written again and again.
-    if workload.shown_by_request and (workload.during != "nothing" or not one_command):
+    if drawn and len(workload.commands) == 1:
+        return "benchmark"
+    if workload.shown_by_request:
         return "cli"
-    if not one_command:
-        raise UnsupportedError("sends several commands, or keys in order, in pipelines or on several connections")
-    return "load" if workload.connections == 1 and workload.during == "nothing" else "benchmark"
+    raise UnsupportedError("sends several commands, or keys in order, in pipelines or on several connections")
 
 
 def benchmark_words(workload: BenchWorkload, port: int, requests: int) -> list[str]:
@@ -119,27 +117,18 @@ class InsideLoad:
         self.machine = machine
         self.workload = workload
         self._requests = requests
-        self._most = min(workload.requests, MOST_REQUESTS)
 
     def cost(self) -> RequestCost:
-        """Send the requests. Raises InconclusiveError and InfrastructureError."""
-        sender = sender_of(self.workload)
-        if sender == "cli":
-            return self._of_more_requests(sender)
-        batch = Client.pack([self._requests.next() for _ in range(self.workload.pipeline)])
-        replies = self._replies(batch)
-        if sender == "load" and self._replies(batch) == replies:
-            times = max(1, self._most // self.workload.pipeline)
-            # The first time warms up.
-            for _ in range(2):
-                taken = send_load(self.guest, self.machine, batch, replies, times)
-            return RequestCost(taken / (times * self.workload.pipeline), {})
-        return self._of_more_requests("benchmark")
+        """What so many more requests take: a program's own questions and its connecting do not count.
 
-    def _of_more_requests(self, sender: Sender) -> RequestCost:
-        """What so many more requests take: a program's own questions and its connecting do not count."""
+        Raises InconclusiveError, InfrastructureError, and hiredis.ReplyError for an error reply to the first request.
+        """
+        sender = sender_of(self.workload)
+        with self._client() as client:
+            # Not every redis-benchmark minds an error reply.
+            client.command(*self._requests.next())
         least = self.workload.connections * self.workload.pipeline
-        more = max(1, self._most // least) * least
+        more = max(1, min(self.workload.requests, MOST_REQUESTS) // least) * least
         calls = self._calls()
         # The first time warms up.
         self._send(sender, least)
@@ -153,7 +142,7 @@ class InsideLoad:
                 f"{self.workload.name}: the server executed {executed} requests, where {sender} sent {sent}"
             )
         few, many = (after - before for before, after in itertools.pairwise(readings))
-        return RequestCost((many - few) / more, latencies_in(output) if sender == "benchmark" else {})
+        return RequestCost((many - few) / more, latencies_in(output) if sender == "benchmark" else {}, sender)
 
     def _send(self, sender: Sender, number: int) -> str:
         """What the program prints that sends so many requests. Raises InconclusiveError for an error reply."""
@@ -169,27 +158,11 @@ class InsideLoad:
 
     def _calls(self) -> int:
         """How often the server has executed the workload's commands."""
-        with Client(connect(self.guest.upstream, deadline_seconds=self.guest.deadline_seconds)) as client:
+        with self._client() as client:
             stats = info_fields(client.command("INFO", "commandstats"))
         names = {words[0].lower() for words in self.workload.commands}
         lines = [stats.get(f"cmdstat_{name}", "calls=0,") for name in names]
         return sum(int(line.removeprefix("calls=").partition(",")[0]) for line in lines)
 
-    def _replies(self, batch: bytes) -> bytes:
-        """What the server replies to a batch. Raises InconclusiveError for an error reply."""
-        reader, received, due = hiredis.Reader(notEnoughData=INCOMPLETE), b"", self.workload.pipeline
-        with connect(self.guest.upstream, deadline_seconds=self.guest.deadline_seconds) as connection:
-            connection.sendall(batch)
-            while due:
-                content = connection.recv(65536)
-                if not content:
-                    raise InconclusiveError(f"{self.workload.name}: the server closed the connection")
-                received += content
-                reader.feed(content)
-                while (reply := reader.gets()) is not INCOMPLETE:
-                    if isinstance(reply, hiredis.ReplyError):
-                        raise InconclusiveError(
-                            f"{self.workload.name}: an error reply is no figure", because=str(reply)
-                        )
-                    due -= 1
-        return received
+    def _client(self) -> Client:
+        return Client(connect(self.guest.upstream, deadline_seconds=self.guest.deadline_seconds))

@@ -108,6 +108,7 @@ class KernelRound(Record, frozen=True):
 
     instructions: float
     latencies: dict[str, float]
+    sent_by: str
     child_instructions: float | None
     copied_bytes: int | None
     used_memory: int
@@ -127,6 +128,9 @@ class KernelCost(Record, frozen=True):
     latencies: dict[str, float] = msgspec.field(default_factory=dict)
     """`p50`, `p95` and `p99` of the machine's instructions between a request and its reply, as redis-benchmark tells
     them: with its own instructions, and those for all connections before. Empty where another program sends."""
+    sent_by: str = ""
+    """The program inside the machine: `benchmark` or `cli`, of the release itself. A server tells them apart, so only
+    figures of the same program compare."""
     child_instructions: Figure | None = None
     """Of the child that saves, whole, with the kernel's."""
     copied_bytes: Figure | None = None
@@ -304,6 +308,7 @@ def kernel_cost(workload: BenchWorkload, rounds: Sequence[KernelRound], *, serve
         workload=workload.name,
         instructions=found,
         latencies={name: statistics.median(one.latencies[name] for one in rounds) for name in rounds[0].latencies},
+        sent_by=rounds[0].sent_by,
         child_instructions=whole(lambda one: one.child_instructions),
         copied_bytes=whole(lambda one: one.copied_bytes),
         used_memory=whole(lambda one: one.used_memory),

@@ -125,15 +125,16 @@ def _children(costs: Sequence[ServerCost]) -> CostTable:
 
 
 def _on_kernels(costs: Sequence[KernelCost]) -> CostTable:
-    headings = ["server", "workload", "target", "instructions with the kernel's", "spread"]
+    headings = ["server", "workload", "target", "sent by", "instructions with the kernel's", "spread"]
     headings += [*(f"p{number} latency" for number in PERCENTILES), "used KiB", "RSS KiB", "PSS KiB", "own KiB"]
     rows = [
-        [one.server, one.workload, one.target, _number(one.instructions.value), f"{one.instructions.spread:.2%}"]
+        [one.server, one.workload, one.target, one.sent_by]
+        + [_number(one.instructions.value), f"{one.instructions.spread:.2%}"]
         + [_number(one.latencies[f"p{number}"]) if one.latencies else "" for number in PERCENTILES]
         + [_kib(of) for of in (one.used_memory, one.resident_bytes, one.proportional_bytes, one.own_bytes)]
         for one in costs
     ]
-    return CostTable("", headings, rows, 3)
+    return CostTable("", headings, rows, 4)
 
 
 def _children_on_kernels(costs: Sequence[KernelCost]) -> CostTable:
