@@ -297,7 +297,15 @@ def test_latencies_are_instructions_of_the_machine() -> None:
     assert latencies_in(text) == pytest.approx({"p50": 2_071_000, "p95": 3_199_000, "p99": 4_015_000})
     # Releases before 6.2.
     assert latencies_in('"SET key:__rand_int__ x","19.5"\n') == {}
-    assert on_kernel(20_000, 20_100, latencies={"p50": 2_000_000.0}).latencies == {"p50": 2_000_000}
+
+
+def test_a_percentile_that_does_not_repeat_is_no_figure() -> None:
+    rounds = [
+        msgspec.structs.replace(KERNEL_ROUND, latencies={"p50": p50, "p99": p99})
+        for p50, p99 in ((2_000_000.0, 3_000_000.0), (2_100_000.0, 6_000_000.0))
+    ]
+    found = kernel_cost(WORKLOAD, rounds, server="ours", target="armv5-kernel")
+    assert found.latencies == {"p50": 2_050_000}
 
 
 def test_redis_cli_reads_every_byte_of_a_request_on_one_line() -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PERCENTILES = (50, 95, 99)
 STEADY_BYTES = 1.0
 """Growth of used_memory for each request below which it counts as steady: clients' buffers move a little."""
+LATENCY_SPREAD = 0.1
+"""The largest difference between rounds, as a share of the median, at which a percentile of latency is a figure."""
 KERNEL_SPREAD = 0.02
 """What a kernel's interrupts add to the spread that a workload allows."""
 LEAST_CHANGE = 0.005
@@ -127,7 +129,8 @@ class KernelCost(Record, frozen=True):
     """Of all the server's threads for one request, with the kernel's for them."""
     latencies: dict[str, float] = msgspec.field(default_factory=dict)
     """`p50`, `p95` and `p99` of the machine's instructions between a request and its reply, as redis-benchmark tells
-    them: with its own instructions, and those for all connections before. Empty where another program sends."""
+    them: with its own instructions, and those for all connections before. Without those that do not repeat; empty
+    where another program sends."""
     sent_by: str = ""
     """The program inside the machine: `benchmark` or `cli`, of the release itself. A server tells them apart, so only
     figures of the same program compare."""
@@ -295,6 +298,7 @@ def kernel_cost(workload: BenchWorkload, rounds: Sequence[KernelRound], *, serve
         values = [value for one in rounds if (value := of(one)) is not None]
         return figure(values) if values else None
 
+    latencies = {name: figure([one.latencies[name] for one in rounds]) for name in rounds[0].latencies}
     found = figure([one.instructions for one in rounds])
     if found.spread > workload.spread + KERNEL_SPREAD:
         raise InconclusiveError(
@@ -307,7 +311,7 @@ def kernel_cost(workload: BenchWorkload, rounds: Sequence[KernelRound], *, serve
         target=target,
         workload=workload.name,
         instructions=found,
-        latencies={name: statistics.median(one.latencies[name] for one in rounds) for name in rounds[0].latencies},
+        latencies={name: one.value for name, one in latencies.items() if one.spread <= LATENCY_SPREAD},
         sent_by=rounds[0].sent_by,
         child_instructions=whole(lambda one: one.child_instructions),
         copied_bytes=whole(lambda one: one.copied_bytes),

@@ -130,7 +130,7 @@ def _on_kernels(costs: Sequence[KernelCost]) -> CostTable:
     rows = [
         [one.server, one.workload, one.target, one.sent_by]
         + [_number(one.instructions.value), f"{one.instructions.spread:.2%}"]
-        + [_number(one.latencies[f"p{number}"]) if one.latencies else "" for number in PERCENTILES]
+        + [_number(latency) if (latency := one.latencies.get(f"p{number}")) else "" for number in PERCENTILES]
         + [_kib(of) for of in (one.used_memory, one.resident_bytes, one.proportional_bytes, one.own_bytes)]
         for one in costs
     ]
