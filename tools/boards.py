@@ -19,7 +19,7 @@ from harness.core.strict_toml import ROOT
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.report.line_chart import line_chart
 from harness.report.markdown_table import table
-from harness.workflows.measure.server_cost import KernelCost, Measurement, NoFigure, ServerCost
+from harness.workflows.measure.server_cost import Figure, KernelCost, Measurement, NoFigure, ServerCost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,11 +102,11 @@ def _cost(costs: Sequence[AnyCost], server: str, target: str, workload: str) -> 
 
 
 def _ratios(costs: Sequence[AnyCost], ratio: PublishedRatio, targets: Sequence[str]) -> str:
-    """Our ratio on each target that has both figures."""
+    """Our ratio on each target that has both figures, sent by one program."""
     found = []
     for target in targets:
         slower, faster = (_cost(costs, ratio.server, target, name) for name in (ratio.slower, ratio.faster))
-        if slower and faster:
+        if slower and faster and getattr(slower, "sent_by", "") == getattr(faster, "sent_by", ""):
             found.append(f"× {slower.instructions.value / faster.instructions.value:.2f} ({target})")
     return ", ".join(found) or DASH
 
@@ -175,6 +175,26 @@ def kernel_rows() -> list[str]:
         rows.append((one.server, f"`{one.workload}`", one.target, f"{whole:,.0f}", *share))
     headings = ["release", "workload", "target", "with the kernel's", "the server's own", "the kernel's", "share"]
     return table(headings, rows, numbers_from=3)
+
+
+def kernel_state_rows() -> list[str]:
+    """What else real kernels show of a server: latencies in thousands of instructions, memory, and its child."""
+    rows = []
+    for one in stored().kernel_costs:
+        if one.resident_bytes is None:
+            continue
+        found = [one.latencies.get(name) for name in ("p50", "p95", "p99")]
+        latencies = [f"{latency / 1e3:,.0f}" if latency else DASH for latency in found]
+        memory = (one.used_memory, one.resident_bytes, one.proportional_bytes, one.own_bytes)
+        child = f"{one.child_instructions.value / 1e6:,.1f}" if one.child_instructions else DASH
+        cells = (*latencies, *map(_kib, memory), child, _kib(one.copied_bytes))
+        rows.append((one.server, f"`{one.workload}`", one.target, one.sent_by, *cells))
+    headings = ["release", "workload", "target", "sent by", "p50", "p95", "p99", "used, KiB", "RSS", "PSS", "own"]
+    return table([*headings, "child, millions", "copied, KiB"], rows, numbers_from=4)
+
+
+def _kib(one: Figure | None) -> str:
+    return f"{one.value / 1024:,.0f}" if one else DASH
 
 
 def footprint_rows() -> list[str]:
@@ -246,12 +266,15 @@ def main() -> None:
             key = (cost.server + suffix, cost.target, cost.workload)
             costs[key] = msgspec.structs.replace(cost, server=key[0], functions={})
             missing.pop(key, None)
-        kernels |= _by_place(measured.kernel_costs)
+        for on_kernel in measured.kernel_costs:
+            key = (on_kernel.server + suffix, on_kernel.target, on_kernel.workload)
+            kernels[key] = msgspec.structs.replace(on_kernel, server=key[0])
+            missing.pop(key, None)
         for one in measured.no_figures:
             if one.inapplicable:
                 continue
             key = (one.server + suffix, one.target, one.workload)
-            if key not in costs:
+            if key not in costs and key not in kernels:
                 missing[key] = msgspec.structs.replace(one, server=key[0])
     found = StoredCosts(
         costs=[costs[key] for key in sorted(costs)],

@@ -215,6 +215,7 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
             "pi5": lambda: boards.cost_rows("redis-7.0.15", ("aarch64",), "pi5-", "r22-"),
             "vectors": lambda: boards.cost_rows("redis-8.0.6", ("aarch64",), "pi5-v"),
             "kernels": boards.kernel_rows,
+            "kernel-state": boards.kernel_state_rows,
             "footprints": boards.footprint_rows,
             "releases": boards.release_rows,
             "missing": boards.missing_rows,
