@@ -43,6 +43,8 @@ def behaving(one: CanaryCase) -> CanaryResult:
                 access_class=one.access.access_class,
                 offset=one.reported.index(True),
                 count=sum(one.reported),
+                unit_bytes=one.access.unit_bytes,
+                hint_bytes=one.access.hint_bytes,
             )
         ]
     return CanaryResult(
@@ -102,6 +104,8 @@ def test_another_outcome_at_one_offset_is_told() -> None:
         ({"access_class": "half"}, "12 reports of class word are due"),
         ({"offset": 2}, "the first report is due at 1"),
         ({"direction": "store"}, "a load is to be reported"),
+        ({"unit_bytes": 2}, "a unit of 4 and a hint of 0 are due"),
+        ({"hint_bytes": 4}, "a unit of 4 and a hint of 0 are due"),
     ],
 )
 def test_another_report_is_told(change: dict[str, object], expected: str) -> None:
@@ -116,7 +120,8 @@ def test_another_report_is_told(change: dict[str, object], expected: str) -> Non
 def test_a_report_that_nothing_calls_for_is_told() -> None:
     one = case("ldr", target="armv6", policy=AUDIT)
     performed = behaving(one)
-    performed.reports["perform_ldr"] = [Reported(direction="load", access_class="word", offset=1, count=1)]
+    report = Reported(direction="load", access_class="word", offset=1, count=1, unit_bytes=4, hint_bytes=0)
+    performed.reports["perform_ldr"] = [report]
     (problem,) = canary.disagreements(one, performed, runner_of(CATALOG.targets["armv6"], AUDIT))
     assert "0 reports of class word are due" in problem
 

@@ -151,6 +151,8 @@ class Reported(Record, frozen=True):
     offset: int
     """Of the first record."""
     count: int
+    unit_bytes: int
+    hint_bytes: int
 
 
 class CanaryResult(Record, frozen=True):
@@ -237,6 +239,8 @@ def _reports(program: Path, log: Path, triple: str) -> dict[str, list[Reported]]
                 access_class=fault.access_class,
                 offset=fault.address % BOUNDARY_BYTES,
                 count=recorded.counts.get((fault.pid, fault.pc), 1),
+                unit_bytes=fault.access_bytes,
+                hint_bytes=fault.access_hint,
             )
             found.setdefault(names.frames(fault.maps, fault.pc)[0].function, []).append(one)
     return found
@@ -260,6 +264,8 @@ def disagreements(case: CanaryCase, performed: CanaryResult, runner: Runner) -> 
         wrong.append(f"{due} reports of class {access.access_class} are due, got {reports}")
     elif due and matching[0].offset != case.reported.index(True):
         wrong.append(f"the first report is due at {case.reported.index(True)}, got {matching[0]}")
+    elif due and (matching[0].unit_bytes, matching[0].hint_bytes) != (access.unit_bytes, access.hint_bytes):
+        wrong.append(f"a unit of {access.unit_bytes} and a hint of {access.hint_bytes} are due, got {matching[0]}")
     elif due and "signal" not in case.prescribed and _direction(access) not in {one.direction for one in matching}:
         # A loop of load and store loads first; if the load raises a signal, the store never happens.
         wrong.append(f"a {_direction(access)} is to be reported, got {matching}")

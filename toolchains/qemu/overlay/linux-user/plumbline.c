@@ -71,8 +71,9 @@ static uint8_t actions[CLASSES];
 /* The last misaligned access of this thread. */
 static __thread struct {
     vaddr pc, address;
-    unsigned size;
-    unsigned hint; /* the alignment that the instruction asks for, if that is more than the size; otherwise 0 */
+    unsigned size; /* of the unit whose alignment counts */
+    unsigned step; /* what the emulator moves at once: several units, where they lie one after the other */
+    unsigned hint; /* the alignment that the instruction asks for by itself; otherwise 0 */
     unsigned parts; /* of the same instruction that are still to come: they are not accesses of their own */
     int class;
     bool is_store;
@@ -420,8 +421,101 @@ static bool is_natural_at(const CPUState *cpu, vaddr pc)
     return demand == PLUMBLINE_NATURAL && pc >= program->start_code && pc < program->end_code;
 }
 
-#if defined(TARGET_ARM) && !defined(TARGET_AARCH64)
-/* How many elements QEMU moves for a NEON load or store of structures (ARM DDI 0406C, A7.7). */
+#if defined(TARGET_AARCH64)
+/* LD1 to LD4, ST1 to ST4: of structures, or of one element of each (ARM DDI 0487, C4.1.94). */
+static bool is_of_structures(uint32_t insn)
+{
+    return (insn & 0xbe000000) == 0x0c000000;
+}
+
+static unsigned unit_of(uint32_t insn, int class, unsigned size)
+{
+    if (class == CLASS_PAIR) {
+        return extract32(insn, 26, 1) ? 4 << extract32(insn, 30, 2) : 4 << extract32(insn, 31, 1);
+    }
+    if (class != CLASS_NEON || !is_of_structures(insn)) {
+        return size;
+    }
+    if (!extract32(insn, 24, 1)) {
+        return 1 << extract32(insn, 10, 2);
+    }
+    switch (extract32(insn, 14, 2)) {
+    case 2:
+        return extract32(insn, 10, 1) ? 8 : 4;
+    case 3: /* to all lanes */
+        return 1 << extract32(insn, 10, 2);
+    default:
+        return 1 << extract32(insn, 14, 2);
+    }
+}
+
+static unsigned hint_of(G_GNUC_UNUSED uint32_t insn, G_GNUC_UNUSED int class, G_GNUC_UNUSED MemOp op)
+{
+    return 0;
+}
+
+/* How often QEMU accesses memory for a load or store of structures. */
+static unsigned elements_of(uint32_t insn)
+{
+    static const uint8_t registers[16] = {
+        [0] = 4, [2] = 4, [4] = 3, [6] = 3, [7] = 1, [8] = 2, [10] = 2
+    };
+    unsigned opcode = extract32(insn, 12, 4), words = extract32(insn, 30, 1) ? 2 : 1;
+
+    if (extract32(insn, 24, 1)) {
+        return (extract32(insn, 13, 1) << 1 | extract32(insn, 21, 1)) + 1;
+    }
+    /* Bit 1 of the opcode: one register after the other, 8 bytes at once. */
+    return registers[opcode] * words * (opcode & 2 ? 1 : 8 >> extract32(insn, 10, 2));
+}
+#elif defined(TARGET_ARM)
+/* The element of a NEON load or store (ARM DDI 0406C, A7.7). */
+static unsigned element_of(uint32_t insn)
+{
+    if (!extract32(insn, 23, 1)) {
+        return 1 << extract32(insn, 6, 2);
+    }
+    if (extract32(insn, 10, 2) != 3) {
+        return 1 << extract32(insn, 10, 2);
+    }
+    return 1 << MIN(extract32(insn, 6, 2), 2); /* to all lanes, where 3 is 32 bits for VLD4 */
+}
+
+static bool is_of_several_vfp(uint32_t insn, int class)
+{
+    return class == CLASS_VFP && (insn & 0x01200000) != 0x01000000; /* VLDM, VSTM, not VLDR, VSTR */
+}
+
+static unsigned unit_of(uint32_t insn, int class, unsigned size)
+{
+    /* Compilers push double registers where the stack is a multiple of 4. */
+    return class == CLASS_NEON ? element_of(insn) : is_of_several_vfp(insn, class) ? MIN(size, 4) : size;
+}
+
+/* The tables of alignments in A8.8.320 to A8.8.330, and of VST1 to VST4. */
+static unsigned hint_of(uint32_t insn, int class, G_GNUC_UNUSED MemOp op)
+{
+    unsigned element = element_of(insn), registers = extract32(insn, 8, 2) + 1;
+
+    if (class != CLASS_NEON) {
+        return 0;
+    }
+    if (!extract32(insn, 23, 1)) {
+        return extract32(insn, 4, 2) ? 4 << extract32(insn, 4, 2) : 0;
+    }
+    if (extract32(insn, 10, 2) == 3) { /* to all lanes */
+        if (!extract32(insn, 4, 1)) {
+            return 0;
+        }
+        return registers != 4 || element < 4 ? registers * element : extract32(insn, 6, 2) == 3 ? 16 : 8;
+    }
+    if (registers == 4 && element == 4) {
+        return extract32(insn, 4, 2) ? 4 << extract32(insn, 4, 2) : 0;
+    }
+    return extract32(insn, 4, 1) ? registers * element : 0;
+}
+
+/* How often QEMU accesses memory for a NEON load or store of structures. */
 static unsigned elements_of(uint32_t insn)
 {
     /* By the type in bits 8 to 11 of VLDn and VSTn (multiple structures). */
@@ -439,13 +533,41 @@ static unsigned elements_of(uint32_t insn)
     unsigned type = extract32(insn, 8, 4);
     return multiple[type].registers * (multiple[type].is_interleaved ? 8 >> extract32(insn, 6, 2) : 1);
 }
+#else
+static unsigned unit_of(G_GNUC_UNUSED uint32_t insn, G_GNUC_UNUSED int class, unsigned size)
+{
+    return size;
+}
+
+/* A block of SPARC's. */
+static unsigned hint_of(G_GNUC_UNUSED uint32_t insn, G_GNUC_UNUSED int class, MemOp op)
+{
+    unsigned alignment = 1 << memop_alignment_bits(op);
+
+    return alignment > memop_size(op) ? alignment : 0;
+}
 #endif
+
+/* The instruction, where it has 32 bits; otherwise only its class counts. */
+static uint32_t insn_at(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc)
+{
+#if defined(TARGET_AARCH64)
+    return ldl_le_p(g2h_untagged(pc));
+#elif defined(TARGET_ARM)
+    uint16_t half = lduw_le_p(g2h_untagged(pc)), next = lduw_le_p(g2h_untagged(pc + 2));
+
+    return env->thumb ? (uint32_t)half << 16 | next : (uint32_t)next << 16 | half;
+#else
+    return 0;
+#endif
+}
 
 /* Into how many accesses QEMU divides an instruction of a class. */
 static unsigned parts_of(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc, int class)
 {
-    /* Where an instruction asks for more than its unit, the first unit does; natural alignment concerns them all. */
-    G_GNUC_UNUSED bool is_every_unit = is_natural_at(env_cpu(env), pc) && last.address % last.size;
+    /* What an instruction asks for, it asks of its first unit; natural alignment concerns them all. */
+    G_GNUC_UNUSED bool is_every_unit = is_natural_at(env_cpu(env), pc) && last.address % last.step;
+    G_GNUC_UNUSED uint32_t insn = insn_at(env, pc);
 
     if (class == CLASS_SWAP || class == CLASS_CAS || is_store_exclusive(env, pc, class)) {
         return 2;
@@ -467,20 +589,25 @@ static unsigned parts_of(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc
         return (((registers & 15) - (registers >> 4)) & 15) + 1;
     }
 #endif
-#if defined(TARGET_ARM) && !defined(TARGET_AARCH64)
-    uint16_t half = lduw_le_p(g2h_untagged(pc)), next = lduw_le_p(g2h_untagged(pc + 2));
-    uint32_t insn = env->thumb ? (uint32_t)half << 16 | next : (uint32_t)next << 16 | half;
-
+#if defined(TARGET_AARCH64)
+    if (class == CLASS_PAIR) {
+        return extract32(insn, 26, 1) ? 2 : 1;
+    }
+    if (class == CLASS_NEON && is_of_structures(insn)) {
+        return elements_of(insn);
+    }
+#elif defined(TARGET_ARM)
     if (class == CLASS_NEON) {
         return is_every_unit ? elements_of(insn) : 1;
     }
     if (class == CLASS_MULTI) {
+        unsigned half = insn >> 16;
         bool is_short = env->thumb && half >> 11 < 0x1d;
 
         /* PUSH and POP have LR and PC in bit 8; in LDM and STM that is part of the base register's number. */
         return ctpop16(is_short ? half & (half >> 12 == 0xb ? 0x1ff : 0xff) : insn & 0xffff);
     }
-    if (class == CLASS_VFP && (insn & 0x01200000) != 0x01000000) { /* VLDM, VSTM, not VLDR, VSTR */
+    if (is_of_several_vfp(insn, class)) {
         return extract32(insn, 8, 1) ? extract32(insn, 1, 7) : extract32(insn, 0, 8);
     }
 #endif
@@ -815,7 +942,7 @@ static int judge_class(int class, vaddr pc, vaddr address, unsigned size, bool i
 {
     last.class = class;
     last.address = address;
-    last.size = size;
+    last.size = last.step = size;
     last.hint = 0;
     last.is_store = is_store;
     last.is_pending = actions[class] == ACTION_SIGNAL;
@@ -826,13 +953,15 @@ static int judge_class(int class, vaddr pc, vaddr address, unsigned size, bool i
 static int judge_access(CPUState *cpu, vaddr pc, vaddr address, MemOp op, bool is_store)
 {
     CPUArchState *env = cpu_env(cpu);
-    unsigned size = 1 << (op & MO_SIZE), alignment = 1 << memop_alignment_bits(op);
-    int class = classify(env, pc, size);
+    unsigned step = memop_size(op);
+    int class = classify(env, pc, step);
+    uint32_t insn = insn_at(env, pc);
     /* What reads, changes and writes is one thing, and the stronger word for it. */
     bool changes = class == CLASS_SWAP || class == CLASS_CAS || is_store_exclusive(env, pc, class);
-    int action = judge_class(class, pc, address, size, is_store || changes);
+    int action = judge_class(class, pc, address, unit_of(insn, class, step), is_store || changes);
 
-    last.hint = alignment > size ? alignment : 0;
+    last.step = step;
+    last.hint = hint_of(insn, class, op);
     return action;
 }
 
@@ -879,6 +1008,9 @@ bool plumbline_permits_atomic(CPUState *cpu, vaddr address, MemOp op, uintptr_t 
 
 bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, uintptr_t host_pc)
 {
+    if (demand == PLUMBLINE_NONE) {
+        return true; /* one that a helper function makes: translated ones are not checked then */
+    }
     vaddr pc = guest_pc(cpu, host_pc);
     int action = judge_access(cpu, pc, *address, op, is_store);
     bool is_reported = last.stacked == pc;
