@@ -132,11 +132,32 @@ class PlannedAccess(Record, frozen=True):
     targets: tuple[str, ...] = ("*",)
     """Globs of the targets that have the instruction."""
     lacking: tuple[str, ...] = ()
-    """Globs of targets of the kernel tier whose emulated computer lacks the instruction, although their CPU has
-    it."""
+    """Globs of targets of the kernel tier that cannot prove it. Their emulated computer lacks the instruction or a
+    check that their CPU makes, or their kernel does something else there than the policy says."""
     hint_bytes: int = 0
     """The alignment that the instruction itself requires (NEON's `:128`, SPARC's blocks); 0 if the target's demand
     decides. It may exceed the unit."""
+    addressing: tuple[str, ...] = ()
+    """Addressing modes of the table in which the access is made as well, each as an access of its own."""
+    clobbers: tuple[str, ...] = ()
+    """Registers that it changes beside those of the table."""
+    attribute: str = ""
+    """An attribute of the C function that makes it: `target("arm")`."""
+
+
+class AddressingMode(Record, frozen=True):
+    """Another way to write the address of an access, which processors decode apart from the plain one."""
+
+    name: str
+    """What it adds to the names of accesses: `post-indexed`."""
+    setup: list[str]
+    """Extended inline assembly that goes before the access."""
+    place: str
+    """What stands in the access's code for the table's `place`."""
+    clobbers: tuple[str, ...] = ()
+    """Registers that it changes beside those of the table."""
+    targets: tuple[str, ...] = ("*",)
+    """Globs of the targets that have the mode."""
 
 
 SHORT_TASK_MARGIN = 3

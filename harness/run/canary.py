@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.analysis import symbols
 from harness.build.helper_program import compiled
@@ -19,7 +20,10 @@ from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT, read_toml
-from harness.core.target_model import PlannedAccess  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.target_model import (  # noqa: TC001 - msgspec reads the annotations when it decodes
+    AddressingMode,
+    PlannedAccess,
+)
 from harness.isa import rules
 from harness.record import fault_log
 
@@ -36,11 +40,27 @@ BOUNDARY_BYTES = 64
 """What the program's memory is aligned to: no instruction asks for more."""
 
 
+class InstructionState(Record, frozen=True):
+    """One of several instruction sets of the same processor: every access is made in each."""
+
+    name: str
+    """What it adds to the names of accesses and, for the globs of accesses and modes, of targets; may be empty."""
+    attribute: str
+    """The attribute of C functions that are compiled for it: `target("arm")`."""
+    targets: tuple[str, ...]
+    """Globs of the targets that have it."""
+
+
 class AccessTable(Record, frozen=True):
     """harness/isa/accesses/ISA.toml."""
 
     clobbers: list[str]
     accesses: list[PlannedAccess]
+    place: str = ""
+    """How the address is written in the plain mode, if there are others."""
+    addressing: list[AddressingMode] = msgspec.field(default_factory=list)
+    states: list[InstructionState] = msgspec.field(default_factory=list)
+    """Empty where compilers write one instruction set."""
     constraint: str = "r"
     """GCC's constraint for a register that can hold an address: on PowerPC, z/Architecture and m68k not every
     register can."""
@@ -55,15 +75,44 @@ class CanaryCase(Record, frozen=True):
 
 
 def table(target: Target) -> AccessTable:
-    """The instruction set's accesses that the target has."""
+    """The part of the instruction set's table that concerns the target, each access in every addressing mode."""
     read = _instruction_set(target.isa)
-    mine = [
-        one
-        for one in read.accesses
-        if any(fnmatch(rules.userland(target), glob) for glob in one.targets)
-        and not any(fnmatch(target.name, glob) for glob in one.lacking)
-    ]
-    return msgspec.structs.replace(read, accesses=mine)
+    userland = rules.userland(target)
+    states = [one for one in read.states if _is_one_of(userland, one.targets)]
+    mine = [one for state in states or [_ONLY_STATE] for one in _accesses_of(read, userland, state)]
+    return replace(read, accesses=[one for one in mine if not _is_one_of(target.name, one.lacking)])
+
+
+def plain_accesses(target: Target) -> list[PlannedAccess]:
+    """The target's accesses in the plain addressing mode, by the instruction set that its compiler writes."""
+    names = {one.name for one in _instruction_set(target.isa).accesses}
+    return [one for one in table(target).accesses if one.name in names]
+
+
+_ONLY_STATE = InstructionState(name="", attribute="", targets=())
+
+
+def _accesses_of(read: AccessTable, userland: str, state: InstructionState) -> list[PlannedAccess]:
+    """The accesses of a target in a state, each in every addressing mode."""
+    suffix = f"-{state.name}" if state.name else ""
+    modes = {mode.name: mode for mode in read.addressing if _is_one_of(userland + suffix, mode.targets)}
+    found = []
+    for one in read.accesses:
+        if _is_one_of(userland + suffix, one.targets):
+            found.append(one)
+            found += [_addressed(one, modes[mode], read.place) for mode in one.addressing if mode in modes]
+    return [replace(one, name=one.name + suffix, attribute=state.attribute) for one in found]
+
+
+def _is_one_of(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatch(name, glob) for glob in globs)
+
+
+def _addressed(access: PlannedAccess, mode: AddressingMode, place: str) -> PlannedAccess:
+    """An access with its address written in another mode."""
+    code = [*mode.setup, *(line.replace(place, mode.place) for line in access.code)]
+    clobbers = (*access.clobbers, *mode.clobbers)
+    return replace(access, name=f"{access.name}-{mode.name}", code=code, clobbers=clobbers)
 
 
 @functools.cache
@@ -94,14 +143,15 @@ def cases(runner: Runner) -> list[CanaryCase]:
 
 def source(accesses: AccessTable, driver: Path = DRIVER) -> str:
     """The C program: a table of functions that make the accesses, and the driver."""
-    clobbers = ", ".join(f'"{name}"' for name in [*accesses.clobbers, "memory"])
     inputs = f'"{accesses.constraint}"(address), "{accesses.constraint}"(value)'
     functions, rows = [], []
     for access in accesses.accesses:
         name = function_of(access)
+        clobbers = ", ".join(f'"{one}"' for one in [*accesses.clobbers, *access.clobbers, "memory"])
         code = " ".join(f'"{line}\\n\\t"' for line in access.code)
+        attributes = ", ".join(filter(None, ["noinline", access.attribute]))
         functions.append(
-            f"static __attribute__((noinline)) void {name}(void *address, void *value)\n"
+            f"static __attribute__(({attributes})) void {name}(void *address, void *value)\n"
             f"{{\n    __asm__ volatile({code} : : {inputs} : {clobbers});\n}}\n"
         )
         is_store = int(access.direction == "store")

@@ -48,10 +48,10 @@ pytestmark = pytest.mark.end_to_end
 CATALOG = Catalog()
 CELLS = [
     *[("versatile", "armv5", f"linux-arm-{mode}") for mode in (2, 3, 4, 5)],
-    *[machines.beyond("realview", "armv6", f"linux-arm-{mode}") for mode in range(6)],
-    *[machines.beyond("virt-armv7", "armv7", f"linux-arm-{mode}") for mode in range(6)],
-    machines.beyond("virt-arm64", "aarch64", "linux-arm64"),
-    machines.beyond("virt-arm64", "armv7", "linux-arm64-compat"),
+    *[machines.beyond("realview", "armv6-kernel", f"linux-arm-{mode}") for mode in range(6)],
+    *[machines.beyond("virt-armv7", "armv7-kernel", f"linux-arm-{mode}") for mode in range(6)],
+    machines.beyond("virt-arm64", "aarch64-kernel", "linux-arm64"),
+    machines.beyond("virt-arm64", "armv7-on-arm64-kernel", "linux-arm64-compat"),
     ("sun4u", "sparc64-kernel", "linux-sparc"),
     ("sun4u", "sparc32plus-kernel", "linux-sparc"),
 ]
