@@ -176,3 +176,21 @@ def test_a_policy_is_exchanged_and_nothing_else() -> None:
     expected = ["-cpu", "arm926", "-alignment", "demand=arch,assumed=16", "-L", "/root"]
     assert expected == with_alignment(options, SIGNAL)
     assert with_alignment(["-L", "/root"], SIGNAL) == ["-L", "/root"]
+
+
+def test_what_makes_an_access_has_a_label_behind_it_and_what_reads_or_keeps_its_value_has_none() -> None:
+    text = canary.source(canary.table(ARMV5))
+    assert r'"ldr r2, [%0]\n\t" "plumb_access.perform_ldr.0:\n\t" "str r2, [%1]\n\t" : :' in text
+    assert r'"ldr r2, [%1]\n\t" "str r2, [%0]\n\t" "plumb_access.perform_str.1:\n\t" : :' in text
+
+
+def test_an_access_is_made_in_each_mode_and_state_that_its_target_has() -> None:
+    accesses = {one.name: one for one in canary.table(CATALOG.targets["armv7"]).accesses}
+    assert accesses["ldr-pre-indexed"].code == ["sub r12, %0, #8", "ldr r2, [r12, #8]!", "str r2, [%1]"]
+    assert "ldr-index" not in accesses
+    assert "ldr-narrow-index-a32" not in accesses
+    assert accesses["ldr-narrow-index"].attribute == 'target("thumb")'
+    assert accesses["ldr-index-a32"].attribute == 'target("arm")'
+    plain = {one.name for one in canary.plain_accesses(CATALOG.targets["armv7"])}
+    assert {"ldr", "vld1-hinted"} <= plain
+    assert not {"ldr-pre-indexed", "ldr-a32"} & plain

@@ -1,11 +1,13 @@
 """`python -m tools.generated`: writes what documents repeat from code and data. tests/test_generated.py compares them.
 
 README.md's required targets; docs/support.md's tables of targets and servers; docs/cli.md, from the command line;
-docs/toml.md, from the nouns that TOML files are read into; docs/BOARDS.md and its charts, from docs/boards.json.
+docs/toml.md, from the nouns that TOML files are read into; docs/BOARDS.md and its charts, from docs/boards.json;
+docs/ENCODINGS.md, from docs/encodings.json.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from enum import Enum
 from types import NoneType, UnionType
@@ -38,7 +40,7 @@ from harness.workflows.suite_selection import IgnoredPathTable
 from suites.fuzz.generate import Grammar
 from suites.upstream import table as upstream
 from suites.visible import table as visible
-from tools import boards
+from tools import boards, encodings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -204,6 +206,7 @@ def with_tables(path: Path, tables: dict[str, Callable[[], list[str]]]) -> str:
 README = ROOT / "README.md"
 SUPPORT = ROOT / "docs" / "support.md"
 BOARDS = ROOT / "docs" / "BOARDS.md"
+ENCODINGS = ROOT / "docs" / "ENCODINGS.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
     SUPPORT: lambda: with_tables(SUPPORT, {"targets": target_rows, "servers": server_rows}),
@@ -219,6 +222,13 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
             "footprints": boards.footprint_rows,
             "releases": boards.release_rows,
             "missing": boards.missing_rows,
+        },
+    ),
+    ENCODINGS: lambda: with_tables(
+        ENCODINGS,
+        {
+            "summary": encodings.summary_rows,
+            **{isa: functools.partial(encodings.isa_rows, isa) for isa in encodings.stored_isas()},
         },
     ),
     ROOT / "docs" / "boards-set.svg": boards.set_chart,

@@ -6,7 +6,7 @@ import re
 
 import capstone
 
-from harness.isa.architecture import FIRST_32, Architecture, CallFrames, InstructionSet, Variant
+from harness.isa.architecture import FIRST_32, AccessNotation, Architecture, CallFrames, InstructionSet, Variant
 
 _A64 = InstructionSet((capstone.CS_ARCH_ARM64, capstone.CS_MODE_LITTLE_ENDIAN))
 
@@ -16,6 +16,29 @@ def _operand_bytes(instruction: str) -> int:
     moved = re.findall(r"\b([wx])\d+", instruction.partition("[")[0])
     return 8 if moved and moved[-1] == "x" else 4
 
+
+def _vectors(found: re.Match[str]) -> str:
+    """A list of vector registers as `{2 v.16b}`."""
+    numbers = [int(number) for number in re.findall(r"v(\d+)", found[0])]
+    count = (numbers[-1] - numbers[0]) % 32 + 1 if "-" in found[0] else len(numbers)
+    return f"{{{count} v.{found[1]}}}"
+
+
+_NOTATION = AccessNotation(
+    # Names that end in b, and b registers, are of bytes.
+    accesses=r"(?!r?prfu?m|\S*b |\w+ b\d)\S+ (?:[^\[]+, |\{[^}]*\}(?:\[\d+\])?, )\[|ldr(?:sw)? \w+, [\da-f]+$",
+    alike=[
+        (r"\{v\d+\.(\w+)[^}]*\}", _vectors),
+        (r"\}\[\d+\]", "}[#]"),
+        (r"\b(?:x\d+|xzr|sp)\b", "x"),
+        (r"\b(?:w\d+|wzr)\b", "w"),
+        (r"\b([hsdq])\d+\b", r"\1"),
+        (r"#-?(?:0x)?[\da-f]+\b", "#"),
+        (r"(\[x, [xw]), \w+(?: #)?\]", r"\1]"),
+        (r"^((?:ld|st)(?:[uxt]?r|n?p|[uxt]?rs?h|[uxt]?rsw|psw) .*\[x)\]$", r"\1, #]"),
+        (r"^(ldr\w* \w, )[\da-f]+$", r"\1literal"),
+    ],
+)
 
 AARCH64 = Architecture(
     isas=("aarch64",),
@@ -31,6 +54,7 @@ AARCH64 = Architecture(
         (r"(ldar|stlr|ldapr)\b.*", "acquire", 0),
         (r"(cas|swp|ldadd|ldset|ldclr|ldeor)\w*\b.*", "cas", 0),
     ],
+    notation=_NOTATION,
     operand_bytes=_operand_bytes,
     # The self test looks for a bug of the host's kernel, and the emulator makes it find one.
     ignored_warnings=("ARM64-COW-BUG",),

@@ -5,6 +5,7 @@ It holds no architecture's facts. A field with a default describes what most arc
 
 from __future__ import annotations
 
+import re  # noqa: TC003 - see below
 import signal
 from collections.abc import Callable, Mapping, Sequence  # noqa: TC003 - the annotations of NamedTuples are evaluated
 from typing import NamedTuple
@@ -31,6 +32,17 @@ class InstructionSet(NamedTuple):
     """Bits of a function symbol's value that are not part of the address."""
     beyond_capstone: Callable[[bytes], str] | None = None
     """The text of an instruction that capstone does not know; empty for bytes that are no such instruction."""
+
+
+class AccessNotation(NamedTuple):
+    """How objdump writes accesses to memory, and which of its words tell encodings apart."""
+
+    accesses: str
+    """A pattern that begins every instruction whose access can be misaligned: of more than a byte, and no prefetch."""
+    alike: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]]
+    """Pattern -> replacement, in order: what differs between instructions of one encoding, as registers do."""
+    states: Mapping[tuple[int, ...], str] = {}
+    """The digits of each unit in which objdump prints an instruction's code -> the instruction set that it is of."""
 
 
 class CallFrames(NamedTuple):
@@ -97,6 +109,8 @@ class Architecture(NamedTuple):
     """QEMU's name of a user-mode emulator -> what it runs."""
     accesses: Sequence[AccessPattern] = ()
     """Empty where no kernel tier needs to read an access from its instruction. The first match counts."""
+    notation: AccessNotation | None = None
+    """None where nobody has compared the encodings that compilers write with those that canaries make."""
     operand_bytes: Callable[[str], int] = _no_operand
     """The size of an instruction's operand, from its text."""
     misaligned_signal: signal.Signals = signal.Signals.SIGBUS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import capstone
 
-from harness.isa.architecture import Architecture, InstructionSet, RegisterWindows, Variant
+from harness.isa.architecture import AccessNotation, Architecture, InstructionSet, RegisterWindows, Variant
 
 _INTEGER_PAIRS = {0x03: "ldd", 0x07: "std"}
 _FLOATING_IN_A_SPACE = {0x33: "ldda", 0x37: "stda"}
@@ -76,6 +76,21 @@ _V9 = InstructionSet(
     (capstone.CS_ARCH_SPARC, capstone.CS_MODE_V9 | capstone.CS_MODE_BIG_ENDIAN), beyond_capstone=_beyond_capstone
 )
 
+_NOTATION = AccessNotation(
+    accesses=r"(?!prefetch|flush|jmp|call|ld[us]b|stb|ldstub|clrb)\w+ .*\[",
+    alike=[
+        (r"^clr(x|h|)\b(.*)", lambda found: f"st{found[1]} %g0,{found[2]}"),
+        # What binutils 2.40 calls LDD and STD of integers for V8+.
+        (r"^(ld|st)tw\b", r"\1d"),
+        (r"%[goli]\d|%[sf]p", "r"),
+        (r"%f\d+", "f"),
+        (r"\[ (?:r [+-] )?-?(?:0x[\da-f]+|\d+) \]", "[ r + # ]"),
+        # Without an offset, the index is %g0; the space in %asi goes with offsets only.
+        (r"\[ r \] %asi", "[ r + # ] %asi"),
+        (r"^((?!cas).*)\[ r \]", r"\1[ r + r ]"),
+    ],
+)
+
 SPARC = Architecture(
     isas=("sparc",),
     macros="sparc|sparc64|sparcv9",
@@ -95,4 +110,5 @@ SPARC = Architecture(
         (r"swapa?\b.*", "swap", 4),
         (r"(ldsw|lduw|ld|st)a?\b.*", "word", 4),
     ],
+    notation=_NOTATION,
 )

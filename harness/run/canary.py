@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from harness.analysis import symbols
+from harness.analysis import encodings, symbols
 from harness.build.helper_program import compiled
+from harness.build.toolchain import tool
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.core.processes import process
@@ -24,7 +25,7 @@ from harness.core.target_model import (  # noqa: TC001 - msgspec reads the annot
     AddressingMode,
     PlannedAccess,
 )
-from harness.isa import rules
+from harness.isa import registry, rules
 from harness.record import fault_log
 
 if TYPE_CHECKING:
@@ -51,6 +52,17 @@ class InstructionState(Record, frozen=True):
     """Globs of the targets that have it."""
 
 
+class ExemptEncodings(Record, frozen=True):
+    """Encodings that programs contain and that no access has to make."""
+
+    encodings: str
+    """A pattern that matches them whole."""
+    because: str
+    """Why none has to, with a source."""
+    targets: tuple[str, ...] = ("*",)
+    """Globs of the targets whose programs may contain them."""
+
+
 class AccessTable(Record, frozen=True):
     """harness/isa/accesses/ISA.toml."""
 
@@ -61,6 +73,7 @@ class AccessTable(Record, frozen=True):
     addressing: list[AddressingMode] = msgspec.field(default_factory=list)
     states: list[InstructionState] = msgspec.field(default_factory=list)
     """Empty where compilers write one instruction set."""
+    exempt: list[ExemptEncodings] = msgspec.field(default_factory=list)
     constraint: str = "r"
     """GCC's constraint for a register that can hold an address: on PowerPC, z/Architecture and m68k not every
     register can."""
@@ -80,7 +93,11 @@ def table(target: Target) -> AccessTable:
     userland = rules.userland(target)
     states = [one for one in read.states if _is_one_of(userland, one.targets)]
     mine = [one for state in states or [_ONLY_STATE] for one in _accesses_of(read, userland, state)]
-    return replace(read, accesses=[one for one in mine if not _is_one_of(target.name, one.lacking)])
+    return replace(
+        read,
+        accesses=[one for one in mine if not _is_one_of(target.name, one.lacking)],
+        exempt=[one for one in read.exempt if _is_one_of(userland, one.targets)],
+    )
 
 
 def plain_accesses(target: Target) -> list[PlannedAccess]:
@@ -148,7 +165,7 @@ def source(accesses: AccessTable, driver: Path = DRIVER) -> str:
     for access in accesses.accesses:
         name = function_of(access)
         clobbers = ", ".join(f'"{one}"' for one in [*accesses.clobbers, *access.clobbers, "memory"])
-        code = " ".join(f'"{line}\\n\\t"' for line in access.code)
+        code = " ".join(f'"{line}\\n\\t"' for line in _labelled(access))
         attributes = ", ".join(filter(None, ["noinline", access.attribute]))
         functions.append(
             f"static __attribute__(({attributes})) void {name}(void *address, void *value)\n"
@@ -168,6 +185,30 @@ _STRUCTURE = """struct access {
     void (*perform)(void *, void *);
 };
 """
+
+
+_LABEL = "plumb_access."
+
+
+def _labelled(access: PlannedAccess) -> list[str]:
+    """The code of an access, with a label behind each line that may make it: those that do not use the value's place.
+
+    Before it there may be the function's own symbol, and objdump shows only one.
+    """
+    lines = []
+    for number, line in enumerate(access.code):
+        lines.append(line)
+        if "%1" not in line and not line.startswith("."):
+            lines.append(f"{_LABEL}{function_of(access)}.{number}:")
+    return lines
+
+
+def encodings_made(program: Path, target: Target, tools: Toolchain) -> set[str]:
+    """The encodings of the canary program's accesses. Raises InfrastructureError without the target's objdump."""
+    notation = registry.of_isa(target.isa).notation
+    assert notation is not None, f"nobody knows how objdump writes accesses on {target.name}"
+    listing = encodings.listing(tool(tools, "objdump"), program)
+    return encodings.labelled(listing, notation, _LABEL)
 
 
 def function_of(access: PlannedAccess) -> str:

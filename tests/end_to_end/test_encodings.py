@@ -1,0 +1,75 @@
+"""Every encoding of an access that a real program contains is made by the target's canary, or exempt for a reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.build import toolchain
+from harness.core.processes import process
+from harness.plan.catalog import Catalog
+from harness.run import canary
+from tests.end_to_end import machines
+from tools import encodings as census
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.core.target_model import Target
+
+pytestmark = pytest.mark.end_to_end
+
+CATALOG = Catalog()
+READABLE = [name for name in machines.REQUIRED if name in census.readable()]
+
+
+def made(target: Target) -> set[str]:
+    """What the target's canary program makes, as it is compiled here."""
+    tools, cache = CATALOG.toolchain_of(target), machines.quiet_workbench().cache
+    return canary.encodings_made(canary.compile_canary(cache, target, tools), target, tools)
+
+
+def test_the_accesses_of_every_required_target_can_be_read() -> None:
+    assert READABLE == machines.REQUIRED
+
+
+@pytest.mark.parametrize("name", [*READABLE, machines.beyond("mips")])
+def test_a_canary_makes_every_access_of_the_libraries(name: str) -> None:
+    target = CATALOG.targets[name]
+    mine = made(target)
+    assert sorted(mine) == census.stored()[name].made, "not current: run python -m tools.encodings"
+    for library, path in census.libraries(target, CATALOG.toolchain_of(target)).items():
+        found = census.counted(target, CATALOG.toolchain_of(target), path)
+        assert found, library
+        assert census.unproved(target, mine, found) == [], library
+
+
+@pytest.mark.parametrize("name", ["armv5", "armv7", "aarch64", "sparc64"])
+def test_a_canary_makes_every_access_of_a_server(name: str) -> None:
+    target, bench = CATALOG.targets[name], machines.quiet_workbench()
+    tools = CATALOG.toolchain_of(target)
+    built = bench.builder.build(bench.open_server("redis-7.0.15"), target, tools, "O2")
+    found = census.counted(target, tools, built.server_binary)
+    assert sum(found.values()) > 10_000
+    assert census.unproved(target, made(target), found) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "instruction", "encoding"),
+    [
+        ("armv5", "ldrt r2, [r1]", "A32 ldrt r, [r], #"),
+        ("armv7", "vld3.16 {d0[], d1[], d2[]}, [r1]", "T32 vld3.16 {3 d[]}, [r]"),
+        ("aarch64", "ldtrh w2, [x1]", "ldtrh w, [x, #]"),
+        ("sparc64", "lda [%o1] 0x82, %f2", "lda [ r + r ] #ASI_PNF, f"),
+    ],
+)
+def test_an_encoding_that_no_canary_makes_is_told(name: str, instruction: str, encoding: str, tmp_path: Path) -> None:
+    target = CATALOG.targets[name]
+    tools = CATALOG.toolchain_of(target)
+    source, program = tmp_path / "other.c", tmp_path / "other.o"
+    source.write_text(f'void other(void) {{ __asm__ volatile("{instruction}"); }}\n', "utf-8")
+    flags = [*toolchain.compiler_flags(target, "O2"), *(["-mfpu=neon"] if name == "armv7" else [])]
+    command = [toolchain.tool(tools, "gcc"), "-c", str(source), *flags, "-o", str(program)]
+    process.run_successfully(command, problem="it does not compile", deadline_seconds=60)
+    assert census.unproved(target, made(target), census.counted(target, tools, program)) == [encoding]

@@ -1,0 +1,128 @@
+"""What objdump writes becomes encodings; what programs contain is proved by canaries or exempt for a reason."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.analysis import encodings
+from harness.isa import registry
+from harness.plan.catalog import Catalog
+from harness.run import canary
+from tools import encodings as census
+
+if TYPE_CHECKING:
+    from harness.isa.architecture import AccessNotation
+
+CATALOG = Catalog()
+
+
+def notation(isa: str) -> AccessNotation:
+    found = registry.of_isa(isa).notation
+    assert found is not None
+    return found
+
+
+# isa, code and text as objdump (binutils 2.40) prints them, encoding.
+INSTRUCTIONS = [
+    ("arm", "e5906014", "ldr\tr6, [r0, #20]", "A32 ldr r, [r, #]"),
+    ("arm", "e59f1010", "ldr\tr1, [pc, #16]\t@ 6c320 <_start+0x20>", "A32 ldr r, [r, #]"),
+    ("arm", "15942004", "ldrne\tr2, [r4, #4]", "A32 ldr r, [r, #]"),
+    ("arm", "e7191105", "ldr\tr1, [r9, -r5, lsl #2]", "A32 ldr r, [r, r]"),
+    ("arm", "e6814004", "str\tr4, [r1], r4", "A32 str r, [r], r"),
+    ("arm", "e52de004", "push\t{lr}\t\t@ (str lr, [sp, #-4]!)", "A32 str r, [r, #]!"),
+    ("arm", "e92d4800", "push\t{fp, lr}", "A32 stmdb r!, {registers}"),
+    ("arm", "e88d0009", "stm\tsp, {r0, r3}", "A32 stmia r, {registers}"),
+    ("arm", "91c450b8", "strhls\tr5, [r4, #8]", "A32 strh r, [r, #]"),
+    ("arm", "b580", "push\t{r7, lr}", "T16 push {registers}"),
+    ("arm", "9901", "ldr\tr1, [sp, #4]", "T16 ldr r, [sp, #]"),
+    ("arm", "f8dd c034", "ldr.w\tip, [sp, #52]\t@ 0x34", "T32 ldr.w r, [r, #]"),
+    ("arm", "f854 3c08", "ldr.w\tr3, [r4, #-8]", "T32 ldr.w r, [r, #-]"),
+    ("arm", "f850 2d04", "ldr.w\tr2, [r0, #-4]!", "T32 ldr.w r, [r, #]!"),
+    ("arm", "e8bd 83f0", "ldmia.w\tsp!, {r4, r5, r6, r7, r8, r9, pc}", "T32 ldmia.w r!, {registers}"),
+    ("arm", "ed2d 8b04", "vpush\t{d8-d9}", "T32 vstmdb r!, {d}"),
+    ("arm", "f4400acd", "vst1.64\t{d16-d17}, [r0]!", "A32 vst1.64 {2 d}, [r]!"),
+    ("arm", "f4622aef", "vld1.64\t{d18-d19}, [r2 :128]", "A32 vld1.64 {2 d}, [r:128]"),
+    ("arm", "f4e3d8bf", "vld1.32\t{d29[1]}, [r3 :32]", "A32 vld1.32 {1 d[#]}, [r:32]"),
+    ("arm", "f4e31dbf", "vld2.32\t{d17[], d18[]}, [r3 :64]", "A32 vld2.32 {2 d[]}, [r:64]"),
+    ("arm", "ed900b00", "vldr\td0, [r0]", "A32 vldr d, [r, #]"),
+    ("aarch64", "f942ec63", "ldr\tx3, [x3, #1496]", "ldr x, [x, #]"),
+    ("aarch64", "f9400274", "ldr\tx20, [x19]", "ldr x, [x, #]"),
+    ("aarch64", "f879dae8", "ldr\tx8, [x23, w25, sxtw #3]", "ldr x, [x, w]"),
+    ("aarch64", "a8c17bfd", "ldp\tx29, x30, [sp], #16", "ldp x, x, [x], #"),
+    ("aarch64", "b81fc3bf", "stur\twzr, [x29, #-4]", "stur w, [x, #]"),
+    ("aarch64", "c8dffd2a", "ldar\tx10, [x9]", "ldar x, [x]"),
+    ("aarch64", "4c400024", "ld4\t{v4.16b-v7.16b}, [x1]", "ld4 {4 v.16b}, [x]"),
+    ("aarch64", "0d408020", "ld1\t{v0.s}[0], [x1]", "ld1 {1 v.s}[#], [x]"),
+    ("aarch64", "58000040", "ldr\tx0, 107d2e4 <_start+0x8>", "ldr x, literal"),
+    ("sparc", "fa 5f a7 df", "ldx  [ %fp + 0x7df ], %i5", "ldx [ r + # ], r"),
+    ("sparc", "c0 77 a7 d7", "clrx  [ %fp + 0x7d7 ]", "stx r, [ r + # ]"),
+    ("sparc", "e2 5e 40 00", "ldx  [ %i1 ], %l1", "ldx [ r + r ], r"),
+    ("sparc", "d4 18 80 00", "ldtw  [ %g2 ], %o2", "ldd [ r + r ], r"),
+    ("sparc", "d1 1f a7 f7", "ldd  [ %fp + 0x7f7 ], %f8", "ldd [ r + # ], f"),
+    ("sparc", "c7 f5 d0 01", "casx  [ %l7 ], %g1, %g3", "casx [ r ], r, r"),
+    ("sparc", "d6 da 10 40", "ldxa  [ %o0 ] #ASI_PNF, %o3", "ldxa [ r + r ] #ASI_PNF, r"),
+    ("mips", "8fbc0010", "lw\tgp,16(sp)", "lw r,#(r)"),
+    ("mips", "4e020001", "ldxc1\t$f0,v0(s0)", "ldxc1 f,r(r)"),
+]
+
+
+@pytest.mark.parametrize(("isa", "code", "text", "encoding"), INSTRUCTIONS, ids=[one[2] for one in INSTRUCTIONS])
+def test_an_instruction_has_its_encoding(isa: str, code: str, text: str, encoding: str) -> None:
+    assert encodings.encodings(f"   6c3a0:\t{code} \t{text}\n", notation(isa)) == {encoding: 1}
+
+
+@pytest.mark.parametrize(
+    ("isa", "code", "text"),
+    [
+        ("arm", "e5d01004", "ldrb\tr1, [r0, #4]"),
+        ("arm", "15d01004", "ldrbne\tr1, [r0, #4]"),
+        ("arm", "e1d03f9f", "ldrexb\tr3, [r0]"),
+        ("arm", "eed00bb0", "vmov.u8\tr0, d16[1]"),
+        ("arm", "e1a00001", "mov\tr0, r1"),
+        ("arm", "f890 f040", "pld\t[r0, #64]\t@ 0x40"),
+        ("arm", "e8df f000", "tbb\t[pc, r0]"),
+        ("aarch64", "39408a89", "ldrb\tw9, [x20, #34]"),
+        ("aarch64", "0e0f3c0e", "umov\tw14, v0.b[7]"),
+        ("aarch64", "f9800000", "prfm\tpldl1keep, [x0]"),
+        ("sparc", "f8 2e 20 32", "stb  %i4, [ %i0 + 0x32 ]"),
+        ("sparc", "c3 6a 20 00", "prefetch  [ %o0 ], #n_reads"),
+        ("mips", "a0820000", "sb\tv0,0(a0)"),
+    ],
+)
+def test_what_no_address_misaligns_is_no_encoding(isa: str, code: str, text: str) -> None:
+    assert encodings.encodings(f"   6c3a0:\t{code} \t{text}\n", notation(isa)) == {}
+
+
+def test_encodings_are_counted_and_what_a_label_follows_is_found() -> None:
+    text = (
+        "00010970 <perform_ldr>:\n"
+        "   10970:\te5902000 \tldr\tr2, [r0]\n\n"
+        "00010974 <made.perform_ldr.0>:\n"
+        "   10974:\te5812000 \tstr\tr2, [r1]\n"
+        "   10978:\te5913004 \tldr\tr3, [r1, #4]\n"
+        "   1097c:\te12fff1e \tbx\tlr\n\n"
+        "00010980 <made.perform_ldr.4>:\n"
+    )
+    assert encodings.encodings(text, notation("arm")) == {"A32 ldr r, [r, #]": 2, "A32 str r, [r, #]": 1}
+    assert encodings.labelled(text, notation("arm"), "made.") == {"A32 ldr r, [r, #]"}
+
+
+@pytest.mark.parametrize("name", census.readable())
+def test_nothing_that_was_counted_is_unproved(name: str) -> None:
+    found = census.stored()[name]
+    occurring = {one for program in found.programs.values() for one in program}
+    assert len(occurring) >= 15
+    assert census.unproved(CATALOG.targets[name], found.made, occurring) == []
+
+
+@pytest.mark.parametrize("name", census.readable())
+def test_an_exemption_is_of_something_that_occurs_and_that_nothing_makes(name: str) -> None:
+    found = census.stored()[name]
+    occurring = {one for program in found.programs.values() for one in program}
+    for exempt in canary.table(CATALOG.targets[name]).exempt:
+        concerned = {one for one in occurring if re.fullmatch(exempt.encodings, one)}
+        assert concerned, f"{name}: nothing is {exempt.encodings}"
+        assert not concerned & set(found.made), f"{name}: a canary makes {exempt.encodings}"
