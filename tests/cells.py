@@ -36,7 +36,7 @@ def recorded(spec: CellSpec) -> tuple[str, dict[str, run_folder.TestEvent]]:
     """Run a cell as `plumb check` does: what pytest said, and parameter of a test -> what was recorded of it."""
     write_cell(spec.folder / "cell.json", spec)
     result = process.run(
-        pytest_command(spec.suite, spec.folder / "cell.json"),
+        pytest_command([spec.suite], spec.folder / "cell.json"),
         deadline_seconds=120,
         folder=ROOT,
         environment=environment.for_cell(),

@@ -51,6 +51,15 @@ def test_every_file_of_the_catalog_loads() -> None:
     assert re.fullmatch(r"[0-9a-f]{64}", read_toml(QEMU_FOLDER / "qemu.toml", Qemu).sha256)
 
 
+def test_a_suite_that_runs_tests_of_an_unknown_one_is_an_error(copied: Path) -> None:
+    shutil.copytree(ROOT / "suites", copied / "suites", ignore=shutil.ignore_patterns("golden", "*.py"))
+    path = damage(copied / "suites/threads/suite.toml", '"protocol"', '"protokol"')
+    with pytest.raises(UsageError, match="unknown suite 'protokol'") as caught:
+        Catalog(copied).suites  # noqa: B018 - it is read when it is first asked for
+    assert str(path) in str(caught.value)
+    assert "did you mean 'protocol'?" in str(caught.value)
+
+
 def test_every_server_is_pinned_by_a_whole_hash_and_its_name_tells_its_version() -> None:
     for name, server in Catalog().servers.items():
         assert re.fullmatch(r"[0-9a-f]{64}", server.sha256), f"{name}: sha256 is not 64 hexadecimal digits"

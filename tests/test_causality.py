@@ -394,6 +394,15 @@ def test_each_example_that_ends_its_server_is_seen_and_the_shortest_is_the_repro
     assert b"".join(chunk.content for chunk in reproducer(findings[0]).chunks) == b"*1\r\n$4\r\nSADD\r\n"
 
 
+def test_the_settings_of_a_suite_are_in_the_reproducer_of_what_its_servers_show(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_files", outcome="failed", message="wrong", guest="guest-1")
+    (event,) = run.events[("armv5", "bitops")]
+    assert isinstance(event, run_folder.TestEvent)
+    run.events[("armv5", "bitops")] = [msgspec.structs.replace(event, options=("--io-threads", "2"))]
+    (finding,) = judged(run)[0]
+    assert reproducer(finding).options == ("--io-threads", "2")
+
+
 def test_what_a_server_was_started_with_is_in_its_reproducer(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_files[dump.rdb]", outcome="failed", message="dump.rdb: guest died")
     place = run.cell("armv5", "bitops") / "guest-9" / run_folder.INPUTS / "dump.rdb"

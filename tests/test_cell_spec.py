@@ -11,11 +11,15 @@ import pytest
 from harness.build.initramfs import Initramfs
 from harness.build.kernel import Kernel
 from harness.core.errors import ExitCode
+from harness.core.model import Abilities
 from harness.core.processes import process
+from harness.core.strict_toml import ROOT
+from harness.core.target_model import ORACLE
 from harness.plan.catalog import Catalog
 from harness.record import event_log, run_folder
 from harness.run.cell_session import CellSession
 from harness.run.cell_spec import PeerServer, fits, write_cell
+from harness.run.extra_servers import new_guest
 from harness.run.server_process import Guest, StartError
 from harness.run.vm.guest import VmImage
 from harness.workflows.cell_process import cell_problem, pytest_command
@@ -46,7 +50,7 @@ def cell_on_a_machine_without_emulator(folder: Path, suite: str) -> CellSpec:
 @pytest.mark.parametrize("suite", ["canary", "bitops"])
 def test_a_machine_that_does_not_start_ends_the_cell_with_its_own_words(suite: str, tmp_path: Path) -> None:
     write_cell(tmp_path / "cell.json", cell_on_a_machine_without_emulator(tmp_path, suite))
-    result = process.run(pytest_command(suite, tmp_path / "cell.json"), deadline_seconds=60)
+    result = process.run(pytest_command([suite], tmp_path / "cell.json"), deadline_seconds=60)
     assert result.code == ExitCode.INFRASTRUCTURE, result.text
     problem = cell_problem(result, tmp_path)
     assert problem.startswith("no qemu-system-absent on this machine\n")
@@ -57,11 +61,35 @@ def test_a_machine_that_does_not_start_ends_the_cell_with_its_own_words(suite: s
     assert not re.search("failed|INTERNALERROR", result.text), result.text
 
 
+def test_a_suite_runs_the_tests_of_others_before_its_own(tmp_path: Path) -> None:
+    words = [str(word) for word in pytest_command(["bitops", "sds"], tmp_path / "cell.json")]
+    assert words.index(str(ROOT / "suites" / "bitops")) + 1 == words.index(str(ROOT / "suites" / "sds"))
+
+
+def test_servers_start_with_the_suites_settings_that_they_know_and_the_oracle_without(tmp_path: Path) -> None:
+    runner = fakes.unemulated(Catalog().targets["armv5"])
+    build = msgspec.structs.replace(fakes.build(tmp_path), abilities=Abilities(options=("io-threads", "maxmemory")))
+    spec = msgspec.structs.replace(
+        cells.spec_of("bitops", tmp_path, runner),
+        build=build,
+        peers={ORACLE: PeerServer(runner=runner, build=build)},
+        settings={"io-threads": "2", "of-another-release": "yes"},
+    )
+    assert new_guest(spec, None, tmp_path, options=["--databases", "16"]).options == [
+        *("--io-threads", "2"),
+        *("--databases", "16"),
+    ]
+    assert new_guest(spec, None, tmp_path, target=ORACLE, options=["--databases", "16"]).options == [
+        "--databases",
+        "16",
+    ]
+
+
 def test_a_folder_for_sockets_that_is_gone_ends_the_cell_and_says_so(tmp_path: Path) -> None:
     spec = cells.spec_of("bitops", tmp_path, fakes.unemulated(Catalog().targets["armv5"]))
     spec = msgspec.structs.replace(spec, build=fakes.build(tmp_path), sockets=tmp_path / "gone")
     write_cell(tmp_path / "cell.json", spec)
-    result = process.run(pytest_command("bitops", tmp_path / "cell.json"), deadline_seconds=60)
+    result = process.run(pytest_command(["bitops"], tmp_path / "cell.json"), deadline_seconds=60)
     assert result.code == ExitCode.INFRASTRUCTURE, result.text
     assert cell_problem(result, tmp_path).startswith(f"the folder for sockets is gone ({tmp_path / 'gone'})\n")
     assert "INTERNALERROR" not in result.text

@@ -66,7 +66,7 @@ def test_the_callers_environment_takes_no_test_away(tmp_path: Path, monkeypatch:
 
 
 def test_a_configuration_of_pytest_above_ours_takes_no_test_away() -> None:
-    command = [str(word) for word in pytest_command("canary", ROOT / "cell.json")]
+    command = [str(word) for word in pytest_command(["canary"], ROOT / "cell.json")]
     assert command[command.index("--config-file") + 1] == str(ROOT / "pyproject.toml")
 
 

@@ -72,6 +72,7 @@ ENGLISH = {
     "persistence",
     "protocol",
     "replication",
+    "threads",
     "upstream",
     "visible",
     "width",

@@ -45,6 +45,7 @@ def test_a_covered_file_asks_for_the_suites_that_cover_it_whatever_their_tier(fi
         ("src/module.c", ["modules"]),
         ("src/expire.c", ["clock", "width"]),
         ("src/dict.c", ["selftests"]),
+        ("src/io_threads.c", ["threads"]),
         ("src/unit/test_sds.c", ["selftests"]),
         ("deps/hiredis/async.c", ["replication"]),
     ],
@@ -64,7 +65,7 @@ def test_what_longer_suites_alone_cover_asks_for_them_and_for_the_whole_quick_ti
         *("src/redis-cli.c", "src/valkey-benchmark.c", "src/cli_common.c", "deps/linenoise/linenoise.c", "src/tls.c"),
         *(
             "src/ae_kqueue.c",
-            "src/io_threads.c",
+            "src/memtest.c",
             "src/defrag.c",
             "modules/redisbloom/Makefile",
             "src/modules/hellotype.c",

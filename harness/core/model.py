@@ -152,6 +152,11 @@ class Suite(Record, frozen=True):
     """The C source, in the suite's folder, of a module that its servers load (harness.build.server_module)."""
     preload: str = ""
     """The C source, in the suite's folder, of a shared object that its servers may preload."""
+    settings: dict[str, str] = {}
+    """Parameters of its servers' configuration, and their values. A release that lacks a parameter starts without it.
+    The oracle keeps its defaults."""
+    tests_of: tuple[str, ...] = ()
+    """Other suites whose tests it runs as well, before its own."""
     tier: SuiteTier = "quick"
     """The lowest tier that includes it by default."""
     guided: bool = False

@@ -91,7 +91,7 @@ class StartedWith(msgspec.Struct, frozen=True, kw_only=True):
 
 def _started_with(guest: Path, test: TestEvent | None) -> StartedWith | None:
     inputs = guest / run_folder.INPUTS
-    if test is None or not inputs.is_dir():
+    if test is None or not (inputs.is_dir() or test.options):
         return None
     return StartedWith(inputs=inputs, options=test.options, preloads=test.preloads)
 

@@ -167,7 +167,11 @@ class Catalog:
     def suites(self) -> dict[str, Suite]:
         """suites/*/suite.toml."""
         paths = sorted((self.root / "suites").glob("*/suite.toml"))
-        return {path.parent.name: read_toml(path, Suite, name=path.parent.name, path=path.parent) for path in paths}
+        found = {path.parent.name: read_toml(path, Suite, name=path.parent.name, path=path.parent) for path in paths}
+        for suite in found.values():
+            for other in suite.tests_of:
+                _refer("suite", other, found, f"{suite.path / 'suite.toml'}: tests_of")
+        return found
 
     @cached_property
     def workloads(self) -> dict[str, BenchWorkload]:

@@ -254,6 +254,7 @@ class CellSession:
                 counters_before=self.counters_before,
                 counters_after=self._counters(),
                 asked=wrong_command,
+                options=tuple(self.cell.options) if guest else (),
                 difference=self.difference.difference if self.difference else None,
                 again=self.difference.again if self.difference else None,
                 doubt=doubt,

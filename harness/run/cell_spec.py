@@ -83,6 +83,10 @@ class CellSpec(Record, frozen=True):
     """The server module for the cell's own target, as `PeerServer.module`."""
     preload: Path | None = None
     """The shared object that a suite's servers may preload, for the cell's own target."""
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
+    """Parameters with which its servers start, except the oracle; a release that lacks one starts without it."""
+    tests_of: tuple[str, ...] = ()
+    """Other suites whose tests it runs before its own."""
     upstream: UpstreamSpec | None = None
     """None where the suite runs tests of its own."""
     machine: VmImage | None = None
@@ -107,6 +111,12 @@ class CellSpec(Record, frozen=True):
     def abilities(self) -> Abilities:
         """The server's features according to its source; none if the suite runs no server."""
         return self.build.abilities if self.build is not None else Abilities()
+
+    @property
+    def options(self) -> list[str]:
+        """The settings, as words of a command line of this release."""
+        known = set(self.abilities.options)
+        return [word for name, value in self.settings.items() if name in known for word in (f"--{name}", value)]
 
 
 def fits(test: str, wanted: Sequence[str]) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.core.target_model import ORACLE
 from harness.record import run_folder
 from harness.record.recording_proxy import save, unanswered
 from harness.run.server_process import LOG_LINES, PANIC, StartError
@@ -45,7 +46,7 @@ def new_guest(
         host=host,
         sockets=cell.sockets,
         version=cell.version,
-        options=options,
+        options=options if target == ORACLE else [*cell.options, *options],
         files=files,
         coverage=cell.coverage,
     )

@@ -24,6 +24,7 @@ from harness.core.processes.capped_log import LIMIT_BYTES, CappedLog, tail_of
 from harness.core.processes.temporary_folder import refuse_long
 from harness.core.sockets import connect
 from harness.isa import registry
+from harness.protocol.monitors import Monitors
 from harness.protocol.resp import Client
 from harness.record import fault_log, peer_user
 from harness.record.edge_coverage import EdgeCoverage
@@ -96,6 +97,7 @@ class Guest:
         self._detail = ""
         self._ended_stopping = False
         self._recorder: Recorder | None = None
+        self._monitors: Monitors | None = None
         self.edges: EdgeCoverage | None = None
         """While it runs, the edges of its code that it took; None without `coverage`, or where the emulator cannot
         record them."""
@@ -207,6 +209,9 @@ class Guest:
 
     def __exit__(self, *_: object) -> None:
         """Stop the server if it still runs, classify its end, and clean up."""
+        if self._monitors is not None:
+            self._monitors.close()
+            self._monitors = None
         if self.started():
             if self.alive():
                 self._stop()
@@ -272,6 +277,8 @@ class Guest:
     def start_recording(self) -> None:
         """Open the recording proxy in front of the server, so that clients can connect."""
         self._recorder = Recorder(self.upstream, self.recorded_path)
+        if monitors := monitors_for_threads(self.version, self.options):
+            self._monitors = Monitors(self.upstream, monitors, deadline_seconds=self.deadline_seconds)
 
     def failed_to_start(self, error: StartError, *, may_refuse: bool = False) -> None:
         """Derive its end from its failed start. A server that `may_refuse` and exited by itself has stopped."""
@@ -394,6 +401,17 @@ def options_to_start(target: Target, abilities: Abilities) -> list[str]:
 def debug_arguments(build: Build) -> list[str]:
     """Options that enable DEBUG, with whose digests and reloads suites inspect servers. It is off since Redis 7.0."""
     return ["--enable-debug-command", "yes"] if "enable-debug-command" in build.abilities.options else []
+
+
+def monitors_for_threads(version: tuple[int, ...], options: Sequence[str]) -> int:
+    """How many clients must hear every command so that a server's I/O threads serve one that is alone.
+
+    Until release 8 of both families, the threads sleep unless at least twice as many clients as there are threads wait
+    for a reply at a time (stopThreadedIOIfNeeded).
+    """
+    if "--io-threads" not in options or version >= (8,):
+        return 0
+    return 2 * int(options[options.index("--io-threads") + 1]) - 1
 
 
 _ASSERTED = re.compile(r"(?:==> )?(Guru Meditation: .+|(?<===> ).+ is not true)")

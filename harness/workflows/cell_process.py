@@ -14,6 +14,7 @@ from harness.record.run_folder import CellRecord
 from harness.run.cell_spec import write_cell
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from harness.core.progress import Progress
@@ -47,7 +48,7 @@ def run_cell(spec: CellSpec, progress: Progress, *, fail_fast: bool = False) -> 
                 reported = line
 
     result = process.run(
-        [*pytest_command(spec.suite, folder / "cell.json"), *(["--exitfirst"] if fail_fast else [])],
+        [*pytest_command([*spec.tests_of, spec.suite], folder / "cell.json"), *(["--exitfirst"] if fail_fast else [])],
         deadline_seconds=max(
             spec.deadline_seconds or CELL_SECONDS[spec.tier], (spec.limit_seconds or 0) + MARGIN_SECONDS
         ),
@@ -72,8 +73,10 @@ def run_cell(spec: CellSpec, progress: Progress, *, fail_fast: bool = False) -> 
     )
 
 
-def pytest_command(suite: str, cell: Path) -> list[str | Path]:
-    """The command that runs one cell. A person may type it as well, even while the run goes on.
+def pytest_command(suites: Sequence[str], cell: Path) -> list[str | Path]:
+    """The command that runs one cell: the tests of these suites, one after the other.
+
+    A person may type it as well, even while the run goes on.
 
     Python is isolated (-I): it reads no PYTHON* variable, nothing of the user's site, and no module of the current
     folder. The command names the file that configures pytest, so that no file above the project does.
@@ -83,7 +86,7 @@ def pytest_command(suite: str, cell: Path) -> list[str | Path]:
     # Loading plugins takes a quarter of a short cell's time, and no suite uses one from outside the project.
     options.append("--disable-plugin-autoload")
     pytest: list[str | Path] = [sys.executable, "-I", "-B", "-m", "pytest"]
-    return [*pytest, ROOT / "suites" / suite, "--plumb-cell", cell, *configuration, *options]
+    return [*pytest, *(ROOT / "suites" / suite for suite in suites), "--plumb-cell", cell, *configuration, *options]
 
 
 def cell_problem(result: process.Result, folder: Path) -> str:

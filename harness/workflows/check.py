@@ -168,13 +168,18 @@ class Check:
             units=_units_of(suite, target, prepared.peers),
             module=target.module,
             preload=target.preload,
+            settings=suite.settings,
+            tests_of=suite.tests_of,
             upstream=self._upstream_spec(target, prepared) if suite.upstream else None,
             deadline_seconds=suite.deadline_seconds,
             # The canary suite always runs whole: without it no result of the target counts.
             tests=request.tests if suite.needs_server else [],
             limit_seconds=request.limit_seconds,
             limit_count=request.limit_count,
-            corpus=corpora_of(self.bench, request) / f"{tree.name}-{cell.target}" if request.learns else None,
+            # What another suite runs as well learns in its own cell, on servers as they are by default.
+            corpus=corpora_of(self.bench, request) / f"{tree.name}-{cell.target}"
+            if request.learns and not suite.tests_of
+            else None,
         )
 
     def _upstream_spec(self, target: PreparedTarget, prepared: PreparedRun) -> UpstreamSpec | None:

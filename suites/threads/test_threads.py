@@ -1,0 +1,114 @@
+"""Many clients at a time get the replies of one alone, and threads have served them and the suites before.
+
+These tests come last in a cell: the counters tell of all that came before.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from suites._shared import link
+from suites._shared.keyspace import dataset, server
+from suites._shared.keyspace.values import Key, differences
+from suites._shared.paired_servers import EDGE_LENGTHS, HEADER_LENGTHS, differing, moved_on
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.protocol.resp import Reply
+    from harness.run.server_process import Guest
+    from suites._shared.paired_servers import PairedServers
+
+CLIENTS = 6
+BATCH = 200
+LARGE_LENGTHS = [16383, 16384, 32767, 32768, 1 << 20]
+"""Around the length that a read takes at once, and that of a buffer of a request's own; and many reads and writes."""
+LEAST_SHARE = 0.5
+"""The smallest share of reads and writes that threads must serve: administrators' commands may be the main one's."""
+
+
+def at_once(guest: Guest, streams: Sequence[Sequence[Sequence[Any]]]) -> list[list[Reply]]:
+    """Each stream's replies. All are sent at a time, each by a client of its own, in several writes."""
+
+    def replies(stream: Sequence[Sequence[Any]]) -> list[Reply]:
+        with server.client(guest) as client:
+            batches = [stream[at : at + BATCH] for at in range(0, len(stream), BATCH)]
+            return [reply for batch in batches for reply in client.pipeline(batch)]
+
+    with ThreadPoolExecutor(len(streams)) as pool:
+        return list(pool.map(replies, streams))
+
+
+def compare(
+    streams: Sequence[Sequence[Sequence[Any]]], actual: list[list[Reply]], due: list[list[Reply]], target: str
+) -> None:
+    for stream, ours, theirs in zip(streams, actual, due, strict=True):
+        for request, reply, expected in zip(stream, ours, theirs, strict=True):
+            if repr(reply) != repr(expected):
+                raise differing(request, reply, expected, target)
+
+
+def test_values_of_every_type_are_written_and_read_by_many(
+    both: PairedServers, guest: Guest, oracle: Guest, family: str
+) -> None:
+    items = [item for item in dataset.items(guest.version, family) if item.key.database == 0]
+    made = [command for item in items for command in item.commands]
+    streams = [[("SELECT", number), *made] for number in range(CLIENTS)]
+    compare(streams, at_once(guest, streams), at_once(oracle, streams), both.target)
+    expected = {Key(number, item.key.name): item.entry for item in items for number in range(CLIENTS)}
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        for found in pool.map(server.snapshot, [guest] * CLIENTS):
+            lines = differences(server.without_times(expected, guest.version), found)
+            assert not lines, "; ".join(lines[:3])
+    both.ask([("FLUSHALL",)])
+
+
+def test_values_of_every_length_come_back_to_many_from_every_offset(both: PairedServers, guest: Guest) -> None:
+    streams: list[list[Sequence[Any]]] = []
+    due: list[list[Reply]] = []
+    for number in range(CLIENTS):
+        lengths = [*EDGE_LENGTHS, *HEADER_LENGTHS, *LARGE_LENGTHS]
+        both.random.shuffle(lengths)
+        values = [both.some_bytes(length) for length in lengths]
+        requests = [request for value in values for request in (("SET", number, value), ("GET", number))]
+        streams.append(moved_on(requests))
+        replies = [reply for value in values for reply in (b"OK", value)]
+        # Each request follows an ECHO, which moves it.
+        due.append(
+            [
+                reply
+                for echo, answer in zip(streams[-1][::2], replies, strict=True)
+                for reply in (echo[1].encode(), answer)
+            ]
+        )
+    compare(streams, at_once(guest, streams), due, both.target)
+    both.ask([("FLUSHALL",)])
+
+
+def served(guest: Guest) -> dict[str, int]:
+    """How much of each kind the server has done, and how much of it its threads."""
+    stats = link.info(guest, "stats")
+    return {
+        f"{who}_{what}_processed": int(stats[f"{who}_{what}_processed"])
+        for who in ("io_threaded", "total")
+        for what in ("reads", "writes")
+    }
+
+
+def test_threads_serve_a_client_alone(both: PairedServers, guest: Guest) -> None:
+    before = served(guest)
+    for _ in range(100):
+        both.guest.command("PING")
+    after = served(guest)
+    for what in ("reads", "writes"):
+        name = f"io_threaded_{what}_processed"
+        done = after[name] - before[name]
+        assert done >= 100 * LEAST_SHARE, f"threads served {done} of 100 {what}"
+
+
+def test_threads_served_what_came_before(guest: Guest) -> None:
+    done = served(guest)
+    for what in ("reads", "writes"):
+        threaded, total = done[f"io_threaded_{what}_processed"], done[f"total_{what}_processed"]
+        assert threaded >= total * LEAST_SHARE, f"threads served {threaded} of {total} {what}"
