@@ -68,6 +68,7 @@ ENGLISH = {
     "clock",
     "cluster",
     "hashing",
+    "heap",
     "modules",
     "persistence",
     "protocol",

@@ -46,6 +46,7 @@ def test_a_covered_file_asks_for_the_suites_that_cover_it_whatever_their_tier(fi
         ("src/expire.c", ["clock", "width"]),
         ("src/dict.c", ["selftests"]),
         ("src/io_threads.c", ["threads"]),
+        ("src/lazyfree.c", ["heap"]),
         ("src/unit/test_sds.c", ["selftests"]),
         ("deps/hiredis/async.c", ["replication"]),
     ],
@@ -111,6 +112,11 @@ def test_what_no_build_sees_asks_for_nothing(file: str) -> None:
 def test_jemalloc_counts_where_it_is_built() -> None:
     (change,) = choose(["deps/jemalloc/src/sz.c"], SUITES, read_ignored_paths(), "jemalloc").changes
     assert (change.suites, change.unchecked) == (QUICK, False)
+
+
+def test_defragmentation_counts_where_the_server_has_it() -> None:
+    (change,) = choose(["src/defrag.c"], SUITES, read_ignored_paths(), "jemalloc").changes
+    assert (change.suites, change.unchecked) == ([*QUICK, "heap"], False)
 
 
 def test_several_files_ask_for_the_suites_of_each_quick_ones_first() -> None:

@@ -1,0 +1,92 @@
+"""Values that active defragmentation moves remain what they were, and whole after the next change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+import pytest
+
+from suites._shared import link
+from suites._shared.keyspace import dataset, server
+from suites._shared.keyspace.values import Key, differences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.run.server_process import Guest
+    from suites._shared.keyspace.dataset import DatasetItem
+    from suites._shared.paired_servers import PairedServers
+
+COPIES = 8
+"""Of as many copies of a value one remains, in database 0, so that the memory around it is free."""
+LEAST_REMAINING = 20
+"""Fewer values than these could lie in the page that is filled next, which is never emptied."""
+TYPES = ["string", "list", "set", "zset", "hash", "stream"]
+SETTINGS: dict[str, Any] = {
+    "active-defrag-ignore-bytes": 1,
+    "active-defrag-threshold-lower": 0,
+    "active-defrag-threshold-upper": 1,
+    "active-defrag-cycle-max": 75,
+    "active-defrag-cycle-min": 75,
+    # Larger values are moved by parts, between commands.
+    "active-defrag-max-scan-fields": 20,
+}
+LEAST_SHARE = 0.05
+"""The smallest share of values that must move: most of each type, but of strings those that lie alone in a page."""
+
+
+@pytest.fixture(autouse=True)
+def _defragmentation(both: PairedServers) -> Iterator[None]:
+    both.guest.pipeline([["CONFIG", "SET", name, value] for name, value in SETTINGS.items()])
+    try:
+        both.guest.command("CONFIG", "SET", "activedefrag", "yes")
+    except hiredis.ReplyError as refused:
+        pytest.skip(f"only with --allocator jemalloc: {refused}")
+    both.guest.command("CONFIG", "SET", "activedefrag", "no")
+    yield
+    both.guest.command("CONFIG", "SET", "activedefrag", "no")
+
+
+def items_of(kind: str, guest: Guest, family: str) -> list[DatasetItem]:
+    """The data set's items of a type. A string's name has no prefix."""
+    prefixes = tuple(f"{one}:".encode() for one in TYPES[1:])
+
+    def fits(item: DatasetItem) -> bool:
+        name = item.key.name if b":" in item.key.name else item.key.name + b":"
+        return name.startswith(f"{kind}:".encode()) or (kind == "string" and not name.startswith(prefixes))
+
+    every = dataset.items(guest.version, family)
+    return [item for item in every if item.key.database == 0 and item.key.name and fits(item)]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_what_is_moved_remains_what_it_was(both: PairedServers, guest: Guest, family: str, kind: str) -> None:
+    items = items_of(kind, guest, family)
+    remaining = 1 + LEAST_REMAINING // len(items)
+    with server.client(guest) as client:
+        for item in items:
+            for number in range(COPIES * remaining):
+                copy = b"%d:%s" % (number, item.key.name)
+                client.pipeline([("SELECT", int(number % COPIES > 0))])
+                client.pipeline([[copy if word == item.key.name else word for word in one] for one in item.commands])
+        client.pipeline([("SELECT", 1), ("FLUSHDB", "SYNC")])
+    names = range(0, COPIES * remaining, COPIES)
+    expected = {Key(0, b"%d:%s" % (number, item.key.name)): item.entry for item in items for number in names}
+    before = link.info(guest, "stats")
+    both.guest.command("CONFIG", "SET", "activedefrag", "yes")
+
+    def grown(name: str) -> int:
+        return int(link.info(guest, "stats")[name]) - int(before[name])
+
+    link.await_that(
+        lambda: grown("active_defrag_key_hits") + grown("active_defrag_key_misses") >= 2 * len(expected),
+        [guest],
+        "the server to look at every value twice",
+    )
+    both.guest.command("CONFIG", "SET", "activedefrag", "no")
+    moved = grown("active_defrag_key_hits")
+    assert moved >= LEAST_SHARE * len(expected), f"{moved} of {len(expected)} values were moved"
+    lines = differences(server.without_times(expected, guest.version), server.snapshot(guest))
+    assert not lines, "; ".join(lines[:3])
+    both.ask([["FLUSHALL"]])
