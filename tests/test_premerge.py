@@ -117,12 +117,12 @@ def test_a_change_of_many_files_is_doubted(premerge: Premerge, checkout: Path) -
 
 
 def test_what_no_suite_looks_at_is_said_and_is_no_pass(premerge: Premerge, checkout: Path) -> None:
-    fakes.write(checkout / "src" / "redis-cli.c", "")
+    fakes.write(checkout / "src" / "fuzzer_c.c", "")
     code, out, err = premerge()
     assert (code, err) == (ExitCode.INCONCLUSIVE, "")
     assert out == base_line(checkout) + (
         "1 changed file, of which no suite looks at any: nothing to run\n"
-        "NOT CHECKED: src/redis-cli.c is looked at by no suite: another program than the server, which no suite runs\n"
+        "NOT CHECKED: src/fuzzer_c.c is looked at by no suite: another program than the server, which no suite runs\n"
     )
     code, out, _ = premerge("--json")
     assert (code, len(json.loads(out)["unchecked"])) == (ExitCode.INCONCLUSIVE, 1)

@@ -71,6 +71,7 @@ ENGLISH = {
     "heap",
     "modules",
     "persistence",
+    "programs",
     "protocol",
     "replication",
     "threads",
@@ -83,6 +84,7 @@ PROGRAMS = {"units", "selftests"}
 """The kinds of core.model.Program, which run folders record; the suites that run them have the same names."""
 EXCUSED = {
     ("harness/analysis/symbols.py", "modules"): "a folder of a server's tree",
+    ("harness/build/upstream_programs.py", "programs"): "a kind of build folder",
     ("harness/cli/checks.py", "fuzz"): "the command `plumb fuzz`, which runs the suites that are guided",
     ("harness/cli/commands.py", "fuzz"): "the same",
     ("harness/core/model.py", "canary"): "the role, and CANARY_SUITE, by which a stored run is judged",

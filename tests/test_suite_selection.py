@@ -26,7 +26,7 @@ def chosen(*files: str) -> SuiteSelection:
         ("src/bitops.c", ["bitops", "fuzz", "units", "visible", "width"]),
         ("src/rdb.c", ["fuzz", "persistence", "modules", "replication"]),
         ("src/intset.c", ["fuzz", "persistence", "protocol", "units", "selftests"]),
-        ("src/redis-check-rdb.c", ["persistence"]),
+        ("src/redis-check-rdb.c", ["persistence", "programs"]),
         ("modules/vector-sets/hnsw.c", ["vectors"]),
     ],
 )
@@ -47,6 +47,8 @@ def test_a_covered_file_asks_for_the_suites_that_cover_it_whatever_their_tier(fi
         ("src/dict.c", ["selftests"]),
         ("src/io_threads.c", ["threads"]),
         ("src/lazyfree.c", ["heap"]),
+        ("src/redis-cli.c", ["programs"]),
+        ("deps/linenoise/linenoise.c", ["programs"]),
         ("src/unit/test_sds.c", ["selftests"]),
         ("deps/hiredis/async.c", ["replication"]),
     ],
@@ -63,10 +65,10 @@ def test_what_longer_suites_alone_cover_asks_for_them_and_for_the_whole_quick_ti
 @pytest.mark.parametrize(
     "file",
     [
-        *("src/redis-cli.c", "src/valkey-benchmark.c", "src/cli_common.c", "deps/linenoise/linenoise.c", "src/tls.c"),
+        *("src/fuzzer_client.c", "src/redis-trib.rb", "src/tls.c"),
         *(
             "src/ae_kqueue.c",
-            "src/memtest.c",
+            "src/setcpuaffinity.c",
             "src/defrag.c",
             "modules/redisbloom/Makefile",
             "src/modules/hellotype.c",

@@ -152,6 +152,8 @@ class Suite(Record, frozen=True):
     """The C source, in the suite's folder, of a module that its servers load (harness.build.server_module)."""
     preload: str = ""
     """The C source, in the suite's folder, of a shared object that its servers may preload."""
+    programs: bool = False
+    """Whether its tests run the release's other programs on the target: its client, its benchmark."""
     settings: dict[str, str] = {}
     """Parameters of its servers' configuration, and their values. A release that lacks a parameter starts without it.
     The oracle keeps its defaults."""

@@ -83,6 +83,9 @@ class CellSpec(Record, frozen=True):
     """The server module for the cell's own target, as `PeerServer.module`."""
     preload: Path | None = None
     """The shared object that a suite's servers may preload, for the cell's own target."""
+    programs: dict[str, Path] = msgspec.field(default_factory=dict)
+    """Target -> the folder of the release's programs, for the cell's own target and `native`. None where the suite
+    runs the server alone."""
     settings: dict[str, str] = msgspec.field(default_factory=dict)
     """Parameters with which its servers start, except the oracle; a release that lacks one starts without it."""
     tests_of: tuple[str, ...] = ()

@@ -168,6 +168,7 @@ class Check:
             units=_units_of(suite, target, prepared.peers),
             module=target.module,
             preload=target.preload,
+            programs=_programs_of(suite, target, prepared),
             settings=suite.settings,
             tests_of=suite.tests_of,
             upstream=self._upstream_spec(target, prepared) if suite.upstream else None,
@@ -252,6 +253,8 @@ def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: Prepare
         why, kind = target.problem, "crash" if target.blameless else "build"
     elif suite.module and target.module is None:
         why = "its programs contain their C library, and load no module"
+    elif suite.programs and target.programs is None:
+        why = "the programs beside the server run under user-mode emulators alone"
     elif suite.upstream and not prepared.upstream_files:
         why = "nothing of it is selected" if has_tests(tree.content) else "the tree has no tests of its own"
     elif suite.preload and target.preload is None:
@@ -290,6 +293,13 @@ def _units_of(suite: Suite, prepared: PreparedTarget, peers: Mapping[str, PeerSe
     if units is None or native is None or suite.program != "selftests" or prepared.target.name == ORACLE:
         return units
     return without_native_faults(units, native)
+
+
+def _programs_of(suite: Suite, target: PreparedTarget, prepared: PreparedRun) -> dict[str, Path]:
+    """Target -> the release's programs, for a suite that runs them; none without those of this machine."""
+    if not suite.programs or target.programs is None or prepared.native_programs is None:
+        return {}
+    return {target.target.name: target.programs, ORACLE: prepared.native_programs}
 
 
 def _broken(units: Units) -> str:

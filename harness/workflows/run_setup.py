@@ -54,6 +54,8 @@ class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
     preload: Path | None = None
     upstream: Path | None = None
     """What the release's own tests run; None where no suite of the plan does."""
+    programs: Path | None = None
+    """The folder of the release's programs; None where no suite of the plan runs them, or a real kernel would."""
 
     @property
     def target(self) -> Target:
@@ -68,6 +70,8 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     targets: dict[str, PreparedTarget]
     native_upstream: Path | None = None
     """What the release's own tests run on this machine."""
+    native_programs: Path | None = None
+    """The folder of the release's programs for this machine."""
     upstream_files: tuple[str, ...] = ()
     """The release's own test files that may have wanted tests."""
     peers: dict[str, PeerServer]
@@ -121,6 +125,7 @@ class RunSetup:
             targets=targets,
             peers=peers,
             native_upstream=self._upstream(oracle_setup(self.bench), "libc") if ORACLE in peers else None,
+            native_programs=self._programs(oracle_setup(self.bench), "libc") if ORACLE in peers else None,
             upstream_files=self.upstream_files,
         )
         return run if run.has_oracle else msgspec.structs.replace(run, targets=self.without_blame(targets))
@@ -144,6 +149,7 @@ class RunSetup:
             module=self._module(setup),
             preload=self._preload(setup),
             upstream=self._upstream(setup, self.request.allocator),
+            programs=self._programs(setup, self.request.allocator),
         )
 
     def _build_oracle(self) -> Build | None:
@@ -252,6 +258,13 @@ class RunSetup:
         short = {file for suite in self.suites for file in suite.quick_files}
         server_alone = short.issuperset(self.upstream_files)
         return setup.upstream(self.tree, self.request.optimisation, allocator, server_alone=server_alone)
+
+    def _programs(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
+        """The folder of the release's programs, where the plan has a suite that runs them."""
+        suited = [suite for suite in self.suites if suite.programs and not suite.absent_from(self.tree)]
+        if not suited or setup.target.emulator.has_kernel:
+            return None
+        return setup.upstream(self.tree, self.request.optimisation, allocator) / "src"
 
     def _units(self, setup: TargetSetup, allocator: Allocator, *, only: Program | None = None) -> dict[Program, Units]:
         """The programs that the plan's suites run instead of a server."""

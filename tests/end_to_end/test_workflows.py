@@ -181,8 +181,8 @@ def test_the_workflow_checks_what_a_pull_request_changes(tmp_path: Path) -> None
 def test_a_pull_requests_suites_become_the_plan_and_what_no_suite_looks_at_is_unknown(tmp_path: Path) -> None:
     github = pull_request(tmp_path)
     top = github.repositories[""]
-    (top / FOLDER / "src" / "redis-cli.c").open("a").write("/* changed */\n")
-    git(top, "commit", "--quiet", "--all", "--message", "change a client")
+    (top / FOLDER / "src" / "setcpuaffinity.c").open("a").write("/* changed */\n")
+    git(top, "commit", "--quiet", "--all", "--message", "change what no suite turns on")
     assert run_check(github, command="premerge", suites="", targets="armv5")["verdict"] == "UNKNOWN"
     assert github.results == {"plan": "failure", "check": "skipped", "verdict": "skipped"}, github.printed
     break_it(top)

@@ -1,0 +1,116 @@
+"""Runs a program of the release on the target, and the same program on this machine; both outputs must be equal."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from harness.analysis.symbols import Symbols
+from harness.core.byte_diff import DifferenceError, excerpt, parted
+from harness.core.finding import Difference
+from harness.core.processes import process
+from harness.core.target_model import ORACLE
+from harness.record import fault_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from harness.core.processes.process import Result
+    from harness.run.cell_spec import CellSpec
+
+SECONDS = 30.0
+"""Time limit of a program on this machine."""
+
+
+class Programs:
+    """The programs of a release, by the part of their names after the family's: `cli`, `benchmark`, `check-aof`."""
+
+    def __init__(self, cell: CellSpec, family: str, folder: Path) -> None:
+        self.cell = cell
+        self.target = cell.runner.target.name
+        self._family = family
+        self._folder = folder
+        self._runs = 0
+
+    def run(self, name: str, *words: str, sent: bytes | None = None, target: str = "") -> Result:
+        """Run a program on the cell's target, or on another one, with `sent` as its standard input.
+
+        It runs in the test's folder. Raises AssertionError, which names the place, if a signal ends it.
+        """
+        cell, target = self.cell, target or self.target
+        runner = cell.runner if target == self.target else cell.peers[target].runner
+        self._runs += 1
+        program = cell.programs[target] / f"{self._family}-{name}"
+        log = self._folder / f"faults-{self._runs}.jsonl"
+        fault_log.open_ledger(log)
+        command = runner.command(program, words, log)
+        if sent is not None:
+            (self._folder / "sent").write_bytes(sent)
+            command = ["sh", "-c", 'exec "$0" "$@" < sent', *command]
+        result = process.run(
+            command,
+            deadline_seconds=runner.target.deadline_seconds(SECONDS),
+            folder=self._folder,
+            environment={**process.PLAIN_ENVIRONMENT, "HOME": str(self._folder), **runner.environment},
+        )
+        said = result.text[-200:]
+        faults = [one for one in fault_log.read_faults(log) if one.event in {"fault", "access"}]
+        if faults and target == self.target:
+            machine = runner.target.emulator.qemu
+            frame = Symbols(cell.triple, str(program)).backtrace(faults[0], machine)[0]
+            place = f"{frame.function} ({frame.file}:{frame.line})"
+            raise AssertionError(f"{program.name} {' '.join(words)}: signal {faults[0].signal} in {place}: {said}")
+        assert 0 <= result.code < 128, f"{program.name} {' '.join(words)} was ended by a signal: {said}"
+        assert not result.expired, f"{program.name} {' '.join(words)} did not end: {said}"
+        return result
+
+    def same(
+        self,
+        name: str,
+        *words: str,
+        sent: bytes | None = None,
+        shown: Callable[[bytes], bytes] = bytes,
+        before: Callable[[], object] = lambda: None,
+    ) -> bytes:
+        """The output of a program on the target, which must be that of this machine's, as must be its exit status.
+
+        `shown`: the output without what differs from run to run. `before`: what to do before each of both runs.
+        """
+        before()
+        native = self.run(name, *words, sent=sent, target=ORACLE)
+        before()
+        own = self.run(name, *words, sent=sent)
+        ours, theirs = shown(own.output), shown(native.output)
+        # A finding's text is the same in every run: it has no path of a socket.
+        what = " ".join([f"{self._family}-{name}", *(word for word in words if "/" not in word)])[:200]
+        if ours != theirs:
+            at = parted(theirs, ours)
+            difference = Difference(
+                where="the output",
+                record=f"output of {what:.100}",
+                writer=self.target,
+                reader=ORACLE,
+                offset=at,
+                expected=excerpt(theirs, at),
+                actual=excerpt(ours, at),
+            )
+            around = slice(max(0, at - 40), at + 40)
+            message = f"{what} prints {ours[around]!r} at byte {at}, on this machine {theirs[around]!r}"
+            raise DifferenceError(message, difference)
+        assert own.code == native.code, f"{what} ends with status {own.code}, on this machine {native.code}"
+        return own.output
+
+    def file(self, name: str, content: bytes) -> Path:
+        """A file in the folder where the programs run."""
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+    def fresh(self, name: str, content: dict[str, bytes]) -> Path:
+        """A folder there with nothing but these files."""
+        shutil.rmtree(self._folder / name, ignore_errors=True)
+        for part, text in content.items():
+            self.file(f"{name}/{part}", text)
+        return self._folder / name

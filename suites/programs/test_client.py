@@ -1,0 +1,218 @@
+"""The client prints and sends on the target what it prints and sends on this machine, in each of its modes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.protocol.resp import Client
+from suites._shared.formats import rdb
+from suites._shared.keyspace import dataset, server
+from suites._shared.keyspace.values import differences
+
+if TYPE_CHECKING:
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
+    from suites.programs.program import Programs
+
+REQUESTS = rb"""
+SET text "a \"quoted\" text"
+SET bytes "\x00\x01\x7f\x80\xff\r\n\t\a\b\\"
+SET number -9223372036854775808
+GET text
+GET bytes
+GET absent
+GET "every byte"
+INCR number
+STRLEN "packed:65536"
+GET "packed:65536"
+LRANGE list:integers 0 -1
+LRANGE absent 0 -1
+SMEMBERS "set:16 bits"
+HGETALL hash:small
+HGETALL hash:binary
+ZRANGE zset:small 0 -1 WITHSCORES
+ZADD zset:small INCR 0.1 member:3
+ZSCORE zset:small member:3
+XRANGE stream - +
+XINFO STREAM stream:groups
+XPENDING stream:groups g
+XREAD STREAMS stream stream:long 0 5-290
+GEOADD place 13.361389 38.115556 Palermo 15.087269 37.502669 Catania
+GEOSEARCH place FROMLONLAT 15 37 BYRADIUS 200 km ASC WITHCOORD WITHDIST WITHHASH
+EVAL "return {1, {2, 'three', {4.9}}, redis.error_reply('MY error'), redis.status_reply('fine'), false, true}" 0
+EVAL "redis.setresp(3); return {map={a=1, b={double=3.141592653589793}}, 1}" 0
+EVAL "return {double=3.141592653589793}" 0
+EVAL "return {double=-1e300}" 0
+EVAL "return {map={a=1, b={c=2}}}" 0
+EVAL "return {set={a=true}}" 0
+EVAL "return {big_number='123456789012345678901234567890'}" 0
+EVAL "return {verbatim_string={string='some text', format='txt'}}" 0
+DEBUG PROTOCOL double
+DEBUG PROTOCOL map
+DEBUG PROTOCOL set
+DEBUG PROTOCOL attrib
+DEBUG PROTOCOL push
+DEBUG PROTOCOL verbatim
+DEBUG PROTOCOL true
+DEBUG PROTOCOL false
+DEBUG PROTOCOL null
+DEBUG PROTOCOL bignum
+CONFIG GET *max-*
+COMMAND INFO get
+CLIENT SETNAME someone
+CLIENT GETNAME
+OBJECT HELP
+NOSUCH command
+GET
+MULTI
+SET a 1
+GET a
+NOSUCH
+EXEC
+SUBSCRIBE
+SELECT 1
+GET "of database 1"
+SELECT 99
+3 INCR counter
+LOLWUT VERSION 9
+"""
+MODES = {
+    "as it is": [],
+    "raw": ["--raw"],
+    "for people": ["--no-raw"],
+    "csv": ["--csv"],
+    "json": ["--json"],
+    "quoted json": ["--quoted-json"],
+    "resp3 for people": ["-3", "--no-raw"],
+    "resp3 raw": ["-3", "--raw"],
+    "resp3 csv": ["-3", "--csv"],
+    "resp3 json": ["-3", "--json"],
+    "delimiters": ["--raw", "-d", ";", "-D", "!\n"],
+    "pushes": ["-3", "--no-raw", "--show-pushes", "yes"],
+    "errors end it": ["-e"],
+    "of database 1": ["-n", "1"],
+}
+LINES = {
+    "version": ["--version"],
+    "help": ["--help"],
+    "help of clusters": ["--cluster", "help"],
+    "help of a command": ["help", "set"],
+    "help of a group": ["help", "@stream"],
+    "a command": ["SET", "a", "1"],
+    "quoted input": ["--quoted-input", "SET", r'"quoted\x00\xff"', r'"a\r\n"'],
+    "repeated": ["-r", "5", "-i", "0.01", "INCRBY", "counter", "9223372036854"],
+    "big keys": ["--bigkeys"],
+    "big keys with pauses": ["--bigkeys", "-i", "0.001"],
+    "keys by memory": ["--memkeys"],
+    "keys by some memory": ["--memkeys-samples", "3"],
+    "hot keys": ["--hotkeys"],
+    "scan": ["--scan"],
+    "scan for a pattern": ["--scan", "--pattern", "i*:*8"],
+    "scan for bytes": ["--scan", "--quoted-pattern", r'"\x*"', "--count", "3"],
+    "a script": ["--eval", "script", "text", "absent", ",", "-5", "7.5"],
+    "a user": ["--user", "nobody", "--pass", "wrong", "PING"],
+    "no such option": ["--nosuch"],
+    "cluster of no cluster": ["--cluster", "check", "127.0.0.1:1"],
+}
+SCRIPT = b"return {KEYS[1], KEYS[2], ARGV[1] + ARGV[2], redis.call('GET', KEYS[1]), #KEYS, #ARGV}\n"
+
+
+def filled(oracle: Guest, family: str) -> None:
+    """Give the native server the data set."""
+    with server.client(oracle) as client:
+        # A release before 7.0 refuses the second.
+        client.pipeline([["FLUSHALL"], ["FUNCTION", "FLUSH"]])
+    server.write(oracle, family)
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_replies_are_printed_as_on_this_machine(
+    programs: Programs, oracle: Guest, family: str, mode: list[str]
+) -> None:
+    programs.same(
+        *("cli", "-s", str(oracle.socket_path), *mode),
+        sent=REQUESTS.lstrip(),
+        before=lambda: filled(oracle, family),
+    )
+
+
+def without_order(output: bytes) -> bytes:
+    """The lines in a fixed order: the client's table of types has another one on big-endian machines.
+
+    SipHash is another function there (docs/found/siphash-byte-order.md).
+    """
+    return b"\n".join(sorted(output.splitlines()))
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_a_command_line_does_what_it_does_on_this_machine(
+    programs: Programs, oracle: Guest, family: str, line: list[str]
+) -> None:
+    programs.file("script", SCRIPT)
+    filled(oracle, family)
+    with server.client(oracle) as client:
+        client.command("SET", "text", "some text")
+        programs.same(
+            *("cli", "-s", str(oracle.socket_path), *line),
+            shown=without_order if "keys" in line[0] else lambda output: output,
+            before=lambda: client.command("SET", "counter", "0"),
+        )
+
+
+@pytest.mark.parametrize("option", ["-x", "-X"])
+def test_an_argument_comes_from_the_standard_input(
+    programs: Programs, oracle: Guest, cell: CellSpec, option: str
+) -> None:
+    if option == "-X" and cell.version < (7,):
+        pytest.skip("-X came with 7.0")
+    content = dataset.noise(70_000)
+    words = ["-x", "SET", "input"] if option == "-x" else ["-X", "tag", "SET", "input", "tag"]
+    programs.same("cli", "-s", str(oracle.socket_path), *words, sent=content)
+    with server.client(oracle) as client:
+        assert client.command("GET", "input") == content
+
+
+def test_what_is_piped_is_stored(programs: Programs, oracle: Guest, cell: CellSpec, family: str) -> None:
+    items = [item for item in dataset.items(cell.version, family) if item.key.database == 0]
+    requests = [command for item in items for command in item.commands]
+    with server.client(oracle) as client:
+        client.command("FLUSHALL")
+        result = programs.run("cli", "-s", str(oracle.socket_path), "--pipe", sent=Client.pack(requests))
+        assert f"errors: 0, replies: {len(requests)}" in result.text, result.text
+    expected = {item.key: item.entry for item in items}
+    lines = differences(server.without_times(expected, cell.version), server.snapshot(oracle))
+    assert not lines, "; ".join(lines[:3])
+
+
+def test_a_file_that_the_client_fetches_holds_what_was_stored(
+    programs: Programs, oracle: Guest, cell: CellSpec, family: str
+) -> None:
+    filled(oracle, family)
+    with server.client(oracle) as client:
+        # No other replica comes that the server could wait for.
+        client.pipeline([["CONFIG", "SET", "repl-diskless-sync-delay", 0]])
+    path = programs.file("fetched.rdb", b"")
+    programs.run("cli", "-s", str(oracle.socket_path), "--rdb", str(path))
+    found = rdb.read(path.read_bytes())
+    lines = differences(dataset.expected(cell.version, family), found.entries)
+    assert not lines, "; ".join(lines[:3])
+    if cell.version >= (7,):
+        programs.run("cli", "-s", str(oracle.socket_path), "--functions-rdb", str(path))
+        found = rdb.read(path.read_bytes())
+        assert (found.functions, found.entries) == ([dataset.FUNCTION], {})
+
+
+def test_latencies_are_measured(programs: Programs, oracle: Guest) -> None:
+    output = programs.run("cli", "-s", str(oracle.socket_path), "--raw", "--latency").text
+    least, most, average, count = (float(word) for word in output.split())
+    assert 0 <= least <= average <= most < 10_000, output
+    assert count > 0, output
+    output = programs.run("cli", "--intrinsic-latency", "1").text
+    found = re.search(r"(\d+) total runs \(avg latency: ([\d.]+) microseconds / ([\d.]+) nanoseconds per run\)", output)
+    assert found, output
+    runs, micro, nano = (float(word) for word in found.groups())
+    assert 0.5e9 < runs * nano < 5e9, output
+    assert abs(micro * 1000 - nano) <= 1, output

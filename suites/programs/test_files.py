@@ -1,0 +1,112 @@
+"""Files are checked and repaired on the target as on this machine, and what is left of them is what was whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.target_model import ORACLE
+from harness.protocol.resp import Client
+from suites._shared.keyspace import server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.run.cell_spec import CellSpec
+    from harness.run.extra_servers import StartGuest
+    from suites.programs.program import Programs
+
+NEAR_MOMENTS = [1, 1_650_000_000, (1 << 31) - 2]
+FAR_MOMENTS = [(1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 40]
+"""Seconds since 1970 around the ends of a signed and of an unsigned number of 32 bits, and beyond."""
+DAMAGES = ["none", "the last byte", "the second half", "a byte in the middle", "the version"]
+APPEND_ONLY_DAMAGES = ["none", "the last byte", "the second half", "a command in the middle"]
+
+
+def damaged(content: bytes, how: str) -> bytes:
+    """The content with some of it missing or changed."""
+    middle = len(content) // 2
+    match how:
+        case "the last byte":
+            return content[:-1]
+        case "the second half":
+            return content[:middle]
+        case "a byte in the middle":
+            return content[:middle] + bytes([content[middle] ^ 0x40]) + content[middle + 1 :]
+        case "a command in the middle":
+            at = content.index(b"\r\n*", middle) + 2
+            return content[:at] + b"?" + content[at + 1 :]
+        case "the version":
+            return content[:5] + b"9999" + content[9:]
+    return content
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_snapshot_is_checked(programs: Programs, start_guest: StartGuest, family: str, damage: str) -> None:
+    guest = start_guest(target=ORACLE, options=server.OPTIONS)
+    server.write(guest, family)
+    programs.file("dump.rdb", damaged(server.saved(guest), damage))
+    output = programs.same("check-rdb", "dump.rdb")
+    assert (b"RDB looks OK" in output) == (damage == "none"), output[-300:]
+
+
+def written(start_guest: StartGuest, family: str) -> dict[str, bytes]:
+    """The append-only files of a native server with the data set."""
+    guest = start_guest(target=ORACLE, options=[*server.OPTIONS, "--appendonly", "yes"])
+    server.write(guest, family)
+    return server.append_only_files(guest)
+
+
+@pytest.mark.parametrize("damage", APPEND_ONLY_DAMAGES)
+def test_an_append_only_file_is_checked_and_repaired(
+    programs: Programs, start_guest: StartGuest, family: str, damage: str
+) -> None:
+    files = written(start_guest, family)
+    *_, last = files
+    files[last] = damaged(files[last], damage)
+    first = next(iter(files))
+    folder = programs.fresh("files", files)
+    repaired: list[bytes] = []
+
+    def renew() -> None:
+        repaired.append((folder / last).read_bytes())
+        programs.fresh("files", files)
+
+    programs.same("check-aof", f"files/{first}", before=renew)
+    programs.same("check-aof", "--fix", f"files/{first}", sent=b"y\n", before=renew)
+    # What the repair on this machine left was there before the last run, and what the target left is there now.
+    assert repaired[3] == (folder / last).read_bytes()
+    assert (repaired[3] == files[last]) == (damage == "none")
+    assert programs.run("check-aof", f"files/{first}").code == 0
+
+
+def expect_cut(programs: Programs, cell: CellSpec, moments: list[int], moment: int) -> None:
+    """Cut a file of these moments at one moment, and compare what is left with what was written until then."""
+    if cell.version < (7,):
+        pytest.skip("files have timestamps since 7.0")
+    parts = [b"#TS:%d\r\n" % one + Client.pack([("SET", "k", one)]) for one in moments]
+    path: Path = programs.file("timed.aof", b"")
+
+    def renew() -> None:
+        path.write_bytes(b"".join(parts))
+
+    programs.same("check-aof", "--truncate-to-timestamp", str(moment), "timed.aof", before=renew)
+    due = b"".join(part for one, part in zip(moments, parts, strict=True) if one <= moment)
+    # The tool refuses to cut everything away.
+    assert path.read_bytes() == (due or b"".join(parts))
+
+
+@pytest.mark.parametrize("moment", [0, *NEAR_MOMENTS])
+def test_a_file_is_cut_at_a_moment(programs: Programs, cell: CellSpec, moment: int) -> None:
+    expect_cut(programs, cell, NEAR_MOMENTS, moment)
+
+
+@pytest.mark.parametrize("moment", [NEAR_MOMENTS[1], *FAR_MOMENTS, 1 << 62])
+def test_a_file_with_moments_after_2038_is_cut(programs: Programs, cell: CellSpec, moment: int) -> None:
+    expect_cut(programs, cell, [NEAR_MOMENTS[1], *FAR_MOMENTS], moment)
+
+
+def test_memory_is_tested(programs: Programs) -> None:
+    result = programs.run("server", "--test-memory", "1")
+    assert (result.code, "Your memory passed this test" in result.text) == (0, True), result.text[-300:]
