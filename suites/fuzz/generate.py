@@ -83,6 +83,8 @@ def generate(random: random.Random, themes: Sequence[str] = ()) -> Stream:
     names = random.choices(themes or list(grammar().themes), k=random.choice((1, 1, 1, 2, 3)))
     chosen = [grammar().themes[name] for name in names]
     commands = [one for theme in chosen for one in _lowered(theme, random)]
+    if random.random() < 0.15:
+        commands.insert(0, Command(words=(b"HELLO", b"3")))
     pace = random.choice((0.0, 0.0, 0.1, 0.5))
     transaction = 0
     for _ in range(random.choice((4, 12, 25, 50))):
@@ -107,6 +109,8 @@ def _lowered(theme: Theme, random: random.Random) -> list[Command]:
 # These commands make a value as long as an argument says.
 _GROWING = frozenset({"SETRANGE", "SETBIT", "BITFIELD"})
 _LARGEST_OFFSET = 1 << 20
+_SOONEST = 10_000_000
+"""The smallest number of seconds, or milliseconds, after which a key may expire."""
 
 
 def is_sane(command: Command) -> bool:
@@ -118,7 +122,31 @@ def is_sane(command: Command) -> bool:
         offsets = [after for word, after in itertools.pairwise(words) if re.fullmatch(rb"[iu]\d+", word)]
         numbers = [word.removeprefix(b"#") for word in [*offsets, *(words[2:3] if name != "BITFIELD" else [])]]
         return all(not number.isdigit() or int(number[:19]) < _LARGEST_OFFSET for number in numbers)
-    return not (name == "XADD" and b"*" in command.words)
+    return not (name == "XADD" and b"*" in command.words) and not _waits_long(command) and not _expires_soon(command)
+
+
+def _after(words: Sequence[bytes], *options: bytes) -> list[bytes]:
+    """The words that follow one of these options."""
+    return [after for word, after in itertools.pairwise(words) if word.upper() in options]
+
+
+def _waits_long(command: Command) -> bool:
+    """Whether a command may block its client for longer than a blink."""
+    words = command.words
+    timeouts = _after(words, b"BLOCK") if command.name in {"XREAD", "XREADGROUP"} else []
+    if command.name in {"BLMPOP", "BZMPOP"}:
+        timeouts = [*words[1:2]]
+    elif command.name in {"BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX"}:
+        timeouts = [*words[-1:]]
+    return any(word not in {b"0.001", b"1"} or (word == b"1" and command.name[0] == "B") for word in timeouts)
+
+
+def _expires_soon(command: Command) -> bool:
+    """Whether a key would expire within hours, perhaps on the slower server alone."""
+    numbers = _after(command.words, b"EX", b"PX") if command.name in {"SET", "GETEX"} else []
+    if command.name in {"EXPIRE", "PEXPIRE", "SETEX", "PSETEX"}:
+        numbers = [*command.words[2:3]]
+    return any(number.isdigit() and 0 < int(number[:19]) < _SOONEST for number in numbers)
 
 
 def mutate(stream: Stream, other: Stream, random: random.Random) -> Stream:
@@ -156,7 +184,7 @@ def _every_line() -> list[str]:
 
 def _with_other_word(command: Command, others: Sequence[Command], random: random.Random) -> Command:
     """The command with one argument replaced: a boundary, a length, or another argument. Settings are kept."""
-    if len(command.words) < 2 or command.name in {"CONFIG", "EVAL"}:
+    if len(command.words) < 2 or command.name in {"CONFIG", "EVAL", "EVAL_RO", "FUNCTION"}:
         return command
     place = random.randrange(1, len(command.words))
     word = command.words[place]

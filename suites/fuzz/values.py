@@ -70,8 +70,9 @@ KEY_LETTERS = {
     "place": "g",
     "float": "f",
     "lexical": "y",
+    "brief": "b",
 }
-_APART = ("float", "lexical")
+_APART = ("float", "lexical", "brief")
 """Kinds whose replies are predictable only if commands of other kinds do not touch their keys."""
 
 
