@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from harness.analysis import encodings, symbols
 from harness.build.helper_program import compiled
@@ -93,7 +92,7 @@ def table(target: Target) -> AccessTable:
     userland = rules.userland(target)
     states = [one for one in read.states if _is_one_of(userland, one.targets)]
     mine = [one for state in states or [_ONLY_STATE] for one in _accesses_of(read, userland, state)]
-    return replace(
+    return msgspec.structs.replace(
         read,
         accesses=[one for one in mine if not _is_one_of(target.name, one.lacking)],
         exempt=[one for one in read.exempt if _is_one_of(userland, one.targets)],
@@ -118,7 +117,7 @@ def _accesses_of(read: AccessTable, userland: str, state: InstructionState) -> l
         if _is_one_of(userland + suffix, one.targets):
             found.append(one)
             found += [_addressed(one, modes[mode], read.place) for mode in one.addressing if mode in modes]
-    return [replace(one, name=one.name + suffix, attribute=state.attribute) for one in found]
+    return [msgspec.structs.replace(one, name=one.name + suffix, attribute=state.attribute) for one in found]
 
 
 def _is_one_of(name: str, globs: Sequence[str]) -> bool:
@@ -129,7 +128,7 @@ def _addressed(access: PlannedAccess, mode: AddressingMode, place: str) -> Plann
     """An access with its address written in another mode."""
     code = [*mode.setup, *(line.replace(place, mode.place) for line in access.code)]
     clobbers = (*access.clobbers, *mode.clobbers)
-    return replace(access, name=f"{access.name}-{mode.name}", code=code, clobbers=clobbers)
+    return msgspec.structs.replace(access, name=f"{access.name}-{mode.name}", code=code, clobbers=clobbers)
 
 
 @functools.cache
