@@ -171,34 +171,38 @@ def _slots_in_view(view: Mapping[str, list[str]]) -> tuple[tuple[str, tuple[str,
 
 
 def misread(field: str, sent: int, received: int, writer: Node, reader: Node) -> DifferenceError:
-    """The error for a number in the header of a bus message (clusterMsg, cluster.h) that changed in transit.
-
-    Such a number has 8 bytes, the most significant first.
-    """
-    difference = Difference(
-        where="a message on the cluster's bus",
-        record=f"{field} of the message's header",
-        writer=writer.guest.runner.target.name,
-        reader=reader.guest.runner.target.name,
-        expected=sent.to_bytes(8, "big").hex(),
-        actual=received.to_bytes(8, "big").hex(),
-        function="clusterBuildMessageHdr",
-    )
+    """The error for a number in the header of a bus message (clusterMsg, cluster.h) that changed in transit."""
+    difference = _misread(f"{field} of the message's header", "clusterBuildMessageHdr", sent, received, writer, reader)
     return DifferenceError(f"{field} {sent} arrived as {received}", difference)
 
 
 def misread_update(sent: int, received: int, writer: Node, reader: Node) -> DifferenceError:
     """The error for an epoch that changed in an UPDATE (clusterMsgDataUpdate, cluster.h)."""
-    difference = Difference(
+    difference = _misread("configEpoch of an UPDATE", "clusterSendUpdate", sent, received, writer, reader)
+    return DifferenceError(f"configuration epoch {sent} of an UPDATE arrived as {received}", difference)
+
+
+def misread_gossip(about: Node, reader: Node, port: int) -> DifferenceError:
+    """The error for a node's port that changed on its way through other nodes (clusterMsgDataGossip, cluster.h)."""
+    difference = _misread(
+        "port in a gossip section", "clusterSetGossipEntry", about.port, port, about, reader, length=2
+    )
+    return DifferenceError(f"port {about.port} is known as {port} to a node that heard of it", difference)
+
+
+def _misread(
+    record: str, function: str, sent: int, received: int, writer: Node, reader: Node, *, length: int = 8
+) -> Difference:
+    """The bytes of a number on the bus, the most significant first, that `function` writes."""
+    return Difference(
         where="a message on the cluster's bus",
-        record="configEpoch of an UPDATE",
+        record=record,
         writer=writer.guest.runner.target.name,
         reader=reader.guest.runner.target.name,
-        expected=sent.to_bytes(8, "big").hex(),
-        actual=received.to_bytes(8, "big").hex(),
-        function="clusterSendUpdate",
+        expected=sent.to_bytes(length, "big").hex(),
+        actual=received.to_bytes(length, "big").hex(),
+        function=function,
     )
-    return DifferenceError(f"configuration epoch {sent} of an UPDATE arrived as {received}", difference)
 
 
 def fields(reply: Any) -> dict[str, Any]:
@@ -209,20 +213,6 @@ def fields(reply: Any) -> dict[str, Any]:
 def port_in(words: Sequence[str]) -> int:
     """The port of a node in a line of CLUSTER NODES: `127.0.0.1:7000@17000,host`, without the bus before 4.0."""
     return int(words[1].partition(",")[0].partition("@")[0].rpartition(":")[2])
-
-
-def misread_gossip(about: Node, reader: Node, port: int) -> DifferenceError:
-    """The error for a node's port that changed on its way through other nodes (clusterMsgDataGossip, cluster.h)."""
-    difference = Difference(
-        where="a message on the cluster's bus",
-        record="port in a gossip section",
-        writer=about.guest.runner.target.name,
-        reader=reader.guest.runner.target.name,
-        expected=about.port.to_bytes(2, "big").hex(),
-        actual=port.to_bytes(2, "big").hex(),
-        function="clusterSetGossipEntry",
-    )
-    return DifferenceError(f"port {about.port} is known as {port} to a node that heard of it", difference)
 
 
 def link_state(node: Node) -> str:
