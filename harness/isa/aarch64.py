@@ -49,6 +49,7 @@ AARCH64 = Architecture(
         # What plain accesses may do everywhere fails through a stack pointer that is misaligned.
         (r"\w+ .*\[sp\b.*", "stack", 16),
         (r"(ld|st)l?a?xp\b.*", "exclusive", 16),
+        (r"(ld|st)l?a?xrh\b.*", "exclusive", 2),
         (r"(ld|st)l?a?xr\b.*", "exclusive", 0),
         (r"(ldar|stlr|ldapr)h\b.*", "acquire", 2),
         (r"(ldar|stlr|ldapr)\b.*", "acquire", 0),

@@ -11,14 +11,28 @@ import capstone
 from harness.isa.architecture import AccessNotation, Architecture, InstructionSet, RegisterWindows, Variant
 
 _INTEGER_PAIRS = {0x03: "ldd", 0x07: "std"}
-_FLOATING_IN_A_SPACE = {0x33: "ldda", 0x37: "stda"}
+_LOADS_IN_A_SPACE = {
+    0x10: "lduwa",
+    0x12: "lduha",
+    0x13: "ldda",
+    0x18: "ldswa",
+    0x1A: "ldsha",
+    0x1B: "ldxa",
+    0x33: "ldda",
+}
+_IN_A_SPACE = _LOADS_IN_A_SPACE | {0x14: "sta", 0x16: "stha", 0x17: "stda", 0x1E: "stxa", 0x37: "stda"}
+_OF_THE_STATE = {0x21: "ld", 0x25: "st"}
+"""Of the floating-point state register; its 64 bits with a 1 in place of a register."""
+_FLOATING = 0x20
+"""The bit of op3 that tells accesses of floating-point registers."""
 
 
 def _beyond_capstone(code: bytes) -> str:
-    """LDD and STD of integer registers, deprecated in V9 but written by GCC for 32-bit programs, and LDDFA and STDFA.
+    """LDD and STD of integer registers, deprecated in V9 but written by GCC for 32-bit programs; accesses in an address
+    space, and those of FSR.
 
-    SPARC V9 manual, A.26, A.27, A.53, A.54: op 3; op3; rd, rs1, i, and rs2 with an address space, or a signed 13-bit
-    offset.
+    SPARC V9 manual, A.26 to A.29, A.53 to A.55: op 3; op3; rd, rs1, i, and rs2 with an address space, or an offset of
+    13 bits with a sign.
     """
     word = int.from_bytes(code[:4])
     op3 = word >> 19 & 0x3F
@@ -26,11 +40,14 @@ def _beyond_capstone(code: bytes) -> str:
         return ""
     if op3 in _INTEGER_PAIRS:
         return _in_order(_INTEGER_PAIRS[op3], _address(word), _register(word >> 25))
-    if op3 in _FLOATING_IN_A_SPACE:
+    if op3 in _OF_THE_STATE:
+        return _in_order(_OF_THE_STATE[op3] + "x" * (word >> 25 & 1), _address(word), "%fsr")
+    if op3 in _IN_A_SPACE:
         space = "%asi" if word >> 13 & 1 else f"{word >> 5 & 0xFF:#x}"
         # The lowest bit is the highest of a double's number (5.1.4.1).
-        data = f"%f{(word >> 25 & 1) << 5 | word >> 25 & 0x1E}"
-        return _in_order(_FLOATING_IN_A_SPACE[op3], f"{_address(word)} {space}", data)
+        double = f"%f{(word >> 25 & 1) << 5 | word >> 25 & 0x1E}"
+        data = double if op3 & _FLOATING else _register(word >> 25)
+        return _in_order(_IN_A_SPACE[op3], f"{_address(word)} {space}", data)
     return ""
 
 
