@@ -50,8 +50,8 @@ class PeerServer(Record, frozen=True):
 
     runner: Runner
     build: Build
-    module: Path | None = None
-    """The server module, where the run's suites load one and the server is recent enough."""
+    modules: dict[str, Path] = msgspec.field(default_factory=dict)
+    """Suite -> the module that its servers load there, where it has one and the server is recent enough."""
     selftests: Units | None = None
     """The server's own self-tests on that target; None where no suite of the run needs them."""
 
@@ -80,7 +80,7 @@ class CellSpec(Record, frozen=True):
     units: Units | None = None
     """None where the suite runs a server."""
     module: Path | None = None
-    """The server module for the cell's own target, as `PeerServer.module`."""
+    """The module that the suite's servers load on the cell's own target; `module_on` has those of others."""
     preload: Path | None = None
     """The shared object that a suite's servers may preload, for the cell's own target."""
     programs: dict[str, Path] = msgspec.field(default_factory=dict)
@@ -109,6 +109,12 @@ class CellSpec(Record, frozen=True):
 
     development: bool = False
     """Whether the server's tree lies between two releases; `version` is then the release that it counts as."""
+
+    def module_on(self, target: str) -> Path:
+        """The module that the suite's servers load on a target of the run."""
+        module = self.module if target == self.runner.target.name else self.peers[target].modules[self.suite]
+        assert module is not None
+        return module
 
     @property
     def abilities(self) -> Abilities:

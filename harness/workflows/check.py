@@ -166,8 +166,8 @@ class Check:
             coverage=suite.guided and request.tier == "thorough" and target.runner.reports_edges,
             peers=prepared.peers,
             units=_units_of(suite, target, prepared.peers),
-            module=target.module,
-            preload=target.preload,
+            module=target.modules.get(cell.suite),
+            preload=target.preloads.get(cell.suite),
             programs=_programs_of(suite, target, prepared),
             settings=suite.settings,
             tests_of=suite.tests_of,
@@ -251,13 +251,13 @@ def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: Prepare
         why = absent
     elif suite.needs_server and target.build is None:
         why, kind = target.problem, "crash" if target.blameless else "build"
-    elif suite.module and target.module is None:
+    elif suite.module and suite.name not in target.modules:
         why = "its programs contain their C library, and load no module"
     elif suite.programs and target.programs is None:
         why = "the programs beside the server run under user-mode emulators alone"
     elif suite.upstream and not prepared.upstream_files:
         why = "nothing of it is selected" if has_tests(tree.content) else "the tree has no tests of its own"
-    elif suite.preload and target.preload is None:
+    elif suite.preload and suite.name not in target.preloads:
         why = "its servers preload a shared object, which those of this target cannot"
     elif suite.needs_server and not prepared.has_oracle:
         why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"

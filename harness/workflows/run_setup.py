@@ -50,8 +50,10 @@ class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the tree fails in the same way for this machine, so that the problem is not the target's."""
     machine: VmImage | None = None
     units: dict[Program, Units] = {}
-    module: Path | None = None
-    preload: Path | None = None
+    modules: dict[str, Path] = {}
+    """Suite -> the module that its servers load, as `PeerServer.modules`."""
+    preloads: dict[str, Path] = {}
+    """Suite -> the shared object that its servers may preload."""
     upstream: Path | None = None
     """What the release's own tests run; None where no suite of the plan does."""
     programs: Path | None = None
@@ -146,8 +148,8 @@ class RunSetup:
             build=build,
             machine=setup.server_image(build, units.values(), runner.policy),
             units=units,
-            module=self._module(setup),
-            preload=self._preload(setup),
+            modules=self._modules(setup),
+            preloads=self._preloads(setup),
             upstream=self._upstream(setup, self.request.allocator),
             programs=self._programs(setup, self.request.allocator),
         )
@@ -176,7 +178,7 @@ class RunSetup:
         """The servers that cells may start beside their own: the oracle, and every target outside the kernel tier."""
         peers = {
             name: PeerServer(
-                runner=each.runner, build=each.build, module=each.module, selftests=each.units.get("selftests")
+                runner=each.runner, build=each.build, modules=each.modules, selftests=each.units.get("selftests")
             )
             for name, each in prepared.items()
             if each.build is not None and not each.target.emulator.has_kernel
@@ -186,7 +188,8 @@ class RunSetup:
         setup = oracle_setup(self.bench)
         # A model is the oracle of the other programs. Its memory is libc's, as its servers' is.
         selftests = self._units(setup, "libc", only="selftests").get("selftests")
-        peer = PeerServer(runner=setup.runner("signal"), build=oracle, module=self._module(setup), selftests=selftests)
+        runner, modules = setup.runner("signal"), self._modules(setup)
+        peer = PeerServer(runner=runner, build=oracle, modules=modules, selftests=selftests)
         return {ORACLE: peer, **peers}
 
     def without_blame(self, prepared: dict[str, PreparedTarget]) -> dict[str, PreparedTarget]:
@@ -232,23 +235,26 @@ class RunSetup:
         with ThreadPoolExecutor(self.request.jobs) as pool:
             list(pool.map(look, {target.name: target for target in [oracle, *compared]}.values()))
 
-    def _module(self, setup: TargetSetup) -> Path | None:
-        """The module that servers load, where a suite of the plan has one that suits the server's release."""
+    def _modules(self, setup: TargetSetup) -> dict[str, Path]:
+        """The module that the servers of each suite load, where it has one that suits the server's release."""
         return self._loaded(setup, lambda suite: suite.module)
 
-    def _preload(self, setup: TargetSetup) -> Path | None:
-        """The shared object that servers may preload, likewise; None where a real kernel or a detector runs them."""
+    def _preloads(self, setup: TargetSetup) -> dict[str, Path]:
+        """The shared object that servers may preload, likewise; nothing where a real kernel or a detector runs them."""
         emulator = setup.target.emulator
         if emulator.has_kernel or emulator.detector:
-            return None
+            return {}
         return self._loaded(setup, lambda suite: suite.preload)
 
-    def _loaded(self, setup: TargetSetup, source_of: Callable[[Suite], str]) -> Path | None:
-        """What servers load of the first suite that has such a source; None where they contain their C library."""
-        suited = [suite for suite in self.suites if source_of(suite) and not suite.absent_from(self.tree)]
-        if not suited or setup.toolchain.is_static:
-            return None
-        return setup.module(suited[0].path / source_of(suited[0]), self.tree)
+    def _loaded(self, setup: TargetSetup, source_of: Callable[[Suite], str]) -> dict[str, Path]:
+        """What servers load, of each suite that has such a source; nothing where they contain their C library."""
+        if setup.toolchain.is_static:
+            return {}
+        return {
+            suite.name: setup.module(suite.path / source_of(suite), self.tree)
+            for suite in self.suites
+            if source_of(suite) and not suite.absent_from(self.tree)
+        }
 
     def _upstream(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
         """What the release's own tests run on a target, where the plan has a suite of them."""

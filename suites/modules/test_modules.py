@@ -27,9 +27,7 @@ NOTED = 1 << 40
 
 def start(start_guest: StartGuest, cell: CellSpec, target: str, **more: object) -> Guest:
     """A server with the module."""
-    module = cell.module if target == cell.runner.target.name else cell.peers[target].module
-    assert module is not None
-    options = [*server.OPTIONS, "--loadmodule", str(module)]
+    options = [*server.OPTIONS, "--loadmodule", str(cell.module_on(target))]
     return start_guest(target=target, options=options, **more)  # type: ignore[arg-type]
 
 
