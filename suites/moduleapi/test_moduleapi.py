@@ -121,18 +121,6 @@ def test_a_string_is_read_as_a_number_of_each_kind(number: int, client: Client, 
         raise differing(("API.CONVERT", number), actual, expected, cell.runner.target.name, message, reader="a model")
 
 
-def test_a_negative_number_is_no_unsigned_one(client: Client) -> None:
-    for number in (-1, LEAST, LEAST - 1, -MOST_NATURAL):
-        reply: Any = client.command("API.CONVERT", number)
-        assert reply[1] == b"ERR", f"{number} is read as the unsigned number {reply[1]!r}"
-
-
-def test_a_stream_is_trimmed_to_a_length_beyond_32_bits(client: Client, cell: CellSpec) -> None:
-    for number in (1, 2):
-        client.command("XADD", "stream", number, "field", number)
-    expect(client, cell, ("API.STREAM.CUT", "stream", "LENGTH", 1 << 32), [0, b"0"])
-
-
 @pytest.mark.parametrize("milliseconds", [60_000, 1 << 31, (1 << 32) + 60_000, 1 << 40, 1 << 50])
 def test_a_timer_tells_what_remains_of_it(milliseconds: int, client: Client, cell: CellSpec) -> None:
     reply = client.command("API.TIMER", milliseconds)
@@ -245,3 +233,16 @@ def test_clocks_advance_and_random_bytes_differ(client: Client) -> None:
     assert drawn[0][0] != drawn[1][0]
     assert drawn[0][1] != drawn[1][1]
     assert all(re.fullmatch(rb"[0-9a-f]{32}", digits) for _, digits in drawn)
+
+
+# Last, because some servers fail them, and a planted bug is looked for until the first failure.
+def test_a_negative_number_is_no_unsigned_one(client: Client) -> None:
+    for number in (-1, LEAST, LEAST - 1, -MOST_NATURAL):
+        reply: Any = client.command("API.CONVERT", number)
+        assert reply[1] == b"ERR", f"{number} is read as the unsigned number {reply[1]!r}"
+
+
+def test_a_stream_is_trimmed_to_a_length_beyond_32_bits(client: Client, cell: CellSpec) -> None:
+    for number in (1, 2):
+        client.command("XADD", "stream", number, "field", number)
+    expect(client, cell, ("API.STREAM.CUT", "stream", "LENGTH", 1 << 32), [0, b"0"])
