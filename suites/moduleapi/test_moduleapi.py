@@ -31,8 +31,8 @@ LEAST, MOST, MOST_NATURAL = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 # Around the limits of 31, 32, 53, 63 and 64 bits.
 NUMBERS = [0, 1, -1, *(sign * (1 << bits) + by for bits in (31, 32, 53) for sign in (1, -1) for by in (-1, 0, 1))]
 NUMBERS += [LEAST, LEAST + 1, MOST - 1, MOST]
-# The path of the module, and the number of the client in the reply to HELLO.
-_OF_ONE_SERVER = re.compile(r"/[^\s']*moduleapi\.so|(?<=b'id'[,:] )\d+")
+# The path of the module, and in the reply to HELLO the client's number and the modules, which have no order.
+_OF_ONE_SERVER = re.compile(r"/[^\s']*moduleapi\.so|(?<=b'id'[,:] )\d+|(?<=b'modules').*")
 
 
 class ApiRequests(Record, frozen=True):
