@@ -42,7 +42,7 @@ def test_a_covered_file_asks_for_the_suites_that_cover_it_whatever_their_tier(fi
         ("src/cluster_legacy.c", ["cluster"]),
         ("src/replication.c", ["replication"]),
         ("src/sentinel.c", ["replication"]),
-        ("src/module.c", ["modules"]),
+        ("src/module.c", ["moduleapi", "modules"]),
         ("src/expire.c", ["clock", "width"]),
         ("src/dict.c", ["selftests"]),
         ("src/io_threads.c", ["threads"]),
