@@ -175,8 +175,9 @@ watchdog = process._REGISTRY._watchdog
 os.kill(watchdog.pid, signal.SIGKILL)
 watchdog.wait()
 second = process.start(["sh", "-c", "echo $$ >>{pids}; exec sleep {SLEEP}"])
-os.kill(process._REGISTRY._watchdog.pid, signal.SIGKILL)
-time.sleep(0.2)
+watchdog = process._REGISTRY._watchdog
+os.kill(watchdog.pid, signal.SIGKILL)
+os.waitid(os.P_PID, watchdog.pid, os.WEXITED | os.WNOWAIT)
 process.kill_group(second)
 open("{pids}.told", "w").close()
 time.sleep(60)
@@ -347,6 +348,26 @@ def test_a_watchdog_that_cannot_run_is_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     with pytest.raises(InfrastructureError, match="cannot start the watchdog"):
         leftovers.ProcessRegistry().start(lambda _: pytest.fail("it was started without a watchdog"))
+
+
+def test_a_new_watchdog_that_has_no_token_yet_is_not_taken_for_an_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
+    watchdogs: list[subprocess.Popen[bytes]] = []
+
+    def without_an_environment(self: leftovers.ProcessRegistry) -> None:
+        watchdogs.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True, env={}, bufsize=0))
+        self._watchdog = watchdogs[-1]
+
+    monkeypatch.setattr(leftovers.ProcessRegistry, "_start_watchdog", without_an_environment)
+    registry = leftovers.ProcessRegistry()
+    ended = registry.start(lambda _: subprocess.Popen(["true"], start_new_session=True))
+    ended.wait()
+    watchdogs[0].kill()
+    os.waitid(os.P_PID, watchdogs[0].pid, os.WEXITED | os.WNOWAIT)
+    registry.release(ended.pid)
+    try:
+        assert watchdogs[1].poll() is None, "the harness killed its own watchdog"
+    finally:
+        watchdogs[1].communicate()
 
 
 def test_the_processes_of_the_machine_are_known_with_their_parents() -> None:

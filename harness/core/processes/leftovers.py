@@ -105,11 +105,13 @@ class ProcessRegistry:
             every = process_tree.processes(since=since)
             running = set() if stopping else {process.token for process in self._started.values()}
             session = os.getsid(0)
+            # A watchdog that execve(2) has just begun to run has no environment, and so no token, for a moment.
+            ours = {*self._started, self._watchdog.pid if self._watchdog else 0}
             roots = [
                 process
                 for process in every.values()
                 if process.parent == os.getpid()
-                and process.pid not in self._started
+                and process.pid not in ours
                 # A library started it: processes of the harness, and all their descendants, have other sessions.
                 and process.session != session
                 and process_tree.token_of(process.pid) not in running | {process_tree.WATCHDOG}
