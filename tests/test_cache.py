@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from harness.core import cache as cache_module
 from harness.core.cache import Cache
-from harness.core.digests import key_of, refuse_edited, sha256_of
+from harness.core.digests import files_below, key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
@@ -445,3 +445,12 @@ def test_files_that_were_edited_while_something_was_made_of_them_are_refused() -
     refuse_edited("key", "key", "suites")
     with pytest.raises(InfrastructureError, match="edited while they were in use"):
         refuse_edited("another", "key", "suites")
+
+
+def test_a_file_that_is_removed_while_a_folder_is_read_is_not_in_it(tmp_path: Path) -> None:
+    for name in ("first", "removed", "last"):
+        (tmp_path / name).touch()
+    found = files_below(tmp_path)
+    assert next(found)[0] == "first"
+    (tmp_path / "removed").unlink()
+    assert [name for name, _, _ in found] == ["last"]

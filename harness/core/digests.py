@@ -22,7 +22,7 @@ def sha256_of(path: Path) -> str:
 def files_below(folder: Path, above: str = "") -> Iterator[tuple[str, Path, os.stat_result]]:
     """Files and links below a folder, in order: the path inside it, the path, and the file system's record of it.
 
-    Yields nothing for a folder that does not exist. Follows no link.
+    Yields nothing for a folder that does not exist, nor for a file that is removed meanwhile. Follows no link.
     """
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -33,7 +33,11 @@ def files_below(folder: Path, above: str = "") -> Iterator[tuple[str, Path, os.s
         if entry.is_dir(follow_symlinks=False):
             yield from files_below(Path(entry.path), f"{name}/")
         elif entry.is_symlink() or entry.is_file():
-            yield name, Path(entry.path), entry.stat(follow_symlinks=False)
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            yield name, Path(entry.path), status
 
 
 def refuse_edited(now: str, key: str, where: str) -> None:
