@@ -17,7 +17,7 @@ from harness.report.report_format import ReportFormat
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.core.finding import Finding
+    from harness.core.finding import Finding, Frame
     from harness.judge.findings import Judgement
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
@@ -25,11 +25,22 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 def render(judgement: Judgement) -> str:
     """One line per finding, and one per UNKNOWN cell. What may follow from another finding is on no line of its own."""
-    starts = {name: cause.start for cause, _ in judgement.findings_by_cause() for name in cause.followers}
-    lines = [_finding(finding, judgement.place, starts.get(finding.id, "")) for finding in judgement.findings]
+    starts = _starts(judgement)
+    places = annotated_places(judgement)
+    lines = [
+        _finding(finding, judgement.place, places.get(finding.id), starts.get(finding.id, ""))
+        for finding in judgement.findings
+    ]
     unknown = [cell for cell in judgement.cells if cell.verdict == "UNKNOWN"]
     lines += [_command("warning", {"title": f"UNKNOWN {cell.target}/{cell.suite}"}, cell.reason) for cell in unknown]
     return "".join(f"{line}\n" for line in lines)
+
+
+def annotated_places(judgement: Judgement) -> dict[str, Frame]:
+    """The line of the tree on which a finding's annotation stands, by the finding's id; without those on no line."""
+    starts = _starts(judgement)
+    places = {finding.id: frame_in_tree(finding) for finding in judgement.findings if finding.id not in starts}
+    return {identity: place for identity, place in places.items() if place}
 
 
 def outputs(folder: Path, judgement: Judgement) -> str:
@@ -41,8 +52,12 @@ def outputs(folder: Path, judgement: Judgement) -> str:
     return "".join(f"{name}={one_line(str(value))}\n" for name, value in outputs.items())
 
 
-def _finding(finding: Finding, prefix: str, follows: str) -> str:
-    place = frame_in_tree(finding) if not follows else None
+def _starts(judgement: Judgement) -> dict[str, str]:
+    """The first finding of the cause from which a finding may follow, by the latter's id."""
+    return {name: cause.start for cause, _ in judgement.findings_by_cause() for name in cause.followers}
+
+
+def _finding(finding: Finding, prefix: str, place: Frame | None, follows: str) -> str:
     where = {"file": str(PurePosixPath(prefix) / place.file), "line": str(place.line)} if place else {}
     text = [f"{finding.id} on {', '.join(finding.targets)} ({finding.occurrences}×)"]
     first = finding.witnesses[0]

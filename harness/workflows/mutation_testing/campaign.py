@@ -14,7 +14,7 @@ from harness.judge import known_findings
 from harness.plan.catalog import select
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
-from harness.report.finding import frame_in_tree
+from harness.report.formats import github
 from harness.report.formats import registry as formats
 from harness.report.markdown_table import table
 from harness.workflows import check
@@ -119,9 +119,7 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         judgement, _ = check.Check(bench, request).run()
         formats.write(request.run, judgement)
     found = mutations.caught(planted, judgement.findings)
-    causes = judgement.findings_by_cause()
-    first = [by_id[name] for cause, by_id in causes for name in by_id if name not in cause.followers]
-    shown_in = [frame.file for finding in first if (frame := frame_in_tree(finding))]
+    annotated_files = [place.file for place in github.annotated_places(judgement).values()]
     return MutationRow(
         mutation=planted.name,
         title=planted.title,
@@ -131,9 +129,9 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         run=str(request.run),
         seen=[_result(target, found[target]) for target in wanted],
         findings=len(judgement.findings),
-        causes=len(causes),
-        annotations=len(shown_in),
-        at_fault=sum(file in {edit.file for edit in planted.edits} for file in shown_in),
+        causes=len(judgement.findings_by_cause()),
+        annotations=len(annotated_files),
+        at_fault=sum(file in {edit.file for edit in planted.edits} for file in annotated_files),
     )
 
 
