@@ -15,7 +15,16 @@ from harness.core.errors import ExitCode, InconclusiveError
 from harness.plan.workloads import BenchWorkload
 from harness.run.counted_load import LacksCommandError, RoundCounts
 from harness.workflows.measure import kernel_cost_run
-from harness.workflows.measure.kernel_load import UnsupportedError, benchmark_words, cli_line, latencies_in, sender_of
+from harness.workflows.measure.kernel_load import (
+    UnsupportedError,
+    benchmark_words,
+    calls_in,
+    cli_line,
+    latencies_in,
+    refuse_error_replies,
+    refuse_lost_requests,
+    sender_of,
+)
 from harness.workflows.measure.server_cost import (
     CostDifference,
     KernelCost,
@@ -315,6 +324,24 @@ def test_redis_cli_reads_every_byte_of_a_request_on_one_line() -> None:
     assert line.index(b"\n") == len(line) - 1
     # Its escapes are those of Python's bytes.
     assert list(ast.literal_eval(f"[{', '.join('b' + word for word in _quoted(line))}]")) == request
+
+
+def test_an_error_reply_among_others_is_no_figure() -> None:
+    replies = 'OK\n"(error) as a value"\n1) "(error)"\n'
+    refuse_error_replies(WORKLOAD, replies)
+    with pytest.raises(InconclusiveError) as raised:
+        refuse_error_replies(WORKLOAD, f"{replies}(error) WRONGTYPE of a key\nOK\n")
+    assert "an error reply is no figure" in str(raised.value)
+    assert "WRONGTYPE of a key" in str(raised.value)
+
+
+@pytest.mark.parametrize("executed", [0, 2_999, 3_001])
+def test_a_request_that_the_server_did_not_execute_is_no_figure(executed: int) -> None:
+    two = msgspec.structs.replace(WORKLOAD, commands=(("SET", "key", "x"), ("GET", "key")))
+    stats = {"cmdstat_set": "calls=1500,usec=9", "cmdstat_get": "calls=1500,usec=9", "cmdstat_info": "calls=7,usec=1"}
+    refuse_lost_requests(two, "cli", 3_000, calls_in(stats, two))
+    with pytest.raises(InconclusiveError, match=f"the server executed {executed} requests, where cli sent 3000"):
+        refuse_lost_requests(two, "cli", 3_000, executed)
 
 
 def _quoted(line: bytes) -> list[str]:

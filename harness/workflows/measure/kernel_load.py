@@ -19,7 +19,7 @@ from harness.workflows.measure.fixup_cost_run import LOAD, instructions_so_far, 
 from harness.workflows.measure.server_cost import PERCENTILES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.plan.workloads import BenchWorkload
     from harness.protocol.workload_requests import WorkloadRequests
@@ -96,6 +96,25 @@ def latencies_in(output: str) -> dict[str, float]:
     return {name: INSTRUCTIONS_OF_MS * float(told[column]) for name, column in names.items() if column in told}
 
 
+def refuse_error_replies(workload: BenchWorkload, output: str) -> None:
+    """Raise InconclusiveError if redis-cli printed an error reply: `--no-raw` quotes every other one."""
+    if error := re.search(r"^\(error\) .*", output, re.MULTILINE):
+        raise InconclusiveError(f"{workload.name}: an error reply is no figure", because=error[0])
+
+
+def calls_in(stats: Mapping[str, str], workload: BenchWorkload) -> int:
+    """How often the server has executed a workload's commands, by the section `commandstats` of INFO."""
+    names = {words[0].lower() for words in workload.commands}
+    lines = [stats.get(f"cmdstat_{name}", "calls=0,") for name in names]
+    return sum(int(line.removeprefix("calls=").partition(",")[0]) for line in lines)
+
+
+def refuse_lost_requests(workload: BenchWorkload, sender: Sender, sent: int, executed: int) -> None:
+    """Raise InconclusiveError if a server executed fewer or more requests than were sent."""
+    if executed != sent:
+        raise InconclusiveError(f"{workload.name}: the server executed {executed} requests, where {sender} sent {sent}")
+
+
 def cli_line(request: Sequence[bytes]) -> bytes:
     """A request as redis-cli reads it from its standard input."""
     return b" ".join(b'"' + _UNSAFE.sub(_escaped, word) + b'"' for word in request) + b"\n"
@@ -136,11 +155,7 @@ class InsideLoad:
         for number in (least, least + more):
             output = self._send(sender, number)
             readings.append(instructions_so_far(self.guest, self.machine))
-        sent, executed = 3 * least + more, self._calls() - calls
-        if executed != sent:
-            raise InconclusiveError(
-                f"{self.workload.name}: the server executed {executed} requests, where {sender} sent {sent}"
-            )
+        refuse_lost_requests(self.workload, sender, 3 * least + more, self._calls() - calls)
         few, many = (after - before for before, after in itertools.pairwise(readings))
         return RequestCost((many - few) / more, latencies_in(output) if sender == "benchmark" else {}, sender)
 
@@ -152,17 +167,13 @@ class InsideLoad:
         self.machine.write(COMMANDS, b"".join(cli_line(self._requests.next()) for _ in range(number)))
         words = [LOAD, "from", COMMANDS, CLI, "-p", str(self.guest.port), "--no-raw"]
         output = run_inside(self.machine, target, words)
-        if error := re.search(r"^\(error\) .*", output, re.MULTILINE):
-            raise InconclusiveError(f"{self.workload.name}: an error reply is no figure", because=error[0])
+        refuse_error_replies(self.workload, output)
         return output
 
     def _calls(self) -> int:
         """How often the server has executed the workload's commands."""
         with self._client() as client:
-            stats = info_fields(client.command("INFO", "commandstats"))
-        names = {words[0].lower() for words in self.workload.commands}
-        lines = [stats.get(f"cmdstat_{name}", "calls=0,") for name in names]
-        return sum(int(line.removeprefix("calls=").partition(",")[0]) for line in lines)
+            return calls_in(info_fields(client.command("INFO", "commandstats")), self.workload)
 
     def _client(self) -> Client:
         return Client(connect(self.guest.upstream, deadline_seconds=self.guest.deadline_seconds))
