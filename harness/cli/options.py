@@ -175,7 +175,9 @@ on = click.option(
     help="Run the cells on workers: local:N on this machine, an address, or a cluster's file. With --run FOLDER of an "
     "earlier one, only what is missing is run.",
 )
-fail_fast = click.option("--fail-fast", is_flag=True, help="End each cell at its first failed test.")
+fail_fast = click.option(
+    "--fail-fast", is_flag=True, help="End each cell at its first failed test, even if its finding is known."
+)
 
 
 class Duration(click.ParamType[float]):
