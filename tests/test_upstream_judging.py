@@ -201,7 +201,7 @@ def test_the_tally_counts_tests_and_not_files(stored: UpstreamRun) -> None:
     stored.passed("unit/b::(the whole file)", outcome="skipped", message="Skipped: it takes long")
     folder = stored.finish()
     (tally,) = tallies(folder, run_folder.read_run(folder))
-    assert tally.sentence == "2 of 3 tests pass on armv5 (1 files left out)"
+    assert tally.sentence == "2 of 3 tests pass on armv5 (1 file left out)"
     assert [(test.name, test.outcome, test.reason) for test in tally.others] == [
         ("unit/a::two", "skipped", "upstream passes over it: tag")
     ]

@@ -59,7 +59,7 @@ class UpstreamTally(Record, frozen=True):
     @property
     def sentence(self) -> str:
         """`2,841 of 2,860 tests pass on armv5`."""
-        files = f" ({self.left_out} files left out)" if self.left_out else ""
+        files = f" ({self.left_out} {'file' if self.left_out == 1 else 'files'} left out)" if self.left_out else ""
         return f"{self.outcomes['passed']:,} of {len(self.tests):,} tests pass on {self.target}{files}"
 
 
@@ -103,8 +103,6 @@ def _reason(test: run_folder.TestEvent) -> str:
 
 
 def remarks(folder: Path, run: RunRecord) -> list[str]:
-    """A sentence for each target, which says where the others are listed."""
-    return [
-        f"{one.sentence}; the others: plumb report {shlex.quote(str(folder))} --format upstream-tests"
-        for one in tallies(folder, run)
-    ]
+    """A sentence for each target, which says where the others are listed if there are any."""
+    others = f"; the others: plumb report {shlex.quote(str(folder))} --format upstream-tests"
+    return [f"{one.sentence}{others if one.others or one.left_out else ''}" for one in tallies(folder, run)]
