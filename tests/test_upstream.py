@@ -112,6 +112,11 @@ set file [open tests/tmp/stdout w]
 puts $file " PID: [pid]. Server initialized"
 close $file
 test "a server starts" {wait_server_started src/valkey-server conf tests/tmp/stdout stderr [pid]} tests/tmp/stdout
+set dead [exec sh -c {echo $$}]
+set file [open tests/tmp/stdout w]
+puts $file " PID: $dead. It dies before it is initialized"
+close $file
+test "a server dies at its start" {wait_server_started redis-server conf tests/tmp/stdout err $dead} never
 test "reads a crash report" {wait_for_log_messages 0 {"*argv*0*: *SET*"} 0 10 1} 30
 test "a client of Valkey's" {::valkey::__dispatch__ 1 debug segfault} debug
 """
@@ -236,6 +241,7 @@ def test_valkeys_own_procedures_are_stood_in_for_like_redis(stage: Stage, tmp_pa
         "sets a cluster up": "ok",
         "sets up what fails": "err",
         "a server starts": "ok",
+        "a server dies at its start": "err",
         "reads a crash report": "ok",
         "a client of Valkey's": "ok",
     }

@@ -180,7 +180,7 @@ proc ::plumb::server_is_up {original host port tries args} {
     tailcall $original $host $port [expr {int($tries * $patience)}] {*}$args
 }
 
-# A server that died before it logged its number never will: upstream would wait two minutes for every such server.
+# A server that died before it was initialized never will be: upstream would wait two minutes for every such server.
 # Redis and Valkey give different words, by names that mean the same.
 proc ::plumb::wait_server_started {original args} {
     variable patience
@@ -190,7 +190,7 @@ proc ::plumb::wait_server_started {original args} {
     for {set waited 0} {$waited < 120000 * $patience} {incr waited 50} {
         set dead [catch {::plumb_original_exec kill -0 $pid}]
         set log [::plumb_original_exec cat $stdout]
-        if {[regexp -- " PID: $pid|Failed listening on port" $log]} break
+        if {[regexp -- " PID: $pid.*Server (initialized|started)|Failed listening on port" $log]} break
         if {$dead} {
             error "the server ended at its start: $log"
         }
