@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import signal
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from harness.analysis.assertion_log import asserted
 from harness.core import json_codec
 from harness.core.errors import ExitCode
+from harness.judge import causality
 from harness.record import fault_log, run_folder
 from tests import fakes
 from tests.fakes import fault
@@ -74,6 +76,25 @@ def test_a_load_and_a_store_in_one_function_are_two_findings(run: StoredRun) -> 
     run.fault("armv5", "bitops", "guest-1", fault(pc=pc, access="load"))
     run.fault("armv5", "bitops", "guest-2", fault(pc=pc, access="store"))
     assert {"alignment-bitopCommand-load", "alignment-bitopCommand-store"} == {f.id for f in judged(run)[0]}
+
+
+def test_a_log_is_read_as_often_for_many_faults_as_for_one(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server whose every child dies has a long log and a thousand faults: judging took an hour."""
+    read: list[Path] = []
+
+    def counted(guest: Path) -> bytes:
+        read.append(guest)
+        return b""
+
+    monkeypatch.setattr(causality, "guest_log", counted)
+    pc = run.place("armv5", "bitopCommand")
+    run.fault("armv5", "bitops", "guest-1", fault(pc=pc, number=signal.SIGSEGV))
+    judged(run)
+    once = len(read)
+    for _ in range(20):
+        run.fault("armv5", "bitops", "guest-1", fault(pc=pc, number=signal.SIGSEGV))
+    judged(run)
+    assert len(read) == 2 * once > 0
 
 
 def test_a_fault_during_a_passed_test_is_still_a_finding(run: StoredRun) -> None:

@@ -39,7 +39,7 @@ class Symbols:
         if place is None:
             return [Frame(function="??", file="??", line=0, origin="unknown", pc=pc)]
         record, address = place
-        ours = Path(record.path).resolve() == Path(self.server_binary).resolve()
+        ours = _is_same_file(record.path, self.server_binary)
         found = _addr2line(self.triple, record.path, address)
         frames = []
         for number, (function, file, line) in enumerate(found):
@@ -79,6 +79,11 @@ class Symbols:
         for caller in unwind.call_chain(fault, machine):
             frames += self.frames(fault.maps, caller)
         return frames
+
+
+@cache
+def _is_same_file(one: str, other: str) -> bool:
+    return Path(one).resolve() == Path(other).resolve()
 
 
 _IN_TREE = re.compile(rf"/{COMPILED_IN}/((?:src|deps|modules)/.*)$")

@@ -252,8 +252,9 @@ def _by_table(fault: Fault, stack: Stack, frames: CallFrames) -> list[int]:
     return chain
 
 
+@cache
 def _row(path: str, address: int) -> dict[Any, Any] | None:
-    """The unwind rules in force at an address."""
+    """The unwind rules in force at an address. Faults of one kind come again and again from the same few."""
     for entry in _frame_entries(path):
         start = entry["initial_location"]
         if start <= address < start + entry["address_range"]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis import allocator_log
 from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
 from harness.judge.sightings import (
@@ -86,9 +87,11 @@ class Evidence:
         for damage in log.damage:
             self._doubt(f"{guest.name}: {damage}")
         found, times = [], _times(log)
+        # Read once: a server that crashes in each of a thousand children has a long log.
+        guarded = allocator_log.block_ranges(guest_log(guest)) if log.faults else []
         for number, fault in enumerate(log.faults):
             test = alone or self._test_of_fault(guest.name, number) or self._test_of_end(event)
-            sighting = from_fault(self._run, where, guest, fault, test, log.faults[:number])
+            sighting = from_fault(self._run, where, guest, fault, test, log.faults[:number], guarded)
             if event is not None and is_deliberate(event, sighting):
                 self._deliberate.add(guest.name)
                 continue

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from harness.analysis import allocator_log, disassembly, symbols, unwind
+from harness.analysis import disassembly, symbols, unwind
 from harness.analysis.assertion_log import UNKNOWN, asserted, asserting_frames
 from harness.analysis.detectors.registry import own_frames
 from harness.isa import rules
@@ -20,6 +20,7 @@ from harness.record import fault_log, kernel_faults, run_folder
 from harness.record.run_folder import NO_PONG
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from harness.analysis.detectors.registry import Report
@@ -103,16 +104,25 @@ SHOWN_REQUESTS = 3
 
 
 def from_fault(
-    run: RunRecord, record: CellRecord, guest: Path, fault: Fault, test: TestEvent | None, before: list[Fault]
+    run: RunRecord,
+    record: CellRecord,
+    guest: Path,
+    fault: Fault,
+    test: TestEvent | None,
+    before: list[Fault],
+    guarded: Sequence[range],
 ) -> Sighting:
-    """The sighting of a signal or of a reported misaligned access. `before`: the guest's earlier faults."""
+    """The sighting of a signal or of a reported misaligned access.
+
+    `before`: the guest's earlier faults. `guarded`: the addresses of the guard allocator's blocks.
+    """
     target = run.machines[record.target]
     machine = target.emulator.qemu
     frames = symbols.Symbols(run.triples[record.target], run.binaries[record.target]).backtrace(fault, machine)
     instruction = disassembly.disassemble(fault, machine)
     name = signal.Signals(fault.signal).name if fault.signal else "access"
     access = disassembly.access_of(fault, machine) if fault_log.is_misaligned(fault) else None
-    beyond = name == "SIGSEGV" and allocator_log.holds(guest_log(guest), fault.address)
+    beyond = name == "SIGSEGV" and any(fault.address in addresses for addresses in guarded)
     through = ""
     if beyond:
         frames, through = own_frames(frames)

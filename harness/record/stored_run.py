@@ -74,7 +74,7 @@ def read(folder: Path) -> TrustedRun:
     claimed = run_folder.read_run(folder)
     record = msgspec.structs.replace(
         claimed,
-        binaries={target: _kept(folder, path) for target, path in claimed.binaries.items()},
+        binaries={target: _within(_homes(folder), path) for target, path in claimed.binaries.items()},
         triples={target: one if _PREFIX.fullmatch(one) else UNKNOWN_TOOLS for target, one in claimed.triples.items()},
     )
     return TrustedRun(folder=folder, record=record, claimed=claimed)
@@ -83,10 +83,10 @@ def read(folder: Path) -> TrustedRun:
 def read_fault_log(log: Path) -> FaultLog:
     """Read a guest's fault log. A mapped file that must not be opened keeps its name and loses its folder."""
     folder = next((above for above in log.parents if (above / "run.json").is_file()), log.parent)
-    content = fault_log.read(log)
+    content, homes = fault_log.read(log), _homes(folder)
     faults = []
     for fault in content.faults:
-        maps = [msgspec.structs.replace(one, path=_kept(folder, one.path)) for one in fault.maps]
+        maps = [msgspec.structs.replace(one, path=_within(homes, one.path)) for one in fault.maps]
         faults.append(msgspec.structs.replace(fault, maps=maps))
     return msgspec.structs.replace(content, faults=faults)
 
@@ -111,13 +111,14 @@ def remarks(run: TrustedRun, findings: Sequence[Finding]) -> list[str]:
     return sentences
 
 
-def _kept(folder: Path, path: str) -> str:
-    """A binary's path, if it lies in the cache, the run's folder or a system folder; else a path below NOWHERE."""
-    return _within((default_root(), folder, *_SYSTEM), path)
+def _homes(folder: Path) -> tuple[Path, ...]:
+    """The folders whose binaries a run may name: the cache, its own and the system's."""
+    return (default_root(), folder, *_SYSTEM)
 
 
 @cache
 def _within(homes: tuple[Path, ...], path: str) -> str:
+    """A binary's path, if it lies in one of these folders; else a path below NOWHERE."""
     try:
         whole = Path(path).resolve()
     except (OSError, ValueError):
