@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from suites._shared import cluster_nodes as nodes
 from suites._shared.keyspace import kinds
-from suites.cluster import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
+    from suites._shared.cluster_nodes import Node
     from suites._shared.ports import Ports
-    from suites.cluster.nodes import Node
 
 FEWEST = 3
 """With two nodes no message has a gossip section, because a node is told of third ones only. Votes need three too."""
@@ -24,7 +24,7 @@ FEWEST = 3
 
 @pytest.fixture
 def start_node(start_guest: StartGuest, ports: Ports) -> Callable[..., Node]:
-    """Starts a node for one test: suites.cluster.nodes.start."""
+    """Starts a node for one test: suites._shared.cluster_nodes.start."""
     return functools.partial(nodes.start, start_guest, ports)
 
 

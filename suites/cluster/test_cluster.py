@@ -8,15 +8,15 @@ import hiredis
 import pytest
 
 from harness.protocol.resp import Client
+from suites._shared import cluster_nodes as nodes
 from suites._shared.keyspace import dataset
 from suites._shared.link import await_that
-from suites.cluster import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.run.cell_spec import CellSpec
-    from suites.cluster.nodes import Node
+    from suites._shared.cluster_nodes import Node
 
 HALF = nodes.SLOTS // 2
 EPOCH = (1 << 40) + 3

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from suites._shared import cluster_nodes as nodes
 from suites._shared.link import await_that
-from suites.cluster import nodes
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
-    from suites.cluster.nodes import Node
+    from suites._shared.cluster_nodes import Node
 
 MINUTE = 60_000
 

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from harness.protocol.resp import Client
-from suites._shared.keyspace import dataset
+from suites._shared import cluster_nodes as nodes
+from suites._shared.cluster_nodes import Node
+from suites._shared.keyspace import dataset, server
 from suites._shared.link import await_that
-from suites.cluster import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from harness.run.cell_spec import CellSpec
-    from suites.cluster.nodes import Node
 
 NODE_TIMEOUT_MILLISECONDS = 5000
 MINUTE = 60_000
@@ -58,16 +57,21 @@ def introduce(newcomer: Node, everybody: Sequence[Node]) -> list[Node]:
     return every
 
 
+def give_up_after(milliseconds: int, everybody: Sequence[Node]) -> None:
+    """Set how long a node may be silent until others think that it has failed."""
+    for node in everybody:
+        node.ask("CONFIG", "SET", "cluster-node-timeout", milliseconds)
+
+
 def fail_over(everybody: list[Node], silent: Node, replica: Node) -> FailedOver:
     """End a primary, and wait until the votes of the others have made its replica one."""
     nodes.meet_in_a_row(everybody)
-    every = introduce(replica, [node for node in everybody if node is not silent] + [silent])
+    every = introduce(replica, everybody)
     key = nodes.key_in(*silent.slots())
     silent.ask("SET", key, dataset.noise(300))
     follow(replica, silent, every)
     await_that(lambda: replica.keys() == 1, [replica.guest], "the replica to have the key")
-    for node in every:
-        node.ask("CONFIG", "SET", "cluster-node-timeout", NODE_TIMEOUT_MILLISECONDS)
+    give_up_after(NODE_TIMEOUT_MILLISECONDS, every)
     epoch = max(int(node.state()["cluster_current_epoch"]) for node in every)
     its_file = silent.guest.read("nodes.conf")
     silent.end()
@@ -112,18 +116,12 @@ def test_a_primary_that_returns_learns_who_has_replaced_it(
     foreign = [node for node in everybody if order(node) != order(everybody[0])]
     silent = (foreign or everybody)[-1]
     cluster = fail_over(everybody, silent, start_node(target=cell.runner.target.name))
-    for node in cluster.living:
-        node.ask("CONFIG", "SET", "cluster-node-timeout", MINUTE)
+    give_up_after(MINUTE, cluster.living)
     # Its successor must not tell it, and nodes of another byte order shall, where there are any.
     asleep = [node for node in cluster.living if node is cluster.elected or (foreign and order(node) == order(silent))]
     teller = next(node for node in cluster.living if node not in asleep)
     with contextlib.ExitStack() as stack:
-        sleepers = [
-            stack.enter_context(
-                Client.at_socket(node.guest.recorded_path, deadline_seconds=node.guest.deadline_seconds)
-            )
-            for node in asleep
-        ]
+        sleepers = [stack.enter_context(server.client(node.guest)) for node in asleep]
         for sleeper in sleepers:
             sleeper.send(sleeper.pack([("DEBUG", "SLEEP", ASLEEP_SECONDS)]))
         # It comes back at another address, and says so.
@@ -154,14 +152,13 @@ def test_a_spare_replica_goes_to_a_primary_that_has_none(
     every = list(everybody)
     replicas = []
     for target, primary in (("", rich), (companion, rich), (companion, poor)):
-        newcomer = start_node(target=target) if target else start_node()
+        newcomer = start_node(target=target)
         newcomer.ask("CONFIG", "SET", "cluster-migration-barrier", STAY)
         every = introduce(newcomer, every)
         follow(newcomer, primary, every)
         replicas.append(newcomer)
     *spare, only = replicas
-    for node in every:
-        node.ask("CONFIG", "SET", "cluster-node-timeout", NODE_TIMEOUT_MILLISECONDS)
+    give_up_after(NODE_TIMEOUT_MILLISECONDS, every)
     only.end()
     living = [node for node in every if node is not only]
     guests = [node.guest for node in living]
@@ -183,19 +180,18 @@ def test_a_node_that_is_reset_leaves_and_comes_back_as_another(
     nodes.meet_in_a_row(everybody)
     leaving = start_node()
     every = introduce(leaving, everybody)
-    former = leaving.identifier
     leaving.ask("CLUSTER", "RESET", "HARD")
     for node in everybody:
-        node.ask("CLUSTER", "FORGET", former)
+        node.ask("CLUSTER", "FORGET", leaving.identifier)
     guests = [node.guest for node in every]
     await_that(
         lambda: all(len(node.view()) == len(everybody) for node in everybody), guests, "the former node to be forgotten"
     )
     assert leaving.state()["cluster_known_nodes"] == "1"
     assert leaving.state()["cluster_current_epoch"] == "0"
-    leaving.identifier = bytes(leaving.ask("CLUSTER", "MYID")).decode()
-    assert leaving.identifier != former
-    introduce(leaving, everybody)
+    newcomer = Node(leaving.guest, leaving.port)
+    assert newcomer.identifier != leaving.identifier
+    every = introduce(newcomer, everybody)
     await_that(lambda: nodes.agree(every), guests, "all to know it by its new name")
 
 

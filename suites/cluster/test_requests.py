@@ -13,16 +13,16 @@ from harness.core.model import Record
 from harness.core.strict_toml import read_toml
 from harness.core.target_model import ORACLE
 from harness.protocol.command_stream import from_text
+from suites._shared import cluster_nodes as nodes
 from suites._shared import one_by_one
 from suites._shared.link import await_that
-from suites.cluster import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.protocol.resp import Reply
     from harness.run.cell_spec import CellSpec
-    from suites.cluster.nodes import Node
+    from suites._shared.cluster_nodes import Node
 
 # Numbers of nodes and of shards: 160 bits, drawn at random. A node draws another one when it is reset.
 _DRAWN = re.compile(r"\b(?!0{40})[0-9a-f]{40}\b")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.protocol.resp import info_fields
 from suites._shared import link
 from suites._shared.keyspace import dataset, server
 from suites._shared.keyspace.values import (
@@ -94,8 +95,7 @@ def _settings(both: PairedServers) -> Iterator[None]:
 
 def memory(both: PairedServers) -> dict[str, int]:
     """The whole numbers of INFO's section. Another connection would use memory itself."""
-    text = bytes(both.guest.command("INFO", "memory")).decode()  # type: ignore[arg-type]
-    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    fields = info_fields(both.guest.command("INFO", "memory"))
     return {name: int(value) for name, value in fields.items() if value.isdigit()}
 
 

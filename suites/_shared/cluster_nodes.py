@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.byte_diff import DifferenceError
 from harness.core.finding import Difference
+from harness.protocol.resp import info_fields
 from suites._shared.checksums import crc16
 from suites._shared.keyspace import server
 from suites._shared.link import await_that, info
@@ -67,18 +68,24 @@ class Node:
         """The state and the view of the same moment."""
         with server.client(self.guest) as client:
             state, view = (client.command("CLUSTER", what) for what in ("INFO", "NODES"))
-        reply = dict(line.split(":", 1) for line in _text(state).splitlines())
-        return reply, {line.split()[0]: line.split() for line in _text(view).splitlines()}
+        return info_fields(state), {line.split()[0]: line.split() for line in _text(view).splitlines()}
 
 
 def _text(reply: Any) -> str:
     return bytes(reply).decode()
 
 
-def start(start_guest: StartGuest, ports: Ports, *, target: str = "", files: Mapping[str, bytes] | None = None) -> Node:
-    """Start a node that knows only the nodes in its files. It listens on loopback only."""
+def start(
+    start_guest: StartGuest,
+    ports: Ports,
+    *,
+    target: str = "",
+    files: Mapping[str, bytes] | None = None,
+    more: Sequence[str] = (),
+) -> Node:
+    """Start a node that knows only the nodes in its files, with more options. It listens on loopback only."""
     port = ports.free()
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
+    options = [*more, "--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
     # Do not wait for another replica to join the same transfer: none will come.
     options += ["--cluster-node-timeout", "15000", "--repl-diskless-sync-delay", "0"]
     return Node(start_guest(target=target, options=options, files=files), port)
