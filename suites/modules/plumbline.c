@@ -2,7 +2,8 @@
  * the API on one machine, it must load on every other. Compiled for the target against the header of the server's tree.
  *
  * PLUMB.SET KEY SIGNED UNSIGNED DOUBLE TEXT, PLUMB.GET KEY, PLUMB.NOTE TEXT and PLUMB.NOTE: the note is kept beside the
- * keys, as auxiliary data of an RDB file.
+ * keys, as auxiliary data of an RDB file. PLUMB.PACK KEY and PLUMB.UNPACK KEY BYTES: a value as a string, and back.
+ * PLUMB.UNLINKED: the effort of freeing all values that were unlinked.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +14,7 @@
 
 #include "redismodule.h"
 
-enum { ENCODING = 3, NOTE_BYTES = 64 };
+enum { ENCODING = 3, NOTE_BYTES = 64, MEMORY_USAGE = 1 << 20 };
 
 struct value {
     int64_t whole;
@@ -40,7 +41,8 @@ static void save(RedisModuleIO *io, void *content) {
 
 static void *load(RedisModuleIO *io, int version) {
     struct value *value;
-    if (version != ENCODING) return NULL;
+    /* RM_LoadDataTypeFromString tells no version. */
+    if (version != ENCODING && version != 0) return NULL;
     value = RedisModule_Calloc(1, sizeof(*value));
     value->whole = RedisModule_LoadSigned(io);
     value->natural = RedisModule_LoadUnsigned(io);
@@ -65,6 +67,46 @@ static void rewrite(RedisModuleIO *io, RedisModuleString *key, void *content) {
     snprintf(natural, sizeof(natural), "%" PRIu64, value->natural);
     RedisModule_EmitAOF(io, "PLUMB.SET", "slccs", key, (long long)value->whole, natural, real, value->text);
 }
+
+static size_t memory_usage(const void *content) {
+    size_t length;
+    RedisModule_StringPtrLen(((const struct value *)content)->text, &length);
+    return MEMORY_USAGE + length;
+}
+
+static void digest(RedisModuleDigest *md, void *content) {
+    const struct value *value = content;
+    size_t length;
+    const char *text = RedisModule_StringPtrLen(value->text, &length);
+    RedisModule_DigestAddLongLong(md, value->whole);
+    RedisModule_DigestAddStringBuffer(md, (void *)text, length);
+    RedisModule_DigestEndSequence(md);
+}
+
+static long long effort;
+
+/* Since Redis 6.2. */
+#if REDISMODULE_TYPE_METHOD_VERSION >= 3
+static size_t free_effort(RedisModuleString *key, const void *content) {
+    size_t length;
+    (void)key;
+    RedisModule_StringPtrLen(((const struct value *)content)->text, &length);
+    return length;
+}
+
+static void unlinked(RedisModuleString *key, const void *content) {
+    effort += (long long)free_effort(key, content);
+}
+
+static void *copy(RedisModuleString *from, RedisModuleString *to, const void *content) {
+    struct value *made = RedisModule_Alloc(sizeof(*made));
+    (void)from;
+    (void)to;
+    *made = *(const struct value *)content;
+    RedisModule_RetainString(NULL, made->text);
+    return made;
+}
+#endif
 
 static void save_note(RedisModuleIO *io, int when) {
     RedisModule_SaveUnsigned(io, (uint64_t)when);
@@ -156,6 +198,34 @@ static int keep_note(RedisModuleCtx *context, RedisModuleString **words, int cou
     return RedisModule_ReplyWithStringBuffer(context, note, strlen(note));
 }
 
+static int pack(RedisModuleCtx *context, RedisModuleString **words, int count) {
+    RedisModuleKey *key;
+    if (count != 2) return RedisModule_WrongArity(context);
+    RedisModule_AutoMemory(context);
+    key = RedisModule_OpenKey(context, words[1], REDISMODULE_READ);
+    if (RedisModule_ModuleTypeGetType(key) != type) return RedisModule_ReplyWithNull(context);
+    return RedisModule_ReplyWithString(
+        context, RedisModule_SaveDataTypeToString(context, RedisModule_ModuleTypeGetValue(key), type));
+}
+
+static int unpack(RedisModuleCtx *context, RedisModuleString **words, int count) {
+    RedisModuleKey *key;
+    void *content;
+    if (count != 3) return RedisModule_WrongArity(context);
+    RedisModule_AutoMemory(context);
+    content = RedisModule_LoadDataTypeFromString(words[2], type);
+    if (content == NULL) return RedisModule_ReplyWithError(context, "ERR not a value");
+    key = RedisModule_OpenKey(context, words[1], REDISMODULE_READ | REDISMODULE_WRITE);
+    RedisModule_ModuleTypeSetValue(key, type, content);
+    return RedisModule_ReplyWithSimpleString(context, "OK");
+}
+
+static int tell_unlinked(RedisModuleCtx *context, RedisModuleString **words, int count) {
+    (void)words;
+    if (count != 1) return RedisModule_WrongArity(context);
+    return RedisModule_ReplyWithLongLong(context, effort);
+}
+
 int RedisModule_OnLoad(RedisModuleCtx *context, RedisModuleString **words, int count) {
     RedisModuleTypeMethods methods = {
         .version = REDISMODULE_TYPE_METHOD_VERSION,
@@ -163,6 +233,13 @@ int RedisModule_OnLoad(RedisModuleCtx *context, RedisModuleString **words, int c
         .rdb_save = save,
         .aof_rewrite = rewrite,
         .free = release,
+        .mem_usage = memory_usage,
+        .digest = digest,
+#if REDISMODULE_TYPE_METHOD_VERSION >= 3
+        .free_effort = free_effort,
+        .unlink = unlinked,
+        .copy = copy,
+#endif
         .aux_load = load_note,
         .aux_save = save_note,
         .aux_save_triggers = REDISMODULE_AUX_BEFORE_RDB | REDISMODULE_AUX_AFTER_RDB,
@@ -174,7 +251,10 @@ int RedisModule_OnLoad(RedisModuleCtx *context, RedisModuleString **words, int c
     if (type == NULL) return REDISMODULE_ERR;
     if (RedisModule_CreateCommand(context, "plumb.set", set, "write deny-oom", 1, 1, 1) != REDISMODULE_OK ||
         RedisModule_CreateCommand(context, "plumb.get", get, "readonly", 1, 1, 1) != REDISMODULE_OK ||
-        RedisModule_CreateCommand(context, "plumb.note", keep_note, "write", 0, 0, 0) != REDISMODULE_OK)
+        RedisModule_CreateCommand(context, "plumb.note", keep_note, "write", 0, 0, 0) != REDISMODULE_OK ||
+        RedisModule_CreateCommand(context, "plumb.pack", pack, "readonly", 1, 1, 1) != REDISMODULE_OK ||
+        RedisModule_CreateCommand(context, "plumb.unpack", unpack, "write deny-oom", 1, 1, 1) != REDISMODULE_OK ||
+        RedisModule_CreateCommand(context, "plumb.unlinked", tell_unlinked, "readonly", 0, 0, 0) != REDISMODULE_OK)
         return REDISMODULE_ERR;
     return REDISMODULE_OK;
 }

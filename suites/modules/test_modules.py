@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+from typing import TYPE_CHECKING, Any
 
 from suites._shared.formats import rdb, records
 from suites._shared.keyspace import server
@@ -23,6 +24,8 @@ VALUES = [
 ]
 NOTE = b"kept beside the keys \xff\x80"
 NOTED = 1 << 40
+SLACK_BYTES = 1000
+"""Memory that a key takes beside its value."""
 
 
 def start(start_guest: StartGuest, cell: CellSpec, target: str, **more: object) -> Guest:
@@ -78,6 +81,63 @@ def test_a_modules_value_is_restored_from_the_other_machines_dump(
             assert goal.command("RESTORE", f"value:{number}", 0, payload) == b"OK"
             # The digits depend on the machine's text form of a long double; the value does not.
     assert values_and_note(reading)[0] == _expected()[0]
+
+
+def test_a_modules_value_is_loaded_from_the_other_machines_string(
+    writer: str, cell: CellSpec, start_guest: StartGuest
+) -> None:
+    writing, reading = (start(start_guest, cell, target) for target in (writer, cell.runner.target.name))
+    fill(writing)
+    with server.client(writing) as source, server.client(reading) as goal:
+        for number in range(len(VALUES)):
+            content = source.command("PLUMB.PACK", f"value:{number}")
+            assert goal.command("PLUMB.UNPACK", f"value:{number}", content) == b"OK"  # type: ignore[arg-type]
+    assert values_and_note(reading)[0] == _expected()[0]
+
+
+def sha1(content: bytes) -> bytes:
+    """Its digest."""
+    return hashlib.sha1(content, usedforsecurity=False).digest()
+
+
+def digest_of(whole: int, text: bytes) -> bytes:
+    """What DEBUG DIGEST-VALUE tells of a value that adds these two to its digest, one after the other."""
+
+    def added(digest: bytes, content: bytes) -> bytes:
+        """Exclusive or with the content's SHA-1."""
+        return bytes(one ^ other for one, other in zip(digest, sha1(content), strict=True))
+
+    nothing, ordered = bytes(20), bytes(20)
+    for part in (b"%d" % whole, text):
+        ordered = sha1(added(ordered, part))
+    kind = sha1(added(nothing, (5).to_bytes(4, "big")))
+    # The end of a sequence adds it to the others without an order.
+    return added(kind, added(nothing, ordered)).hex().encode()
+
+
+def test_a_modules_value_has_the_same_digest_everywhere(cell: CellSpec, start_guest: StartGuest) -> None:
+    guest = start(start_guest, cell, cell.runner.target.name)
+    fill(guest)
+    with server.client(guest) as client:
+        digests = client.command("DEBUG", "DIGEST-VALUE", *(f"value:{number}" for number in range(len(VALUES))))
+    assert digests == [digest_of(whole, text) for whole, _, _, text in VALUES]
+
+
+def test_a_modules_value_is_measured_copied_and_unlinked(cell: CellSpec, start_guest: StartGuest) -> None:
+    guest = start(start_guest, cell, cell.runner.target.name)
+    fill(guest)
+    with server.client(guest) as client:
+        for number, (_, _, _, text) in enumerate(VALUES):
+            usage: Any = client.command("MEMORY", "USAGE", f"value:{number}")
+            assert 0 < usage - (1 << 20) - len(text) < SLACK_BYTES, usage
+        if cell.version < (6, 2):
+            return
+        for number in range(len(VALUES)):
+            assert client.command("COPY", f"value:{number}", f"copied:{number}") == 1
+            assert client.command("UNLINK", f"value:{number}") == 1
+            assert client.command("COPY", f"copied:{number}", f"value:{number}") == 1
+        assert client.command("PLUMB.UNLINKED") == sum(len(text) for _, _, _, text in VALUES)
+    assert values_and_note(guest) == _expected()
 
 
 def test_an_independent_reader_passes_over_what_a_module_saved_and_finds_its_numbers(
