@@ -197,6 +197,12 @@ def misread_gossip(about: Node, reader: Node, port: int) -> DifferenceError:
     return DifferenceError(f"port {about.port} is known as {port} to a node that heard of it", difference)
 
 
+def misread_message(field: str, sent: int, received: int, writer: Node, reader: Node) -> DifferenceError:
+    """The error for a module's message (clusterMsgModule, cluster.h) that changed in transit."""
+    difference = _misread(f"{field} of a module's message", "clusterSendModule", sent, received, writer, reader)
+    return DifferenceError(f"{field} {sent} of a module's message arrived as {received}", difference)
+
+
 def _misread(
     record: str, function: str, sent: int, received: int, writer: Node, reader: Node, *, length: int = 8
 ) -> Difference:

@@ -414,6 +414,24 @@ static int hash_get(Context *context, Text **words, int count) {
     return REDISMODULE_OK;
 }
 
+/* API.HASH.EXPIRY KEY FIELD: when the field expires, and when the first one does. */
+static int hash_expiry(Context *context, Text **words, int count) {
+    if (count != 3) return RedisModule_WrongArity(context);
+#ifdef REDISMODULE_HASH_EXPIRE_TIME /* Since Redis 8. */
+    RedisModuleKey *key;
+    mstime_t moment = 0;
+    RedisModule_AutoMemory(context);
+    key = opened(context, words[1]);
+    RedisModule_HashGet(key, REDISMODULE_HASH_EXPIRE_TIME, words[2], &moment, NULL);
+    RedisModule_ReplyWithArray(context, 2);
+    RedisModule_ReplyWithLongLong(context, moment);
+    return RedisModule_ReplyWithLongLong(context, RedisModule_HashFieldMinExpire(key));
+#else
+    (void)words;
+    return RedisModule_ReplyWithError(context, "ERR not in this release");
+#endif
+}
+
 /* API.ZSET.ADD KEY FLAGS SCORE MEMBER, and API.ZSET.INCR. */
 static int zset_change(Context *context, Text **words, int count) {
     RedisModuleKey *key;
@@ -772,6 +790,51 @@ static int dictionary(Context *context, Text **words, int count) {
     return REDISMODULE_OK;
 }
 
+/* API.DICT.C SEEK KEY...: by pointers and lengths: number of keys whose lookup is wrong, the key from SEEK on, whether
+ * it is larger than the first key, and the keys around the last one.
+ */
+static int dictionary_of_bytes(Context *context, Text **words, int count) {
+    RedisModuleDict *keys;
+    RedisModuleDictIter *place;
+    size_t length;
+    void *data = NULL, *name;
+    Text *key;
+    int missing, wrong = 0, last = count - 1;
+    if (count < 4) return RedisModule_WrongArity(context);
+    RedisModule_AutoMemory(context);
+    keys = RedisModule_CreateDict(context);
+    for (int at = 2; at < count; at++) {
+        name = (void *)RedisModule_StringPtrLen(words[at], &length);
+        if (RedisModule_DictSetC(keys, name, length, words) != REDISMODULE_OK) wrong++;
+        RedisModule_DictReplaceC(keys, name, length, (void *)(intptr_t)at);
+    }
+    for (int at = 2; at < count; at++) {
+        name = (void *)RedisModule_StringPtrLen(words[at], &length);
+        if (RedisModule_DictGetC(keys, name, length, &missing) != (void *)(intptr_t)at || missing) wrong++;
+    }
+    RedisModule_ReplyWithArray(context, 7);
+    RedisModule_ReplyWithLongLong(context, wrong);
+    name = (void *)RedisModule_StringPtrLen(words[1], &length);
+    place = RedisModule_DictIteratorStartC(keys, ">=", name, length);
+    key = RedisModule_DictNext(context, place, &data);
+    reply_text(context, key);
+    RedisModule_ReplyWithLongLong(context, key ? (long long)(intptr_t)data : -1);
+    RedisModule_ReplyWithLongLong(context, key ? RedisModule_DictCompare(place, ">", words[2]) : -1);
+    name = (void *)RedisModule_StringPtrLen(words[last], &length);
+    RedisModule_DictIteratorReseekC(place, "<", name, length);
+    name = RedisModule_DictPrevC(place, &length, &data);
+    RedisModule_ReplyWithStringBuffer(context, name ? name : "none", name ? length : 4);
+    RedisModule_DictIteratorReseek(place, "==", words[last]);
+    RedisModule_DictNextC(place, &length, &data);
+    RedisModule_ReplyWithLongLong(context, (long long)(intptr_t)data);
+    name = (void *)RedisModule_StringPtrLen(words[last], &length);
+    RedisModule_ReplyWithLongLong(context, RedisModule_DictCompareC(place, "==", name, length));
+    RedisModule_DictIteratorStop(place);
+    RedisModule_DictDelC(keys, name, length, NULL);
+    RedisModule_FreeDict(context, keys);
+    return REDISMODULE_OK;
+}
+
 struct scan {
     Context *context;
     long listed;
@@ -842,6 +905,8 @@ static int server_info(Context *context, Text **words, int count) {
     return REDISMODULE_OK;
 }
 
+static Text *info_name;
+
 static void tell_info(RedisModuleInfoCtx *info, int crashes) {
     RedisModule_InfoAddSection(info, "numbers");
     RedisModule_InfoAddFieldLongLong(info, "crash", crashes);
@@ -850,21 +915,32 @@ static void tell_info(RedisModuleInfoCtx *info, int crashes) {
     RedisModule_InfoAddFieldULongLong(info, "most", UINT64_MAX);
     RedisModule_InfoAddFieldDouble(info, "real", -4294967297.5);
     RedisModule_InfoAddFieldCString(info, "text", "plain");
+    RedisModule_InfoAddFieldString(info, "name", info_name);
     RedisModule_InfoBeginDictField(info, "all");
     RedisModule_InfoAddFieldLongLong(info, "one", INT64_C(1) << 40);
     RedisModule_InfoAddFieldULongLong(info, "two", UINT64_C(1) << 63);
     RedisModule_InfoEndDictField(info);
 }
 
-/* API.CLOCK: milliseconds since 1970, and whether the monotonic clock advances. */
+/* API.CLOCK: milliseconds since 1970, how the monotonic clock advances, and since Redis 7.2 microseconds, as kept and
+ * as read.
+ */
 static int tell_clock(Context *context, Text **words, int count) {
     uint64_t before = RedisModule_MonotonicMicroseconds();
     (void)words;
     if (count != 1) return RedisModule_WrongArity(context);
     usleep(2000);
-    RedisModule_ReplyWithArray(context, 2);
+    RedisModule_ReplyWithArray(context, REDISMODULE_POSTPONED_LEN);
     RedisModule_ReplyWithLongLong(context, RedisModule_Milliseconds());
-    return RedisModule_ReplyWithLongLong(context, (long long)(RedisModule_MonotonicMicroseconds() - before));
+    RedisModule_ReplyWithLongLong(context, (long long)(RedisModule_MonotonicMicroseconds() - before));
+#ifdef REDISMODULE_AUTH_HANDLED
+    RedisModule_ReplyWithLongLong(context, RedisModule_CachedMicroseconds());
+    RedisModule_ReplyWithLongLong(context, RedisModule_Microseconds());
+    RedisModule_ReplySetArrayLength(context, 4);
+#else
+    RedisModule_ReplySetArrayLength(context, 2);
+#endif
+    return REDISMODULE_OK;
 }
 
 /* API.RANDOM: 16 bytes, and 32 hexadecimal digits. */
@@ -912,26 +988,422 @@ static int database(Context *context, Text **words, int count) {
     return REDISMODULE_OK;
 }
 
-/* API.REPLICATE NUMBER BYTES: commands for the append-only file by the letters of RM_Replicate and by "!". */
+/* API.REPLICATE NUMBER BYTES: commands for replicas by the letters of RM_Replicate, and by "!", which is done here too.
+ */
 static int replicate(Context *context, Text **words, int count) {
     size_t length;
     const char *bytes;
     if (count != 3) return RedisModule_WrongArity(context);
     RedisModule_AutoMemory(context);
     bytes = RedisModule_StringPtrLen(words[2], &length);
-    RedisModule_Replicate(context, "HSET", "clclbsv", "replicated", number_of(words[1]), "c", -number_of(words[1]),
-                          bytes, length, words[2], words + 1, (size_t)2);
+    RedisModule_Replicate(context, "RPUSH", "cllbsv", "replicated", number_of(words[1]), -number_of(words[1]), bytes,
+                          length, words[2], words + 1, (size_t)2);
     RedisModule_Call(context, "RPUSH", "!clb", "called", number_of(words[1]), bytes, length);
     return RedisModule_ReplyWithSimpleString(context, "OK");
 }
 
-static char heard[200];
+/* API.VERBATIM WORD...: appends the words to the list `verbatim`, and is replicated as it came. */
+static int replicate_verbatim(Context *context, Text **words, int count) {
+    if (count < 2) return RedisModule_WrongArity(context);
+    RedisModule_AutoMemory(context);
+    for (int at = 1; at < count; at++) {
+        RedisModuleKey *key = opened(context, RedisModule_CreateString(context, "verbatim", 8));
+        RedisModule_ListPush(key, REDISMODULE_LIST_TAIL, words[at]);
+        RedisModule_CloseKey(key);
+    }
+    RedisModule_ReplicateVerbatim(context);
+    return RedisModule_ReplyWithSimpleString(context, "OK");
+}
+
+/* API.PROTOCOL COMMAND WORD...: another command's reply as the bytes of RESP. */
+static int tell_protocol(Context *context, Text **words, int count) {
+    RedisModuleCallReply *called;
+    const char *bytes;
+    size_t length;
+    if (count < 3) return RedisModule_WrongArity(context);
+    RedisModule_AutoMemory(context);
+    called = RedisModule_Call(context, text_of(words[1]), "3v", words + 2, (size_t)count - 2);
+    if (called == NULL) return RedisModule_ReplyWithError(context, "ERR not called");
+    bytes = RedisModule_CallReplyProto(called, &length);
+    return RedisModule_ReplyWithStringBuffer(context, bytes, length);
+}
+
+enum { BLOCKS = 64, EVENTS = 16 /* Of Redis 7.0. */ };
+
+/* API.MEMORY: how many blocks of the pool are misaligned, how many lost what was written, and whether a block is as
+ * large as it was asked to be and keeps its beginning when it grows.
+ */
+static int use_memory(Context *context, Text **words, int count) {
+    unsigned char *blocks[BLOCKS + 1], *grown;
+    size_t boundary;
+    int misaligned = 0, lost = 0;
+    char *copy;
+    (void)words;
+    if (count != 1) return RedisModule_WrongArity(context);
+    RedisModule_AutoMemory(context);
+    for (size_t size = 1; size <= BLOCKS; size++) {
+        blocks[size] = RedisModule_PoolAlloc(context, size);
+        /* A word's boundary, or in a smaller block that of the next power of two. */
+        for (boundary = 1; boundary < size && boundary < sizeof(void *);) boundary *= 2;
+        if ((uintptr_t)blocks[size] % boundary) misaligned++;
+        memset(blocks[size], (int)size, size);
+    }
+    for (size_t size = 1; size <= BLOCKS; size++)
+        for (size_t at = 0; at < size; at++)
+            if (blocks[size][at] != size) lost++;
+    grown = RedisModule_TryAlloc ? RedisModule_TryAlloc(100) : NULL;
+    if (grown == NULL) return RedisModule_ReplyWithError(context, "ERR no memory");
+    memset(grown, 7, 100);
+    grown = RedisModule_Realloc(grown, 100000);
+    memset(grown + 100, 8, 100000 - 100);
+    copy = RedisModule_Strdup("copied");
+    RedisModule_ReplyWithArray(context, 6);
+    RedisModule_ReplyWithLongLong(context, misaligned);
+    RedisModule_ReplyWithLongLong(context, lost);
+    RedisModule_ReplyWithLongLong(context, grown[0] == 7 && grown[99] == 7 && grown[100] == 8 && grown[99999] == 8);
+    RedisModule_ReplyWithLongLong(context, RedisModule_MallocSize(grown) >= 100000);
+    RedisModule_ReplyWithLongLong(context, RedisModule_MallocUsableSize(grown) >= 100000);
+    RedisModule_ReplyWithCString(context, copy);
+    RedisModule_Free(grown);
+    RedisModule_Free(copy);
+    return REDISMODULE_OK;
+}
+
+/* API.ABOUT: what a module may know of its server, and how many of its events and their parts it offers. */
+static int about_server(Context *context, Text **words, int count) {
+    (void)words;
+    if (count != 1) return RedisModule_WrongArity(context);
+    RedisModule_AutoMemory(context);
+    RedisModule_ReplyWithArray(context, REDISMODULE_POSTPONED_LEN);
+    RedisModule_ReplyWithLongLong(context, RedisModule_GetServerVersion());
+    RedisModule_ReplyWithLongLong(context, RedisModule_GetTypeMethodVersion());
+    RedisModule_ReplyWithLongLong(context, RedisModule_GetContextFlags(context));
+    RedisModule_ReplyWithLongLong(context, RedisModule_GetContextFlagsAll());
+    RedisModule_ReplyWithLongLong(context, RedisModule_GetKeyspaceNotificationFlagsAll());
+    RedisModule_ReplyWithLongLong(context, RedisModule_GetNotifyKeyspaceEvents());
+    reply_real(context, RedisModule_GetUsedMemoryRatio());
+    for (uint64_t id = 0; id < EVENTS; id++) {
+        RedisModuleEvent event = {id, 1};
+        long long parts = 0;
+        for (int bit = 0; bit < 16; bit++) parts |= (long long)RedisModule_IsSubEventSupported(event, bit) << bit;
+        /* Beyond 32 bits: none. */
+        parts += RedisModule_IsSubEventSupported(event, INT64_C(1) << 32);
+        RedisModule_ReplyWithLongLong(context, parts);
+    }
+    RedisModule_ReplySetArrayLength(context, 7 + EVENTS);
+    return REDISMODULE_OK;
+}
+
+/* API.BYTES KEY OFFSET BYTES: writes into a string's memory, and replies with its name, its database and the string. */
+static int write_bytes(Context *context, Text **words, int count) {
+    RedisModuleKey *key;
+    const char *bytes;
+    char *memory;
+    size_t length, room, at;
+    if (count != 4) return RedisModule_WrongArity(context);
+    RedisModule_AutoMemory(context);
+    key = opened(context, words[1]);
+    at = (size_t)number_of(words[2]);
+    bytes = RedisModule_StringPtrLen(words[3], &length);
+    memory = RedisModule_StringDMA(key, &room, REDISMODULE_READ | REDISMODULE_WRITE);
+    if (memory && at <= room && length <= room - at) memcpy(memory + at, bytes, length);
+    RedisModule_ReplyWithArray(context, 3);
+    bytes = RedisModule_StringPtrLen(RedisModule_GetKeyNameFromModuleKey(key), &length);
+    RedisModule_ReplyWithStringBuffer(context, bytes, length);
+    RedisModule_ReplyWithLongLong(context, RedisModule_GetDbIdFromModuleKey(key));
+    if (memory) RedisModule_ReplyWithStringBuffer(context, memory, room);
+    else RedisModule_ReplyWithNull(context);
+    return REDISMODULE_OK;
+}
+
+/* API.LATENCY EVENT MILLISECONDS */
+static int add_latency(Context *context, Text **words, int count) {
+    if (count != 3) return RedisModule_WrongArity(context);
+    RedisModule_LatencyAddSample(text_of(words[1]), number_of(words[2]));
+    return RedisModule_ReplyWithSimpleString(context, "OK");
+}
+
+/* API.USER RULES COMMAND WORD...: a user with these rules: how the server writes them, and whether it may give the
+ * command, read the first word as a key, and publish to it as a channel.
+ */
+static int judge_user(Context *context, Text **words, int count) {
+    RedisModuleUser *user;
+    Text *described, *error = NULL;
+    int status;
+    if (count < 4) return RedisModule_WrongArity(context);
+    RedisModule_AutoMemory(context);
+    user = RedisModule_CreateModuleUser("someone");
+    RedisModule_SetModuleUserACL(user, "on");
+    status = RedisModule_SetModuleUserACLString(context, user, text_of(words[1]), &error);
+    RedisModule_ReplyWithArray(context, 7);
+    reply_status(context, status);
+    reply_text(context, error);
+    described = RedisModule_GetModuleUserACLString(user);
+    reply_text(context, described);
+    errno = 0;
+    reply_status(context, RedisModule_ACLCheckCommandPermissions(user, words + 2, count - 2));
+    reply_errno(context, errno);
+    reply_status(context, RedisModule_ACLCheckKeyPermissions(user, words[3], REDISMODULE_CMD_KEY_ACCESS));
+    reply_status(context, RedisModule_ACLCheckChannelPermissions(user, words[3], REDISMODULE_CMD_CHANNEL_PUBLISH));
+    RedisModule_FreeString(NULL, described);
+    RedisModule_FreeModuleUser(user);
+    return REDISMODULE_OK;
+}
+
+static RedisModuleUser *guest;
+static uint64_t left = UINT64_MAX;
+
+static void change_user(uint64_t client, void *data) {
+    left = client + (uint64_t)(uintptr_t)data;
+}
+
+/* API.LOGIN RULES: gives its client a user with these rules, and replies with the client's number; without rules, with
+ * the number of the client that was the last to leave the user, and the user's name.
+ */
+static int log_in(Context *context, Text **words, int count) {
+    uint64_t client = 0;
+    if (count > 2) return RedisModule_WrongArity(context);
+    RedisModule_AutoMemory(context);
+    RedisModule_ReplyWithArray(context, 2);
+    if (count == 1) {
+        reply_natural(context, left);
+        reply_text(context, RedisModule_GetCurrentUserName(context));
+        return REDISMODULE_OK;
+    }
+    if (guest == NULL) guest = RedisModule_CreateModuleUser("guest");
+    RedisModule_SetModuleUserACLString(context, guest, text_of(words[1]), NULL);
+    reply_status(context, RedisModule_AuthenticateClientWithUser(context, guest, change_user, (void *)1, &client));
+    reply_natural(context, client);
+    return REDISMODULE_OK;
+}
+
+/* AUTH blocked NUMBER: a thread adds the number to `waited`, and then the client has the user of API.LOGIN. */
+#ifdef REDISMODULE_AUTH_HANDLED /* Since Redis 7.2. */
+static int after_wait(Context *context, Text *name, Text *password, Text **error) {
+    (void)name;
+    (void)password;
+    (void)error;
+    return RedisModule_AuthenticateClientWithUser(context, guest, NULL, NULL, NULL) == REDISMODULE_OK
+               ? REDISMODULE_AUTH_HANDLED
+               : REDISMODULE_AUTH_NOT_HANDLED;
+}
+
+static int authenticate(Context *context, Text *name, Text *password, Text **error) {
+    struct wait *wait;
+    pthread_t thread;
+    (void)error;
+    if (!is(name, "blocked") || guest == NULL) return REDISMODULE_AUTH_NOT_HANDLED;
+    wait = RedisModule_Calloc(1, sizeof(*wait));
+    wait->number = number_of(password);
+    wait->client = RedisModule_BlockClientOnAuth(context, after_wait, after_answer);
+    if (pthread_create(&thread, NULL, answer_later, wait) != 0) abort();
+    pthread_detach(thread);
+    return REDISMODULE_AUTH_HANDLED;
+}
+#endif
+
+/* How the last child ended: its status, the signal, and the data given for it. */
+static long long ended[3];
+
+static void on_end(int status, int signal, void *data) {
+    ended[0] = status;
+    ended[1] = signal;
+    ended[2] = (long long)(intptr_t)data;
+}
+
+/* API.FORK STATUS MILLISECONDS: a child says that it is a quarter done, and ends with this status after this time;
+ * API.FORK: how the last one ended; API.FORK CHILD: ends it.
+ */
+static int fork_child(Context *context, Text **words, int count) {
+    int child, status;
+    if (count > 3) return RedisModule_WrongArity(context);
+    if (count == 2) {
+        reply_status(context, RedisModule_KillForkChild((int)number_of(words[1])));
+        return REDISMODULE_OK;
+    }
+    if (count == 1) {
+        RedisModule_ReplyWithArray(context, 3);
+        for (int at = 0; at < 3; at++) RedisModule_ReplyWithLongLong(context, ended[at]);
+        return REDISMODULE_OK;
+    }
+    status = (int)number_of(words[1]);
+    child = RedisModule_Fork(on_end, (void *)(intptr_t)(-1 - status));
+    if (child == 0) {
+        RedisModule_SendChildHeartbeat(0.25);
+        usleep((useconds_t)(1000 * number_of(words[2])));
+        RedisModule_ExitFromChild(status);
+    }
+    return RedisModule_ReplyWithLongLong(context, child);
+}
+
+struct pipe {
+    int ends[2];
+    int64_t number;
+};
+
+static void on_readable(int end, void *data, int mask) {
+    struct pipe *pipe = data;
+    int64_t number = 0;
+    if (read(end, &number, sizeof(number)) == sizeof(number)) happened("%s:%lld ", "readable", number + mask);
+    RedisModule_EventLoopDel(end, REDISMODULE_EVENTLOOP_READABLE);
+    close(pipe->ends[0]);
+    close(pipe->ends[1]);
+    RedisModule_Free(pipe);
+}
+
+static void write_once(void *data) {
+    struct pipe *pipe = data;
+    happened("%s:%lld ", "once", pipe->number);
+    if (write(pipe->ends[1], &pipe->number, sizeof(pipe->number)) != sizeof(pipe->number)) abort();
+}
+
+/* API.LOOP NUMBER: has the server's loop write a number into a pipe and read it, which API.EVENTS tells. */
+static int use_loop(Context *context, Text **words, int count) {
+    struct pipe *made;
+    if (count != 2) return RedisModule_WrongArity(context);
+    made = RedisModule_Calloc(1, sizeof(*made));
+    made->number = number_of(words[1]);
+    if (pipe(made->ends) != 0) {
+        RedisModule_Free(made);
+        return RedisModule_ReplyWithError(context, "ERR no pipe");
+    }
+    reply_status(context, RedisModule_EventLoopAdd(made->ends[0], REDISMODULE_EVENTLOOP_READABLE, on_readable, made));
+    RedisModule_EventLoopAddOneShot(write_once, made);
+    return REDISMODULE_OK;
+}
+
+static int on_ready(Context *context, Text **words, int count) {
+    Text *name = RedisModule_GetBlockedClientReadyKey(context);
+    RedisModuleKey *key = RedisModule_OpenKey(context, name, REDISMODULE_READ);
+    size_t length = key ? RedisModule_ValueLength(key) : 0;
+    (void)words;
+    (void)count;
+    if (key) RedisModule_CloseKey(key);
+    /* It goes on waiting for more. */
+    if (length < 2) return REDISMODULE_ERR;
+    RedisModule_ReplyWithArray(context, 3);
+    RedisModule_ReplyWithString(context, name);
+    RedisModule_ReplyWithLongLong(context, (long long)length);
+    RedisModule_ReplyWithLongLong(context, RedisModule_IsBlockedReplyRequest(context));
+    return REDISMODULE_OK;
+}
+
+/* API.AWAIT TIMEOUT KEY...: until one of the lists or strings has two elements or bytes. */
+static int await_key(Context *context, Text **words, int count) {
+    if (count < 3) return RedisModule_WrongArity(context);
+    RedisModule_BlockClientOnKeys(context, on_ready, on_timeout, after_answer, number_of(words[1]), words + 2,
+                                  count - 2, RedisModule_Alloc(1));
+    return REDISMODULE_OK;
+}
+
+/* API.READY KEY: has those that wait for the key look again. */
+static int make_ready(Context *context, Text **words, int count) {
+    if (count != 2) return RedisModule_WrongArity(context);
+    RedisModule_SignalKeyAsReady(context, words[1]);
+    return RedisModule_ReplyWithSimpleString(context, "OK");
+}
+
+/* API.KEYS COMMAND WORD...: the positions of a command's keys, each with its flags. */
+static int find_keys(Context *context, Text **words, int count) {
+    int found = 0, *positions, *flags = NULL;
+    if (count < 2) return RedisModule_WrongArity(context);
+    errno = 0;
+    positions = RedisModule_GetCommandKeysWithFlags(context, words + 1, count - 1, &found, &flags);
+    if (positions == NULL) {
+        reply_errno(context, errno);
+        return REDISMODULE_OK;
+    }
+    RedisModule_ReplyWithArray(context, 2L * found);
+    for (int at = 0; at < found; at++) {
+        RedisModule_ReplyWithLongLong(context, positions[at]);
+        RedisModule_ReplyWithLongLong(context, flags[at]);
+    }
+    RedisModule_Free(positions);
+    RedisModule_Free(flags);
+    return REDISMODULE_OK;
+}
+
+/* API.SOURCE.OF WORD KEY...: tells the server its keys when it is asked for them. */
+static int tell_keys(Context *context, Text **words, int count) {
+    if (RedisModule_IsKeysPositionRequest(context)) {
+        RedisModule_KeyAtPosWithFlags(context, 2, REDISMODULE_CMD_KEY_OW | REDISMODULE_CMD_KEY_UPDATE);
+        for (int at = 3; at < count; at++) RedisModule_KeyAtPos(context, at);
+        return REDISMODULE_OK;
+    }
+    return echo(context, words, count);
+}
+
+static int describe(Context *context) {
+    static RedisModuleCommandHistoryEntry history[] = {{"1.0", "first"}, {"2.0", "second"}, {0}};
+    static RedisModuleCommandKeySpec keys[] = {
+        {.notes = "by position",
+         .flags = REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_VARIABLE_FLAGS,
+         .begin_search_type = REDISMODULE_KSPEC_BS_INDEX,
+         .bs.index.pos = 1,
+         .find_keys_type = REDISMODULE_KSPEC_FK_RANGE,
+         .fk.range = {0, 1, 0}},
+        {.flags = REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_INSERT,
+         .begin_search_type = REDISMODULE_KSPEC_BS_KEYWORD,
+         .bs.keyword = {"TO", 2},
+         .find_keys_type = REDISMODULE_KSPEC_FK_RANGE,
+         .fk.range = {-1, 1, 0}},
+        {.flags = REDISMODULE_CMD_KEY_RM | REDISMODULE_CMD_KEY_NOT_KEY,
+         .begin_search_type = REDISMODULE_KSPEC_BS_KEYWORD,
+         .bs.keyword = {"NUMBER", -2},
+         .find_keys_type = REDISMODULE_KSPEC_FK_KEYNUM,
+         .fk.keynum = {0, 1, 1}},
+        {0}};
+    static RedisModuleCommandArg either[] = {
+        {.name = "whole", .type = REDISMODULE_ARG_TYPE_INTEGER, .key_spec_index = -1},
+        {.name = "real", .type = REDISMODULE_ARG_TYPE_DOUBLE, .key_spec_index = -1, .token = "REAL"},
+        {0}};
+    static RedisModuleCommandArg words[] = {
+        {.name = "source", .type = REDISMODULE_ARG_TYPE_KEY, .key_spec_index = 0},
+        {.name = "number",
+         .type = REDISMODULE_ARG_TYPE_ONEOF,
+         .key_spec_index = -1,
+         .flags = REDISMODULE_CMD_ARG_OPTIONAL | REDISMODULE_CMD_ARG_MULTIPLE,
+         .since = "2.0",
+         .subargs = either},
+        {0}};
+    const RedisModuleCommandInfo info = {.version = REDISMODULE_COMMAND_INFO_VERSION,
+                                         .summary = "Does nothing",
+                                         .complexity = "O(1)",
+                                         .since = "1.0",
+                                         .history = history,
+                                         .tips = "first_tip second_tip:with_more",
+                                         .arity = -2,
+                                         .key_specs = keys,
+                                         .args = words};
+    if (RedisModule_CreateCommand(context, "api.source", NULL, "", 0, 0, 0) != REDISMODULE_OK ||
+        RedisModule_CreateCommand(context, "api.source.of", tell_keys, "getkeys-api", 1, 1, 1) != REDISMODULE_OK)
+        return REDISMODULE_ERR;
+    if (RedisModule_CreateSubcommand(RedisModule_GetCommand(context, "api.source"), "part", echo, "readonly fast", 2,
+                                     -1, 2) != REDISMODULE_OK)
+        return REDISMODULE_ERR;
+    return RedisModule_CreateCommand(context, "api.described", echo, "write", 0, 0, 0) == REDISMODULE_OK
+               ? RedisModule_SetCommandInfo(RedisModule_GetCommand(context, "api.described"), &info)
+               : REDISMODULE_ERR;
+}
+
+struct message {
+    char sender[REDISMODULE_NODE_ID_LEN];
+    uint64_t sum;
+    uint32_t length;
+    uint8_t kind;
+};
+
+static struct message messages[600];
+static size_t heard;
 
 static void hear(Context *context, const char *sender, uint8_t kind, const unsigned char *payload, uint32_t length) {
-    uint64_t sum = 0;
+    struct message *message = &messages[heard];
     (void)context;
-    for (uint32_t at = 0; at < length; at++) sum = sum * 31 + payload[at];
-    snprintf(heard, sizeof(heard), "%.40s %u %" PRIu32 " %" PRIu64, sender, kind, length, sum);
+    if (heard == sizeof(messages) / sizeof(*messages)) return;
+    *message = (struct message){.length = length, .kind = kind};
+    memcpy(message->sender, sender, sizeof(message->sender));
+    for (uint32_t at = 0; at < length; at++) message->sum = message->sum * 31 + payload[at];
+    heard++;
 }
 
 /* API.SEND NODE KIND PAYLOAD: sends a message to a node of the cluster, or to all with NODE "*". */
@@ -945,11 +1417,26 @@ static int send_message(Context *context, Text **words, int count) {
     return REDISMODULE_OK;
 }
 
-/* API.HEARD: sender, kind, length and sum of the last message. */
+/* API.HEAR KIND: hears messages of this kind too. Those of every kind but the last are heard from the beginning. */
+static int hear_kind(Context *context, Text **words, int count) {
+    if (count != 2) return RedisModule_WrongArity(context);
+    RedisModule_RegisterClusterMessageReceiver(context, (uint8_t)number_of(words[1]), hear);
+    return RedisModule_ReplyWithSimpleString(context, "OK");
+}
+
+/* API.HEARD: sender, kind, length and sum of every message since it was last asked. */
 static int tell_heard(Context *context, Text **words, int count) {
     (void)words;
     if (count != 1) return RedisModule_WrongArity(context);
-    return RedisModule_ReplyWithCString(context, heard);
+    RedisModule_ReplyWithArray(context, 4 * (long)heard);
+    for (size_t at = 0; at < heard; at++) {
+        RedisModule_ReplyWithStringBuffer(context, messages[at].sender, sizeof(messages[at].sender));
+        RedisModule_ReplyWithLongLong(context, messages[at].kind);
+        RedisModule_ReplyWithLongLong(context, messages[at].length);
+        reply_natural(context, messages[at].sum);
+    }
+    heard = 0;
+    return REDISMODULE_OK;
 }
 
 /* API.NODE IDENTIFIER: port and flags of a node of the cluster, the number of nodes, and the node's own identifier. */
@@ -1058,41 +1545,63 @@ static int subscribe(Context *context) {
                : REDISMODULE_OK;
 }
 
+/* The name under which the module is loaded: its first argument, which it reads before the API is there. A name of nine
+ * characters gives a module an identifier of its own; all others share one.
+ */
+static const char *name_of_module(Context *context, Text **words, int count) {
+    if (count == 0) return "moduleapi";
+    RedisModule_GetApi = (int (*)(const char *, void *))(uintptr_t)((void **)context)[0];
+    RedisModule_GetApi("RedisModule_StringPtrLen", (void *)&RedisModule_StringPtrLen);
+    return text_of(words[0]);
+}
+
 int RedisModule_OnLoad(Context *context, Text **words, int count) {
     static const struct {
         const char *name;
         int (*function)(Context *, Text **, int);
     } commands[] = {
-        {"api.block", block},          {"api.call", call},
-        {"api.client", name_client},   {"api.clock", tell_clock},
-        {"api.compose", compose},      {"api.convert", convert},
-        {"api.database", database},    {"api.dict", dictionary},
-        {"api.echo", echo},            {"api.events", tell_events},
-        {"api.hash.get", hash_get},    {"api.hash.set", hash_set},
-        {"api.heard", tell_heard},     {"api.key", key_facts},
-        {"api.key.set", key_set},      {"api.list", list},
-        {"api.mix", mix},              {"api.node", tell_node},
-        {"api.pass", pass},            {"api.random", random_bytes},
-        {"api.replicate", replicate},  {"api.reply", reply},
-        {"api.scan", scan_all},        {"api.send", send_message},
-        {"api.server", server_info},   {"api.stream.add", stream_add},
+        {"api.about", about_server},    {"api.await", await_key},
+        {"api.block", block},           {"api.bytes", write_bytes},
+        {"api.call", call},             {"api.client", name_client},
+        {"api.clock", tell_clock},      {"api.compose", compose},
+        {"api.convert", convert},       {"api.database", database},
+        {"api.dict", dictionary},       {"api.dict.c", dictionary_of_bytes},
+        {"api.echo", echo},             {"api.events", tell_events},
+        {"api.fork", fork_child},       {"api.hash.expiry", hash_expiry},
+        {"api.hash.get", hash_get},     {"api.hash.set", hash_set},
+        {"api.hear", hear_kind},        {"api.heard", tell_heard},
+        {"api.key", key_facts},         {"api.key.set", key_set},
+        {"api.keys", find_keys},        {"api.latency", add_latency},
+        {"api.list", list},             {"api.login", log_in},
+        {"api.loop", use_loop},         {"api.memory", use_memory},
+        {"api.mix", mix},               {"api.node", tell_node},
+        {"api.pass", pass},             {"api.protocol", tell_protocol},
+        {"api.random", random_bytes},   {"api.ready", make_ready},
+        {"api.replicate", replicate},   {"api.reply", reply},
+        {"api.scan", scan_all},         {"api.send", send_message},
+        {"api.server", server_info},    {"api.stream.add", stream_add},
         {"api.stream.cut", stream_cut}, {"api.stream.range", stream_range},
-        {"api.tick", count_ticks},     {"api.timer", timer},
-        {"api.zset.add", zset_change}, {"api.zset.incr", zset_change},
+        {"api.tick", count_ticks},      {"api.timer", timer},
+        {"api.user", judge_user},       {"api.verbatim", replicate_verbatim},
+        {"api.zset.add", zset_change},  {"api.zset.incr", zset_change},
         {"api.zset.range", zset_range}, {"api.zset.rem", zset_remove},
     };
-    (void)words;
-    (void)count;
-    if (RedisModule_Init(context, "moduleapi", 1, REDISMODULE_APIVER_1) != REDISMODULE_OK) return REDISMODULE_ERR;
+    if (RedisModule_Init(context, name_of_module(context, words, count), 1, REDISMODULE_APIVER_1) != REDISMODULE_OK)
+        return REDISMODULE_ERR;
     for (size_t at = 0; at < sizeof(commands) / sizeof(*commands); at++)
         if (RedisModule_CreateCommand(context, commands[at].name, commands[at].function, "write", 0, 0, 0) !=
             REDISMODULE_OK)
             return REDISMODULE_ERR;
-    RedisModule_RegisterClusterMessageReceiver(context, 3, hear);
+    for (int kind = 0; kind < UINT8_MAX; kind++)
+        RedisModule_RegisterClusterMessageReceiver(context, (uint8_t)kind, hear);
     if (RedisModule_RegisterCommandFilter(context, rewrite, 0) == NULL ||
         RedisModule_RegisterInfoFunc(context, tell_info) != REDISMODULE_OK ||
         RedisModule_RegisterDefragFunc(context, (void *)defragment) != REDISMODULE_OK ||
-        subscribe(context) != REDISMODULE_OK)
+        subscribe(context) != REDISMODULE_OK || describe(context) != REDISMODULE_OK)
         return REDISMODULE_ERR;
+#ifdef REDISMODULE_AUTH_HANDLED
+    RedisModule_RegisterAuthCallback(context, authenticate);
+#endif
+    info_name = RedisModule_CreateString(NULL, "\x80 string", 8);
     return configure(context);
 }

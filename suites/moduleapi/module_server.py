@@ -1,0 +1,30 @@
+"""Servers with the module, and what they are expected to reply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from suites._shared.keyspace import server
+from suites._shared.paired_servers import differing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.protocol.resp import Client, Reply
+    from harness.run.cell_spec import CellSpec
+    from harness.run.extra_servers import StartGuest
+    from harness.run.server_process import Guest
+
+
+def start(start_guest: StartGuest, cell: CellSpec, target: str) -> Guest:
+    """A server with the module."""
+    options = [*server.OPTIONS, "--loadmodule", str(cell.module_on(target)), "--repl-diskless-sync-delay", "0"]
+    return start_guest(target=target, options=options)
+
+
+def expect(client: Client, cell: CellSpec, request: Sequence[Any], model: Reply) -> None:
+    """Raise DifferenceError if the reply to a request is not the model's."""
+    reply = client.pipeline([request])[0]
+    if reply != model:
+        message = f"{request!r:.120}: got {reply!r:.200}, the model says {model!r:.200}"
+        raise differing(request, reply, model, cell.runner.target.name, message, reader="a model")

@@ -1,0 +1,43 @@
+"""Every function that the server offers to modules is called by the suite's module, or listed with the reason."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.core.model import Record
+from harness.core.strict_toml import read_toml
+
+if TYPE_CHECKING:
+    from harness.run.cell_spec import CellSpec
+
+MODULE = Path(__file__).with_name("moduleapi.c")
+
+
+class Uncalled(Record, frozen=True):
+    """Functions that the module does not call."""
+
+    reason: str
+    functions: list[str]
+
+
+class UncalledList(Record, frozen=True):
+    """uncalled.toml."""
+
+    uncalled: list[Uncalled]
+
+
+def test_every_function_of_the_api_is_called_or_listed(cell: CellSpec) -> None:
+    """A module asks for a function by its name, so that the server's program contains the names of all of them."""
+    assert cell.build is not None
+    program = cell.build.server_binary.read_bytes()
+    # Valkey offers each function under two names.
+    offered = {name.decode() for name in re.findall(rb"(?<=\0)(?:Redis|Valkey)Module_(\w+)(?=\0)", program)}
+    called = set(re.findall(r"\bRedisModule_(\w+)", MODULE.read_text("utf-8")))
+    entries = read_toml(MODULE.with_name("uncalled.toml"), UncalledList).uncalled
+    listed = [name for entry in entries for name in entry.functions]
+    assert len(offered & called) > 200, "the server's program does not contain the names of the functions"
+    assert len(set(listed)) == len(listed), "a function is listed twice"
+    assert not called & set(listed), f"called and listed: {sorted(called & set(listed))}"
+    assert not offered - called - set(listed), f"neither called nor listed: {sorted(offered - called - set(listed))}"
