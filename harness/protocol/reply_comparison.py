@@ -26,15 +26,12 @@ if TYPE_CHECKING:
     from harness.protocol.resp import Client, Reply
 
 DIFFERENCES = Path(__file__).with_name("differences.toml")
-EMPTY = (
-    command("FLUSHALL"),
-    command("FUNCTION", "FLUSH"),
-    command("CONFIG", "SET", "rdbcompression", "no"),
-    command("CONFIG", "SET", "hz", 500),
-)
-"""Commands that both servers receive first, unrecorded; before 7.0 they refuse the second. Compression is off because
-LZF does not clear its table, so that two correct servers compress differently. A client that blocks waits for its
-timeout until the server looks at the time, by default ten times a second."""
+STEADY = (command("CONFIG", "SET", "rdbcompression", "no"), command("CONFIG", "SET", "hz", 500))
+"""Settings that both servers receive first, unrecorded. Compression is off because LZF does not clear its table, so
+that two correct servers compress differently. A client that blocks waits for its timeout until the server looks at the
+time, by default ten times a second."""
+EMPTY = (command("FLUSHALL"), command("FUNCTION", "FLUSH"), *STEADY)
+"""Commands that make both servers empty, unrecorded; before 7.0 they refuse the second."""
 SHOWN = 200
 """Length of a command or reply in a message, in characters."""
 
@@ -67,6 +64,8 @@ class AllowedDifference(Record, frozen=True):
     digits: int = 0
     """Decimal digits in which both replies must still agree, relative to the largest of the two replies and the
     command's last word, the addend; 0: they need not be numbers."""
+    within: int = 0
+    """The largest difference between the numbers that the groups of both expressions capture; 0: any."""
 
 
 class AllowedDifferenceTable(Record, frozen=True):
@@ -157,6 +156,7 @@ def excused(
             and re.fullmatch(entry.guest.encode(), _text(guest), re.DOTALL)
             and re.fullmatch(entry.native.encode(), _text(native), re.DOTALL)
             and (not entry.digits or _close(_text(guest), _text(native), request.words[-1], entry.digits))
+            and (not entry.within or _near(entry, _text(guest), _text(native)))
         ),
         None,
     )
@@ -191,6 +191,14 @@ def _close(guest: bytes, native: bytes, added: bytes, digits: int) -> bool:
     return bool(
         abs(guest_value - native_value) <= 10.0**-digits * max(abs(guest_value), abs(native_value), abs(operand))
     )
+
+
+def _near(entry: AllowedDifference, guest: bytes, native: bytes) -> bool:
+    captured = [
+        found.groups() if (found := re.fullmatch(expression.encode(), reply, re.DOTALL)) else ()
+        for expression, reply in ((entry.guest, guest), (entry.native, native))
+    ]
+    return all(abs(int(mine) - int(other)) <= entry.within for mine, other in zip(*captured, strict=True))
 
 
 def _text(reply: Reply) -> bytes:

@@ -94,15 +94,15 @@ def test_a_field_lives_as_long_as_it_was_given(
     if cell.version < ((7, 4) if family == "redis" else (9,)):
         pytest.skip("fields expire since Redis 7.4 and Valkey 9.0")
     with server.client(start_at(moment)) as client:
-        client.command("HSET", "h", "short", 1, "long", 2, "stays", 3)
-        client.pipeline([("HPEXPIRE", "h", 20, "FIELDS", 1, "short"), ("HEXPIRE", "h", LASTING, "FIELDS", 1, "long")])
+        client.command("HSET", "i", "short", 1, "long", 2, "stays", 3)
+        client.pipeline([("HPEXPIRE", "i", 20, "FIELDS", 1, "short"), ("HEXPIRE", "i", LASTING, "FIELDS", 1, "long")])
         time.sleep(0.1)
-        assert client.command("HMGET", "h", "short", "long", "stays") == [None, b"2", b"3"]
-        (left,), (over,) = client.pipeline([(name, "h", "FIELDS", 1, "long") for name in ("HTTL", "HEXPIRETIME")])  # type: ignore[misc]
+        assert client.command("HMGET", "i", "short", "long", "stays") == [None, b"2", b"3"]
+        (left,), (over,) = client.pipeline([(name, "i", "FIELDS", 1, "long") for name in ("HTTL", "HEXPIRETIME")])  # type: ignore[misc]
         assert LASTING - SLACK <= left <= LASTING  # type: ignore[operator]
         assert near(over, moment + LASTING)
-        assert client.command("HPEXPIREAT", "h", (moment - 1) * 1000, "FIELDS", 1, "long") == [2]
-        assert client.command("HKEYS", "h") == [b"stays"]
+        assert client.command("HPEXPIREAT", "i", (moment - 1) * 1000, "FIELDS", 1, "long") == [2]
+        assert client.command("HKEYS", "i") == [b"stays"]
 
 
 @every_moment

@@ -173,7 +173,7 @@ class _Replayed:
         """Whether the finding came again, and what happened. Raises BuildFailedError."""
         reproducer, setup = self.reproducer, self.setup
         runner = setup.runner(reproducer.policy)
-        build = self._with_preload(setup.build(self.tree, reproducer.optimisation, reproducer.allocator))
+        build = self._with_preload(setup, setup.build(self.tree, reproducer.optimisation, reproducer.allocator))
         if reproducer.kind == BUILD:
             return Recurrence(outcome="gone"), "it compiles"
         units = self._units() if reproducer.unit else None
@@ -203,15 +203,15 @@ class _Replayed:
         reproducer = self.reproducer
         return self.setup.units(reproducer.program, self.tree, reproducer.optimisation, reproducer.allocator)
 
-    def _with_preload(self, build: Build) -> Build:
+    def _with_preload(self, setup: TargetSetup, build: Build) -> Build:
         """The build whose servers preload a suite's shared object, if the finding's server did."""
         if not self.reproducer.preload:
             return build
-        suites = self.setup.bench.catalog.suites
+        suites = setup.bench.catalog.suites
         suite = suites[select("suite", [self.reproducer.preload], suites)[0]]
         if not suite.preload:
             raise UsageError(f"the suite {suite.name} has nothing to preload", where=self.reproducer.finding)
-        return msgspec.structs.replace(build, preload=self.setup.module(suite.path / suite.preload, self.tree))
+        return msgspec.structs.replace(build, preload=setup.module(suite.path / suite.preload, self.tree))
 
     def _lacks(self, units: Units) -> str:
         """Why the unit cannot be called."""
@@ -242,9 +242,16 @@ class _Replayed:
 
         def oracle() -> Guest:
             setup = oracle_setup(self.setup.bench)
-            native = setup.build(self.tree, reproducer.optimisation)
-            place = folder / setup.target.name
-            return Guest(native, setup.runner("signal"), place, sockets=folder, version=self.tree.version)
+            # The same clock, files and options: whatever else determines a reply is not the machine.
+            return Guest(
+                self._with_preload(setup, setup.build(self.tree, reproducer.optimisation)),
+                setup.runner("signal"),
+                folder / setup.target.name,
+                sockets=folder,
+                version=self.tree.version,
+                options=reproducer.options,
+                files=files_of(reproducer),
+            )
 
         return run_server(guest("guest-1", files_of(reproducer)), reproducer, oracle, lambda: guest("guest-2", {}))
 

@@ -118,7 +118,8 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Ob
             for server in (native, guest):
                 answers.append([])
                 with Client.at_socket(server.recorded_path, deadline_seconds=server.deadline_seconds) as client:
-                    reply_comparison.ask(client, reply_comparison.EMPTY)
+                    # Both begin empty, or with the finding's files.
+                    reply_comparison.ask(client, reply_comparison.STEADY)
                     reply_comparison.ask_into(answers[-1], client, stream)
     except StartError as error:
         return Observation(end=(why := f"the native build does not start: {error.detail}"), uncompared=why)
