@@ -30,6 +30,8 @@ class Written(msgspec.Struct, frozen=True):
     """Key of database 0 -> its DUMP payload."""
     append_only: dict[str, dict[str, bytes]]
     """Form -> file name -> content. Forms: FORMS."""
+    encodings: set[tuple[str, str]]
+    """The type of each value of database 0, with its encoding."""
 
 
 FORMS = ("as it came", "rewritten as commands", "rewritten with a preamble")
@@ -60,13 +62,20 @@ def _write(guest: Guest, family: str) -> Written:
     with server.client(guest) as client:
         names: list[Any] = client.command("KEYS", "*")  # type: ignore[assignment]
         payloads: list[Any] = client.pipeline([("DUMP", name) for name in names])
+        kinds: list[Any] = client.pipeline([("TYPE", name) for name in names])
+        forms: list[Any] = client.pipeline([("OBJECT", "ENCODING", name) for name in names])
         preambles = [("no", FORMS[1]), ("yes", FORMS[2])] if guest.version >= (4,) else [("", FORMS[1])]
         for preamble, form in preambles:
             if preamble:
                 client.command("CONFIG", "SET", "aof-use-rdb-preamble", preamble)
             server.await_rewrite(guest)
             append_only[form] = server.append_only_files(guest)
-    return Written(rdb=rdb, dumps=dict(zip(names, payloads, strict=True)), append_only=append_only)
+    return Written(
+        rdb=rdb,
+        dumps=dict(zip(names, payloads, strict=True)),
+        append_only=append_only,
+        encodings={(bytes(kind).decode(), bytes(form).decode()) for kind, form in zip(kinds, forms, strict=True)},
+    )
 
 
 def golden_files() -> list[Path]:

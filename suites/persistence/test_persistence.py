@@ -46,6 +46,12 @@ def own(cell: CellSpec) -> str:
     return cell.runner.target.name
 
 
+def test_the_data_set_has_every_type_in_every_encoding(
+    own: str, cell: CellSpec, family: str, written: Callable[[str], Written]
+) -> None:
+    assert written(own).encodings == dataset.encodings(cell.version, family)
+
+
 def test_an_independent_reader_finds_in_the_file_what_was_stored(
     own: str, cell: CellSpec, family: str, written: Callable[[str], Written]
 ) -> None:

@@ -46,6 +46,8 @@ SCORES = [
 LENGTHS = [0, 1, 4, 11, 12, 20, 21, 31, 32, 63, 64, 65, 254, 255, 256, 4095, 4096, 16383, 16384, 65535, 65536]
 # Milliseconds that need far more than 32 bits; the last time exceeds 32 bits in seconds too.
 EXPIRIES = [(1 << 41) + 1, (1 << 42) + 0x0102_0304, (1 << 43) - 1, 33_000_000_000_123]
+_PACKED = "ziplist", "listpack"
+"""Names of the compact encodings of sorted sets and hashes: before Redis 7, and since."""
 FUNCTION = b"#!lua name=plumbline\nredis.register_function('answer', function(keys, args) return 42 end)\n"
 
 
@@ -80,11 +82,28 @@ def noise(length: int) -> bytes:
 @cache
 def items(version: tuple[int, ...], family: str) -> list[DatasetItem]:
     """The items that a release can hold."""
-    found = [*_strings(), *_lists(version), *_sets(), *_sorted_sets(), *_hashes(), *_odd_places()]
+    found = [*_strings(), *_lists(version), *_sets(version), *_sorted_sets(), *_hashes(), *_odd_places()]
     if version >= (5,):
         found += _streams()
     if (family == "redis" and version >= (7, 4)) or (family == "valkey" and version >= (9,)):
         found += _hashes_that_expire()
+    return found
+
+
+def encodings(version: tuple[int, ...], family: str) -> set[tuple[str, str]]:
+    """Every type of a release's values, with the name of each encoding that it has (TYPE, OBJECT ENCODING)."""
+    packed = _PACKED[version >= (7,)]
+    found = {("string", "int"), ("string", "raw"), ("set", "intset"), ("set", "hashtable"), ("zset", packed)}
+    found |= {("zset", "skiplist"), ("hash", packed), ("hash", "hashtable")}
+    found |= {("list", "quicklist")} if version >= (3, 2) else {("list", "ziplist"), ("list", "linkedlist")}
+    if version >= (3,):
+        found.add(("string", "embstr"))
+    if version >= (5,):
+        found.add(("stream", "stream" if version >= (6,) else "unknown"))
+    if version >= (7, 2):
+        found |= {("list", "listpack"), ("set", "listpack")}
+    if family == "redis" and version >= (7, 4):
+        found.add(("hash", "listpackex"))
     return found
 
 
@@ -133,7 +152,7 @@ def _lists(version: tuple[int, ...]) -> list[DatasetItem]:
     return found
 
 
-def _sets() -> list[DatasetItem]:
+def _sets(version: tuple[int, ...]) -> list[DatasetItem]:
     narrow = [n for n in INTEGERS if -(1 << 15) <= n < 1 << 15]
     middle = [n for n in INTEGERS if -(1 << 31) <= n < 1 << 31]
     texts = [noise(length) for length in LENGTHS[1:12]]
@@ -143,6 +162,10 @@ def _sets() -> list[DatasetItem]:
         for name, some in (("16 bits", narrow), ("32 bits", middle), ("64 bits", INTEGERS))
     ]
     found.append(_item("set:small", Members(frozenset(texts)), ("SADD", *texts)))
+    if version >= (7, 2):
+        # In a listpack: numbers of every width, and texts within its limits of 64 bytes and 128 elements.
+        short = [b"%d" % n for n in INTEGERS] + [text for text in texts if len(text) <= 64]
+        found.append(_item("set:texts", Members(frozenset(short)), ("SADD", *short)))
     return [*found, _item("set:large", Members(frozenset(many)), ("SADD", *many))]
 
 
