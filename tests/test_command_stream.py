@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from harness.core.errors import UsageError
 from harness.protocol.command_stream import (
     Command,
+    clients_of,
     command,
     from_text,
     from_wire,
@@ -89,6 +90,20 @@ def test_an_indented_line_is_inline_and_an_empty_one_waits() -> None:
     ]
     assert wire(stream[:2]) == b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n1\r\nPING a\r\n"
     assert [len(piece) for piece in pieces(stream)] == [2, 1]
+
+
+def test_a_line_says_which_client_sends_it() -> None:
+    text = 'SET k 1\n@2 GET k\n\n@2  PING a\n"@2" b\n'
+    stream = from_text(text)
+    assert [(one.client, one.inline, one.waits, one.words) for one in stream] == [
+        (0, False, False, (b"SET", b"k", b"1")),
+        (1, False, False, (b"GET", b"k")),
+        (1, True, True, (b"PING", b"a")),
+        (0, False, False, (b"@2", b"b")),
+    ]
+    assert text_of(stream) == text
+    assert clients_of(stream) == 2
+    assert clients_of(from_text("GET k")) == 1
 
 
 @pytest.mark.parametrize(

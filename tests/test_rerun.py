@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.judge.reproducer import Reproducer
+from harness.protocol.command_stream import from_text, text_of, wire
 from harness.record.recording_proxy import Chunk
 from harness.run.server_process import Guest
 from harness.workflows.replay import rerun
@@ -123,3 +124,59 @@ SAYS_SO = 'print("qemu: -fault-log: a record was cut short: No space left", flus
 )
 def test_a_fault_log_that_was_cut_short_is_not_believed(short: Path, act: str, records: str) -> None:
     assert replayed(short, act, records=records).observation.cut == "the emulator's fault log was cut short"
+
+
+def sent(*turns: tuple[int, str, bytes]) -> Reproducer:
+    """A wrong result of what several connections sent and received."""
+    chunks = [
+        Chunk(connection=connection, direction="reply" if direction == "<" else "request", data=encoded(content))
+        for connection, direction, content in turns
+    ]
+    return Reproducer(
+        finding="wrong-result-x",
+        kind="wrong-result",
+        function="",
+        server="redis-7.0.15",
+        target="armv5",
+        policy="signal",
+        optimisation="O2",
+        emulator="pinned",
+        chunks=chunks,
+    )
+
+
+def encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def test_clients_are_sent_again_by_turns() -> None:
+    pushed = wire(from_text("LPUSH l a"))
+    found = rerun.comparable_stream(
+        sent(
+            (4, ">", wire(from_text("BLPOP l 0"))),
+            (3, ">", pushed[:9]),
+            (3, ">", pushed[9:]),
+            (3, "<", b":1\r\n"),
+            (4, "<", b"*2\r\n$1\r\nl\r\n$1\r\na\r\n"),
+            (4, ">", b"PING\r\n"),
+        )
+    )
+    assert text_of(found) == "BLPOP l 0\n@2 LPUSH l a\n PING\n"
+    assert not rerun.comparable_stream(sent((1, ">", pushed), (2, ">", pushed[:9])))
+
+
+def test_a_clients_number_is_its_name_for_another_server() -> None:
+    asked = wire(from_text("CLIENT ID"))
+    found = rerun.comparable_stream(
+        sent(
+            (1, ">", asked),
+            (1, "<", b":17\r\n"),
+            (2, ">", asked),
+            (2, "<", b":18\r\n"),
+            (1, ">", wire(from_text("CLIENT UNBLOCK 18\nSET k 18"))),
+            (2, ">", asked),
+        )
+    )
+    assert text_of(found) == "CLIENT UNBLOCK <client-2>\nSET k 18\n@2 CLIENT ID\n"
+    # A lone client asks for what it says.
+    assert text_of(rerun.comparable_stream(sent((1, ">", asked), (1, "<", b":17\r\n")))) == "CLIENT ID\n"

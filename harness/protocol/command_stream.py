@@ -3,6 +3,9 @@ r"""Command streams: the commands that a client sends, as a value, as bytes on t
 The text has one command a line in the quoting of redis-cli (`SET "a b" "\x00"`), so that `redis-cli < FILE` runs it
 too. An indented line is sent inline, as it stands; every other line is sent as an array of bulk strings. After an empty
 line the client first waits for all replies; without one, all commands are one write.
+
+Several clients may take turns: a line after `@2` is the second one's. Each command then waits for the reply to the one
+before it. `<client-2>` stands for the number by which the server knows the second client (CLIENT ID).
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ class Command(Record, frozen=True):
     """Sent as a line of text, which shifts everything after it in the server's query buffer by few bytes."""
     waits: bool = False
     """Sent only after all earlier commands have been answered."""
+    client: int = 0
+    """The connection that sends it, counted from 0."""
 
     @property
     def name(self) -> str:
@@ -39,6 +44,11 @@ class Command(Record, frozen=True):
 
 
 Stream = tuple[Command, ...]
+
+
+def clients_of(stream: Iterable[Command]) -> int:
+    """The number of connections that send a stream."""
+    return 1 + max((one.client for one in stream), default=0)
 
 
 def command(*words: bytes | str | float) -> Command:
@@ -73,8 +83,8 @@ _MEANINGS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 def line_of(one: Command) -> str:
     """A command as a line of the text form, without its line end."""
     words = [_quoted(word) for word in one.words]
-    if one.inline and words[0].startswith("*"):
-        # On the wire a star at the beginning of a line announces an array.
+    if words[0].startswith("@") or (one.inline and words[0].startswith("*")):
+        # On the wire a star at the beginning of a line announces an array, in the text form an at sign a client.
         words[0] = f'"{words[0]}"'
     return (" " if one.inline else "") + " ".join(words)
 
@@ -119,7 +129,13 @@ def _meaning(found: re.Match[bytes]) -> bytes:
 
 def text_of(stream: Iterable[Command]) -> str:
     """The text form of a stream."""
-    return "".join(("\n" if one.waits else "") + line_of(one) + "\n" for one in stream)
+    return "".join(
+        ("\n" if one.waits else "") + (f"@{one.client + 1} " if one.client else "") + line_of(one) + "\n"
+        for one in stream
+    )
+
+
+_CLIENT = re.compile(rb"@([1-9]) ")
 
 
 def from_text(text: str) -> Stream:
@@ -127,12 +143,15 @@ def from_text(text: str) -> Stream:
     commands: list[Command] = []
     waits = False
     for number, line in enumerate(text.encode().split(b"\n"), 1):
+        client = 0
+        if found := _CLIENT.match(line):
+            client, line = int(found[1]) - 1, line[found.end() :]  # noqa: PLW2901 - the rest of it
         try:
             words = split_words(line)
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from error
         if words:
-            commands.append(Command(words=words, inline=line[:1] in {b" ", b"\t"}, waits=waits))
+            commands.append(Command(words=words, inline=line[:1] in {b" ", b"\t"}, waits=waits, client=client))
         waits = not words
     return tuple(commands)
 

@@ -61,6 +61,8 @@ class AllowedDifference(Record, frozen=True):
     """Width of the targets that it applies to."""
     asked: str = ""
     """Regular expression that one of the command's words must contain; empty: any command matches."""
+    unless: str = ""
+    """Regular expression that none of the command's words may contain; empty: any command matches."""
     digits: int = 0
     """Decimal digits in which both replies must still agree, relative to the largest of the two replies and the
     command's last word, the addend; 0: they need not be numbers."""
@@ -75,6 +77,8 @@ class AllowedDifferenceTable(Record, frozen=True):
     """Commands that reply an array without an order."""
     unordered_pairs: list[str]
     """Commands that reply names and values in turn, without an order."""
+    unordered_parts: list[str]
+    """Commands whose reply is an array, a part of which has no order: the cursor and the elements of SCAN."""
     rounded: list[Tolerance]
     excuses: list[AllowedDifference]
 
@@ -123,6 +127,8 @@ def comparable(name: str, reply: Reply) -> Reply:
         return f"error: {reply}".encode()
     if isinstance(reply, list):
         reply = [comparable("", inner) for inner in reply]
+        if name in listed.unordered_parts:
+            return [sorted(inner, key=repr) if isinstance(inner, list) else inner for inner in reply]
         if name in listed.unordered:
             return sorted(reply, key=repr)
         if name in listed.unordered_pairs and len(reply) % 2 == 0:
@@ -151,8 +157,7 @@ def excused(
             entry
             for entry in known().excuses
             if entry.width_bits in {target.width_bits, "any"}
-            and (request.name in entry.commands or "*" in entry.commands)
-            and any(re.search(entry.asked.encode(), word) for word in request.words)
+            and _concerns(entry, request)
             and re.fullmatch(entry.guest.encode(), _text(guest), re.DOTALL)
             and re.fullmatch(entry.native.encode(), _text(native), re.DOTALL)
             and (not entry.digits or _close(_text(guest), _text(native), request.words[-1], entry.digits))
@@ -162,14 +167,26 @@ def excused(
     )
 
 
+def _concerns(entry: AllowedDifference, request: Command) -> bool:
+    return (
+        (request.name in entry.commands or "*" in entry.commands)
+        and any(re.search(entry.asked.encode(), word) for word in request.words)
+        and not (entry.unless and any(re.search(entry.unless.encode(), word) for word in request.words))
+    )
+
+
 ANY = ".*"
 """The pattern of an entry that allows every reply."""
 
 
+def is_free(request: Command) -> bool:
+    """Whether two correct servers may answer anything."""
+    return any((one.guest, one.native) == (ANY, ANY) and _concerns(one, request) for one in known().excuses)
+
+
 def uncompared(stream: Stream) -> list[str]:
     """The names of a stream's commands to which two correct servers may answer anything."""
-    free = {name for one in known().excuses if (one.guest, one.native) == (ANY, ANY) for name in one.commands}
-    return list(dict.fromkeys(one.name for one in stream if one.name in free))
+    return list(dict.fromkeys(one.name for one in stream if is_free(one)))
 
 
 _ERROR = b"error: "
@@ -209,8 +226,9 @@ def first_difference(
     stream: Sequence[Command], guest: Sequence[Reply], native: Sequence[Reply], target: Target, release: Release
 ) -> ReplyDifference | None:
     """The first command whose replies differ without an entry that allows it. `release`: of both servers."""
-    queued: list[Command] = []
+    queues: dict[int, list[Command]] = {}
     for index, (command_sent, guest_reply, native_reply) in enumerate(zip(stream, guest, native, strict=False)):
+        queued = queues.setdefault(command_sent.client, [])
         pairs = [(command_sent, guest_reply, native_reply)]
         if (
             command_sent.name == "EXEC"
@@ -220,7 +238,7 @@ def first_difference(
         ):
             pairs = list(zip(queued, guest_reply, native_reply, strict=True))
         if command_sent.name in {"EXEC", "DISCARD"} or (command_sent.name == "MULTI" and guest_reply == b"OK"):
-            queued = []
+            queues[command_sent.client] = []
         elif guest_reply == b"QUEUED":
             queued.append(command_sent)
         for request, mine, other in pairs:

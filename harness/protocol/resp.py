@@ -5,6 +5,7 @@ redis-py does not serve here: tests need the bytes themselves, every release sin
 
 from __future__ import annotations
 
+import select
 from typing import TYPE_CHECKING, Any, Self
 
 import hiredis
@@ -73,6 +74,13 @@ class Client:
             self._socket.sendall(content)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ServerGoneError("connection closed by the server while sending") from error
+
+    def receive_within(self, seconds: float) -> Reply | object:
+        """The next reply if it begins to arrive within this time, else INCOMPLETE."""
+        reply: Reply | object = self._reader.gets()
+        if reply is INCOMPLETE and select.select([self._socket], [], [], seconds)[0]:
+            return self.receive()
+        return reply
 
     def receive(self) -> Reply:
         """The next reply."""

@@ -31,6 +31,8 @@ INCOMPLETE = object()
 CHUNK_BYTES = 65536
 RETRY_SECONDS = 0.1
 UNANSWERED_SHOWN = 200
+BLOCKING_SECONDS = 0.01
+"""What a server is given to block a client, before another client sends what frees it."""
 BACKLOG = 4096
 """Connections that may wait to be accepted. Beyond these a Unix socket rejects clients; a TCP port does not."""
 
@@ -275,18 +277,25 @@ def send_again(address: Address, chunks: list[Chunk], *, reply_seconds: float) -
     """
     whole, sent = sum(chunk.direction == "request" for chunk in chunks), 0
     sockets: dict[int, socket.socket] = {}
+    silent = 0
     try:
         for chunk in chunks:
             if chunk.connection not in sockets:
                 sockets[chunk.connection] = connect(address, deadline_seconds=reply_seconds)
             peer = sockets[chunk.connection]
             if chunk.direction == "request":
+                if silent not in {0, chunk.connection}:
+                    # The other client was blocked, and must be again.
+                    time.sleep(BLOCKING_SECONDS)
+                silent = chunk.connection
                 peer.sendall(chunk.content)
                 sent += 1
             elif not _receive(peer, len(chunk.content)):
                 if sent < whole:
                     return f"it closed a connection, {sent} of {whole} requests had been sent"
                 break
+            else:
+                silent = 0
         # The last request may be the fatal one: give the server time to crash.
         for peer in sockets.values():
             peer.settimeout(reply_seconds / 4)

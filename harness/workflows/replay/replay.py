@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import re
 import signal
 import sys
@@ -106,9 +107,13 @@ def text_of(result: Replay, finding: str) -> str:
 
 def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
     """A stream of commands (a .stream file) as a reproducer for a target. Raises UsageError."""
-    chunk = recording_proxy.Chunk(
-        connection=1, direction="request", data=base64.b64encode(wire(read_stream(path))).decode()
-    )
+    turns = itertools.groupby(read_stream(path), key=lambda one: one.client)
+    chunks = [
+        recording_proxy.Chunk(
+            connection=client + 1, direction="request", data=base64.b64encode(wire(commands)).decode()
+        )
+        for client, commands in turns
+    ]
     return Reproducer(
         finding=path.name,
         kind=WRONG_RESULT,
@@ -118,7 +123,7 @@ def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
         policy="signal",
         optimisation="O2",
         emulator="pinned",
-        chunks=[chunk],
+        chunks=chunks,
         detector=STREAM,
     )
 

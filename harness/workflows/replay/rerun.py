@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from harness.analysis.detectors.registry import reports
 from harness.core.byte_diff import described
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import release_of
-from harness.protocol.command_stream import from_text, from_wire, wire
+from harness.protocol.command_stream import clients_of, from_text, from_wire, wire
+from harness.protocol.conversation import ASK_NUMBER, Conversation, name_of
 from harness.protocol.resp import Client
 from harness.record import fault_log, recording_proxy
 from harness.record.run_folder import NO_PONG
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from harness.build.unit_drivers import Units
     from harness.core.finding import Frame, Reproduction
     from harness.judge.reproducer import Reproducer
-    from harness.protocol.command_stream import Stream
+    from harness.protocol.command_stream import Command, Stream
     from harness.protocol.resp import Reply
     from harness.run.server_process import Guest
     from harness.run.vm.guest import VirtualMachine
@@ -117,10 +119,8 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Ob
         with oracle() as native:
             for server in (native, guest):
                 answers.append([])
-                with Client.at_socket(server.recorded_path, deadline_seconds=server.deadline_seconds) as client:
-                    # Both begin empty, or with the finding's files.
-                    reply_comparison.ask(client, reply_comparison.STEADY)
-                    reply_comparison.ask_into(answers[-1], client, stream)
+                # Both begin empty, or with the finding's files.
+                _ask_into(answers[-1], server, stream)
     except StartError as error:
         return Observation(end=(why := f"the native build does not start: {error.detail}"), uncompared=why)
     except OSError as error:
@@ -141,6 +141,20 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Ob
     return _with(Observation(end=end, free=free), found)
 
 
+def _ask_into(replies: list[Reply], server: Guest, stream: Stream) -> None:
+    seconds = server.deadline_seconds
+    with contextlib.ExitStack() as connections:
+        clients = [
+            connections.enter_context(Client.at_socket(server.recorded_path, deadline_seconds=seconds))
+            for _ in range(clients_of(stream))
+        ]
+        reply_comparison.ask(clients[0], reply_comparison.STEADY)
+        if len(clients) == 1:
+            reply_comparison.ask_into(replies, clients[0], stream)
+        else:
+            Conversation(clients, server.upstream, deadline_seconds=seconds).ask_into(replies, stream)
+
+
 def _with(observation: Observation, found: reply_comparison.ReplyDifference | None) -> Observation:
     """The observation with the first reply that differs, if one does."""
     return (
@@ -151,20 +165,40 @@ def _with(observation: Observation, found: reply_comparison.ReplyDifference | No
 
 
 def comparable_stream(reproducer: Reproducer) -> Stream:
-    """The commands of a wrong result, connection after connection.
+    """The commands of a wrong result, each with its client, in the order in which they were sent.
 
-    Empty for another kind of finding, and where a client sent bytes that are no whole command.
+    Empty for another kind of finding, and where a client sent bytes that are no whole command. Several clients begin
+    by asking for their numbers. Another server gives others, so that names of clients replace them.
     """
     if reproducer.kind != WRONG_RESULT or reproducer.again is not None:
         return ()
     sent = [chunk for chunk in reproducer.chunks if chunk.direction == "request"]
-    streams = [
-        b"".join(chunk.content for chunk in sent if chunk.connection == connection)
-        for connection in dict.fromkeys(chunk.connection for chunk in sent)
-    ]
-    commands = [from_wire(content) for content in streams]
-    whole = all(wire(stream) == content for stream, content in zip(commands, streams, strict=True))
-    return tuple(command for stream in commands for command in stream) if whole else ()
+    clients = {connection: client for client, connection in enumerate(dict.fromkeys(one.connection for one in sent))}
+    begun = dict.fromkeys(clients, b"")
+    names: dict[bytes, bytes] = {}
+    commands: list[Command] = []
+    for chunk in sent:
+        content = begun[chunk.connection] + chunk.content
+        whole = from_wire(content)
+        if not content.startswith(done := wire(whole)):
+            return ()
+        begun[chunk.connection] = content.removeprefix(done)
+        client = clients[chunk.connection]
+        for one in whole:
+            asks = len(clients) > 1 and one.words == ASK_NUMBER.words
+            if asks and (number := _first_number(reproducer.chunks, chunk.connection)) not in {b"", *names}:
+                names[number] = name_of(client)
+                continue
+            words = one.words if one.name != "CLIENT" else tuple(names.get(word, word) for word in one.words)
+            commands.append(msgspec.structs.replace(one, words=words, client=client))
+    return () if any(begun.values()) else tuple(commands)
+
+
+def _first_number(chunks: list[recording_proxy.Chunk], connection: int) -> bytes:
+    """The number that is the first reply on a connection; empty if it is none."""
+    replies = (one.content for one in chunks if (one.connection, one.direction) == (connection, "reply"))
+    number = re.match(rb":(\d+)\r\n", next(replies, b""))
+    return number[1] if number else b""
 
 
 def _answers(guest: Guest) -> bool:

@@ -1,0 +1,218 @@
+"""Sends a stream of several clients, who take turns: each command waits for its reply, or until its client is blocked.
+
+Two servers that are asked so do the same in the same order, however slow they are. Where a command frees a blocked
+client, that client's reply comes before the next command.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from typing import TYPE_CHECKING, Self
+
+import hiredis
+import msgspec
+
+from harness.core.sockets import connect
+from harness.protocol.command_stream import command, wire
+from harness.protocol.resp import INCOMPLETE, Client, ServerGoneError, info_fields
+
+if TYPE_CHECKING:
+    from harness.core.sockets import Address
+    from harness.protocol.command_stream import Command, Stream
+    from harness.protocol.resp import Reply
+
+UNANSWERED = b"(its client is blocked)"
+UNSENT = b"(not sent)"
+CLOSED = b"(its connection is closed)"
+"""What stands in the place of a reply."""
+ASK_NUMBER = command("CLIENT", "ID")
+NUMBER = re.compile(rb"<client-([1-9])>")
+"""A word that stands for a client's number."""
+SUBSCRIBING = frozenset({"PSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE"})
+_CONFIRMATIONS = frozenset(name.lower().encode() for name in SUBSCRIBING)
+_MESSAGES = frozenset({b"invalidate", b"message", b"pmessage", b"smessage", b"tracking-redir-broken"})
+_POLL_SECONDS = 0.002
+
+
+def name_of(client: int) -> bytes:
+    """The word that stands for the number of a client, counted from 0."""
+    return b"<client-%d>" % (client + 1)
+
+
+class Conversation:
+    """The clients of one server. `control` is an endpoint of it at which nothing is recorded."""
+
+    def __init__(self, clients: list[Client], control: Address, *, deadline_seconds: float) -> None:
+        self._clients = clients
+        self._control = _Control(control, deadline_seconds)
+        self._deadline_seconds = deadline_seconds
+        self._replies: list[Reply] = []
+        self._heard: list[list[Reply]] = [[] for _ in clients]
+        """What each client was sent besides replies: messages of channels, keys that are no longer valid."""
+        self._waiting: dict[int, int] = {}
+        """Client -> index of the command that blocks it."""
+        self._closed: set[int] = set()
+        self._queueing: set[int] = set()
+        """Clients inside of a transaction."""
+
+    def ask_into(self, replies: list[Reply], stream: Stream) -> None:
+        """Send the stream, and append each reply to a list as it arrives.
+
+        What a client hears of others comes with the reply to its last command. Raises OSError where the server is
+        gone, or does not reply before the deadline; `replies` then ends there.
+        """
+        self._replies = replies
+        numbers = self._numbers(stream)
+        with self._control:
+            for one in stream:
+                # Inside of a transaction each channel is confirmed by itself, in an array whose length counts commands.
+                confused = one.name in SUBSCRIBING and one.client in self._queueing
+                if one.client in self._waiting or confused:
+                    replies.append(UNSENT)
+                elif one.client in self._closed:
+                    replies.append(CLOSED)
+                else:
+                    self._send(_named(one, numbers))
+        for client, heard in enumerate(self._heard):
+            if heard:
+                last = max(place for place, one in enumerate(stream) if one.client == client)
+                replies[last] = [*heard, replies[last]]
+
+    def _numbers(self, stream: Stream) -> list[bytes]:
+        """The number of each client, if the stream names one. A server before 5.0 has none."""
+        if not any(NUMBER.fullmatch(word) for one in stream for word in one.words):
+            return []
+        replies = []
+        for client in self._clients:
+            client.send(wire((ASK_NUMBER,)))
+            replies.append(client.receive())
+        return [b"%d" % reply if isinstance(reply, int) else b"0" for reply in replies]
+
+    def _send(self, one: Command) -> None:
+        try:
+            self._clients[one.client].send(wire((one,)))
+            if _may_block(one) and one.client not in self._queueing:
+                reply = self._reply_or_blocked(one.client)
+            else:
+                reply = self._reply(one)
+        except ServerGoneError:
+            # Another client may have ended this one's connection. If the server is gone, this raises.
+            self._control.blocked_clients()
+            self._closed.add(one.client)
+            reply = CLOSED
+        self._replies.append(reply)
+        if one.name == "MULTI" and reply == b"OK":
+            self._queueing.add(one.client)
+        elif one.name in {"DISCARD", "EXEC", "RESET"}:
+            self._queueing.discard(one.client)
+        self._receive_freed()
+
+    def _reply(self, one: Command) -> Reply:
+        """The reply; the confirmations of a subscription together."""
+        due = len(one.words) - 1 if one.name in SUBSCRIBING else 0
+        confirmed: list[Reply] = []
+        while True:
+            reply = self._clients[one.client].receive()
+            if due and _kind(reply) in _CONFIRMATIONS:
+                confirmed.append(reply)
+                if len(confirmed) == due:
+                    return confirmed
+            elif _is_message(reply):
+                self._heard[one.client].append(reply)
+            else:
+                return reply
+
+    def _reply_or_blocked(self, client: int) -> Reply:
+        deadline = time.monotonic() + self._deadline_seconds
+        while time.monotonic() < deadline:
+            reply = self._next(client, _POLL_SECONDS)
+            if reply is not INCOMPLETE:
+                return reply  # type: ignore[return-value]
+            if self._control.blocked_clients() > len(self._waiting):
+                self._waiting[client] = len(self._replies)
+                return UNANSWERED
+        raise TimeoutError("neither a reply nor a blocked client")
+
+    def _receive_freed(self) -> None:
+        """The replies of the clients that the last command has freed."""
+        deadline = time.monotonic() + self._deadline_seconds
+        while self._waiting and self._control.blocked_clients() < len(self._waiting):
+            if time.monotonic() > deadline:
+                raise TimeoutError("a client is not blocked any more and has no reply")
+            for client in list(self._waiting):
+                try:
+                    reply = self._next(client, _POLL_SECONDS)
+                except ServerGoneError:
+                    self._closed.add(client)
+                    reply = CLOSED
+                if reply is not INCOMPLETE:
+                    self._replies[self._waiting.pop(client)] = reply  # type: ignore[call-overload]
+
+    def _next(self, client: int, seconds: float) -> Reply | object:
+        """The client's next reply, or INCOMPLETE."""
+        while _is_message(reply := self._clients[client].receive_within(seconds)):
+            self._heard[client].append(reply)  # type: ignore[arg-type]
+        return reply
+
+
+class _Control:
+    """Counts a server's blocked clients, over a connection of its own from the first question on."""
+
+    def __init__(self, address: Address, deadline_seconds: float) -> None:
+        self._address = address
+        self._deadline_seconds = deadline_seconds
+        self._client: Client | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def blocked_clients(self) -> int:
+        """Their number. Raises OSError where the server is gone."""
+        if self._client is not None:
+            try:
+                return self._ask(self._client)
+            except ServerGoneError:
+                # A stream may end the connections of all other clients.
+                self._client.close()
+        self._client = Client(connect(self._address, deadline_seconds=self._deadline_seconds))
+        return self._ask(self._client)
+
+    @staticmethod
+    def _ask(client: Client) -> int:
+        return int(info_fields(client.pipeline([("INFO", "clients")])[0])["blocked_clients"])
+
+
+def _named(one: Command, numbers: list[bytes]) -> Command:
+    """The command with the numbers of the clients that it names."""
+    words = [
+        numbers[int(found[1]) - 1] if (found := NUMBER.fullmatch(word)) and int(found[1]) <= len(numbers) else word
+        for word in one.words
+    ]
+    return msgspec.structs.replace(one, words=tuple(words))
+
+
+_BLOCKING = frozenset({"BLMOVE", "BLPOP", "BRPOP", "BRPOPLPUSH", "BZPOPMAX", "BZPOPMIN"})
+
+
+def _may_block(one: Command) -> bool:
+    """Whether it may block its client without an end."""
+    words = one.words
+    if one.name in {"BLMPOP", "BZMPOP"}:
+        return words[1:2] == (b"0",)
+    if one.name in {"XREAD", "XREADGROUP"}:
+        return any(word.upper() == b"BLOCK" and after == b"0" for word, after in itertools.pairwise(words))
+    return one.name in _BLOCKING and words[-1] == b"0"
+
+
+def _kind(reply: Reply | object) -> bytes:
+    return reply[0] if isinstance(reply, list) and reply and isinstance(reply[0], bytes) else b""
+
+
+def _is_message(reply: Reply | object) -> bool:
+    return isinstance(reply, hiredis.PushNotification) or _kind(reply) in _MESSAGES

@@ -1,0 +1,95 @@
+"""Two clients of a real server take turns: what each is answered and hears does not depend on how fast it is."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.target_model import ORACLE
+from harness.protocol.command_stream import from_text
+from harness.protocol.conversation import CLOSED, UNANSWERED, UNSENT, Conversation
+from harness.protocol.resp import Client, ServerGoneError
+from harness.run.server_process import Guest
+from tests.end_to_end.machines import quiet_workbench, set_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.protocol.resp import Reply
+
+pytestmark = pytest.mark.end_to_end
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
+    tree = quiet_workbench().open_server("redis-7.0.15")
+    setup = set_up((ORACLE,))[ORACLE]
+    with (
+        tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
+        Guest(
+            setup.build(tree, "O2"),
+            setup.runner("signal"),
+            tmp_path_factory.mktemp("server") / "guest-1",
+            sockets=Path(sockets),
+            version=tree.version,
+        ) as guest,
+    ):
+        yield guest
+
+
+def replies_to(server: Guest, text: str) -> list[Reply]:
+    """What an empty server answers two clients."""
+    replies: list[Reply] = []
+    with contextlib.ExitStack() as connections:
+        clients = [
+            connections.enter_context(Client.at_socket(server.recorded_path, deadline_seconds=20)) for _ in range(2)
+        ]
+        clients[0].command("FLUSHALL")
+        Conversation(clients, server.upstream, deadline_seconds=20).ask_into(replies, from_text(text))
+    return replies
+
+
+def test_a_blocked_client_is_answered_when_the_other_one_pushes(server: Guest) -> None:
+    for _ in range(20):
+        assert replies_to(server, "@2 BLPOP l 0\nLPUSH l a\n@2 LLEN l\n") == [[b"l", b"a"], 1, 0]
+
+
+def test_what_a_blocked_client_sends_is_not_sent(server: Guest) -> None:
+    text = "@2 BLMPOP 0 1 l LEFT\n@2 PING\nGET k\nCLIENT UNBLOCK <client-2>\n@2 PING\n@2 XREAD BLOCK 0 STREAMS x $\n"
+    assert replies_to(server, text) == [None, UNSENT, None, 1, b"PONG", UNANSWERED]
+
+
+def test_in_a_transaction_nobody_is_blocked(server: Guest) -> None:
+    text = "@2 MULTI\n@2 BLPOP l 0\n@2 SUBSCRIBE c\n@2 EXEC\n"
+    assert replies_to(server, text) == [b"OK", b"QUEUED", UNSENT, [None]]
+
+
+def test_a_change_by_the_other_breaks_a_watch(server: Guest) -> None:
+    text = "@2 WATCH k\nSET k 1\n@2 MULTI\n@2 GET k\n@2 EXEC\n"
+    assert replies_to(server, text) == [b"OK", b"OK", b"OK", b"QUEUED", None]
+
+
+def test_what_a_client_hears_comes_with_its_last_reply(server: Guest) -> None:
+    text = "@2 SUBSCRIBE c d\nPUBLISH c x\nPUBLISH e y\n@2 UNSUBSCRIBE d\nPUBLISH d z\n@2 PING\n"
+    confirmed = [[b"subscribe", b"c", 1], [b"subscribe", b"d", 2]]
+    heard = [[b"message", b"c", b"x"], [b"pong", b""]]
+    assert replies_to(server, text) == [confirmed, 1, 0, [[b"unsubscribe", b"d", 1]], 0, heard]
+
+
+def test_keys_that_are_no_longer_valid_are_heard_of(server: Guest) -> None:
+    text = "@2 HELLO 3\n@2 CLIENT TRACKING ON\n@2 GET k\nSET k 1\n@2 PING\n"
+    assert replies_to(server, text)[2:] == [None, b"OK", [[b"invalidate", [b"k"]], b"PONG"]]
+
+
+def test_a_client_that_the_other_disconnects_is_closed(server: Guest) -> None:
+    text = "@2 BLPOP l 0\nCLIENT KILL ID <client-2>\n@2 PING\nPING\n"
+    assert replies_to(server, text) == [CLOSED, 1, CLOSED, b"PONG"]
+
+
+def test_a_server_that_ends_is_no_closed_connection(server: Guest) -> None:
+    with pytest.raises((ServerGoneError, OSError)):
+        replies_to(server, "GET k\n@2 SHUTDOWN NOSAVE\n@2 PING\n")
