@@ -9,6 +9,7 @@ import pytest
 
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
+from suites._shared.census import documented, names_only
 from suites.visible import census, table
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ DOCUMENTS: Reply = [
 
 
 def test_a_servers_documents_tell_its_commands_subcommands_and_options() -> None:
-    assert census.documented(DOCUMENTS) == {
+    assert documented(DOCUMENTS) == {
         "GET": set(),
         "SET": {"EX", "KEEPTTL"},
         "CLIENT INVENTED": {"NEWLY"},
@@ -60,14 +61,14 @@ def test_a_servers_documents_tell_its_commands_subcommands_and_options() -> None
 
 
 def test_what_is_new_in_a_release_is_missed() -> None:
-    known = census.documented(DOCUMENTS)
+    known = documented(DOCUMENTS)
     known["SET"].add("NEWER")
     known["CLIENT KILL"] = {"ID", "OLDEST"}
     assert census.missing(known) == ["CLIENT INVENTED", "INVENTED", "CLIENT KILL OLDEST", "SET NEWER"]
 
 
 def test_a_table_without_subcommands_is_met_by_what_the_lists_say_of_them() -> None:
-    assert census.missing(census.names_only([[b"get"], [b"cluster"], [b"invented"]])) == ["INVENTED"]
+    assert census.missing(names_only([[b"get"], [b"cluster"], [b"invented"]])) == ["INVENTED"]
 
 
 def test_nothing_that_is_asked_is_listed_as_unasked() -> None:

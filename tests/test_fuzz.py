@@ -10,7 +10,16 @@ from hiredis import ReplyError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.protocol.command_stream import Stream, command, from_text, from_wire, read_stream, text_of, wire
+from harness.protocol.command_stream import (
+    Stream,
+    clients_of,
+    command,
+    from_text,
+    from_wire,
+    read_stream,
+    text_of,
+    wire,
+)
 from suites._shared.checksums import sealed
 from suites.fuzz import corpus, corrupt, generate
 from suites.fuzz.acceptance import Acceptance
@@ -49,12 +58,29 @@ def test_every_kind_that_the_grammar_names_is_drawn() -> None:
 
 def test_every_line_of_the_grammar_is_used() -> None:
     drawn = {one.name for seed in range(600) for one in generate.generate(random.Random(seed))}
-    wanted = {
-        generate.expand(line, Draw(random.Random(1))).name
-        for theme in generate.grammar().themes.values()
-        for line in theme.commands
-    }
-    assert wanted <= drawn
+    assert {generate.expand(line, Draw(random.Random(1))).name for line in generate.all_lines()} <= drawn
+
+
+def test_what_the_grammar_does_not_send_is_told() -> None:
+    known = {"GET", "CLIENT ID", "CLIENT REPLY", "CLUSTER NODES", "SUBSCRIBE", "RPUSH", "INVENTED", "CLIENT INVENTED"}
+    assert generate.left_out(known) == ["CLIENT INVENTED", "INVENTED"]
+    # Before Redis 7 the table of commands has no subcommands.
+    assert generate.left_out({"CLIENT", "CLUSTER", "INVENTED"}) == ["INVENTED"]
+
+
+def test_nothing_that_is_sent_is_listed_as_unsent() -> None:
+    named = {name for one in generate.grammar().unsent for name in one.commands}
+    assert not generate.sent(named)
+
+
+def test_the_second_client_sends_its_own_lines_and_it_alone_waits_for_the_first_one() -> None:
+    streams = [generate.generate(random.Random(seed), ["blocking"]) for seed in range(60)]
+    lasting = {one.client for stream in streams for one in stream if one.words[-1] == b"0" and one.name == "BLPOP"}
+    assert lasting == {1}
+    assert {one.name for stream in streams for one in stream if one.client == 0} >= {"LPUSH", "XADD", "CLIENT"}
+    assert from_text(text_of(streams[0])) == streams[0]
+    alone = [generate.generate(random.Random(seed), ["strings", "lists"]) for seed in range(60)]
+    assert {clients_of(stream) for stream in alone} == {1}
 
 
 def test_a_line_is_expanded_as_it_says() -> None:
@@ -107,6 +133,17 @@ def test_mutations_are_streams_that_can_be_sent(seed: int) -> None:
         ("GETEX b EX 5", False),
         ("PEXPIRE b 0", True),
         ("SETEX b 300 v", False),
+        ("EXPIRE b 100000000", True),
+        ("EXPIRE s 100000000", False),
+        ("HPEXPIRE i 5 FIELDS 1 f", False),
+        ("RESTORE s 0 x", True),
+        ("RESTORE s 7 x", False),
+        ("WAIT 1 1", True),
+        ("WAIT 1 0", False),
+        ("@2 BLPOP l 0", True),
+        ("@2 BLPOP l 5", False),
+        ("@2 XREAD BLOCK 0 STREAMS x $", True),
+        ("@2 WAIT 1 0", False),
         ("INCRBY k 9223372036854775807", True),
     ],
 )

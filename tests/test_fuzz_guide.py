@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from harness.protocol.command_stream import from_text
-from suites.fuzz.generate import LONGEST, generate, grammar
+from suites.fuzz.generate import LONGEST, generate
 from suites.fuzz.guide import LEAST_KEPT, Guide, extend
 
 if TYPE_CHECKING:
@@ -47,20 +47,14 @@ def test_the_way_that_pays_is_taken_most_and_the_others_still_are() -> None:
 
 def test_the_theme_that_still_finds_something_is_drawn_most_and_the_others_still_are() -> None:
     guide = Guide(random.Random(1), [], themes=True)
-    hashes = {line.split(" ", 1)[0] for line in grammar().themes["hashes"].commands} - {
-        "OBJECT",
-        "COPY",
-        "DEL",
-        "RENAME",
-    }
     drawn = []
-    for _ in range(600):
-        of_hashes = any(one.name in hashes for one in guide.next())
-        drawn.append(of_hashes)
-        guide.learn(4 if of_hashes else 0)
-    evenly = sum(any(one.name in hashes for one in generate(random.Random(seed))) for seed in range(300))
-    assert sum(drawn[300:]) > 2 * evenly
-    assert not all(drawn[300:])
+    for _ in range(1200):
+        estimates = any(one.name.startswith("PF") for one in guide.next())
+        drawn.append(estimates)
+        guide.learn(4 if estimates else 0)
+    evenly = sum(any(one.name.startswith("PF") for one in generate(random.Random(seed))) for seed in range(300))
+    assert sum(drawn[900:]) > 2 * evenly
+    assert not all(drawn[900:])
 
 
 def test_of_two_ways_that_find_as_much_the_one_with_shorter_streams_pays_more() -> None:
@@ -122,4 +116,4 @@ def test_an_extended_stream_goes_on_with_the_keys_that_it_has() -> None:
         assert len(longer) <= LONGEST
         begun = next(place for place in range(len(SOME), -1, -1) if longer[:place] == SOME[:place])
         again += any(b"s:one" in one.words or b"list" in one.words for one in longer[begun:])
-    assert again > 150
+    assert again > 130

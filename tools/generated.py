@@ -1,6 +1,7 @@
 """`python -m tools.generated`: writes what documents repeat from code and data. tests/test_generated.py compares them.
 
-README.md's required targets; docs/support.md's tables of targets and servers; docs/cli.md, from the command line;
+README.md's required targets; docs/support.md's tables of targets and servers; docs/reference.md's table of commands
+that the fuzzer does not send; docs/cli.md, from the command line;
 docs/toml.md, from the nouns that TOML files are read into; docs/BOARDS.md and its charts, from docs/boards.json;
 docs/ENCODINGS.md, from docs/encodings.json.
 """
@@ -37,7 +38,7 @@ from harness.workflows.campaign.engine.cluster import ClusterFile
 from harness.workflows.measure import tier_agreement
 from harness.workflows.mutation_testing.mutations import Mutation
 from harness.workflows.suite_selection import IgnoredPathTable
-from suites.fuzz.generate import Grammar
+from suites.fuzz.generate import Grammar, grammar
 from suites.upstream import table as upstream
 from suites.visible import table as visible
 from tools import boards, encodings
@@ -97,6 +98,12 @@ def server_rows() -> list[str]:
     """docs/support.md's servers."""
     rows = [(f"`{name}`", server.note) for name, server in Catalog().servers.items()]
     return table(["server", "what it is for"], rows)
+
+
+def unsent_rows() -> list[str]:
+    """The commands that the fuzzer does not send."""
+    rows = [(", ".join(f"`{name}`" for name in one.commands), one.reason) for one in grammar().unsent]
+    return table(["commands", "reason"], rows)
 
 
 def command_line() -> str:
@@ -205,11 +212,13 @@ def with_tables(path: Path, tables: dict[str, Callable[[], list[str]]]) -> str:
 
 README = ROOT / "README.md"
 SUPPORT = ROOT / "docs" / "support.md"
+REFERENCE = ROOT / "docs" / "reference.md"
 BOARDS = ROOT / "docs" / "BOARDS.md"
 ENCODINGS = ROOT / "docs" / "ENCODINGS.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
     SUPPORT: lambda: with_tables(SUPPORT, {"targets": target_rows, "servers": server_rows}),
+    REFERENCE: lambda: with_tables(REFERENCE, {"unsent commands": unsent_rows}),
     BOARDS: lambda: with_tables(
         BOARDS,
         {

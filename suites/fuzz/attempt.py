@@ -7,18 +7,23 @@ import re
 import socket
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.core.model import Record
 from harness.core.sockets import connect
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import release_of
-from harness.protocol.command_stream import Command, command
+from harness.protocol.command_stream import Command, clients_of, command
+from harness.protocol.conversation import Conversation
 from harness.protocol.resp import Client
 from harness.record import fault_log
 from harness.run.server_process import PANIC, StartError
 from suites.fuzz.model import UNPREDICTED, Model
+from suites.fuzz.values import KEY_LETTERS, SCRIPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+    from pathlib import Path
 
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
@@ -31,6 +36,7 @@ REFUSED = "refused to start"
 DIED = "died"
 KEYS = re.compile("[1-9][0-9]* keys ")
 """The start of the result of `taken` if the server has stored a key."""
+_CHANCY = (b"stream", b"vectorset")
 _ENCODINGS = (b"hash-", b"list-", b"set-", b"zset-", b"stream-", b"hll-", b"sanitize-")
 
 
@@ -50,6 +56,15 @@ class Failure(Record, frozen=True):
     """The commands that were sent, those of the checkpoint included."""
 
 
+RESET = (
+    command("CONFIG", "SET", "notify-keyspace-events", ""),
+    command("ACL", "DELUSER", "plumb"),
+    command("SCRIPT", "LOAD", SCRIPT),
+)
+"""Commands that undo what streams do to a server besides its keys and thresholds, or refused by an older release. The
+script by which EVALSHA names it is known to every stream."""
+
+
 def empty(server: Guest, defaults: dict[str, Stream]) -> None:
     """Remove all keys and settings on a connection that is not recorded. `defaults`: folder -> the commands that
     restore them.
@@ -59,7 +74,7 @@ def empty(server: Guest, defaults: dict[str, Stream]) -> None:
         place = str(server.folder)
         if place not in defaults:
             defaults[place] = _settings(client)
-        reply_comparison.ask(client, reply_comparison.EMPTY + defaults[place])
+        reply_comparison.ask(client, reply_comparison.EMPTY + RESET + defaults[place])
 
 
 def _settings(client: Client) -> Stream:
@@ -79,16 +94,22 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
 
     Returns the failure, and the guest's replies as far as they came.
     """
+    stream = concluded(stream)
     guest_replies: list[Reply] = []
     native_replies: list[Reply] = []
     known_faults = guest.faults()
-    with (
-        Client.at_socket(oracle.socket_path, deadline_seconds=NATIVE_SECONDS) as native,
-        Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client,
-    ):
+    number = clients_of(stream)
+    with contextlib.ExitStack() as connections:
+
+        def connected(path: Path, deadline_seconds: float) -> list[Client]:
+            clients = (Client.at_socket(path, deadline_seconds=deadline_seconds) for _ in range(number))
+            return [connections.enter_context(client) for client in clients]
+
+        natives = connected(oracle.socket_path, NATIVE_SECONDS)
+        clients = connected(guest.recorded_path, guest.deadline_seconds)
         # The native build runs first: if it dies of the stream, the guest should die too, and its death is recorded.
-        died = _ask(native_replies, native, stream)
-        if error := _ask(guest_replies, client, stream):
+        died = _ask(native_replies, natives, stream, oracle)
+        if error := _ask(guest_replies, clients, stream, guest):
             return gone(guest, known_faults, stream, len(guest_replies), error), guest_replies
         if died:
             return _native_gone(stream, len(native_replies), died), guest_replies
@@ -96,16 +117,32 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
         if failure is None and checkpoint:
             stored = _stored(oracle)
             stream += stored
-            native_replies += reply_comparison.ask(native, stored)
-            if error := _ask(guest_replies, client, stored):
+            if number > 1:
+                # Of two clients each may have been disconnected, or hear of what the other does.
+                number = 1
+                natives = connected(oracle.socket_path, NATIVE_SECONDS)
+                clients = connected(guest.recorded_path, guest.deadline_seconds)
+            native_replies += reply_comparison.ask(natives[0], stored)
+            if error := _ask(guest_replies, clients, stored, guest):
                 return gone(guest, known_faults, stream, len(guest_replies), error), guest_replies
             failure = _compared(stream, guest_replies, native_replies, guest)
     return failure, guest_replies
 
 
-def _ask(replies: list[Reply], client: Client, stream: Stream) -> OSError | None:
+def concluded(stream: Stream) -> Stream:
+    """The stream; if several clients send it, each ends with PING, whose reply brings what it heard of the others."""
+    number = clients_of(stream)
+    ends = tuple(msgspec.structs.replace(command("PING"), client=client) for client in range(number))
+    return stream if number == 1 or stream[-number:] == ends else (*stream, *ends)
+
+
+def _ask(replies: list[Reply], clients: list[Client], stream: Stream, server: Guest) -> OSError | None:
     try:
-        reply_comparison.ask_into(replies, client, stream)
+        if len(clients) == 1:
+            reply_comparison.ask_into(replies, clients[0], stream)
+        else:
+            seconds = server.deadline_seconds
+            Conversation(clients, server.upstream, deadline_seconds=seconds).ask_into(replies, stream)
     except OSError as error:
         return error
     return None
@@ -135,6 +172,9 @@ def _compared(stream: Stream, guest_replies: list[Reply], native_replies: list[R
             sameness=f"difference {difference.name}",
             stream=stream,
         )
+    if clients_of(stream) > 1:
+        # The model knows of one client.
+        return None
     model = Model()
     for index, (one, reply) in enumerate(zip(stream, guest_replies, strict=True)):
         expected = model.answer(one)
@@ -177,12 +217,15 @@ def _stored(oracle: Guest) -> Stream:
         types = client.pipeline([["TYPE", key] for key in keys])
         encodings = client.pipeline([["OBJECT", "ENCODING", key] for key in keys])
         dumps = client.pipeline([["DUMP", key] for key in keys])
-    commands: list[Command] = []
+    commands: list[Command] = [command("SELECT", 0)]
     for key, kind, encoding, payload in zip(keys, types, encodings, dumps, strict=True):
         commands += [command("OBJECT", "ENCODING", key), *reading(kind, key)]
         # A hash table's order differs from run to run, as a skip list's did until Redis 4; a stream's groups contain
-        # times.
-        if encoding in {b"hashtable", b"skiplist"} or kind == b"stream" or not isinstance(payload, bytes):
+        # times, a vector set random levels.
+        if encoding in {b"hashtable", b"skiplist"} or kind in _CHANCY or not isinstance(payload, bytes):
+            continue
+        if key.startswith(KEY_LETTERS["fading"].encode()):
+            # Its fields expire relative to now.
             continue
         commands.append(command("DUMP", key))
         if len(payload) < LARGEST_PAYLOAD_BYTES:

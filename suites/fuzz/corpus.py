@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.protocol.command_stream import read_stream, text_of
+from harness.protocol.reply_comparison import is_free
 from harness.record import corpus_folder
 
 if TYPE_CHECKING:
@@ -114,10 +115,14 @@ def _number(feature: Hashable) -> int:
 
 
 def shapes(stream: Stream, replies: Sequence[Reply]) -> set[Hashable]:
-    """The shapes of the replies to commands: the kind, the magnitude of the size, an error's text, but no values."""
+    """The shapes of the replies to commands: the kind, the magnitude of the size, an error's text, but no values.
+
+    A reply that may be any has none, so that the same seed makes the same streams.
+    """
     return {
         (command.name, len(command.words).bit_length(), _shape(reply))
         for command, reply in zip(stream, replies, strict=False)
+        if not is_free(command)
     }
 
 

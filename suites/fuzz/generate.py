@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import re
 from functools import cache
@@ -18,12 +19,15 @@ from suites.fuzz.values import INTEGERS, KEY_LETTERS, KINDS, Draw
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from harness.protocol.command_stream import Stream
 
 GRAMMAR = Path(__file__).with_name("grammar.toml")
 LONGEST = 80
 """Maximum number of commands in a stream."""
+SHARE_OF_TWO = 0.25
+"""Weight of a theme with two clients in the choice of a stream's themes; the others have 1."""
 _JUNK = ("PING", "PING a", "ECHO abc", "PING ab", "ECHO abcd", "GET x", "PING abcde")
 _LIMITS = (-2, 0, 1, 2, 3, 4, 8, 16, 64, 128, 512)
 
@@ -33,12 +37,25 @@ class Theme(Record, frozen=True):
 
     commands: list[str]
     thresholds: list[str]
+    begins: list[str] = msgspec.field(default_factory=list)
+    """What a second client sends first."""
+    second: list[str] = msgspec.field(default_factory=list)
+    """Commands that a second client sends; empty: there is none."""
+
+
+class Unsent(Record, frozen=True):
+    """Commands that no line of the grammar sends."""
+
+    commands: list[str]
+    """Globs of commands, or commands and subcommands."""
+    reason: str
 
 
 class Grammar(Record, frozen=True):
     """grammar.toml."""
 
     themes: dict[str, Theme]
+    unsent: list[Unsent]
 
 
 @cache
@@ -48,6 +65,7 @@ def grammar() -> Grammar:
 
 
 _KIND = re.compile(r"<(\w+)>")
+_ALTERNATIVES = re.compile(r"[^|\s]+(\|[^|\s]+)+")
 _REPEATED = re.compile(r"(<\w+>(?:,<\w+>)*)\+")
 
 
@@ -64,7 +82,7 @@ def expand(line: str, draw: Draw) -> Command:
             words += [draw.word(kind) for _ in range(_how_many(draw.random)) for kind in _KIND.findall(repeated[1])]
         elif kind := _KIND.search(part):
             words.append(part[: kind.start()].encode() + draw.word(kind[1]) + part[kind.end() :].encode())
-        elif re.fullmatch(r"\w+(\|\w+)+", part):
+        elif _ALTERNATIVES.fullmatch(part):
             words.append(draw.random.choice(part.split("|")).encode())
         else:
             words.append(part.encode())
@@ -77,27 +95,52 @@ def _how_many(random: random.Random) -> int:
     return random.randrange(1, 5) if chance < 0.85 else random.randrange(5, 40) if chance < 0.98 else 140
 
 
+@cache
+def themes_of_data() -> tuple[str, ...]:
+    """The themes whose commands may stand in an append-only file: they have one client, and work on keys alone.
+
+    A script that fails there ends every server since Redis 7 (docs/found/aof-failing-script.md).
+    """
+    others = {"functions", "scripts", "server"}
+    return tuple(name for name, theme in grammar().themes.items() if not theme.second and name not in others)
+
+
 def generate(random: random.Random, themes: Sequence[str] = ()) -> Stream:
     """A new stream from a few of these themes (or of all): few keys, several commands a write, some inline lines."""
     draw = Draw(random)
-    names = random.choices(themes or list(grammar().themes), k=random.choice((1, 1, 1, 2, 3)))
-    chosen = [grammar().themes[name] for name in names]
+    every = {name: grammar().themes[name] for name in themes or grammar().themes}
+    # Each command of two clients waits for the one before it.
+    weights = [SHARE_OF_TWO if theme.second else 1.0 for theme in every.values()]
+    chosen = random.choices(list(every.values()), weights, k=random.choice((1, 1, 1, 2, 3)))
     commands = [one for theme in chosen for one in _lowered(theme, random)]
+    listening = [theme for theme in chosen if theme.second]
+    commands += [_by_second(line, draw) for theme in listening for line in theme.begins]
     if random.random() < 0.15:
         commands.insert(0, Command(words=(b"HELLO", b"3")))
     pace = random.choice((0.0, 0.0, 0.1, 0.5))
     transaction = 0
-    for _ in range(random.choice((4, 12, 25, 50))):
+    for _ in range(random.choice((4, 12, 25) if listening else (4, 12, 25, 50))):
         if random.random() < 0.06:
             commands.append(Command(words=tuple(random.choice(_JUNK).encode().split()), inline=True))
         if random.random() < 0.02:
             commands.append(Command(words=(b"EXEC" if transaction else b"MULTI",)))
             transaction = 1 - transaction
-        one = expand(random.choice(random.choice(chosen).commands), draw)
+        one = one_of(random.choice(chosen), draw)
         commands.append(msgspec.structs.replace(one, waits=random.random() < pace))
     if transaction:
         commands.append(Command(words=(b"EXEC",)))
     return tuple(commands)
+
+
+def one_of(theme: Theme, draw: Draw) -> Command:
+    """A command of a theme, of either client."""
+    if theme.second and draw.random.random() < 0.5:
+        return _by_second(draw.random.choice(theme.second), draw)
+    return expand(draw.random.choice(theme.commands), draw)
+
+
+def _by_second(line: str, draw: Draw) -> Command:
+    return msgspec.structs.replace(expand(line, draw), client=1)
 
 
 def _lowered(theme: Theme, random: random.Random) -> list[Command]:
@@ -130,23 +173,41 @@ def _after(words: Sequence[bytes], *options: bytes) -> list[bytes]:
     return [after for word, after in itertools.pairwise(words) if word.upper() in options]
 
 
+_LAST_BLOCKS = frozenset({"BLMOVE", "BLPOP", "BRPOP", "BRPOPLPUSH", "BZPOPMAX", "BZPOPMIN", "WAIT", "WAITAOF"})
+_MILLISECONDS = frozenset({"WAIT", "WAITAOF", "XREAD", "XREADGROUP"})
+
+
 def _waits_long(command: Command) -> bool:
-    """Whether a command may block its client for longer than a blink."""
+    """Whether a command may block its client for longer than a blink. The second client waits for the first one."""
     words = command.words
     timeouts = _after(words, b"BLOCK") if command.name in {"XREAD", "XREADGROUP"} else []
     if command.name in {"BLMPOP", "BZMPOP"}:
         timeouts = [*words[1:2]]
-    elif command.name in {"BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX"}:
+    elif command.name in _LAST_BLOCKS:
         timeouts = [*words[-1:]]
-    return any(word not in {b"0.001", b"1"} or (word == b"1" and command.name[0] == "B") for word in timeouts)
+    short = {b"1" if command.name in _MILLISECONDS else b"0.001"}
+    if command.client and not command.name.startswith("WAIT"):
+        short.add(b"0")
+    return any(word not in short for word in timeouts)
+
+
+_RELATIVE = frozenset({"EXPIRE", "HEXPIRE", "HPEXPIRE", "PEXPIRE", "PSETEX", "RESTORE", "RESTORE-ASKING", "SETEX"})
+_RELATIVE_OPTIONS = frozenset({"GETEX", "HGETEX", "HSETEX", "SET"})
+_BRIEF = tuple(KEY_LETTERS[kind].encode() for kind in ("brief", "fading"))
 
 
 def _expires_soon(command: Command) -> bool:
-    """Whether a key would expire within hours, perhaps on the slower server alone."""
-    numbers = _after(command.words, b"EX", b"PX") if command.name in {"SET", "GETEX"} else []
-    if command.name in {"EXPIRE", "PEXPIRE", "SETEX", "PSETEX"}:
-        numbers = [*command.words[2:3]]
-    return any(number.isdigit() and 0 < int(number[:19]) < _SOONEST for number in numbers)
+    """Whether a key would expire within hours, perhaps on the slower server alone.
+
+    Or at a moment relative to now, where the key's moments are compared exactly.
+    """
+    words = command.words
+    numbers = _after(words, b"EX", b"PX") if command.name in _RELATIVE_OPTIONS else []
+    if command.name in _RELATIVE:
+        numbers = [*words[2:3]]
+    moments = [int(number[:19]) for number in numbers if number.isdigit()]
+    exact = len(words) > 1 and not words[1].startswith(_BRIEF)
+    return any(moment and (exact or moment < _SOONEST) for moment in moments)
 
 
 def mutate(stream: Stream, other: Stream, random: random.Random) -> Stream:
@@ -164,7 +225,7 @@ def mutate(stream: Stream, other: Stream, random: random.Random) -> Stream:
         elif change == 3:
             commands.insert(random.randrange(len(commands) + 1), commands[place])
         elif change == 4:
-            commands.insert(place, expand(random.choice(_every_line()), Draw(random)))
+            commands.insert(place, expand(random.choice(_lines_of_one()), Draw(random)))
         else:
             start = random.randrange(len(other))
             commands[place:place] = other[start : start + random.randrange(1, 8)]
@@ -178,13 +239,17 @@ def splice(first: Stream, second: Stream, random: random.Random) -> Stream:
 
 
 @cache
-def _every_line() -> list[str]:
-    return [line for theme in grammar().themes.values() for line in theme.commands]
+def _lines_of_one() -> list[str]:
+    """The lines of the themes that have one client."""
+    return [line for theme in grammar().themes.values() if not theme.second for line in theme.commands]
+
+
+_UNCHANGED = frozenset({"ACL", "CLIENT", "CONFIG", "EVAL", "EVAL_RO", "FUNCTION", "SCRIPT"})
 
 
 def _with_other_word(command: Command, others: Sequence[Command], random: random.Random) -> Command:
     """The command with one argument replaced: a boundary, a length, or another argument. Settings are kept."""
-    if len(command.words) < 2 or command.name in {"CONFIG", "EVAL", "EVAL_RO", "FUNCTION"}:
+    if len(command.words) < 2 or command.name in _UNCHANGED:
         return command
     place = random.randrange(1, len(command.words))
     word = command.words[place]
@@ -197,4 +262,27 @@ def _with_other_word(command: Command, others: Sequence[Command], random: random
 
 def unknown_kinds() -> set[str]:
     """Kinds that the grammar names but that `Draw` does not know."""
-    return {kind for line in _every_line() for kind in _KIND.findall(line)} - set(KINDS) - set(KEY_LETTERS)
+    return {kind for line in all_lines() for kind in _KIND.findall(line)} - set(KINDS) - set(KEY_LETTERS)
+
+
+def all_lines() -> list[str]:
+    """Every line of the grammar, of both clients."""
+    return [line for theme in grammar().themes.values() for line in (*theme.commands, *theme.begins, *theme.second)]
+
+
+def sent(known: AbstractSet[str]) -> set[str]:
+    """Those of a release's commands, or commands and subcommands, that the grammar sends."""
+    names = set()
+    for line in all_lines():
+        alternatives = [part.split("|") if _ALTERNATIVES.fullmatch(part) else [part] for part in _template(line)[:2]]
+        names |= {" ".join(words) for words in itertools.product(*alternatives)} | set(alternatives[0])
+    return names & known
+
+
+def left_out(known: AbstractSet[str]) -> list[str]:
+    """Those that the grammar neither sends nor lists as unsent."""
+    globs = [glob for one in grammar().unsent for glob in one.commands]
+    # A table without subcommands knows of `CLUSTER` what the list says of its subcommands.
+    globs += [glob.partition(" ")[0] for glob in globs]
+    rest = known - sent(known)
+    return sorted(name for name in rest if not any(fnmatch.fnmatchcase(name, glob) for glob in globs))

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from suites.fuzz.generate import LONGEST, expand, generate, grammar, mutate, splice
+from harness.protocol.command_stream import clients_of
+from suites.fuzz.generate import LONGEST, generate, grammar, mutate, one_of, splice
 from suites.fuzz.values import KEY_LETTERS, Draw
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
 
     from harness.protocol.command_stream import Stream
+    from suites.fuzz.generate import Theme
 
 FORGETTING = 0.98
 """Factor that reduces earlier payoffs at each stream: a payoff of fifty streams ago counts a third."""
@@ -32,6 +33,8 @@ MIXED = 2
 EMPTYING = 20
 """Cost of a stream besides its own commands, in commands: two connections, no keys, default settings."""
 USUAL_COMMANDS = 25
+WAITING = 4
+"""Cost of a command that waits for the one before it, as those of two clients do, in commands that do not."""
 DISAPPOINTMENT, LEAST_HOPE = 0.9, 0.05
 """Factor by which a child without anything new lowers its parent's chance, and the lower limit of that chance."""
 
@@ -86,7 +89,8 @@ class Guide:
     def next(self) -> Stream:
         """The next stream to run."""
         stream = self._make()
-        self._cost = (EMPTYING + len(stream)) / (EMPTYING + USUAL_COMMANDS)
+        turns = WAITING if clients_of(stream) > 1 else 1
+        self._cost = (EMPTYING + turns * len(stream)) / (EMPTYING + USUAL_COMMANDS)
         return stream
 
     def _make(self) -> Stream:
@@ -137,14 +141,18 @@ def extend(stream: Stream, random: random.Random) -> Stream:
     """The beginning of a stream, followed by more commands of its kind on its keys."""
     begun = stream[: random.randrange(1, len(stream) + 1)]
     draw = _SameKeys(random, begun)
-    lines = _lines_like(begun, random)
-    more = tuple(expand(random.choice(lines), draw) for _ in range(random.choice((2, 5, 10, 20))))
+    theme = _theme_like(begun, random)
+    more = tuple(one_of(theme, draw) for _ in range(random.choice((2, 5, 10, 20))))
     return (*begun, *more)[-LONGEST:]
 
 
-def _lines_like(stream: Stream, random: random.Random) -> Sequence[str]:
-    """The grammar's lines of a theme that contains one of the stream's commands, or of any theme."""
-    name = random.choice(stream).name
+def _theme_like(stream: Stream, random: random.Random) -> Theme:
+    """A theme of the grammar that contains one of the stream's commands and has as many clients, or any theme."""
+    name, second = random.choice(stream).name, clients_of(stream) > 1
     themes = list(grammar().themes.values())
-    fitting = [theme for theme in themes if any(line.split(" ", 1)[0] == name for line in theme.commands)]
-    return random.choice(fitting or themes).commands
+    fitting = [
+        theme
+        for theme in themes
+        if bool(theme.second) == second and any(line.split(" ", 1)[0] == name for line in theme.commands)
+    ]
+    return random.choice(fitting or themes)

@@ -46,6 +46,9 @@ class Model:
             self._forget_all()
             self._queueing = name == "MULTI"
             return UNPREDICTED
+        if name in _OF_ALL_KEYS:
+            self._forget_all()
+            return UNPREDICTED
         modelled = _COMMANDS.get((name, len(arguments))) or _COMMANDS.get((name, -1))
         if modelled is not None and not self._queueing:
             with contextlib.suppress(_UnknownError):
@@ -187,6 +190,8 @@ def _bit_operation(model: Model, operation: bytes, target: bytes, *sources: byte
     return len(result)
 
 
+_OF_ALL_KEYS = frozenset({"FLUSHALL", "FLUSHDB", "RESET", "SELECT", "SWAPDB"})
+"""Commands that change keys without naming them, or choose others."""
 _READING = frozenset({"DBSIZE", "DUMP", "EXISTS", "KEYS", "LCS", "MGET", "OBJECT", "SUBSTR", "TOUCH", "TYPE"})
 _COMMANDS: dict[tuple[str, int], Callable[..., Reply | object]] = {
     ("DEL", -1): Model.delete,

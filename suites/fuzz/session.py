@@ -13,7 +13,7 @@ import pytest
 from harness.core import json_codec
 from harness.core.cache import write_whole
 from harness.core.model import Record
-from harness.protocol.command_stream import text_of, wire
+from harness.protocol.command_stream import clients_of, text_of, wire
 from harness.record import run_folder
 from harness.run.server_process import StartError
 from suites.fuzz.acceptance import Acceptance
@@ -272,11 +272,13 @@ class FuzzSession:
     def _save(self, label: str, content: Stream | bytes) -> None:
         """Write the stream beside the evidence, as a client's bytes and as text, for later runs."""
         folder = self._streams()
-        name = f"{len(list(folder.glob('*.resp'))) + 1}-{label}"
+        saved = {path.stem for pattern in ("*.resp", "*.stream") for path in folder.glob(pattern)}
+        name = f"{len(saved) + 1}-{label}"
         if isinstance(content, bytes):
             (folder / f"{name}.resp").write_bytes(content)
             return
-        (folder / f"{name}.resp").write_bytes(wire(content))
+        if clients_of(content) == 1:
+            (folder / f"{name}.resp").write_bytes(wire(content))
         (folder / f"{name}.stream").write_text(text_of(content), "utf-8")
         self.corpus.save(content, FOUND)
 

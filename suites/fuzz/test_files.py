@@ -16,7 +16,7 @@ import pytest
 from harness.protocol.command_stream import command, wire
 from harness.protocol.resp import Client
 from suites.fuzz.corrupt import arities, damaged_file, fitting_file, lacks_words, rdb_file
-from suites.fuzz.generate import generate
+from suites.fuzz.generate import generate, themes_of_data
 from suites.fuzz.payloads import Payload, payloads
 from suites.fuzz.session import FuzzSession
 
@@ -84,7 +84,9 @@ def _file(session: FuzzSession, whole: bytes, least: dict[bytes, int] | None) ->
         return RDB, fitting_file(whole, random)
     if random.random() < 0.6 and lacking != [AOF]:
         return RDB, _cut(whole, random) if least is None else damaged_file(whole, random)
-    commands = wire((*_BEGINNING, *(msgspec.structs.replace(one, inline=False) for one in generate(random))))
+    commands = wire(
+        (*_BEGINNING, *(msgspec.structs.replace(one, inline=False) for one in generate(random, themes_of_data())))
+    )
     if session.cell.version >= (4,) and random.random() < 0.4:
         commands = whole + commands
     if least is not None and random.random() < 0.4:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
+from suites._shared.checksums import sealed
 from suites._shared.paired_servers import EDGE_LENGTHS, HEADER_LENGTHS
 
 if TYPE_CHECKING:
@@ -71,9 +73,21 @@ KEY_LETTERS = {
     "float": "f",
     "lexical": "y",
     "brief": "b",
+    "fading": "i",
+    "vectors": "v",
 }
-_APART = ("float", "lexical", "brief")
+_APART = ("float", "lexical", "brief", "fading", "vectors")
 """Kinds whose replies are predictable only if commands of other kinds do not touch their keys."""
+
+
+SCRIPT = "return {#KEYS, ARGV[1]}"
+"""The script that streams name by its digest."""
+_DIGEST = hashlib.sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest().encode()
+# The form of RDB 6, which every release takes: a string of 3 bytes and one that is an integer of 16 bits; and, of RDB
+# 10, a library of functions.
+_PAYLOADS = [sealed(form + bytes(8)) for form in (b"\x00\x03abc\x06\x00", b"\x00\xc1\x39\x30\x06\x00")]
+_LIBRARY_CODE = b"#!lua name=f\nredis.register_function('put', function(keys, args) return {#keys, args[1]} end)"
+_LIBRARY = sealed(b"\xf5\x40" + bytes([len(_LIBRARY_CODE)]) + _LIBRARY_CODE + b"\x0a\x00" + bytes(8))
 
 
 class Draw:
@@ -206,6 +220,11 @@ KINDS: dict[str, Callable[[Draw], bytes]] = {
     "count": lambda draw: b"%d" % draw.random.randrange(1, 9),
     "id": Draw.identity,
     "time": Draw.time,
+    "channel": lambda draw: b"c%d" % draw.random.randrange(3),
+    "payload": lambda draw: draw.random.choice(_PAYLOADS),
+    "library": lambda _: _LIBRARY,
+    "digest": lambda _: _DIGEST,
+    "coordinate": lambda draw: f"{draw.random.randrange(-64, 64) / 8:.9g}".encode(),
     "longitude": lambda draw: f"{draw.random.randrange(-1790, 1790) / 10 + 0.03125:.9g}".encode(),
     "latitude": lambda draw: f"{draw.random.randrange(-840, 840) / 10 + 0.03125:.9g}".encode(),
 }

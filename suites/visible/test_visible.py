@@ -8,6 +8,7 @@ import pytest
 
 from harness.protocol.command_stream import line_of
 from harness.protocol.reply_comparison import ask, comparable
+from suites._shared.census import of_release
 from suites._shared.paired_servers import differing
 from suites.visible import census, table
 
@@ -55,15 +56,8 @@ def test_a_reply_has_the_same_bytes_as_on_this_machine_or_is_listed(
 
 
 def test_every_command_is_asked_or_there_is_a_reason(both: PairedServers, cell: CellSpec) -> None:
-    """A developer must look at what is new in each release. Before 7.0 it lists neither subcommands nor options."""
-    if cell.version < (2, 8, 13):
-        pytest.skip("COMMAND came with 2.8.13")
-    if cell.development:
-        pytest.skip("a development tree: what it has that no release had is nobody's to have looked at")
-    if cell.version < (7,):
-        known = census.names_only(both.oracle.command("COMMAND"))
-    else:
-        known = census.documented(both.oracle.command("COMMAND", "DOCS"))
+    """A developer must look at what is new in each release."""
+    known = of_release(both.oracle, cell)
     missing = census.missing(known)
     assert not missing, f"neither asked nor excused in suites/visible/requests.toml: {', '.join(missing)}"
 
