@@ -185,7 +185,7 @@ def _waits_long(command: Command) -> bool:
         timeouts = [*words[1:2]]
     elif command.name in _LAST_BLOCKS:
         timeouts = [*words[-1:]]
-    short = {b"1" if command.name in _MILLISECONDS else b"0.001"}
+    short = {b"1" if command.name in _MILLISECONDS else b"0.002"}
     if command.client and not command.name.startswith("WAIT"):
         short.add(b"0")
     return any(word not in short for word in timeouts)
