@@ -93,7 +93,7 @@ class Conversation:
     def _send(self, one: Command) -> None:
         try:
             self._clients[one.client].send(wire((one,)))
-            if _may_block(one) and one.client not in self._queueing:
+            if _may_block(one):
                 reply = self._reply_or_blocked(one.client)
             else:
                 reply = self._reply(one)
