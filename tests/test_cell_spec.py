@@ -140,6 +140,23 @@ def test_a_server_that_may_refuse_to_start_has_stopped_if_it_exited(
 
 
 @pytest.mark.parametrize(
+    ("script", "status", "end"), [("exit 0", 0, "stopped"), ("exit 3", 3, "exit"), ("kill -SEGV $$", -11, "signal")]
+)
+def test_a_server_that_was_told_to_end_has_stopped_if_it_ended_well(
+    tmp_path: Path, script: str, status: int, end: str
+) -> None:
+    build = fakes.build(tmp_path)
+    fakes.write(build.server_binary, f"#!/bin/sh\n{script}\n", mode=0o755)
+    guest = Guest(build, fakes.unemulated(fakes.target()), tmp_path / "guest-1", sockets=tmp_path, version=(7, 0, 15))
+    guest.folder.mkdir()
+    guest.launch()
+    assert guest.await_end() == status
+    assert not guest.alive()
+    guest.__exit__()
+    assert guest.end == end
+
+
+@pytest.mark.parametrize(
     ("script", "reason"),
     [("kill -STOP $$", run_folder.STOPPED), ("sleep 60", run_folder.NO_PONG), ("kill -KILL $$", "killed by SIGKILL")],
 )

@@ -265,6 +265,19 @@ class Guest:
             self._end, self._detail = describe_exit(code)
         return False
 
+    def await_end(self) -> int:
+        """Wait until the server, which a test has told to end, has ended. With the exit status 0 it has stopped.
+
+        Returns the exit status, negative for a signal. Raises TimeoutError.
+        """
+        deadline = time.monotonic() + self.deadline_seconds
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"timed out waiting for {self.name} to end")
+            time.sleep(POLL_SECONDS)
+        self._end, self._detail = describe_exit(code) if code else ("stopped", "")
+        return code
+
     def settle(self) -> bool:
         """Wait after a lost connection or a fault, for a limited time, until the process has ended. Returns whether it
         lives on.
