@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 PLAIN_OPTIONS = frozenset(
     {
+        "--aof-timestamp-enabled",
+        "--appendfsync",
         "--appendonly",
         "--cluster-enabled",
         "--cluster-node-timeout",
@@ -44,7 +46,11 @@ PLAIN_OPTIONS = frozenset(
         "--repl-diskless-load",
         "--repl-diskless-sync",
         "--repl-diskless-sync-delay",
+        "--repl-ping-replica-period",
+        "--repl-rdb-channel",
+        "--repl-timeout",
         "--sanitize-dump-payload",
+        "--shutdown-timeout",
     }
 )
 """Server options that suites use, and that name no file, name no port and open no socket."""

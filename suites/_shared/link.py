@@ -1,7 +1,10 @@
-"""Replication links between a primary and a replica: made, awaited, broken."""
+"""Replication links between a primary and a replica: made, awaited, broken, silent."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -9,9 +12,11 @@ from harness.protocol.resp import ServerGoneError, info_fields
 from suites._shared.keyspace import server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
+    from suites._shared.ports import Ports
 
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 20.0
@@ -25,6 +30,15 @@ def join(replica: Guest, primary: Guest) -> None:
         # Every release knows this command.
         client.command("SLAVEOF", host, port)
     await_in_step(replica, primary)
+
+
+def on_a_port(
+    start_guest: StartGuest, ports: Ports, target: str, *options: str, files: Mapping[str, bytes] | None = None
+) -> tuple[Guest, int]:
+    """A server on a loopback port, on which others find it, and the port."""
+    port = ports.free()
+    listening = ["--port", str(port), "--bind", "127.0.0.1"]
+    return start_guest(target=target, options=[*listening, *options], files=files), port
 
 
 def info(guest: Guest, section: str) -> dict[str, str]:
@@ -64,3 +78,13 @@ def cut(replica: Guest) -> None:
     """Break the replica's link as a network does; the replica connects again by itself."""
     with server.client(replica) as client:
         client.command("CLIENT", "KILL", "TYPE", "master")
+
+
+@contextlib.contextmanager
+def silent(guest: Guest) -> Iterator[None]:
+    """A server that neither reads nor writes for a while."""
+    os.kill(guest.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(guest.pid, signal.SIGCONT)

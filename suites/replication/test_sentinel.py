@@ -20,18 +20,12 @@ if TYPE_CHECKING:
 SILENCE_MILLISECONDS = 600_000
 DOWN_MILLISECONDS = 3_000
 """After this silence the sentinel considers the primary down; the emulators' slowdown stays far below it."""
+DELAY = ["--repl-diskless-sync-delay", "0"]
 CONFIGURATION = """
 sentinel monitor watched 127.0.0.1 {port} {quorum}
 sentinel down-after-milliseconds watched {down}
 sentinel failover-timeout watched 60000
 """
-
-
-def a_server(start_guest: StartGuest, ports: Ports, target: str) -> tuple[Guest, int]:
-    """A server on a loopback port, which a sentinel requires, and the port."""
-    port = ports.free()
-    listening = ["--port", str(port), "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"]
-    return start_guest(target=target, options=listening), port
 
 
 def follow(primary: Guest, port: int, replica: Guest) -> None:
@@ -50,8 +44,8 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
     if cell.version < (5,):
         pytest.skip("SENTINEL REPLICAS came with 5.0")
     served, watching = (companion, "") if own == "sentinel" else ("", companion)
-    primary, port = a_server(start_guest, ports, served)
-    replica, replica_port = a_server(start_guest, ports, served)
+    primary, port = link.on_a_port(start_guest, ports, served, *DELAY)
+    replica, replica_port = link.on_a_port(start_guest, ports, served, *DELAY)
     follow(primary, port, replica)
     text = CONFIGURATION.format(port=port, quorum=1, down=DOWN_MILLISECONDS)
     sentinel = start_guest(
@@ -98,8 +92,8 @@ def test_sentinels_of_different_machines_vote(
     if cell.tier == "quick":
         pytest.skip("it waits some 15 s for time-outs: in the tiers full and thorough")
     machines = ["", "", companion] if leads == "own" else [companion, companion, ""]
-    primary, port = a_server(start_guest, ports, machines[0])
-    replica, replica_port = a_server(start_guest, ports, machines[2])
+    primary, port = link.on_a_port(start_guest, ports, machines[0], *DELAY)
+    replica, replica_port = link.on_a_port(start_guest, ports, machines[2], *DELAY)
     follow(primary, port, replica)
     sentinels = [a_sentinel(start_guest, ports, machine, port, quorum=2) for machine in machines]
     everybody = [primary, replica, *(guest for guest, _ in sentinels)]

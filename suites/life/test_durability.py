@@ -1,0 +1,137 @@
+"""What a server has answered is in its files: under load, with each setting of fsync, and with timestamps."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from suites._shared import link
+from suites._shared.formats import rdb
+from suites._shared.keyspace import dataset, server
+from suites._shared.keyspace.values import Key, Text, differences
+
+if TYPE_CHECKING:
+    from harness.run.cell_spec import CellSpec
+    from harness.run.extra_servers import StartGuest
+    from harness.run.server_process import Guest
+
+APPENDING = [*server.OPTIONS, "--appendonly", "yes"]
+WRITERS = 3
+KEY_MICROSECONDS = 5000
+"""How long the child pauses at each key, so that writes reach the server while it saves."""
+
+
+class Load:
+    """Clients that set pairs of keys to one number at a time, until they are told to stop."""
+
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+        self._stopped = threading.Event()
+        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
+        self.last: dict[int, int] = {}
+        """Writer -> the last number that was acknowledged."""
+
+    def __enter__(self) -> Self:
+        """Start the clients."""
+        for one in self._threads:
+            one.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the clients."""
+        self._stopped.set()
+        for one in self._threads:
+            one.join()
+
+    def _write(self, writer: int) -> None:
+        with server.client(self._guest) as client:
+            number = 0
+            while not self._stopped.is_set():
+                number += 1
+                # The value grows and shrinks, and a table of 16 numbers with it.
+                pair = self.pair(writer, number)
+                client.pipeline([("MSET", *(word for item in pair.items() for word in item))])
+                self.last[writer] = number
+
+    @staticmethod
+    def pair(writer: int, number: int) -> dict[str, bytes]:
+        """Both keys with the same value, which tells its number."""
+        value = b"%d:" % number + dataset.noise(number * 37 % 900)
+        return {f"left:{writer}": value, f"right:{writer}": value}
+
+
+def check_pairs(entries: dict[Key, Any], last: dict[int, int]) -> None:
+    """Assert that a file has both keys of each pair at the same number, not beyond the last."""
+    for writer, number in last.items():
+        found = [entries[Key(0, name.encode())].value for name in Load.pair(writer, 0)]
+        assert found[0] == found[1], f"writer {writer}: one of the two keys alone was set"
+        stored = int(found[0].content.partition(b":")[0])
+        assert 1 <= stored <= number
+        assert found[0] == Text(Load.pair(writer, stored)[f"left:{writer}"])
+
+
+def test_a_child_saves_one_moment_while_others_write(
+    companion: str, cell: CellSpec, family: str, start_guest: StartGuest
+) -> None:
+    guest = start_guest(options=APPENDING)
+    server.write(guest, family)
+    expected = dataset.expected(cell.version, family)
+    with server.client(guest) as client:
+        client.command("CONFIG", "SET", "rdb-key-save-delay", KEY_MICROSECONDS)
+    with Load(guest) as load:
+        link.await_that(lambda: len(load.last) == WRITERS, [guest], "the writers to begin")
+        saved = server.saved_by_a_child(guest)
+        changes = int(link.info(guest, "persistence")["rdb_changes_since_last_save"])
+        server.await_rewrite(guest)
+    assert changes > WRITERS, "nothing was written while the child saved"
+    entries = rdb.read(saved).entries
+    check_pairs(entries, load.last)
+    lines = differences(expected, {key: one for key, one in entries.items() if key in expected})
+    assert not lines, "; ".join(lines[:3])
+    # What was acknowledged by the end is in the rewritten file and its successor.
+    reader = start_guest(target=companion, options=APPENDING, files=server.append_only_files(guest))
+    found = server.snapshot(reader)
+    assert differences(server.snapshot(guest), found) == []
+    for writer, number in load.last.items():
+        assert found[Key(0, b"left:%d" % writer)].value == Text(Load.pair(writer, number)[f"left:{writer}"])
+
+
+@pytest.mark.parametrize("setting", ["always", "everysec", "no"])
+def test_what_was_answered_is_in_the_append_only_file(
+    companion: str, setting: str, cell: CellSpec, family: str, start_guest: StartGuest
+) -> None:
+    guest = start_guest(options=[*APPENDING, "--appendfsync", setting])
+    server.write(guest, family)
+    if setting != "always":
+        with server.client(guest) as client:
+            # The file is written in the background too, and whole at the end.
+            client.pipeline([("CONFIG", "SET", "appendfsync", "always"), ("SET", "integer:0", 0)])
+    reader = start_guest(target=companion, options=APPENDING, files=server.append_only_files(guest))
+    expected = server.without_times(dataset.expected(cell.version, family), cell.version)
+    lines = differences(expected, server.snapshot(reader))
+    assert not lines, "; ".join(lines[:3])
+
+
+def test_an_append_only_file_tells_when_its_commands_came(
+    companion: str, cell: CellSpec, family: str, start_guest: StartGuest
+) -> None:
+    began = int(time.time())
+    guest = start_guest(options=[*APPENDING, "--aof-timestamp-enabled", "yes"])
+    server.write(guest, family)
+    with server.client(guest) as client:
+        for _ in range(2):
+            time.sleep(1.1)
+            client.command("SET", "integer:0", 0)
+    files = server.append_only_files(guest)
+    (commands,) = (content for name, content in files.items() if name.endswith(".incr.aof"))
+    times = [int(line[4:]) for line in commands.split(b"\r\n") if line.startswith(b"#TS:")]
+    assert len(times) >= 3
+    assert times == sorted(set(times))
+    assert began - 1 <= times[0] <= times[-1] <= time.time() + 1
+    reader = start_guest(target=companion, options=APPENDING, files=files)
+    expected = server.without_times(dataset.expected(cell.version, family), cell.version)
+    lines = differences(expected, server.snapshot(reader))
+    assert not lines, "; ".join(lines[:3])

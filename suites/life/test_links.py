@@ -1,0 +1,246 @@
+"""Primaries and replicas of different machines whose offsets pass 2^32: they fail over, are waited for and chained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+import pytest
+
+from suites._shared import link
+from suites._shared.checksums import sealed
+from suites._shared.formats import places
+from suites._shared.keyspace import dataset, server
+from suites._shared.keyspace.values import KeyEntry, differences
+
+if TYPE_CHECKING:
+    from harness.run.cell_spec import CellSpec
+    from harness.run.extra_servers import StartGuest
+    from harness.run.server_process import Guest
+    from suites._shared.ports import Ports
+
+# Without pings the offset grows by what a test writes alone.
+OPTIONS = [*server.OPTIONS, "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "4mb"]
+OPTIONS += ["--repl-ping-replica-period", "3600", "--repl-timeout", "3600"]
+ROLES = ["primary", "replica"]
+"""The role of the cell's own target; the companion has the other role."""
+OFFSET = (1 << 32) - 500
+"""A primary's place in its stream that its first writes move beyond 32 bits."""
+BRIEF_MILLISECONDS = 300
+"""A time that is awaited to its end."""
+LONG_MILLISECONDS = 600_000
+
+
+def file_at(offset: int) -> bytes:
+    """An RDB file without keys, of a primary that has sent so many bytes."""
+    fields = {b"repl-stream-db": b"0", b"repl-id": b"0123456789" * 4, b"repl-offset": str(offset).encode()}
+    words = b"".join(b"\xfa" + b"".join(bytes([len(word)]) + word for word in pair) for pair in fields.items())
+    return sealed(b"REDIS0009" + words + b"\xff" + bytes(8))
+
+
+class LinkedServers:
+    """A primary beyond OFFSET with the data set, its replica, and the port of each."""
+
+    def __init__(
+        self, start_guest: StartGuest, ports: Ports, cell: CellSpec, companion: str, role: str, *options: str
+    ) -> None:
+        targets = ("", companion) if role == "primary" else (companion, "")
+        everything = [*OPTIONS, *options]
+        files = {"dump.rdb": file_at(OFFSET)}
+        self.primary, self.port = link.on_a_port(start_guest, ports, targets[0], *everything, files=files)
+        self.replica, self.replica_port = link.on_a_port(start_guest, ports, targets[1], *everything)
+        self.cell = cell
+        follow(self.replica, self.port)
+        link.await_in_step(self.replica, self.primary)
+
+    def ask(self, *words: Any) -> Any:
+        """The primary's reply."""
+        with server.client(self.primary) as client:
+            return client.command(*words)
+
+    def assert_same(self, family: str) -> None:
+        """Assert that both have the data set, at the same place beyond 2^32 of one stream."""
+        expected = server.without_times(dataset.expected(self.cell.version, family), self.cell.version)
+        places.check_copies(expected, server.snapshot(self.replica), self.primary, self.replica)
+        both = [link.info(one, "replication") for one in (self.primary, self.replica)]
+        for name in ("master_replid", "master_repl_offset"):
+            assert both[0][name] == both[1][name], f"{name}: {both[0][name]} and {both[1][name]}"
+        assert int(both[0]["master_repl_offset"]) > 1 << 32
+
+
+def follow(replica: Guest, port: int) -> None:
+    with server.client(replica) as client:
+        assert client.command("REPLICAOF", "127.0.0.1", port) == b"OK"
+
+
+def state(guest: Guest) -> str:
+    return link.info(guest, "replication").get("master_failover_state", "no-failover")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_failover_hands_the_stream_over(
+    companion: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest, ports: Ports
+) -> None:
+    linked = LinkedServers(start_guest, ports, cell, companion, role)
+    primary, replica = linked.primary, linked.replica
+    server.write(primary, family)
+    link.await_in_step(replica, primary)
+    linked.assert_same(family)
+    words = ("FAILOVER", "TO", "127.0.0.1", linked.replica_port, "TIMEOUT", LONG_MILLISECONDS)
+    assert linked.ask(*words) == b"OK"
+    await_swapped(primary, replica)
+    with server.client(replica) as client:
+        client.pipeline([("SET", "integer:0", 1), ("SET", "integer:0", 0)])
+    link.await_in_step(primary, replica)
+    linked.assert_same(family)
+    # The former primary goes on where it was.
+    assert link.info(replica, "stats")["sync_full"] == "0"
+    assert int(link.info(replica, "replication")["second_repl_offset"]) > 1 << 32
+
+
+def await_swapped(primary: Guest, replica: Guest) -> None:
+    """Wait until a former primary follows its former replica."""
+
+    def swapped() -> bool:
+        roles = [link.info(one, "replication") for one in (primary, replica)]
+        return roles[0]["role"] == "slave" and roles[1]["role"] == "master" and roles[0]["master_link_status"] == "up"
+
+    link.await_that(swapped, [primary, replica], "the failover")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_failover_to_a_silent_replica_is_aborted_or_forced(
+    companion: str, role: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
+) -> None:
+    linked = LinkedServers(start_guest, ports, cell, companion, role)
+    primary, replica = linked.primary, linked.replica
+    to = ("FAILOVER", "TO", "127.0.0.1", linked.replica_port)
+    with link.silent(replica):
+        linked.ask("SET", "k", dataset.noise(1000))
+        linked.ask("FAILOVER")
+        assert state(primary) == "waiting-for-sync"
+        assert linked.ask("FAILOVER", "ABORT") == b"OK"
+        assert linked.ask(*to, "TIMEOUT", BRIEF_MILLISECONDS) == b"OK"
+        link.await_that(lambda: state(primary) == "no-failover", [primary], "the end of the time")
+        assert linked.ask("INCR", "counter") == 1
+        assert linked.ask(*to, "FORCE", "TIMEOUT", BRIEF_MILLISECONDS) == b"OK"
+        link.await_that(lambda: state(primary) == "failover-in-progress", [primary], "a failover by force")
+    await_swapped(primary, replica)
+    link.await_in_step(primary, replica)
+    assert differences(server.snapshot(replica), server.snapshot(primary)) == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_waiting_ends_when_the_replica_has_the_offset(
+    companion: str, role: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
+) -> None:
+    writes_files = cell.version >= (7, 2)
+    options = ["--appendonly", "yes", "--appendfsync", "always"] if writes_files else []
+    linked = LinkedServers(start_guest, ports, cell, companion, role)
+    primary, replica = linked.primary, linked.replica
+    for one in (primary, replica):
+        with server.client(one) as client:
+            client.pipeline([("CONFIG", "SET", *pair) for pair in zip(options[::2], options[1::2], strict=True)])
+    with server.client(primary) as client:
+        for number in range(20):
+            client.command("SET", number, dataset.noise(100))
+            assert client.command("WAIT", 1, LONG_MILLISECONDS) == 1
+            with server.client(replica) as reader:
+                assert reader.command("GET", number) == dataset.noise(100)
+        assert client.command("WAIT", 2, BRIEF_MILLISECONDS) == 1
+        assert int(link.info(primary, "replication")["master_repl_offset"]) > 1 << 32
+        if writes_files:
+            assert client.command("WAITAOF", 1, 1, LONG_MILLISECONDS) == [1, 1]
+        with link.silent(replica):
+            client.command("SET", "k", "v")
+            assert client.command("WAIT", 1, BRIEF_MILLISECONDS) == 0
+            if writes_files:
+                assert client.command("WAITAOF", 1, 1, BRIEF_MILLISECONDS) == [1, 0]
+        assert client.command("WAIT", 1, LONG_MILLISECONDS) == 1
+
+
+def test_a_replica_of_a_replica_follows_and_stays_when_the_middle_one_is_promoted(
+    companion: str, cell: CellSpec, family: str, start_guest: StartGuest, ports: Ports
+) -> None:
+    linked = LinkedServers(start_guest, ports, cell, companion, "primary")
+    middle = linked.replica
+    last = start_guest(options=OPTIONS)
+    follow(last, linked.replica_port)
+    link.await_in_step(last, middle)
+    server.write(linked.primary, family)
+    link.await_in_step(middle, linked.primary)
+    link.await_in_step(last, middle)
+    before = [int(link.info(one, "stats")["sync_partial_ok"]) for one in (linked.primary, middle)]
+    for one in (middle, last):
+        link.cut(one)
+    linked.ask("SET", "integer:0", 0)
+    link.await_in_step(middle, linked.primary)
+    link.await_in_step(last, middle)
+    after = [int(link.info(one, "stats")["sync_partial_ok"]) for one in (linked.primary, middle)]
+    assert all(now > then for then, now in zip(before, after, strict=True)), f"{after} after {before}"
+    full = link.info(middle, "stats")["sync_full"]
+    with server.client(middle) as client:
+        client.command("REPLICAOF", "NO", "ONE")
+        client.command("SET", "integer:0", 0)
+    link.await_in_step(last, middle)
+    assert link.info(middle, "stats")["sync_full"] == full
+    expected = server.without_times(dataset.expected(cell.version, family), cell.version)
+    places.check_copies(expected, server.snapshot(last), middle, last)
+    assert int(link.info(last, "replication")["master_repl_offset"]) > 1 << 32
+
+
+WORD = "secret"
+SOON_MILLISECONDS = 60_000
+"""How much later a key may expire that has travelled, before the target's slowdown."""
+
+
+@pytest.mark.parametrize("role", ["source", "goal"])
+def test_keys_that_migrate_arrive_as_they_were(
+    companion: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest, ports: Ports
+) -> None:
+    targets = ("", companion) if role == "source" else (companion, "")
+    source = start_guest(target=targets[0], options=OPTIONS)
+    goal, port = link.on_a_port(start_guest, ports, targets[1], *OPTIONS)
+    server.write(source, family)
+    expected = {key: entry for key, entry in dataset.expected(cell.version, family).items() if key.database == 0}
+    names = [key.name for key in expected if key.name]
+    first = names[::2]
+    with server.client(source) as client, server.client(goal) as there:
+        there.command("ACL", "SETUSER", "mover", "on", f">{WORD}", "~*", "+@all")
+        there.command("CONFIG", "SET", "requirepass", WORD)
+
+        def migrate(*rest: Any, key: Any = b"", database: int = 0, to: int = port) -> Any:
+            return client.pipeline([("MIGRATE", "127.0.0.1", to, key, database, LONG_MILLISECONDS, *rest)])[0]
+
+        def refused(reply: Any, *words: str) -> bool:
+            return isinstance(reply, hiredis.ReplyError) and any(word in str(reply) for word in words)
+
+        assert refused(migrate(key=first[0]), "NOAUTH")
+        assert refused(migrate("AUTH", "wrong", key=first[0]), "WRONGPASS", "invalid")
+        assert refused(migrate(key=first[0], to=ports.free()), "IOERR")
+        assert client.command("DBSIZE") == len(expected)
+        assert migrate("AUTH", WORD, key="no such key") == b"NOKEY"
+        assert migrate("COPY", "AUTH", WORD, "KEYS", *first, "no such key") == b"OK"
+        assert client.command("EXISTS", *first) == len(first)
+        assert refused(migrate("AUTH2", "mover", WORD, "KEYS", *first), "BUSYKEY")
+        assert migrate("REPLACE", "AUTH2", "mover", WORD, "KEYS", *names) == b"OK"
+        assert client.command("EXISTS", *names) == 0
+        client.command("SET", "moved", dataset.noise(70_000))
+        client.command("PEXPIRE", "moved", LONG_MILLISECONDS)
+        assert migrate("AUTH", WORD, key="moved", database=7) == b"OK"
+        there.command("SELECT", 7)
+        assert there.command("GET", "moved") == dataset.noise(70_000)
+        left: Any = there.command("PTTL", "moved")
+        assert 0 < left <= LONG_MILLISECONDS
+        there.pipeline([("FLUSHDB",), ("CONFIG", "SET", "requirepass", "")])
+    found = server.snapshot(goal)
+    due = {key: entry for key, entry in expected.items() if key.name}
+    lines = differences(
+        {key: KeyEntry(one.value) for key, one in due.items()}, {key: KeyEntry(one.value) for key, one in found.items()}
+    )
+    assert not lines, "; ".join(lines[:3])
+    # The time that is left travels, and not the time at which a key expires.
+    limit = SOON_MILLISECONDS * goal.runner.target.slowdown
+    for key, entry in due.items():
+        times = entry.expires, found[key].expires
+        assert times == (None, None) or 0 <= int(times[1] or 0) - int(times[0] or 0) < limit, f"{key}: {times}"

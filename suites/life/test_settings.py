@@ -1,0 +1,178 @@
+"""What CONFIG SET takes, CONFIG GET tells and CONFIG REWRITE writes; another machine reads the file as it was meant."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+import pytest
+
+from harness.core.target_model import ORACLE
+from suites._shared.keyspace import server
+from suites._shared.paired_servers import differing
+
+if TYPE_CHECKING:
+    from harness.protocol.resp import Client, Reply
+    from harness.run.cell_spec import CellSpec
+    from harness.run.extra_servers import StartGuest
+    from harness.run.server_process import Guest
+
+FILE = "server.conf"
+START = b"""# A comment that remains.
+maxmemory 100mb
+hz 20
+# A number of bytes would be tried as all numbers are, and evict the test's own client.
+maxmemory-clients 70%
+
+save 900 1
+client-output-buffer-limit pubsub 1gb 8mb 60
+user someone on nopass ~key:* +@all
+"""
+LEFT = {
+    "bind": "the test's own address",
+    "*port": "the test's own address",
+    "dir": "the server's own folder",
+    "*file*": "names of files in that folder, and of certificates",
+    "unixsocket*": "the test's own address",
+    "save": "the command line has it too",
+    "maxclients": "it depends on how many files the machine lets a process open",
+    "ignore-warnings": "some emulators need it",
+    "watchdog-period": "reports of a slow server, of which an emulated one makes many",
+    "appendonly": "the server would write its data",
+    "replicaof": "there is no primary",
+    "requirepass": "the test's own client would be asked for it",
+    "rdma-*": "no machine has the device",
+}
+"""Globs of parameters that no test changes, or reads on another machine, and why."""
+WIDE = {
+    "maxmemory": ["4294967299", "5gb", "1099511627775"],
+    "maxmemory-clients": ["1gb", "71%"],
+    "auto-aof-rewrite-min-size": ["5gb", "4294967299"],
+    "cluster-node-timeout": ["4294967299"],
+    "cluster-link-sendbuf-limit": ["6gb"],
+    "repl-backlog-size": ["4294967299"],
+    "slowlog-log-slower-than": ["4294967299", "-1"],
+    "stream-node-max-entries": ["4294967299"],
+    "latency-monitor-threshold": ["4294967299"],
+    "timeout": ["2147483647"],
+    "tcp-keepalive": ["2147483647"],
+    "list-max-listpack-size": ["-2147483648"],
+    "client-output-buffer-limit": [
+        "normal 4294967299 2147483651 2147483647",
+        "normal 5gb 2gb 60 replica 1gb 4294967299 1 pubsub 0 0 0",
+    ],
+    "latency-tracking-info-percentiles": ["50 99.99 0.1"],
+    "notify-keyspace-events": ["KEA", "Kg$lshzxe"],
+    "oom-score-adj-values": ["-1000 0 1000"],
+    "shutdown-on-sigterm": ["save now force"],
+}
+"""Parameters -> values that fit on machines of 32 bits although they are wider, or that are several words."""
+TRIED = ["4294967299", "2147483648", "2147483647", "4294967295", "-1", "-2147483649", "5gb", "3g", "1kb", "7k", "1tb"]
+TRIED += ["0x10", "1e3", "1.5", "99999999999999999999", "18446744073709551615", "9223372036854775807", "1b", "1 b", "x"]
+"""Values that are tried for each parameter that is a number."""
+TEXT = 'a "quoted" \\ word\t\xe4'
+_RANGE = re.compile(r"must be between .*")
+
+
+def left(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, glob) for glob in LEFT)
+
+
+def settings(client: Client, names: str = "*") -> dict[str, str]:
+    """Parameter -> value, as CONFIG GET tells them."""
+    found: Any = client.command("CONFIG", "GET", names)
+    words = [bytes(word).decode("latin-1") for word in found]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def shown(reply: Reply) -> str:
+    """A reply as text, without the limits of a number, which depend on the machine's width."""
+    return _RANGE.sub("…", str(reply)) if isinstance(reply, hiredis.ReplyError) else repr(reply)
+
+
+def reply_to(client: Client, *words: str) -> str:
+    return shown(client.pipeline([words])[0])
+
+
+def others(client: Client) -> dict[str, str]:
+    """Parameter -> a value that it does not have: the next number, the other one of yes and no, another of the words
+    that a refusal lists, or TEXT. A parameter that may be any text has it from here on.
+    """
+    found = {}
+    for name, value in settings(client).items():
+        if left(name) or name in WIDE:
+            continue
+        if value in {"yes", "no"}:
+            found[name] = "no" if value == "yes" else "yes"
+        elif value.lstrip("-").isdigit():
+            found[name] = str(int(value) + 1)
+        else:
+            reply = reply_to(client, "CONFIG", "SET", name, TEXT)
+            listed = re.search(r"one of the following: (.*)", reply)
+            found[name] = next(word for word in listed[1].split(", ") if word != value) if listed else TEXT
+    return found
+
+
+@pytest.fixture
+def twins(start_guest: StartGuest) -> dict[str, Guest]:
+    """A guest and a native server, with a file of settings each."""
+    return {target: start_guest(target=target, options=[FILE], files={FILE: START}) for target in ("", ORACLE)}
+
+
+def kept(guest: Guest) -> list[str]:
+    """The lines of the server's file of settings, without those of its own place."""
+    lines = guest.read(FILE).decode("latin-1").splitlines()
+    # Lines that are appended have the order of a table with a seed of its own.
+    return sorted(line for line in lines if (line and not left(line.split()[0])) or line.startswith("save "))
+
+
+def test_settings_that_are_rewritten_are_read_on_another_machine(
+    companion: str, twins: dict[str, Guest], cell: CellSpec, start_guest: StartGuest
+) -> None:
+    guest, native = twins.values()
+    own = cell.runner.target.name
+    with server.client(guest) as client, server.client(native) as reference:
+        changes = [*others(reference).items(), *((name, values[0]) for name, values in WIDE.items())]
+        changes.append(("save", "3600 1 2147483647 2147483647"))
+        for name, value in changes:
+            words = ("CONFIG", "SET", name, value)
+            ours, theirs = (reply_to(one, *words) for one in (client, reference))
+            if ours != theirs:
+                raise differing(words, ours.encode(), theirs.encode(), own)
+        values, expected = settings(client), settings(reference)
+        for name in expected:
+            if not left(name) and values[name] != expected[name]:
+                raise differing(("CONFIG", "GET", name), values[name].encode(), expected[name].encode(), own)
+        changed = [name for name, value in changes if expected.get(name) != value]
+        assert len(changed) < len(changes) / 2, f"most of {len(changes)} changes were refused"
+        for one in (client, reference):
+            assert one.command("CONFIG", "REWRITE") == b"OK"
+    assert kept(guest) == kept(native)
+    reader = start_guest(target=companion, options=[FILE], files={FILE: guest.read(FILE)})
+    with server.client(reader) as client:
+        found = settings(client)
+    wrong = [name for name in values if not left(name) and found[name] != values[name]]
+    assert not wrong, "; ".join(f"{name} {found[name]}, and {values[name]} on {own}" for name in wrong)
+
+
+def test_a_number_is_kept_whole_or_refused(twins: dict[str, Guest], cell: CellSpec) -> None:
+    """On a machine of 32 bits a parameter may refuse what the native build takes; what it takes, it keeps."""
+    guest, native = twins.values()
+    own, narrow = cell.runner.target.name, cell.runner.target.width_bits == 32
+    with server.client(guest) as client, server.client(native) as reference:
+        present = settings(reference)
+        tried = {name: TRIED for name, value in present.items() if value.lstrip("-").isdigit() and not left(name)}
+        for name, values in (tried | WIDE).items():
+            every = [*values, *TRIED] if name in tried else values
+            # Each trial begins with the value that the parameter has had.
+            asked = [
+                ("CONFIG", *rest)
+                for value in every
+                for rest in (("SET", name, value), ("GET", name), ("SET", name, present.get(name, "")))
+            ]
+            ours, theirs = (list(map(shown, one.pipeline(asked))) for one in (client, reference))
+            for at, (words, here, there) in enumerate(zip(asked, ours, theirs, strict=True)):
+                if here != there and not (narrow and ours[at - at % 3].endswith("…")):
+                    raise differing(words, here.encode(), there.encode(), own)
