@@ -35,6 +35,7 @@ def test_every_slow_test_is_in_the_table() -> None:
         "test_a_hundred_lost_workers_and_five_lost_schedulers_change_no_verdict",
         "test_a_tree_as_before_2_8_8_compiles",
         "test_the_added_atomic_functions_are_right",
+        "test_a_demand_that_a_static_c_library_does_not_meet_is_refused",
         "test_a_planted_misalignment_is_found_and_replayed_with_the_compiler_that_showed_it",
         "test_a_planted_misalignment_is_one_finding_and_what_it_hinders_is_none",
         "test_a_planted_wrong_value_is_a_finding_with_the_test_and_its_words",

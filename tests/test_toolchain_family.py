@@ -22,6 +22,7 @@ from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.model import ArchivePlace
 from harness.core.processes import process
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE, FamilyCompiler, FamilyTarget, ToolchainFamily
+from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from tests import fakes
@@ -123,6 +124,20 @@ def test_a_target_keeps_its_machine_and_gets_other_tools(tmp_path: Path) -> None
     assert (tools.sysroot, tools.libraries, tools.is_static) == ({}, ("/lib.a",), True)
     assert other.family == "other"
     assert catalog.family == DEFAULT_FAMILY
+
+
+def test_natural_alignment_is_not_demanded_of_a_c_library_within_a_program(tmp_path: Path) -> None:
+    own = Catalog()
+    other = own.through(family_of(wheel(tmp_path)), "/compilers", {"armv5": (), "s390x": ()})
+    target = own.targets["armv5"]
+    static = other.toolchain_of(other.targets["armv5"])
+    names = ["strict", "signal", "audit-strict"]
+    strict, signal, audit = (rules.policy_for(own.policies, name, target) for name in names)
+    with pytest.raises(UsageError, match="no policy strict on armv5") as refused:
+        rules.check_toolchain(strict, target, static)
+    assert refused.value.remedy.startswith("plumb audit --policy strict")
+    for policy, tools in ((signal, static), (audit, static), (strict, own.toolchain_of(target))):
+        rules.check_toolchain(policy, target, tools)
 
 
 def test_a_target_that_a_family_lacks_is_refused_by_name_and_left_out_of_groups(tmp_path: Path) -> None:

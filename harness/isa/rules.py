@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from harness.core.finding import Fate
-    from harness.core.target_model import PlannedAccess, Policy, Target
+    from harness.core.target_model import PlannedAccess, Policy, Target, Toolchain
 
 Outcome = Literal["done", "signal", "rotated", "truncated"]
 """done: the right bytes were moved. signal: SIGBUS, BUS_ADRALN (but see `signal_of`), and nothing was moved. rotated:
@@ -66,6 +66,21 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
         return policies[target.kernel]
     # Nothing emulates this machine, so no policy changes what its hardware and kernel do.
     return policies["signal" if target.emulator.runs_here else policy.effective_policy.get(userland(target), name)]
+
+
+def check_toolchain(policy: Policy, target: Target, tools: Toolchain) -> None:
+    """Raise UsageError for a policy that a toolchain's programs cannot have.
+
+    Natural alignment is demanded of a program's own code: a C library uses what its CPU allows, even before main().
+    An audit performs what the library does, and names the function.
+    """
+    if policy.demand == "natural" and tools.is_static and not is_audit(policy.name):
+        raise UsageError(
+            f"no policy {policy.name} on {target.name} with the toolchain {tools.name}",
+            where="--policy",
+            because="its programs contain their C library, which the policy cannot tell from the server's own code",
+            remedy=f"plumb audit --policy {policy.name} with this toolchain, or another toolchain",
+        )
 
 
 def applies(policy: Policy, target: Target) -> bool:

@@ -84,9 +84,10 @@ class Check:
     def _check_request(self) -> None:
         """Raise UsageError where a target cannot have the policy or the allocator, and install missing packages."""
         catalog, request = self.bench.catalog, self.request
-        for name in request.plan.targets:
-            rules.policy_for(catalog.policies, request.policy, catalog.targets[name])
-            check_supported(request.allocator, catalog.targets[name], catalog.toolchain_of(catalog.targets[name]))
+        for target in (catalog.targets[name] for name in request.plan.targets):
+            tools = catalog.toolchain_of(target)
+            rules.check_toolchain(rules.policy_for(catalog.policies, request.policy, target), target, tools)
+            check_supported(request.allocator, target, tools)
         diagnosis = host_packages.diagnose(catalog, request.plan.targets, emulator=request.emulator)
         host_packages.install_missing(diagnosis, self.bench.progress, install=request.install)
 

@@ -89,7 +89,7 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
     name = session.server or (reproducer.server if reproducer else DEFAULT_SERVER)
     server_tree.known_server(catalog, name)
     policy_name = session.policy or (rules.base_name(reproducer.policy) if reproducer else "signal")
-    rules.policy_for(catalog.policies, policy_name, target)
+    rules.check_toolchain(rules.policy_for(catalog.policies, policy_name, target), target, catalog.toolchain_of(target))
     host_packages.install_missing(
         host_packages.diagnose(catalog, [target.name], emulator="pinned", debugger=True),
         progress,

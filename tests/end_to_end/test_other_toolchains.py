@@ -98,3 +98,12 @@ def test_a_planted_misalignment_is_found_and_replayed_with_the_compiler_that_sho
     words = shlex.split(read["findings"][0]["replay"])[1:]
     assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS
     assert run(*words, "--server", "redis-7.0.15", program=PLUMB).returncode == ExitCode.PASS
+
+
+def test_a_demand_that_a_static_c_library_does_not_meet_is_refused(tmp_path: Path) -> None:
+    chosen = ["--toolchain", FAMILY, "--target", "armv7", "--suite", "canary", "--policy", "strict"]
+    refused = run("check", *chosen, "--run", tmp_path / "strict")
+    assert refused.returncode == ExitCode.USAGE, refused.stderr
+    assert "no policy strict on armv7" in refused.stderr
+    audited = run("audit", *chosen, "--run", tmp_path / "audit")
+    assert audited.returncode == ExitCode.PASS, audited.stdout
