@@ -32,7 +32,9 @@ from harness.workflows.workbench import Workbench
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from harness.core.cache import Cache
     from harness.core.target_model import Target, Toolchain
+    from harness.isa.architecture import AccessNotation
 
 STORED = ROOT / "docs" / "encodings.json"
 LIBRARIES = ["libc.a", "libm.a", "libgcc.a", "libgcc_eh.a"]
@@ -51,9 +53,19 @@ class Census(Record, frozen=True):
 
 def counted(target: Target, tools: Toolchain, program: Path) -> Counter[str]:
     """How often each encoding occurs in a program or an archive."""
+    return encodings.encodings(*_read(target, tools, program))
+
+
+def made(target: Target, tools: Toolchain, cache: Cache) -> set[str]:
+    """The encodings of the accesses that the target's canary program makes."""
+    return encodings.labelled(*_read(target, tools, canary.compile_canary(cache, target, tools)), canary.LABEL)
+
+
+def _read(target: Target, tools: Toolchain, program: Path) -> tuple[str, AccessNotation]:
+    """A program's listing, and the notation that it is in. Raises InfrastructureError without the target's objdump."""
     notation = registry.of_isa(target.isa).notation
     assert notation is not None, f"nobody knows how objdump writes accesses on {target.name}"
-    return encodings.encodings(encodings.listing(tool(tools, "objdump"), program), notation)
+    return encodings.listing(tool(tools, "objdump"), program), notation
 
 
 def libraries(target: Target, tools: Toolchain) -> dict[str, Path]:
@@ -102,8 +114,7 @@ def measured(name: str, family: str, releases: Iterable[str], before: Census) ->
             programs.pop(label, None)
         else:
             programs[label] = dict(counted(target, tools, built.server_binary))
-    made = canary.encodings_made(canary.compile_canary(bench.cache, target, tools), target, tools)
-    return Census(made=sorted(made), programs=programs)
+    return Census(made=sorted(made(target, tools, bench.cache)), programs=programs)
 
 
 @cache

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis import encodings, symbols
+from harness.analysis import symbols
 from harness.build.helper_program import compiled
-from harness.build.toolchain import tool
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.core.processes import process
@@ -24,7 +23,7 @@ from harness.core.target_model import (  # noqa: TC001 - msgspec reads the annot
     AddressingMode,
     PlannedAccess,
 )
-from harness.isa import registry, rules
+from harness.isa import rules
 from harness.record import fault_log
 
 if TYPE_CHECKING:
@@ -186,7 +185,8 @@ _STRUCTURE = """struct access {
 """
 
 
-_LABEL = "plumb_access."
+LABEL = "plumb_access."
+"""What the symbols behind the instructions that make accesses begin with."""
 
 
 def _labelled(access: PlannedAccess) -> list[str]:
@@ -198,16 +198,8 @@ def _labelled(access: PlannedAccess) -> list[str]:
     for number, line in enumerate(access.code):
         lines.append(line)
         if "%1" not in line and not line.startswith("."):
-            lines.append(f"{_LABEL}{function_of(access)}.{number}:")
+            lines.append(f"{LABEL}{function_of(access)}.{number}:")
     return lines
-
-
-def encodings_made(program: Path, target: Target, tools: Toolchain) -> set[str]:
-    """The encodings of the canary program's accesses. Raises InfrastructureError without the target's objdump."""
-    notation = registry.of_isa(target.isa).notation
-    assert notation is not None, f"nobody knows how objdump writes accesses on {target.name}"
-    listing = encodings.listing(tool(tools, "objdump"), program)
-    return encodings.labelled(listing, notation, _LABEL)
 
 
 def function_of(access: PlannedAccess) -> str:

@@ -9,7 +9,6 @@ import pytest
 from harness.build import toolchain
 from harness.core.processes import process
 from harness.plan.catalog import Catalog
-from harness.run import canary
 from tests.end_to_end import machines
 from tools import encodings as census
 
@@ -26,8 +25,7 @@ READABLE = [name for name in machines.REQUIRED if name in census.readable()]
 
 def made(target: Target) -> set[str]:
     """What the target's canary program makes, as it is compiled here."""
-    tools, cache = CATALOG.toolchain_of(target), machines.quiet_workbench().cache
-    return canary.encodings_made(canary.compile_canary(cache, target, tools), target, tools)
+    return census.made(target, CATALOG.toolchain_of(target), machines.quiet_workbench().cache)
 
 
 def test_the_accesses_of_every_required_target_can_be_read() -> None:
