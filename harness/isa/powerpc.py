@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import capstone
 
-from harness.isa.architecture import FIRST_32, Architecture, CallFrames, InstructionSet, Variant
+from harness.isa.architecture import FIRST_32, AccessNotation, Architecture, CallFrames, InstructionSet, Variant
 
 # The link register is 65 to DWARF and 67 to the gdb stub.
 _FRAMES = CallFrames(65, 1, {**FIRST_32, 65: 67})
@@ -14,11 +14,26 @@ def _instructions(mode: int) -> InstructionSet:
     return InstructionSet((capstone.CS_ARCH_PPC, mode | capstone.CS_MODE_BIG_ENDIAN))
 
 
+_NOTATION = AccessNotation(
+    # LVSL and LVSR make a permutation of an address.
+    accesses=r"(?!lb|stb|lis? |la |lvs[lr] )(?:l|st)\w+\.? .*(?:\(|,r)",
+    alike=[
+        (r"\b(r|f|v|vs)\d+\b", r"\1"),
+        (r"(?<=,)-?\d+\((?:r|0)\)", "#(r)"),
+        # A field of 0 is no register.
+        (r",0,r$", ",r,r"),
+    ],
+)
+
 POWERPC = Architecture(
-    isas=("powerpc", "powerpc64"),
-    macros="ppc|ppc64|powerpc|powerpc64|POWERPC",
-    variants={
-        "ppc": Variant(4, True, _FRAMES, _instructions(capstone.CS_MODE_32)),
-        "ppc64": Variant(8, True, _FRAMES, _instructions(capstone.CS_MODE_64)),
-    },
+    isas=("powerpc",),
+    macros="ppc|powerpc|POWERPC",
+    variants={"ppc": Variant(4, True, _FRAMES, _instructions(capstone.CS_MODE_32))},
+    notation=_NOTATION,
+)
+
+POWERPC64 = Architecture(
+    isas=("powerpc64",),
+    macros="ppc64|powerpc64",
+    variants={"ppc64": Variant(8, True, _FRAMES, _instructions(capstone.CS_MODE_64))},
 )

@@ -18,6 +18,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     m68k.M68K,
     mips.MIPS,
     powerpc.POWERPC,
+    powerpc.POWERPC64,
     riscv.RISCV,
     s390x.S390X,
     sparc.SPARC,

@@ -6,7 +6,7 @@ import signal
 
 import capstone
 
-from harness.isa.architecture import Architecture, CallFrames, InstructionSet, Variant
+from harness.isa.architecture import AccessNotation, Architecture, CallFrames, InstructionSet, Variant
 
 # The stub has PSW first. The floating point registers, where a leaf may keep r14 and r15, follow the access registers
 # and FPC. Their DWARF numbers go by evens and odds: f0 f2 f4 f6 f1 f3 f5 f7 f8 f10 and so on.
@@ -14,6 +14,27 @@ _FLOATS = [*range(0, 8, 2), *range(1, 8, 2), *range(8, 16, 2), *range(9, 16, 2)]
 _NUMBERS = {number: number + 2 for number in range(16)} | {
     16 + place: 35 + number for place, number in enumerate(_FLOATS)
 }
+
+# What has an operand like an address but makes no access, as LA, shifts and branches, or one of bytes and strings of
+# bytes, as ICM, MVC and CLC.
+_OTHERS = (
+    r"lay?|b|bc|bas|bct|bctg|bxh|bxle|ex|ecag|pfd|(?:s[lr][al]|s[lr]d[al])[gk]?|rllg?|srnm"
+    r"|icy?|icmh?y?|stcy?|stcmh?y?|cliy?|clmh?y?|mviy?|tmy?|[nox]iy?|ll?g?[bc]|ts"
+    r"|mvc|clc|[nox]c|tr|trt|mvcle|clcle|svc|mvn|mvz|srp|unpk|pack"
+)
+
+_NOTATION = AccessNotation(
+    accesses=rf"(?!(?:{_OTHERS}) )(?:\w+ .*[(]|(?!larl|exrl)\w+rl %r\d+,[\da-f]+$|(?:l|lg|st|stg) %r\d+,\d+$)",
+    alike=[
+        (r"%([rfa])\d+", r"\1"),
+        (r"^(\w+rl r,)[\da-f]+$", r"\1literal"),
+        # A field of 0 is no register, neither as an index nor as a base.
+        (r"-?\d+\((?:r|r,r|0,r)\)|(?<=r,)\d+$", "#(r)"),
+        (r"\),-?\d+$", "),#"),
+        # The condition is a field of the instruction.
+        (r"^((?:loc|stoc)g?)(?:n?[ehlo]|n?[hl]e|n?lh) ", r"\1cc "),
+    ],
+)
 
 S390X = Architecture(
     isas=("s390x",),
@@ -27,6 +48,7 @@ S390X = Architecture(
             InstructionSet((capstone.CS_ARCH_SYSZ, capstone.CS_MODE_BIG_ENDIAN), instruction_bytes=0),
         )
     },
+    notation=_NOTATION,
     # Linux arch/s390/kernel/traps.c, specification_exception().
     misaligned_signal=signal.Signals.SIGILL,
 )
