@@ -72,6 +72,16 @@ def test_what_every_target_demands_are_powers_of_two() -> None:
         assert all(demand in {2, 4, 8, 16} for demand in target.demand.values()), target.name
 
 
+def test_every_demand_has_one_source_and_a_core_where_that_leaves_it_open() -> None:
+    for target in Catalog().targets.values():
+        classes = [name for one in target.demand_sources for name in one.classes]
+        assert sorted(classes) == sorted(target.demand), target.name
+        assert target.demand_sources, f"{target.name}: nothing says that everything is free"
+        for one in target.demand_sources:
+            is_open = re.search("UNPREDICTABLE|IMPLEMENTATION DEFINED|implementation-dependent|undefined", one.source)
+            assert one.core or not is_open, f"{target.name}: no core for {one.source}"
+
+
 def test_what_asks_words_and_halfwords_to_be_aligned_is_strict_and_nothing_else_is() -> None:
     for target in Catalog().targets.values():
         demands = target.demand.get("half") == 2 and target.demand.get("word") == 4

@@ -94,6 +94,16 @@ def target_rows() -> list[str]:
     return table(["target", "machine", "groups", "a misaligned access"], rows)
 
 
+def demand_rows() -> list[str]:
+    """The demands in docs/support.md. A machine of the kernel tier demands what its user-mode counterpart does."""
+    rows = []
+    for one in Catalog().targets.values():
+        for demanded in one.demand_sources if one.emulator.is_qemu_user else ():
+            classes = ", ".join(f"{name} {one.demand[name]}" for name in demanded.classes)
+            rows.append((f"`{one.name}`", classes or "nothing", demanded.source, demanded.core))
+    return table(["target", "classes and bytes", "source", "where that leaves it open"], rows)
+
+
 def server_rows() -> list[str]:
     """docs/support.md's servers."""
     rows = [(f"`{name}`", server.note) for name, server in Catalog().servers.items()]
@@ -217,7 +227,7 @@ BOARDS = ROOT / "docs" / "BOARDS.md"
 ENCODINGS = ROOT / "docs" / "ENCODINGS.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
-    SUPPORT: lambda: with_tables(SUPPORT, {"targets": target_rows, "servers": server_rows}),
+    SUPPORT: lambda: with_tables(SUPPORT, {"targets": target_rows, "demands": demand_rows, "servers": server_rows}),
     REFERENCE: lambda: with_tables(REFERENCE, {"unsent commands": unsent_rows}),
     BOARDS: lambda: with_tables(
         BOARDS,

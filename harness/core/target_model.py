@@ -164,6 +164,17 @@ SHORT_TASK_MARGIN = 3
 """How many times slower than the host a target may be before the base of a short task's deadline grows."""
 
 
+class DemandSource(Record, frozen=True):
+    """Where it is written what a CPU demands of accesses."""
+
+    classes: tuple[AccessClass, ...]
+    """Of which classes; empty where the CPU demands nothing at all."""
+    source: str
+    """The manual or the kernel's file, with its section or its function."""
+    core: str = ""
+    """The core whose behaviour counts where the source leaves it open (UNPREDICTABLE, IMPLEMENTATION DEFINED)."""
+
+
 class Target(Record, frozen=True):
     """A machine that Plumbline imitates."""
 
@@ -188,6 +199,8 @@ class Target(Record, frozen=True):
     slowdown: float
     """How many times slower than the host; deadlines grow with it."""
     emulator: EmulatorSpec
+    demand_sources: tuple[DemandSource, ...] = ()
+    """Each class of `demand` in one of them. Earlier versions recorded none in their runs."""
     userland: str = ""
     """For a system: the target whose builds it runs; empty: its own."""
 
