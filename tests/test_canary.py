@@ -139,6 +139,21 @@ def test_a_program_that_does_not_get_to_its_end_is_no_canary(tmp_path: Path, bod
         canary.performed(program, runner_of(CATALOG.targets["armv5"]), tmp_path / "log", "fake")
 
 
+def test_a_program_of_some_accesses_is_held_to_these(tmp_path: Path) -> None:
+    accesses = canary.plain_accesses(ARMV5)
+    assert 20 < len(accesses) < len(canary.table(ARMV5).accesses) / 1.5
+    text = canary.source(msgspec.structs.replace(canary.table(ARMV5), accesses=accesses))
+    assert text.count("static __attribute__((noinline)) void perform_") == len(accesses)
+    lines = [f"{one.name} {offset} done" for one in accesses for offset in canary.offsets(one)]
+    program = fakes.write(tmp_path / "canary", "#!/bin/sh\ncat << end\n" + "\n".join(lines) + "\nend\n", mode=0o755)
+    perform = canary.emulated(
+        program, Runner(target=ARMV5, policy=SIGNAL, program=None, options=[], records_faults=False)
+    )
+    assert list(canary.perform_all(perform, ARMV5, accesses)) == [one.name for one in accesses]
+    with pytest.raises(InfrastructureError, match="ended with status 0"):
+        canary.perform_all(perform, ARMV5)
+
+
 def test_only_sigbus_is_the_death_that_is_asked_for(tmp_path: Path) -> None:
     access = case("ldr").access
     for body, expected in (("kill -BUS $$", True), ("kill -SEGV $$", False), ("exit 0", False)):

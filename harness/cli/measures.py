@@ -253,7 +253,7 @@ def _refuse_folder(folder: Path | None) -> None:
 def compare_tiers(targets: tuple[str, ...], offline: bool, install: bool | None, as_json: bool) -> ExitCode:
     """Compare user-mode emulation with real kernels.
 
-    The comparison covers every access, offset and mode. Exit 1:
+    The comparison covers every access in its plain addressing mode, every offset and every mode of the kernel. Exit 1:
     harness/workflows/measure/tier_differences.toml does not explain a difference.
     """
     bench = Workbench.default(offline=offline)

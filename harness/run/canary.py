@@ -207,11 +207,22 @@ def function_of(access: PlannedAccess) -> str:
     return "perform_" + access.name.replace("-", "_")
 
 
-def compile_canary(cache: Cache, target: Target, tools: Toolchain, driver: Path = DRIVER) -> Path:
+def compile_canary(
+    cache: Cache,
+    target: Target,
+    tools: Toolchain,
+    driver: Path = DRIVER,
+    *,
+    accesses: Sequence[PlannedAccess] | None = None,
+) -> Path:
     """The canary program for a target, or with another driver a program that makes the same accesses.
+
+    `accesses`: those that it makes; by default all of the target's.
 
     Raises InfrastructureError when it does not compile.
     """
+    every = table(target)
+    made = every if accesses is None else msgspec.structs.replace(every, accesses=list(accesses))
     return compiled(
         cache,
         tools,
@@ -220,7 +231,7 @@ def compile_canary(cache: Cache, target: Target, tools: Toolchain, driver: Path 
         owner=target.name,
         file="canary",
         flags=[*target.compiler_flags, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-std=gnu11"],
-        generated={"canary.c": source(table(target), driver)},
+        generated={"canary.c": source(made, driver)},
         where=ACCESSES / f"{target.isa}.toml",
     )
 
@@ -281,17 +292,21 @@ def on_machine(program: Path, machine: Machine, slowdown: float) -> CanaryRunner
     return perform
 
 
-def perform_all(perform: CanaryRunner, target: Target) -> dict[str, list[str]]:
+def perform_all(
+    perform: CanaryRunner, target: Target, accesses: Sequence[PlannedAccess] | None = None
+) -> dict[str, list[str]]:
     """Run `canary all`: access -> its outcome at every offset.
 
-    Raises InfrastructureError when the program did not reach the end of its table.
+    `accesses`: those that the program was compiled with; by default all of the target's. Raises InfrastructureError
+    when it did not reach the end of its table.
     """
     result = perform(["all"])
     outcomes: dict[str, list[str]] = {}
     for line in result.text.splitlines():
         name, _, rest = line.partition(" ")
         outcomes.setdefault(name, []).append(rest.partition(" ")[2])
-    expected = {access.name: len(offsets(access)) for access in table(target).accesses}
+    made = table(target).accesses if accesses is None else accesses
+    expected = {access.name: len(offsets(access)) for access in made}
     complete = expected == {name: len(found) for name, found in outcomes.items()}
     if result.code != 0 or not complete:
         how = "did not end" if result.expired else f"ended with status {result.code}"

@@ -66,6 +66,8 @@ def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:
     rows = json.loads(finished.stdout)
     strange = [row for row in rows if row["user"] != row["kernel"] and not row["reason"]]
     assert (finished.returncode, strange) == (ExitCode.PASS, [])
+    target = Catalog().targets["armv5-kernel"]
+    assert {row["access"] for row in rows} == {one.name for one in canary.plain_accesses(target)}
     historic = [row for row in rows if (row["policy"], row["access"]) == ("linux-arm-2", "vldr-double")]
     dying = [row for row in historic if 2 in row["offsets"]]
     assert [(row["user"], row["kernel"]) for row in dying] == [("signal", "signal")]

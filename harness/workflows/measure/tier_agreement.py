@@ -1,5 +1,8 @@
-"""Compares the tiers: every access at every offset, in every mode, on the emulated CPU and on a real kernel.
+"""Compares the tiers: every plain access at every offset, in every mode, on the emulated CPU and on a real kernel.
 
+Plain are accesses in one addressing mode, in the instruction set that the target's compiler writes: what a kernel does
+with an access seldom depends on how its address was written, and an access that never ends costs a quarter of a second
+an offset.
 A real kernel decides what the model of it should do. The computer under that kernel is emulated too, and where it
 differs from hardware, tier_differences.toml lists the difference with its cause.
 """
@@ -79,7 +82,8 @@ def compare_tiers(bench: Workbench, names: Sequence[str]) -> list[AgreementRow]:
         target = kernel_target(catalog, name)
         setups = set_up_targets(bench, [target, catalog.targets[rules.userland(target)]])
         kernel_tier, user_tier = setups.values()
-        program = kernel_tier.canary()
+        accesses = canary.plain_accesses(target)
+        program = canary.compile_canary(bench.cache, target, kernel_tier.toolchain, accesses=accesses)
         image = kernel_tier.vm_image({CANARY: program}, mode=None)
         with tempfile.TemporaryDirectory(prefix="plumb-agree-") as folder:
             host = VirtualMachine(image, Path(folder), sockets=Path(folder))
@@ -88,12 +92,12 @@ def compare_tiers(bench: Workbench, names: Sequence[str]) -> list[AgreementRow]:
                     with bench.progress.stage("agree", f"{name}: {policy.name}"):
                         runner = user_tier.runner(policy.name)
                         # The same program, whose table is the emulated computer's.
-                        user = canary.perform_all(canary.emulated(program, runner), target)
+                        user = canary.perform_all(canary.emulated(program, runner), target, accesses)
                         machine = host.machine()
                         if policy.mode is not None:
                             machine.set_alignment(policy.mode)
                         perform = canary.on_machine(Path(CANARY), machine, target.slowdown)
-                        kernel = canary.perform_all(perform, target)
+                        kernel = canary.perform_all(perform, target, accesses)
                         for case in canary.cases(runner):
                             if case.access.name in kernel:
                                 rows += _rows(name, policy, case, user, kernel, differences)
