@@ -68,7 +68,7 @@ def named_in(source: str, names: re.Pattern[str]) -> list[str]:
 
 
 def named_outside(folder: Path, names: re.Pattern[str], *, root: Path = HARNESS) -> dict[str, list[str]]:
-    """File -> places in it that contain a name, for every module below `root` that is not in the folder."""
-    paths = [path for path in root.rglob("*.py") if path.parent != folder]
+    """File -> places in it that contain a name, for every module below `root` but not below the folder."""
+    paths = [path for path in root.rglob("*.py") if not path.is_relative_to(folder)]
     found = {str(path.relative_to(root.parent)): named_in(path.read_text("utf-8"), names) for path in paths}
     return {path: places for path, places in found.items() if places}

@@ -38,14 +38,14 @@ def compiled(
     """The compiled file, from the cache if it is there.
 
     The cache files it under `kind` and the name of its `owner`, for example a target. `generated` maps names to the
-    texts of additional files: C files are compiled, and headers are included first. The content of all these files is
-    part of its identity.
+    texts of additional files: C and assembly files are compiled, and headers are included first. The content of all
+    these files is part of its identity.
 
     Raises InfrastructureError when it does not compile, with `title` and `where`, by default the first source.
     """
     compiler = toolchain.tool(tools, "gcc")
     written = generated or {}
-    inputs = [*map(str, sources), *(name for name in written if name.endswith(".c"))]
+    inputs = [*map(str, sources), *(name for name in written if name.endswith((".c", ".S")))]
     first = [word for name in written if name.endswith(".h") for word in ("-include", name)]
     folders = [f"-I{header.parent}" for header in headers]
 

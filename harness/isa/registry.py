@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
 from harness.isa import aarch64, alpha, arm, hppa, m68k, mips, powerpc, riscv, s390x, sparc, x86
+from harness.isa.encodings import aarch64 as aarch64_encodings
+from harness.isa.encodings import arm as arm_encodings
+from harness.isa.encodings import sparc as sparc_encodings
 
 if TYPE_CHECKING:
     from harness.isa.architecture import Architecture, Variant
+    from harness.isa.encodings.encoding import EncodingTable
 
 ARCHITECTURES: tuple[Architecture, ...] = (
     aarch64.AARCH64,
@@ -29,6 +33,8 @@ _OTHER_MACROS = r"loongarch\w*"
 
 MACROS = "|".join([*(architecture.macros for architecture in ARCHITECTURES), _OTHER_MACROS])
 """A pattern of macros that tell architectures apart in C, without underscores around them."""
+
+_ENCODINGS = {"aarch64": aarch64_encodings.TABLE, "arm": arm_encodings.TABLE, "sparc": sparc_encodings.TABLE}
 
 
 def of_isa(isa: str) -> Architecture:
@@ -52,3 +58,8 @@ def variant(qemu: str) -> Variant | None:
     """What one of QEMU's user-mode emulators runs; None for an unknown emulator."""
     architecture = of_emulator(qemu)
     return architecture.variants[qemu] if architecture else None
+
+
+def encoding_table(isa: str) -> EncodingTable | None:
+    """Every encoding of an access that targets with this instruction set have; None where nobody has written them."""
+    return _ENCODINGS.get(isa)

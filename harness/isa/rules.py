@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from harness.core.finding import Fate
     from harness.core.target_model import PlannedAccess, Policy, Target, Toolchain
+    from harness.isa.encodings.encoding import Encoding
 
 Outcome = Literal["done", "signal", "rotated", "truncated"]
 """done: the right bytes were moved. signal: SIGBUS, BUS_ADRALN (but see `signal_of`), and nothing was moved. rotated:
@@ -137,8 +138,8 @@ def audited(policy: Policy) -> Policy:
     return msgspec.structs.replace(policy, name=name, fixup=CLASSES, ignore=(), report=True, effective_policy={})
 
 
-def shape(access: PlannedAccess, offset: int) -> Access:
-    """A planned access at so many bytes past a 64-byte boundary."""
+def shape(access: PlannedAccess | Encoding, offset: int) -> Access:
+    """A planned access, or that of an encoding, at so many bytes past a 64-byte boundary."""
     unit, hint = access.unit_bytes, access.hint_bytes
     return Access(
         direction=access.direction,

@@ -1,0 +1,145 @@
+"""What is known of an encoding: its text, its address, what it moves, and which alignment it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence  # noqa: TC003 - the annotations of NamedTuples are evaluated
+from pathlib import Path  # noqa: TC003 - see above
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from harness.core.target_model import AccessClass
+
+Direction = Literal["load", "store"]
+
+
+class Move(NamedTuple):
+    """Bytes that an instruction copies between memory and the register file."""
+
+    direction: Direction
+    memory: int
+    """Bytes past the address of the access."""
+    register: int
+    """Bytes past the begin of the register file, as the assembly beside this module lays it out."""
+    size: int
+    extension: int = 0
+    """How many more bytes of the register a load fills with zeros, or with copies of the sign."""
+    is_signed: bool = False
+
+
+class Encoding(NamedTuple):
+    """An instruction with one form of operands, and everything that it changes."""
+
+    state: str
+    """The instruction set that it is of, where a processor has several: `T32`."""
+    text: str
+    """As the assembler takes it. With the state it is the encoding's name."""
+    section: str
+    """Where the manual describes it."""
+    access_class: AccessClass
+    direction: Direction
+    """As rules and records have it: what loads and stores is a store."""
+    unit_bytes: int
+    """The unit whose alignment counts."""
+    base: int
+    """Number of the register that holds the address."""
+    moves: tuple[Move, ...]
+    """What it does where it succeeds."""
+    displacement: int = 0
+    """How far the access lies beyond the base."""
+    index_register: tuple[int, int] | None = None
+    """Number and value of the register that is a part of the displacement."""
+    writeback: int = 0
+    """What is added to the base afterwards."""
+    results: tuple[tuple[int, int], ...] = ()
+    """Numbers and values of registers that it sets, as a conditional store does."""
+    hint_bytes: int = 0
+    """The alignment that the instruction itself asks for; 0 if nothing beyond its unit."""
+    before: tuple[str, ...] = ()
+    """Instructions that it needs before it: a conditional store needs its load."""
+    targets: tuple[str, ...] = ("*",)
+    """Globs of the targets that have it."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables and reports."""
+        return " ".join(filter(None, [self.state, *(f"{line};" for line in self.before), self.text]))
+
+
+class AddressForm(NamedTuple):
+    """An addressing mode, as the assembler takes it."""
+
+    text: str
+    displacement: int = 0
+    """How far the access lies beyond the base."""
+    writeback: int = 0
+    """What is added to the base afterwards."""
+    index_register: tuple[int, int] | None = None
+    """Number and value of the register that is a part of the displacement."""
+    before: tuple[str, ...] = ()
+    """Instructions that it needs before it."""
+
+
+class SlotForm(NamedTuple):
+    """How a program has an instruction of one state, and how the disassembler reads it."""
+
+    begin: str
+    """Directives before it in a slot."""
+    end: str
+    """Instructions behind it, back to `sweep_run`."""
+    disassembler: tuple[str, ...]
+    """objdump's options for plain bytes of it."""
+    bytes_of: Callable[[int], bytes]
+    """An instruction as bytes in memory."""
+    assembler: tuple[str, ...] = ()
+    """The compiler's options for assembly that the disassembler has printed, which names later processors' things."""
+    bits: int = 32
+    address_bits: int = 0
+    """What is added to the address of its code."""
+
+
+class DecoderTable(NamedTuple):
+    """A table by which the emulator decodes instructions."""
+
+    file: str
+    """Its path in the emulator's source."""
+    state: str
+    """The instruction set that it decodes."""
+    decodes: Callable[[int], bool] = lambda _: True
+    """Whether the emulator asks it about an instruction."""
+    flipped: int = 0
+    """The bits in which the words of the table differ from the instructions."""
+
+
+class Exempt(NamedTuple):
+    """Instructions on which decoder, disassembler, assembler and encodings need not agree."""
+
+    text: str
+    """A pattern that matches state and text whole."""
+    because: str
+    """Why, with a source."""
+
+
+class EncodingTable(NamedTuple):
+    """All encodings of an architecture."""
+
+    encodings: Sequence[Encoding]
+    preamble: Mapping[str, str]
+    """Target -> the assembler's directives that select its processor."""
+    syntax: str
+    """More of them, for every processor."""
+    states: Mapping[str, SlotForm]
+    assembly: Path
+    """`sweep_run`, which runs one slot with a register file: a `.S` file."""
+    header: Path
+    """`sweep_resume`, which lets a signal handler go on behind a slot: a `.h` file."""
+    names: str
+    """A pattern that begins what the disassembler prints of every access."""
+    decoder_names: str
+    """A pattern that matches the decoder's names of accesses whole."""
+    decoders: Sequence[DecoderTable]
+    unread: Sequence[Exempt]
+    """Encodings that the disassembler does not know, by state and text as they are here."""
+    unassembled: Sequence[Exempt]
+    """What the disassembler prints and the assembler refuses."""
+    unmade: Sequence[Exempt]
+    """What no encoding is of, as the disassembler prints it, although it or the decoder takes it for an access."""

@@ -1,0 +1,247 @@
+"""Loads and stores of SPARC V9, and of V8+, which is the same in 32-bit programs.
+
+Sections are those of The SPARC Architecture Manual V9, appendix A, but for UltraSPARC's own (UltraSPARC IIi User's
+Manual, 13.5). Immediate fields, registers and address-space identifiers are samples; all opcodes are made, by a
+register, two, a register and an offset, and with the identifier in the instruction and in %asi.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.isa.encodings.encoding import AddressForm, DecoderTable, Encoding, EncodingTable, Exempt, Move, SlotForm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from harness.core.target_model import AccessClass
+    from harness.isa.encodings.encoding import Direction
+
+FOLDER = Path(__file__).parent
+VALUE, SECOND, BASE, INDEX = 10, 11, 12, 13
+"""Numbers in the register file of %o2 and %o3, which are moved, and of %o4 and %o5, which are the address."""
+IMMEDIATE, INDEX_VALUE, ONES = 8, 24, -1
+PRIMARY, PRIMARY_LITTLE, BYTE, HALF, BLOCK = 0x80, 0x88, 0xD0, 0xD2, 0xF0
+"""Address-space identifiers: the program's own, in either order of bytes; parts of floating-point registers; blocks."""
+
+
+def _integer(register: int, size: int = 8) -> int:
+    """Where the lowest bytes of an integer register lie."""
+    return 8 * register + 8 - size
+
+
+def _float(number: int) -> int:
+    return 128 + 4 * number
+
+
+class _SparcOpcode(NamedTuple):
+    name: str
+    section: str
+    access_class: AccessClass
+    unit: int
+    operand: str
+    moves: tuple[Move, ...]
+    is_store: bool = False
+
+    @property
+    def direction(self) -> Direction:
+        return "store" if self.is_store else "load"
+
+
+def _load(name: str, access_class: AccessClass, size: int, *, is_signed: bool = False) -> _SparcOpcode:
+    move = Move("load", 0, _integer(VALUE, size), size, 8 - size, is_signed)
+    return _SparcOpcode(name, "A.28", access_class, size, "%o2", (move,))
+
+
+def _store(name: str, access_class: AccessClass, size: int) -> _SparcOpcode:
+    return _SparcOpcode(name, "A.54", access_class, size, "%o2", (Move("store", 0, _integer(VALUE, size), size),), True)
+
+
+def _pair(direction: Direction) -> tuple[Move, ...]:
+    extension = 4 if direction == "load" else 0
+    return tuple(Move(direction, 4 * i, _integer(VALUE + i, 4), 4, extension) for i in range(2))
+
+
+# Name in the assembler, that of the alternate space apart from the `a` that is added.
+INTEGERS = [
+    _load("ldub", "other", 1),
+    _load("ldsb", "other", 1, is_signed=True),
+    _load("lduh", "half", 2),
+    _load("ldsh", "half", 2, is_signed=True),
+    _load("lduw", "word", 4),
+    _load("ldsw", "word", 4, is_signed=True),
+    _load("ldx", "dword", 8),
+    _SparcOpcode("ldd", "A.28", "dword", 8, "%o2", _pair("load")),
+    _store("stb", "other", 1),
+    _store("sth", "half", 2),
+    _store("stw", "word", 4),
+    _store("stx", "dword", 8),
+    _SparcOpcode("std", "A.54", "dword", 8, "%o2", _pair("store"), True),
+    _SparcOpcode(
+        "swap",
+        "A.57",
+        "swap",
+        4,
+        "%o2",
+        (Move("load", 0, _integer(VALUE, 4), 4, 4), Move("store", 0, _integer(VALUE, 4), 4)),
+        True,
+    ),
+]
+FLOATS = [
+    _SparcOpcode("ld", "A.25", "float", 4, "%f3", (Move("load", 0, _float(3), 4),)),
+    _SparcOpcode("ldd", "A.25", "double", 8, "%f34", (Move("load", 0, _float(34), 8),)),
+    _SparcOpcode("ldq", "A.25", "double", 8, "%f4", (Move("load", 0, _float(4), 16),)),
+    _SparcOpcode("st", "A.52", "float", 4, "%f3", (Move("store", 0, _float(3), 4),), True),
+    _SparcOpcode("std", "A.52", "double", 8, "%f34", (Move("store", 0, _float(34), 8),), True),
+    _SparcOpcode("stq", "A.52", "double", 8, "%f4", (Move("store", 0, _float(4), 16),), True),
+]
+
+
+def _addresses(identifier: int | None = None) -> list[AddressForm]:
+    """The forms of an address, in the program's own space or in one that the instruction or %asi names."""
+    index = (INDEX, INDEX_VALUE)
+    if identifier is None:
+        return [
+            AddressForm("[%o4]"),
+            AddressForm("[%o4 + %o5]", INDEX_VALUE, index_register=index),
+            AddressForm(f"[%o4 + {IMMEDIATE}]", IMMEDIATE),
+            AddressForm(f"[%o4 - {IMMEDIATE}]", -IMMEDIATE),
+        ]
+    register = (f"wr %g0, {identifier:#x}, %asi",)
+    return [
+        AddressForm(f"[%o4] {identifier:#x}"),
+        AddressForm(f"[%o4 + %o5] {identifier:#x}", INDEX_VALUE, index_register=index),
+        AddressForm(f"[%o4 + {IMMEDIATE}] %asi", IMMEDIATE, before=register),
+    ]
+
+
+def _encoding(one: _SparcOpcode, name: str, address: AddressForm, hint: int = 0) -> Encoding:
+    operands = [one.operand, address.text]
+    first, second = operands if one.is_store and one.name not in {"swap", "ldstub"} else reversed(operands)
+    return Encoding(
+        state="",
+        text=f"{name} {first}, {second}",
+        section=one.section,
+        access_class=one.access_class,
+        direction=one.direction,
+        unit_bytes=one.unit,
+        base=BASE,
+        moves=one.moves,
+        displacement=address.displacement,
+        index_register=address.index_register,
+        hint_bytes=hint,
+        before=address.before,
+    )
+
+
+def _reversed(one: _SparcOpcode) -> _SparcOpcode:
+    """The same in the other byte order: each register's bytes the other way round."""
+    moves: list[Move] = []
+    for move in one.moves:
+        for i in range(move.size):
+            last = i == move.size - 1
+            register = move.register + move.size - 1 - i
+            extension = move.extension if last else 0
+            moves.append(Move(move.direction, move.memory + i, register, 1, extension, move.is_signed))
+    return one._replace(moves=tuple(moves))
+
+
+def _plain() -> Iterator[Encoding]:
+    for one in (*INTEGERS, *FLOATS):
+        for address in _addresses():
+            yield _encoding(one, one.name, address)
+        for address in _addresses(PRIMARY):
+            yield _encoding(one, f"{one.name}a", address)
+    for one in INTEGERS:
+        if one.name != "swap":
+            for address in _addresses(PRIMARY_LITTLE):
+                yield _encoding(_reversed(one), f"{one.name}a", address)
+
+
+def _test_and_set() -> Iterator[Encoding]:
+    # What it stores is all ones: so is the index, here.
+    moves = (Move("load", 0, _integer(VALUE, 1), 1, 7), Move("store", 0, _integer(INDEX, 1), 1))
+    one = _SparcOpcode("ldstub", "A.29", "other", 1, "%o2", moves, True)
+    for name, text in (("ldstub", "[%o4 + %o5]"), ("ldstuba", f"[%o4 + %o5] {PRIMARY:#x}")):
+        yield _encoding(one, name, AddressForm(text, ONES, index_register=(INDEX, ONES)))
+    at_once = AddressForm("[%o4 + 8] %asi", 8, index_register=(INDEX, ONES), before=(f"wr %g0, {PRIMARY:#x}, %asi",))
+    yield _encoding(one, "ldstuba", at_once)
+
+
+def _compare_and_swap() -> Iterator[Encoding]:
+    """Where memory is not what is compared with it, and where it is: what lies there is fetched by bytes first."""
+    for name, size in (("casa", 4), ("casxa", 8)):
+        loaded = Move("load", 0, _integer(SECOND, size), size, 8 - size)
+        fetched = ["ldub [%o4], %l6"]
+        for i in range(1, size):
+            fetched += ["sllx %l6, 8, %l6", f"ldub [%o4 + {i}], %l7", "or %l6, %l7, %l6"]
+        for space, before in ((f"{PRIMARY:#x}", ()), ("%asi", (f"wr %g0, {PRIMARY:#x}, %asi",))):
+            for compared, setup, moves in (
+                ("%o2", (), (loaded,)),
+                ("%l6", tuple(fetched), (loaded, Move("store", 0, _integer(SECOND, size), size))),
+            ):
+                yield Encoding(
+                    state="",
+                    text=f"{name} [%o4] {space}, {compared}, %o3",
+                    section="A.9",
+                    access_class="cas",
+                    direction="store",
+                    unit_bytes=size,
+                    base=BASE,
+                    moves=moves,
+                    before=(*before, *setup),
+                )
+
+
+def _parts_and_blocks() -> Iterator[Encoding]:
+    """UltraSPARC's accesses of bytes and halfwords in floating-point registers, and of 64 bytes at once."""
+    for size, identifier in ((1, BYTE), (2, HALF)):
+        at = _float(34) + 8 - size
+        for name, direction in _directions("ldda", "stda"):
+            move = Move(direction, 0, at, size, 8 - size if direction == "load" else 0)
+            one = _SparcOpcode(name, "UltraSPARC 13.5.2", "double", size, "%f34", (move,), direction == "store")
+            for address in _addresses(identifier):
+                yield _encoding(one, name, address)
+    for name, direction in _directions("ldda", "stda"):
+        move = Move(direction, 0, _float(16), 64)
+        one = _SparcOpcode(name, "UltraSPARC 13.5.3", "double", 8, "%f16", (move,), direction == "store")
+        for address in _addresses(BLOCK):
+            yield _encoding(one, name, address, 64)
+
+
+def _directions(load: str, store: str) -> Sequence[tuple[str, Direction]]:
+    return [(load, "load"), (store, "store")]
+
+
+_PREAMBLE = ".register %g2, #scratch"
+_FSR = "The state register is not in the register file: the canaries ldx-fsr, stx-fsr, ld-fsr and st-fsr make these."
+
+TABLE = EncodingTable(
+    encodings=[*_plain(), *_test_and_set(), *_compare_and_swap(), *_parts_and_blocks()],
+    preamble={"sparc32plus": "", "sparc64": ""},
+    syntax="",
+    states={
+        "": SlotForm(
+            "",
+            "ba sweep_return\nnop",
+            ("-m", "sparc:v9m8", "-EB"),
+            lambda word: word.to_bytes(4, "big"),
+            # The names of UltraSPARC's address spaces.
+            assembler=("-Wa,-Av9v",),
+        )
+    },
+    assembly=FOLDER / "sparc.S",
+    header=FOLDER / "sparc.h",
+    names=r"(?!stbar|prefetch)(ld|st|swap|cas)|clr[xhb]? *\[",
+    decoder_names=r"(LD|ST(?!BAR)|SWAP|CAS)\w*",
+    decoders=[DecoderTable("target/sparc/insns.decode", "", lambda word: word >> 30 == 3)],
+    unread=[
+        Exempt(r" stqa %f4, .* 0x80", "objdump 2.40 knows STQFA with %asi alone, and prints `unknown`."),
+    ],
+    unassembled=[],
+    unmade=[
+        Exempt(r" (ld|ldx|st|stx) (%fsr, )?\[.*\](, %fsr)?", _FSR),
+        Exempt(r" ldx \[.*\], %efsr", "VIS 3 (Oracle SPARC Architecture 2011): no target's CPU has it."),
+    ],
+)

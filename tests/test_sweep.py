@@ -1,0 +1,147 @@
+"""What is known of encodings, what is prescribed for them, and how tables of decoders are read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.build.qemu_user import Runner
+from harness.core.errors import InfrastructureError
+from harness.plan.catalog import Catalog
+from harness.run.sweep import comparison, program
+from harness.run.sweep.comparison import Disagreement
+from tests import fakes
+from tools import decoders
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.isa.encodings.encoding import Encoding
+
+CATALOG = Catalog()
+SWEPT = [name for name, target in CATALOG.targets.items() if program.table_of(target) is not None]
+
+
+def encoding(target: str, name: str) -> Encoding:
+    return next(one for one in program.encodings(CATALOG.targets[target]) if one.name == name)
+
+
+def prescribed(target: str, policy: str, name: str) -> str:
+    return comparison.prescription(CATALOG.targets[target], CATALOG.policies[policy], encoding(target, name))
+
+
+def test_there_are_as_many_encodings_as_the_documents_say() -> None:
+    """A form that is lost on the way shows here."""
+    counts = {name: Counter(one.state for one in program.encodings(CATALOG.targets[name])) for name in SWEPT}
+    assert counts["armv5"] == {"A32": 418}
+    assert counts["armv6"] == {"A32": 430}
+    assert counts["armv7"] == {"A32": 1614, "T32": 1353, "T16": 17}
+    assert counts["sparc32plus"] == counts["sparc64"] == {"": 208}
+
+
+@pytest.mark.parametrize("name", SWEPT)
+def test_an_encodings_parts_fit_together(name: str) -> None:
+    every = program.encodings(CATALOG.targets[name])
+    assert len({one.name for one in every}) == len(every)
+    for one in every:
+        # What sweep.c keeps before and behind the 64 places of an access.
+        assert all(move.memory >= 0 and move.memory + move.size <= 128 for move in one.moves), one.name
+        assert one.moves or one.results, one.name
+        stores = any(move.direction == "store" for move in one.moves)
+        assert one.direction == "store" or not stores, one.name
+        assert one.section
+        registers = [move.register for move in one.moves if move.direction == "load"]
+        assert len(set(registers)) == len(registers), one.name
+
+
+@pytest.mark.parametrize(
+    ("target", "policy", "name", "first"),
+    [
+        ("armv5", "signal", "A32 ldr r2, [r4]", "dsssdsss"),
+        ("armv5", "ignore", "A32 ldr r2, [r4]", "drrrdrrr"),
+        ("armv5", "ignore", "A32 str r2, [r4]", "dtttdttt"),
+        ("armv5", "ignore", "A32 swp r2, r3, [r4]", "drrrdrrr"),
+        ("armv5", "fixup", "A32 ldr r2, [r4]", "dddddddd"),
+        ("armv7", "signal", "T32 ldr.w r2, [r4]", "dddddddd"),
+        ("armv7", "strict", "T32 ldr.w r2, [r4]", "dsssdsss"),
+        ("armv7", "signal", "T16 ldrb.n r2, [r4, #8]", "dddddddd"),
+        ("armv7", "fixup", "A32 vld1.32 {d0, d1}, [r4:64]", "dsssssss"),
+        ("armv7", "unchecked", "A32 ldrexd r2, r3, [r4]", "dddddddd"),
+        ("sparc64", "signal", "ldd [%o4], %f34", "dsssdsss"),
+        ("sparc64", "signal", "ldd [%o4], %o2", "dsssssss"),
+        ("sparc64", "strict", "ldd [%o4], %f34", "dsssssss"),
+        ("sparc32plus", "solaris-4s", "ldx [%o4], %o2", "dsssdsss"),
+    ],
+)
+def test_a_prescription_has_a_letter_for_each_offset(target: str, policy: str, name: str, first: str) -> None:
+    assert prescribed(target, policy, name) == first * 8
+
+
+def test_a_disagreement_says_what_and_where() -> None:
+    one = Disagreement(
+        encoding="A32 ldr r2, [r4]",
+        section="A8.8.62",
+        place="inside a page",
+        prescribed="dsssd" + "d" * 59,
+        actual="ddddd" + "d" * 58 + "?",
+        details="at 63: signal 11",
+    )
+    text = "A32 ldr r2, [r4], inside a page: 'd' where 's' is prescribed at 1-3, 63 (at 63: signal 11)"
+    assert str(one) == text
+
+
+@pytest.mark.parametrize("body", ["echo 0 0 dddd", "kill -SEGV $$", "printf '0 0 %064d\\n' 0 | tr 0 d"])
+def test_a_program_that_does_not_get_to_its_end_is_no_sweep(tmp_path: Path, body: str) -> None:
+    target = CATALOG.targets["armv5"]
+    runner = Runner(target=target, policy=CATALOG.policies["signal"], program=None, options=[], records_faults=False)
+    made = fakes.write(tmp_path / "sweep", f"#!/bin/sh\n{body}\n", mode=0o755)
+    with pytest.raises(InfrastructureError, match="the sweep ended with status"):
+        comparison.sweep(made, runner, program.encodings(target))
+
+
+def test_a_program_has_a_slot_and_a_row_for_each_encoding() -> None:
+    target = CATALOG.targets["armv7"]
+    chosen = [encoding("armv7", "T32 ldrd r2, r3, [r4], #-8"), encoding("armv7", "A32 clrex; strex r6, r2, [r4]")]
+    text = program.assembly(target, chosen)
+    assert ".thumb\nsweep_slot.0:\nldrd r2, r3, [r4], #-8\nsweep_behind.0:\n" in text
+    assert ".arm\nsweep_slot.1:\nclrex\nstrex r6, r2, [r4]\nsweep_behind.1:\nb sweep_return\n" in text
+    assert ".long sweep_slot.0 + 1, sweep_behind.0\n.long sweep_slot.1, sweep_behind.1\n" in text
+    source = program.source(target, chosen)
+    assert "{8, 4, 0, -1, 0, -8, 0, 0, 2, 0, 0}" in source
+    assert "{4, 4, 0, -1, 0, 0, 0, 2, 0, 0, 1}" in source
+    assert "{0, 4, 4, 0, 0, 12}" in source
+
+
+def test_a_decoders_table_is_read_with_formats_fields_and_groups(tmp_path: Path) -> None:
+    table = tmp_path / "some.decode"
+    table.write_text(
+        "# A comment\n"
+        "&args !extern rd rn\n"
+        "%field 0:4\n"
+        "@format ....  .... rd:4 1111 &args \\\n"
+        "        rn=%field\n"
+        "{\n"
+        "  FIRST 0001 0--- .... .... @format # one\n"
+        "  [\n"
+        "    SECOND 0001 .... rd:4 rn:4\n"
+        "  ]\n"
+        "}\n"
+        "THIRD 1000 \\\n"
+        "      0000 ........\n",
+        "utf-8",
+    )
+    found = [(one.name, one.mask, one.value) for one in decoders.patterns(table)]
+    assert found == [("FIRST", 0xF80F, 0x100F), ("SECOND", 0xF000, 0x1000), ("THIRD", 0xFF00, 0x8000)]
+
+
+@pytest.mark.parametrize("name", SWEPT)
+def test_what_is_not_made_is_described_by_a_state_and_has_a_reason(name: str) -> None:
+    table = program.table_of(CATALOG.targets[name])
+    assert table is not None
+    for one in table.unmade:
+        assert any(re.match(rf"\(?({state}|\w+\|{state})", one.text) for state in table.states), one.text
+        assert len(one.because) > 20
+    assert {one.state for one in table.decoders} == set(table.states)
