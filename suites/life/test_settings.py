@@ -174,9 +174,9 @@ def test_a_number_is_kept_whole_or_refused(twins: dict[str, Guest], cell: CellSp
                 ours, theirs = (list(map(shown, one.pipeline(asked))) for one in (client, reference))
                 if narrow and ours[0].endswith("…"):
                     continue
-                for words, here, there in zip(asked, ours, theirs, strict=True):
+                for here, there in zip(ours, theirs, strict=True):
                     if here != there:
-                        wrong.setdefault(name, ([*words[:3], value], here, there))
+                        wrong.setdefault(name, (asked[0], here, there))
     if wrong:
         lines = [f"{' '.join(words)}: {here}, native {there}" for words, here, there in wrong.values()]
         words, here, there = next(iter(wrong.values()))
