@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 OPTIONS = [*server.OPTIONS, "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "4mb"]
 ROLES = ["primary", "replica"]
 """The role of the cell's own target; the peer has the other role."""
+TRANSFERS = {
+    "by a file": ["--repl-diskless-sync", "no"],
+    "by a stream": ["--repl-diskless-sync", "yes", "--repl-diskless-load", "swapdb"],
+    "by a channel of its own": ["--repl-diskless-sync", "yes"],
+}
+CHANNELS = {
+    "redis": ("--repl-rdb-channel", b"(rdb-channel)"),
+    "valkey": ("--dual-channel-replication-enabled", b"dual-channel"),
+}
+"""Family -> the setting that gives a file a channel of its own, and what the primary then logs."""
 KEYS = 2000
 """Number of keys of a thousand bytes: twice as many as fit into memory in the eviction test."""
 BATCH = 100
@@ -42,27 +52,26 @@ def assert_equal(primary: Guest, replica: Guest, cell: CellSpec, family: str) ->
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("transfer", ["by a file", "by a stream", "by a channel of its own"])
+@pytest.mark.parametrize("transfer", TRANSFERS)
 def test_a_full_synchronisation_carries_the_whole_data_set(
     companion: str, transfer: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest
 ) -> None:
-    streamed = transfer == "by a stream"
-    if streamed and cell.version < (6,):
+    if transfer == "by a stream" and cell.version < (6,):
         pytest.skip("a replica loads from its socket since 6.0")
     own_channel = transfer == "by a channel of its own"
-    if own_channel and (family != "valkey" or cell.version < (8,)):
-        pytest.skip("a file has a channel of its own since Valkey 8.0")
-    options = ["--repl-diskless-sync", "yes", "--repl-diskless-load", "swapdb"] if streamed else []
-    if own_channel:
-        options = ["--repl-diskless-sync", "yes", "--dual-channel-replication-enabled", "yes"]
-    if transfer == "by a file" and cell.version >= (2, 8, 18):
-        options = ["--repl-diskless-sync", "no"]
+    if own_channel and cell.version < (8,):
+        pytest.skip("a file has a channel of its own since release 8 of both families")
+    options = TRANSFERS[transfer] if cell.version >= (2, 8, 18) else []
+    setting, logged = CHANNELS[family]
+    if cell.version >= (8,):
+        options = [*options, setting, "yes" if own_channel else "no"]
     primary, replica = pair(start_guest, cell, companion, role, *options)
     server.write(primary, family)
     link.join(replica, primary)
     assert_equal(primary, replica, cell, family)
-    if own_channel:
-        assert b"dual-channel" in primary.log.read_bytes(), "the primary did not send it by a channel of its own"
+    if cell.version >= (8,):
+        used = logged in primary.log.read_bytes()
+        assert used == own_channel, f"the primary sent it by {'a channel of its own' if used else 'the only channel'}"
     if cell.version >= (7,):
         assert server.functions(replica) == [dataset.FUNCTION]
 
