@@ -138,6 +138,7 @@ class StoredRun:
         record: fault_log.Fault | None = None,
         options: tuple[str, ...] = (),
         preloads: bool = False,
+        transcript: bytes = b"",
     ) -> None:
         """A server that one test of a cell started, on the cell's own target or another, with at most one fault."""
         peer = "" if target == cell else target
@@ -145,6 +146,11 @@ class StoredRun:
         (self.cell(cell, suite) / folder).mkdir(parents=True, exist_ok=True)
         if record is not None:
             self.fault(cell, suite, folder, record, binary_of=target)
+        if transcript:
+            save(
+                self.cell(cell, suite) / folder / "transcript-0.jsonl",
+                [chunk("request", transcript), chunk("reply", b":1\r\n")],
+            )
         event = run_folder.GuestEvent(
             name="guest-9",
             end=end,
@@ -152,7 +158,8 @@ class StoredRun:
             test=test,
             target=peer,
             own=True,
-            unanswered=("SAVE",),
+            unanswered=() if transcript else ("SAVE",),
+            transcript="transcript-0.jsonl" if transcript else "",
             options=options,
             preloads=preloads,
             pid=fakes.PID,

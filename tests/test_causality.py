@@ -443,3 +443,20 @@ def test_what_a_server_was_started_with_is_in_its_reproducer(run: StoredRun) -> 
     assert {name: base64.b64decode(text) for name, text in kept.files.items()} == {"dump.rdb": b"REDIS\xff"}
     assert kept.options == ("--sanitize-dump-payload", "yes")
     assert kept.preload == "bitops"
+
+
+def test_a_wrong_answer_of_a_tests_only_server_is_replayed_with_what_that_was_asked(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_time", outcome="failed", message="AssertionError: TIME says 1")
+    place = run.cell("armv5", "bitops") / "guest-9" / run_folder.INPUTS / "ahead"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"354")
+    asked = {"test": "test_time", "options": ("--hz", "1"), "transcript": b"*1\r\n$4\r\nTIME\r\n"}
+    run.own_guest("armv5", "bitops", "armv5", preloads=True, **asked)  # type: ignore[arg-type]
+    (finding,) = judged(run)[0]
+    kept = reproducer(finding)
+    assert (finding.command, kept.chunks[0].content) == ("TIME", asked["transcript"])
+    assert (list(kept.files), kept.options, kept.preload) == (["ahead"], ("--hz", "1"), "bitops")
+    # Of two servers, nobody knows which one's reply was wrong.
+    run.own_guest("armv5", "bitops", "armv5", **asked)  # type: ignore[arg-type]
+    (finding,) = judged(run)[0]
+    assert (finding.command, reproducer(finding).chunks) == ("", [])

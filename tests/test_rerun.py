@@ -180,3 +180,9 @@ def test_a_clients_number_is_its_name_for_another_server() -> None:
     assert text_of(found) == "CLIENT UNBLOCK <client-2>\nSET k 18\n@2 CLIENT ID\n"
     # A lone client asks for what it says.
     assert text_of(rerun.comparable_stream(sent((1, ">", asked), (1, "<", b":17\r\n")))) == "CLIENT ID\n"
+
+
+def test_a_failed_tests_answers_are_known_if_it_had_one_connection() -> None:
+    asked = wire(from_text("TIME"))
+    assert rerun.recorded_replies(sent((1, ">", asked), (1, "<", b"+a\r\n:"), (1, "<", b"5\r\n"))) == [b"a", 5]
+    assert rerun.recorded_replies(sent((1, ">", asked), (1, "<", b":5\r\n"), (2, ">", asked))) == []

@@ -74,7 +74,7 @@ class Evidence:
                 if test.blocked:
                     self.unexplained.append(test.message)
                 else:
-                    found.append(from_failure(self._record, self._cell, test))
+                    found.append(from_failure(self._record, self._cell, self._with_its_server(test)))
         return found
 
     def _doubt(self, why: str) -> None:
@@ -202,6 +202,13 @@ class Evidence:
             event.test == test.name and (event.own or event.oracle or event.upstream or event.name == test.guest)
             for event in ended
         )
+
+    def _with_its_server(self, test: TestEvent) -> TestEvent:
+        """The test, with the data of the only server that it started for itself, if it asked no other one."""
+        own = [event for event in self._guests if event.own and event.test == test.name]
+        if test.guest or test.again is not None or len(own) != 1 or own[0].target:
+            return test
+        return self._alone(self._cell / own[0].name) or test
 
     def _alone(self, guest: Path) -> TestEvent | None:
         """The one test that a guest was started for, with that guest's data; None for a guest that served several."""

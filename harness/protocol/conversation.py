@@ -93,10 +93,7 @@ class Conversation:
     def _send(self, one: Command) -> None:
         try:
             self._clients[one.client].send(wire((one,)))
-            if _may_block(one):
-                reply = self._reply_or_blocked(one.client)
-            else:
-                reply = self._reply(one)
+            reply = self._reply_or_blocked(one.client) if _may_block(one) else self._reply(one)
         except ServerGoneError:
             # Another client may have ended this one's connection. If the server is gone, this raises.
             self._control.blocked_clients()

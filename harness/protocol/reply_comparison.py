@@ -148,9 +148,12 @@ def _rounded(reply: Reply, digits: int) -> Reply:
 
 
 def excused(
-    request: Command, guest: Reply, native: Reply, target: Target, release: Release
+    request: Command, guest: Reply, native: Reply, target: Target, release: Release, *, slack: int = 1
 ) -> AllowedDifference | Refusal | None:
-    """The entry that allows two comparable replies to differ; None if there is none."""
+    """The entry that allows two comparable replies to differ; None if there is none.
+
+    `slack`: how many times as far apart as the entry says moments may be.
+    """
     refusal = refused(request, _error(guest), _error(native), release, target.width_bits)
     return refusal or next(
         (
@@ -161,7 +164,7 @@ def excused(
             and re.fullmatch(entry.guest.encode(), _text(guest), re.DOTALL)
             and re.fullmatch(entry.native.encode(), _text(native), re.DOTALL)
             and (not entry.digits or _close(_text(guest), _text(native), request.words[-1], entry.digits))
-            and (not entry.within or _near(entry, _text(guest), _text(native)))
+            and (not entry.within or _near(entry, _text(guest), _text(native), slack))
         ),
         None,
     )
@@ -210,12 +213,12 @@ def _close(guest: bytes, native: bytes, added: bytes, digits: int) -> bool:
     )
 
 
-def _near(entry: AllowedDifference, guest: bytes, native: bytes) -> bool:
+def _near(entry: AllowedDifference, guest: bytes, native: bytes, slack: int) -> bool:
     captured = [
         found.groups() if (found := re.fullmatch(expression.encode(), reply, re.DOTALL)) else ()
         for expression, reply in ((entry.guest, guest), (entry.native, native))
     ]
-    return all(abs(int(mine) - int(other)) <= entry.within for mine, other in zip(*captured, strict=True))
+    return all(abs(int(mine) - int(other)) <= slack * entry.within for mine, other in zip(*captured, strict=True))
 
 
 def _text(reply: Reply) -> bytes:
@@ -223,9 +226,18 @@ def _text(reply: Reply) -> bytes:
 
 
 def first_difference(
-    stream: Sequence[Command], guest: Sequence[Reply], native: Sequence[Reply], target: Target, release: Release
+    stream: Sequence[Command],
+    guest: Sequence[Reply],
+    native: Sequence[Reply],
+    target: Target,
+    release: Release,
+    *,
+    slack: int = 1,
 ) -> ReplyDifference | None:
-    """The first command whose replies differ without an entry that allows it. `release`: of both servers."""
+    """The first command whose replies differ without an entry that allows it.
+
+    `release`: of both servers. `slack`: as in `excused`.
+    """
     queues: dict[int, list[Command]] = {}
     for index, (command_sent, guest_reply, native_reply) in enumerate(zip(stream, guest, native, strict=False)):
         queued = queues.setdefault(command_sent.client, [])
@@ -245,7 +257,7 @@ def first_difference(
             left, right = comparable(request.name, mine), comparable(request.name, other)
             if left == right:
                 continue
-            excuse = excused(request, left, right, target, release)
+            excuse = excused(request, left, right, target, release, slack=slack)
             if excuse is None:
                 return _difference(index, request, left, right)
             if _parts(excuse, right):

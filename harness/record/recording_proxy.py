@@ -187,8 +187,8 @@ def unanswered(chunks: list[Chunk]) -> list[str]:
     last = next((chunk.connection for chunk in reversed(chunks) if chunk.direction == "request"), None)
     if last is None:
         return []
-    requests = _parse(b"".join(c.content for c in chunks if c.connection == last and c.direction == "request"))
-    replies = _parse(b"".join(c.content for c in chunks if c.connection == last and c.direction == "reply"))
+    requests = parsed(b"".join(c.content for c in chunks if c.connection == last and c.direction == "request"))
+    replies = parsed(b"".join(c.content for c in chunks if c.connection == last and c.direction == "reply"))
     return [_readable(request) for request in requests[len(replies) :][:UNANSWERED_SHOWN]]
 
 
@@ -202,7 +202,7 @@ def last_request(chunks: list[Chunk]) -> str:
     Empty if it was one of a pipeline of different commands, or not an array.
     """
     for sent in _sendings(chunks):
-        commands = [one for one in _parse(sent) if isinstance(one, list) and one]
+        commands = [one for one in parsed(sent) if isinstance(one, list) and one]
         names = {_name_of(one) for one in commands}
         if not names:
             return ""
@@ -235,20 +235,21 @@ def requests(chunks: list[Chunk]) -> list[str]:
     sent = [chunk for chunk in chunks if chunk.direction == "request"]
     connections = dict.fromkeys(chunk.connection for chunk in sent)
     streams = [b"".join(chunk.content for chunk in sent if chunk.connection == one) for one in connections]
-    return [_readable(request) for stream in streams for request in _parse(stream)]
+    return [_readable(request) for stream in streams for request in parsed(stream)]
 
 
-def _parse(stream: bytes) -> list[object]:
+def parsed(stream: bytes) -> list[object]:
+    """The requests, or replies, that a stream of bytes begins with."""
     reader = hiredis.Reader(notEnoughData=INCOMPLETE)
     reader.feed(stream)
-    parsed: list[object] = []
+    found: list[object] = []
     try:
         while (one := reader.gets()) is not INCOMPLETE:
-            parsed.append(one)
+            found.append(one)
     except hiredis.ProtocolError:
         # Requests after a malformed or inline one cannot be separated.
         pass
-    return parsed
+    return found
 
 
 def _readable(request: object) -> str:

@@ -39,14 +39,14 @@ def test_a_wrong_length_type_is_found_though_the_oracle_has_it_too() -> None:
     assert "\n1 of 1 found; " in finished.stdout, finished.stdout
 
 
-def test_a_wrong_clock_is_shown_again_beside_a_native_build_with_the_same_clock() -> None:
+def test_a_wrong_clock_is_shown_again_though_the_native_build_has_it_too() -> None:
     row = campaign.mutate(quiet_workbench(), mutations.mutations()["clock-seconds-width"], targets=["sparc64"])
     read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
     (finding,) = [one for one in read["findings"] if one["id"].endswith("test_the_time_is_told_everywhere")]
     words = shlex.split(finding["replay"])[1:]
     again = run(*words, program=PLUMB)
     assert again.returncode == ExitCode.FINDINGS, again.stdout
-    assert "differs: TIME: guest [b'-" in again.stdout
+    assert "its answers, and the native build's, are those of the failed test" in again.stdout
     mended = run(*words, "--server", "redis-7.0.15", program=PLUMB)
     assert mended.returncode == ExitCode.PASS, mended.stdout
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -88,7 +88,7 @@ def _observed(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest],
     if reproducer.again is not None:
         return _asked_again(guest, reproducer, reproducer.again)
     if stream:
-        return _asked_both(guest, oracle, stream)
+        return _asked_both(guest, oracle, stream, recorded_replies(reproducer))
     undelivered = recording_proxy.send_again(
         guest.recorded_path, reproducer.chunks, reply_seconds=guest.deadline_seconds
     )
@@ -111,8 +111,11 @@ def _asked_again(guest: Guest, reproducer: Reproducer, again: Reproduction) -> O
     return Observation(end=f"it answered every request and lives on{difference}", came=came)
 
 
-def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Observation:
-    """The first command that the guest and its native build answer differently."""
+def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream, recorded: list[Reply]) -> Observation:
+    """The first command that the guest and its native build answer differently.
+
+    Where there is none, whether the guest gave the recorded answers: the native build may have the same bug.
+    """
     answers: list[list[Reply]] = []
     release = release_of(guest.build.server_binary, guest.version)
     try:
@@ -138,7 +141,36 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream) -> Ob
         end += f"\ndiffers: {found}"
     elif free:
         end += f"\nnot compared, because two correct servers may answer differently: {', '.join(free)}"
-    return _with(Observation(end=end, free=free), found)
+    same = _as_recorded(stream, answers[1], recorded, guest) if found is None else ""
+    if same == "now":
+        end += "\nits answers, and the native build's, are those of the failed test"
+    return _with(Observation(end=end, free=free, as_recorded=same), found)
+
+
+def _as_recorded(
+    stream: Stream, answers: list[Reply], recorded: list[Reply], guest: Guest
+) -> Literal["", "now", "once"]:
+    """Whether the answers are the recorded ones: in all, or in all but moments."""
+    if len(recorded) != len(stream):
+        return ""
+    release = release_of(guest.build.server_binary, guest.version)
+    target = guest.runner.target
+    if reply_comparison.first_difference(stream, answers, recorded, target, release) is None:
+        return "now"
+    later = reply_comparison.first_difference(stream, answers, recorded, target, release, slack=YEARS)
+    return "once" if later is None else ""
+
+
+YEARS = 500_000
+"""Times ten minutes: the age of a recording, whose moments another time changes."""
+
+
+def recorded_replies(reproducer: Reproducer) -> list[Reply]:
+    """What the failed test was answered, if it had one connection."""
+    replies = [chunk for chunk in reproducer.chunks if chunk.direction == "reply"]
+    if len({chunk.connection for chunk in reproducer.chunks}) != 1:
+        return []
+    return recording_proxy.parsed(b"".join(chunk.content for chunk in replies))  # type: ignore[return-value]
 
 
 def _ask_into(replies: list[Reply], server: Guest, stream: Stream) -> None:
