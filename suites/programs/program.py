@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """Time limit of a program on this machine."""
+POLL_SECONDS = 0.1
 
 
 class Programs:
@@ -33,10 +34,18 @@ class Programs:
         self._folder = folder
         self._runs = 0
 
-    def run(self, name: str, *words: str, sent: bytes | None = None, target: str = "") -> Result:
+    def run(
+        self,
+        name: str,
+        *words: str,
+        sent: bytes | None = None,
+        target: str = "",
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Result:
         """Run a program on the cell's target, or on another one, with `sent` as its standard input.
 
-        It runs in the test's folder. Raises AssertionError, which names the place, if a signal ends it.
+        It runs in the test's folder. `meanwhile` is called again and again until it ends.
+        Raises AssertionError, which names the place, if a signal ends it.
         """
         cell, target = self.cell, target or self.target
         runner = cell.runner if target == self.target else cell.peers[target].runner
@@ -53,6 +62,8 @@ class Programs:
             deadline_seconds=runner.target.deadline_seconds(SECONDS),
             folder=self._folder,
             environment={**process.PLAIN_ENVIRONMENT, "HOME": str(self._folder), **runner.environment},
+            watch=meanwhile,
+            watch_seconds=POLL_SECONDS,
         )
         said = result.text[-200:]
         faults = [one for one in fault_log.read_faults(log) if one.event in {"fault", "access"}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from suites.programs.program import Programs
 
 REQUESTS = 1000
+ROW = re.compile(r"([\d.]+)% <= ([\d.]+) milliseconds \(cumulative count (\d+)\)")
 TESTS = "ping_inline,ping_mbulk,set,get,incr,lpush,rpush,lpop,rpop,sadd,hset,spop,zadd,zpopmin,lrange_100,mset,xadd"
 WAYS = {
     "as it is": ["-c", "5"],
@@ -58,3 +60,50 @@ def test_its_random_keys_fill_their_range(programs: Programs, oracle: Guest) -> 
         programs.run("benchmark", *words, "SET", "k:__rand_int__", "v")
         names = sorted(client.command("KEYS", "*"))  # type: ignore[arg-type,type-var]
     assert names == [b"k:%012d" % number for number in range(100)]
+
+
+def test_its_report_adds_up(programs: Programs, oracle: Guest, cell: CellSpec) -> None:
+    if cell.version < (6, 2):
+        pytest.skip("the report has percentiles since 6.2")
+    with server.client(oracle) as client:
+        client.command("FLUSHALL")
+        words = ["-s", str(oracle.socket_path), "-n", str(REQUESTS), "-c", "5", "--dbnum", "3", "-k", "0"]
+        output = programs.run("benchmark", *words, "--precision", "3", "-t", "set,incr", "-d", "1000").text
+        client.command("SELECT", 3)
+        assert client.command("STRLEN", "key:__rand_int__") == 1000
+        assert client.command("GET", "counter:__rand_int__") == b"%d" % REQUESTS
+    reports = re.split(r"====== (\w+) ======", output)[1:]
+    assert reports[::2] == ["SET", "INCR"], output
+    for report in reports[1::2]:
+        assert f"  {REQUESTS} requests completed in " in report, report
+        assert "  5 parallel clients" in report, report
+        assert "  1000 bytes payload" in report, report
+        for part in ("Latency by percentile distribution:", "Cumulative distribution of latencies:"):
+            numbers = [tuple(map(float, row)) for row in ROW.findall(report.partition(part)[2].partition("\n\n")[0])]
+            assert numbers, report
+            for column in zip(*numbers, strict=True):
+                assert list(column) == sorted(column), report
+            assert numbers[-1][0] == 100, report
+            assert numbers[-1][2] == REQUESTS, report
+            if part.startswith("Cumulative"):
+                assert all(share == pytest.approx(100 * count / REQUESTS) for share, _, count in numbers), report
+        # In the order: average, least, 50 %, 95 %, 99 %, most.
+        average, *percentiles = (float(word) for word in report.split("max\n")[1].split()[:6])
+        assert percentiles == sorted(percentiles), report
+        assert percentiles[0] <= average <= percentiles[-1], report
+        rate = re.search(r"throughput summary: ([\d.]+) requests per second", report)
+        assert rate is not None, report
+        assert 10 < float(rate[1]) < 1e7, report
+
+
+def test_its_last_argument_comes_from_the_standard_input(programs: Programs, oracle: Guest, cell: CellSpec) -> None:
+    if cell.version < (7,):
+        pytest.skip("-x came with 7.0")
+    # It ends an argument at the first NUL.
+    content = bytes(range(1, 256)) * 300
+    with server.client(oracle) as client:
+        client.command("FLUSHALL")
+        words = ["-s", str(oracle.socket_path), "-n", "10", "-c", "2", "-q", "-x", "RPUSH", "list"]
+        programs.run("benchmark", *words, sent=content)
+        stored = client.command("LRANGE", "list", 0, -1)
+    assert stored == [content] * 10

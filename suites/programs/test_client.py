@@ -13,6 +13,8 @@ from suites._shared.keyspace import dataset, server
 from suites._shared.keyspace.values import differences
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
     from suites.programs.program import Programs
@@ -117,6 +119,30 @@ LINES = {
     "no such option": ["--nosuch"],
     "cluster of no cluster": ["--cluster", "check", "127.0.0.1:1"],
 }
+DEBUGGED = b"""local text = redis.call('GET', KEYS[1])
+local number = ARGV[1] + ARGV[2]
+redis.debug(number, {1, 2, {three = 3}}, "\\0\\255")
+local count = redis.call('INCRBY', 'counter', '-9223372036854775807')
+return {text, number, count}
+"""
+DEBUGGER = b"""list
+step
+print text
+step
+print
+eval 2^53 + 1
+redis get number
+redis lrange list:integers 0 3
+trace
+maxlen 20
+break 4
+break
+continue
+print number
+next
+whole
+quit
+"""
 SCRIPT = b"return {KEYS[1], KEYS[2], ARGV[1] + ARGV[2], redis.call('GET', KEYS[1]), #KEYS, #ARGV}\n"
 
 
@@ -162,6 +188,20 @@ def test_a_command_line_does_what_it_does_on_this_machine(
         )
 
 
+# The session ends by `quit`: where the script ends it, the client is sometimes ended by SIGPIPE on every machine.
+@pytest.mark.parametrize("mode", ["--ldb", "--ldb-sync-mode"])
+def test_a_script_is_debugged_as_on_this_machine(programs: Programs, oracle: Guest, family: str, mode: str) -> None:
+    programs.file("script", DEBUGGED)
+    filled(oracle, family)
+    with server.client(oracle) as client:
+        output = programs.same(
+            *("cli", "-s", str(oracle.socket_path), mode, "--eval", "script", "integer:-1", ",", "-5", "7.5"),
+            sent=DEBUGGER,
+            before=lambda: client.command("SET", "counter", "0"),
+        )
+    assert b"-9223372036854775807" in output, output[-1000:]
+
+
 @pytest.mark.parametrize("option", ["-x", "-X"])
 def test_an_argument_comes_from_the_standard_input(
     programs: Programs, oracle: Guest, cell: CellSpec, option: str
@@ -205,11 +245,18 @@ def test_a_file_that_the_client_fetches_holds_what_was_stored(
         assert (found.functions, found.entries) == ([dataset.FUNCTION], {})
 
 
+def assert_latencies(words: Sequence[str]) -> None:
+    """Least, most and average in milliseconds, and how many were measured."""
+    least, most, average, count = (float(word) for word in words)
+    assert 0 <= least <= average <= most < 10_000, words
+    assert count > 0, words
+
+
 def test_latencies_are_measured(programs: Programs, oracle: Guest) -> None:
     output = programs.run("cli", "-s", str(oracle.socket_path), "--raw", "--latency").text
-    least, most, average, count = (float(word) for word in output.split())
-    assert 0 <= least <= average <= most < 10_000, output
-    assert count > 0, output
+    assert_latencies(output.split())
+    output = programs.run("cli", "-s", str(oracle.socket_path), "--csv", "--latency").text
+    assert_latencies(output.split(","))
     output = programs.run("cli", "--intrinsic-latency", "1").text
     found = re.search(r"(\d+) total runs \(avg latency: ([\d.]+) microseconds / ([\d.]+) nanoseconds per run\)", output)
     assert found, output

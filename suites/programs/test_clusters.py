@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import hiredis
@@ -10,6 +11,8 @@ import pytest
 from harness.core.target_model import ORACLE
 from suites._shared import cluster_nodes
 from suites._shared.cluster_nodes import SLOTS, slot_of
+from suites._shared.formats import rdb
+from suites._shared.keyspace import server
 from suites._shared.link import await_that
 
 if TYPE_CHECKING:
@@ -106,3 +109,71 @@ def test_a_key_is_followed_to_its_node(cluster: MadeCluster, programs: Programs)
         output = programs.run("cli", "-c", "-p", str(cluster.nodes[0].port), "SET", str(number), "followed").text
         assert output.strip().endswith("OK"), output
     assert cluster.found() == dict.fromkeys(range(5), len("followed"))
+
+
+def test_what_is_broken_is_fixed(cluster: MadeCluster, programs: Programs) -> None:
+    cluster.fill()
+    first, second, last = cluster.nodes
+    address = cluster.addresses[0]
+
+    def fix() -> None:
+        assert programs.run("cli", "--cluster", "check", address).code == 1
+        # Its exit status tells what it has found, not what is left.
+        programs.run("cli", "--cluster", "fix", address, sent=b"yes\n" * 3)
+        await_that(lambda: programs.run("cli", "--cluster", "check", address).code == 0, cluster.guests, "all to agree")
+        assert sum(cluster.counts()) == SLOTS
+        assert cluster.found() == {number: number for number in range(KEYS)}
+
+    # A move that was begun and never done.
+    slot = next(slot_of(b"%d" % number) for number in range(KEYS) if slot_of(b"%d" % number) in own_slots(second))
+    first.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", second.identifier)
+    second.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", first.identifier)
+    fix()
+    # Slots that nobody serves, some of them with keys.
+    lost = sorted(own_slots(last))[:100]
+    for node in cluster.nodes:
+        node.ask("CLUSTER", "DELSLOTS", *lost)
+    fix()
+
+
+def test_keys_of_a_server_are_imported(
+    cluster: MadeCluster, programs: Programs, start_guest: StartGuest, ports: Ports
+) -> None:
+    port = ports.free()
+    alone = start_guest(target=ORACLE, options=["--port", str(port), "--bind", "127.0.0.1"])
+    with server.client(alone) as client:
+        client.pipeline([("SET", number, "v" * number) for number in range(KEYS)])
+        words = ["--cluster-from", f"127.0.0.1:{port}", "--cluster-copy"]
+        result = programs.run("cli", "--cluster", "import", cluster.addresses[0], *words)
+        assert result.code == 0, result.text[-500:]
+        assert client.command("DBSIZE") == KEYS
+    assert cluster.found() == {number: number for number in range(KEYS)}
+
+
+def test_nodes_come_and_go_and_are_saved(
+    cluster: MadeCluster, programs: Programs, start_guest: StartGuest, ports: Ports
+) -> None:
+    cluster.fill()
+    address = cluster.addresses[0]
+    newcomer = cluster_nodes.start(start_guest, ports, target=ORACLE)
+    result = programs.run("cli", "--cluster", "add-node", f"127.0.0.1:{newcomer.port}", address)
+    assert result.code == 0, result.text[-500:]
+    every = [*cluster.nodes, newcomer]
+    guests = [node.guest for node in every]
+    await_that(lambda: all(len(node.view()) == len(every) for node in every), guests, "the newcomer to be known")
+    result = programs.run("cli", "--cluster", "set-timeout", address, "7001")
+    assert result.code == 0, result.text[-500:]
+    assert [node.ask("CONFIG", "GET", "cluster-node-timeout")[1] for node in every] == [b"7001"] * len(every)
+    result = programs.run("cli", "--cluster", "del-node", address, newcomer.identifier)
+    assert result.code == 0, result.text[-500:]
+    await_that(lambda: all(len(node.view()) == NODES for node in cluster.nodes), guests, "the newcomer to be forgotten")
+    folder = programs.fresh("saved", {"before": b""})
+    result = programs.run("cli", "--cluster", "backup", address, str(folder))
+    assert result.code == 0, result.text[-500:]
+    entries = [rdb.read(file.read_bytes()).entries for file in folder.glob("*.rdb")]
+    assert len(entries) == NODES
+    assert {int(key.name) for found in entries for key in found} == set(range(KEYS))
+    listed = {one["name"]: one for one in json.loads((folder / "nodes.json").read_text("utf-8"))}
+    for node in cluster.nodes:
+        slots = {slot for first, last in listed[node.identifier]["slots"] for slot in range(first, last + 1)}
+        assert slots == own_slots(node)
