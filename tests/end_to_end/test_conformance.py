@@ -5,6 +5,7 @@ And it is noticed when it does not: each way of breaking it fails.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -106,3 +107,21 @@ def test_solaris_8i_and_8s_differ_as_documented(tmp_path: Path) -> None:
     assert outcomes["solaris-8s"]["ldx"] == ["signal" if offset % 8 else "done" for offset in range(16)]
     # No kernel repairs an atomic access.
     assert outcomes["solaris-8i"]["cas"] == outcomes["solaris-8s"]["cas"]
+
+
+def test_an_access_that_never_ends_is_told_and_soon() -> None:
+    """As on ARMv5's kernel in mode 0, where the same fault comes again for ever."""
+    target = CATALOG.targets["armv5"]
+    ldr = next(one for one in canary.plain_accesses(target) if one.name == "ldr")
+    # Endless but where the address is a multiple of 4.
+    code = ["tst %0, #3", "1: bne 1b", *ldr.code]
+    accesses = [msgspec.structs.replace(ldr, name="endless", code=code), ldr]
+    tools, cache = CATALOG.toolchain_of(target), machines.quiet_workbench().cache
+    program = canary.compile_canary(cache, target, tools, accesses=accesses)
+    before = os.times()
+    outcomes = canary.perform_all(canary.emulated(program, machines.runner("armv5", "unchecked")), target, accesses)
+    seconds = os.times().children_user - before.children_user
+    assert outcomes["endless"] == ["forever" if offset % 4 else "done" for offset in range(16)]
+    assert outcomes["ldr"] == ["done"] * 16
+    # Twice a quarter of a second, and 60 ms at each of the ten other offsets; 12 quarters would be 3 s.
+    assert 1.0 < seconds < 2.0
