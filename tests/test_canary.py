@@ -161,6 +161,20 @@ def test_only_sigbus_is_the_death_that_is_asked_for(tmp_path: Path) -> None:
         assert canary.dies(canary.emulated(program, runner_of(ARMV5)), access, 1, ARMV5) is expected
 
 
+def test_a_death_is_by_the_signal_at_the_first_offset_where_it_is_prescribed(tmp_path: Path) -> None:
+    cases = canary.cases(runner_of(ARMV5))
+    assert len(cases) > 50
+    body = (
+        "shift\n[ $# -le 200 ] || exit 1\n"
+        "while [ $# -gt 0 ]; do case $1 in ldr) echo $1 $2 SIGSEGV;; ldrh) echo $1 2 SIGBUS;; str) echo $1 $2 lived;; "
+        "ldm) echo $1 $2;; *) echo $1 $2 SIGBUS;; esac; shift 2; done"
+    )
+    program = fakes.write(tmp_path / "canary", f'#!/bin/sh\n[ "$1" = deaths ] || exit 1\n{body}\n', mode=0o755)
+    perform = canary.emulated(program, runner_of(ARMV5))
+    every = {one.access.name for one in cases if "signal" in one.prescribed}
+    assert canary.deaths(perform, cases, ARMV5) == every - {"ldr", "ldrh", "str", "ldm"}
+
+
 def test_the_program_is_told_access_and_offset(tmp_path: Path) -> None:
     program = fakes.write(tmp_path / "canary", '#!/bin/sh\n[ "$1 $2" = "ldr 3" ] && kill -BUS $$\n', mode=0o755)
     assert canary.dies(canary.emulated(program, runner_of(ARMV5)), case("ldr").access, 3, ARMV5)

@@ -4,6 +4,9 @@
  *
  *   canary all            every access at each of its offsets, from 0 on: a line `NAME OFFSET OUTCOME` for each
  *   canary NAME OFFSET    that one, with nothing in the signal's way
+ *   canary deaths NAME OFFSET NAME OFFSET …
+ *                         each of these in a child of its own: a line `NAME OFFSET SIGNAL` with the signal's name, or
+ *                         `lived` for a child that ended by itself
  *
  * OUTCOME: done; signal (SIGBUS, BUS_ADRALN, at the access's address, and no byte was moved; SIGILL, ILL_ILLOPN on
  * z/Architecture, which does not tell the address); rotated, truncated
@@ -19,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { BOUNDARY = 64, MOST_OFFSETS = 64, WIDEST = 64 };
@@ -173,6 +177,41 @@ static void perform_all(void)
     }
 }
 
+static const struct access *named(const char *name, int offset)
+{
+    for (size_t i = 0; i < sizeof accesses / sizeof *accesses; i++) {
+        if (strcmp(accesses[i].name, name) == 0 && offset >= 0 && offset < accesses[i].offsets) {
+            return &accesses[i];
+        }
+    }
+    return NULL;
+}
+
+static void die(const char *name, int offset)
+{
+    const struct access *access = named(name, offset);
+    int status = 0;
+    pid_t child;
+
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        fill();
+        if (access) {
+            access->perform(memory + BOUNDARY + offset, value);
+        }
+        _exit(EXIT_SUCCESS);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        perror("canary");
+        exit(EXIT_FAILURE);
+    }
+    printf("%s %d %s\n", name, offset, !WIFSIGNALED(status)          ? "lived"
+                                        : WTERMSIG(status) == SIGBUS ? "SIGBUS"
+                                        : WTERMSIG(status) == SIGILL ? "SIGILL"
+                                                                     : strsignal(WTERMSIG(status)));
+}
+
 int main(int argc, char **argv)
 {
     int offset = argc == 3 ? atoi(argv[2]) : -1;
@@ -181,15 +220,19 @@ int main(int argc, char **argv)
         perform_all();
         return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
     }
-    for (size_t i = 0; i < sizeof accesses / sizeof *accesses; i++) {
-        if (argc == 3 && strcmp(accesses[i].name, argv[1]) == 0 && offset >= 0
-            && offset < accesses[i].offsets) {
-            fill();
-            accesses[i].perform(memory + BOUNDARY + offset, value);
-            printf("%s %d %s\n", argv[1], offset, outcome_of(&accesses[i], offset));
-            return EXIT_SUCCESS;
+    if (argc >= 2 && argc % 2 == 0 && strcmp(argv[1], "deaths") == 0) {
+        for (int i = 2; i < argc; i += 2) {
+            die(argv[i], atoi(argv[i + 1]));
         }
+        return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
     }
-    fprintf(stderr, "usage: canary all | canary NAME OFFSET\n");
+    const struct access *access = argc == 3 ? named(argv[1], offset) : NULL;
+    if (access) {
+        fill();
+        access->perform(memory + BOUNDARY + offset, value);
+        printf("%s %d %s\n", argv[1], offset, outcome_of(access, offset));
+        return EXIT_SUCCESS;
+    }
+    fprintf(stderr, "usage: canary all | canary deaths NAME OFFSET… | canary NAME OFFSET\n");
     return EXIT_FAILURE;
 }

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 ACCESSES = ROOT / "harness" / "isa" / "accesses"
 DRIVER = Path(__file__).with_suffix(".c")
 RUN_SECONDS = 60.0
+DEATHS_AT_ONCE = 100
+"""How many accesses one process is asked for: a kernel tier's init takes 256 words."""
 BOUNDARY_BYTES = 64
 """What the program's memory is aligned to: no instruction asks for more."""
 
@@ -372,6 +374,23 @@ def disagreements(case: CanaryCase, performed: CanaryResult, runner: Runner) -> 
 def _direction(access: PlannedAccess) -> Direction:
     """What the emulator calls an access: one that loads and stores is a store, whichever of the two is looked at."""
     return "store" if access.access_class in {"swap", "cas"} else access.direction
+
+
+def deaths(perform: CanaryRunner, cases: Sequence[CanaryCase], target: Target) -> set[str]:
+    """The accesses that kill a process of their own by the signal for misaligned accesses, where no handler takes it.
+
+    Each is made at the first offset where a signal is prescribed. One process starts them all: under an emulator a
+    child costs a fraction of a process.
+    """
+    signal_name = rules.signal_of(target).name
+    deadly = [(case.access.name, case.prescribed.index("signal")) for case in cases if "signal" in case.prescribed]
+    found: set[str] = set()
+    for start in range(0, len(deadly), DEATHS_AT_ONCE):
+        batch = deadly[start : start + DEATHS_AT_ONCE]
+        text = perform(["deaths", *(word for name, offset in batch for word in (name, str(offset)))]).text
+        lines = set(text.splitlines())
+        found |= {name for name, offset in batch if f"{name} {offset} {signal_name}" in lines}
+    return found
 
 
 def dies(perform: CanaryRunner, access: PlannedAccess, offset: int, target: Target) -> bool:

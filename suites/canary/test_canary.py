@@ -27,11 +27,17 @@ def performed(cell: CellSpec, perform: CanaryRunner, tmp_path_factory: pytest.Te
     return canary.performed(cell.canary, cell.runner, tmp_path_factory.mktemp("canary") / "faults.jsonl", cell.triple)
 
 
-def test_canary(performed: CanaryResult, perform: CanaryRunner, cell: CellSpec, canary_case: CanaryCase) -> None:
+@pytest.fixture(scope="session")
+def deaths(cell: CellSpec, perform: CanaryRunner) -> set[str]:
+    """The accesses that kill a process without a signal handler."""
+    return canary.deaths(perform, canary.cases(cell.runner), cell.runner.target)
+
+
+def test_canary(performed: CanaryResult, deaths: set[str], cell: CellSpec, canary_case: CanaryCase) -> None:
     wrong = canary.disagreements(canary_case, performed, cell.runner)
     where = f"{canary_case.access.name} on {cell.runner.target.name}, policy {cell.runner.policy.name}"
     assert not wrong, f"{where}: {'; '.join(wrong)}"
     if "signal" in canary_case.prescribed:
         # Without a signal handler, the same access must kill the process.
         offset = canary_case.prescribed.index("signal")
-        assert canary.dies(perform, canary_case.access, offset, cell.runner.target), f"{where}: at {offset} it lived"
+        assert canary_case.access.name in deaths, f"{where}: at {offset} it lived"

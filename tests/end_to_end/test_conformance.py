@@ -96,6 +96,18 @@ def test_an_emulator_that_is_told_one_thing_wrong_is_noticed(name: str, policy: 
         assert found, f"told '{alignment_option(wrong)}' instead of '{alignment_option(prescribed)}', nobody noticed"
 
 
+@pytest.mark.parametrize("name", machines.TESTED)
+def test_every_access_that_must_raise_a_signal_kills_a_process_without_a_handler(name: str) -> None:
+    target = CATALOG.targets[name]
+    program, runner, _ = prepared(name, CATALOG.policies["signal"])
+    cases = canary.cases(runner)
+    every = {case.access.name for case in cases if "signal" in case.prescribed}
+    assert canary.deaths(canary.emulated(program, runner), cases, target) == every
+    options = with_alignment(runner.options, CATALOG.policies["unchecked"])
+    harmless = msgspec.structs.replace(runner, options=options)
+    assert canary.deaths(canary.emulated(program, harmless), cases, target) == set()
+
+
 def test_solaris_8i_and_8s_differ_as_documented(tmp_path: Path) -> None:
     """-xmemalign=8i repairs and goes on, 8s raises SIGBUS (Sun Studio 12 C User's Guide, B.2.111)."""
     outcomes = {}
