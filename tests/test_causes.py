@@ -234,8 +234,9 @@ def tree(tmp_path: Path) -> Path:
     folder = tmp_path / "tree"
     table = '{"SET": {"function": "setCommand"}, "GET": {"function": "setCommand"}, "SAVE": {"function": "setCommand"}}'
     fakes.write(folder / "src" / "commands" / "set.json", table)
-    subcommand = '{"DOCTOR": {"container": "MEMORY", "function": "memoryDoctor"}}'
-    fakes.write(folder / "src" / "commands" / "memory-doctor.json", subcommand)
+    for container, name in (("MEMORY", "DOCTOR"), ("CONFIG", "GET"), ("CONFIG", "SET")):
+        subcommand = f'{{"{name}": {{"container": "{container}", "function": "memoryDoctor"}}}}'
+        fakes.write(folder / "src" / "commands" / f"{container}-{name}.json", subcommand)
     fakes.write(folder / "src" / "a.c", "void setCommand(client *c);\nint x;\nvoid setCommand(client *c) {\n}\n")
     two = "static void\nf(void);\nvoid memoryDoctor(client *c)\n{\n}\nint crc64(int a) {\n"
     fakes.write(folder / "src" / "b.c", two)
@@ -253,6 +254,8 @@ def tree(tmp_path: Path) -> Path:
         (finding("a", command="LPOS k v"), None),
         (finding("a", command="GET k"), None),
         (finding("a", command="SET k v; SAVE"), None),
+        (finding("a", command="CONFIG GET port"), None),
+        (finding("a", command="CONFIG SET port 1"), ("memoryDoctor", "src/b.c", 3)),
         (finding("a", kind="exit", command="SET k v"), None),
     ],
 )

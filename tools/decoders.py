@@ -171,10 +171,11 @@ def assembled(target: Target, tools: Toolchain, state: str, lines: Sequence[str]
         form = table.states[state]
         head = [table.preamble[rules.userland(target)], table.syntax, form.begin]
         source.write_text("\n".join([*head, *lines, ""]), "utf-8")
-        for command in (
+        commands: list[list[str | Path]] = [
             [tool(tools, "gcc"), *target.compiler_flags, *form.assembler, "-c", source, "-o", made],
             [tool(tools, "objcopy"), "-O", "binary", "-j", ".text", made, plain],
-        ):
+        ]
+        for command in commands:
             process.run_successfully(command, problem="cannot assemble", deadline_seconds=300)
         return plain.read_bytes()
 

@@ -26,8 +26,12 @@ _TABLE_ENTRY = re.compile(r'^\s*\{"([\w-]+)",\s*(\w+Command)\b', re.MULTILINE)
 """An entry of the command table that releases before 7.0 keep in C."""
 
 
-_CARRIERS = {"get", "mget", "dump", "restore", "save", "bgsave", "bgrewriteaof"}
-"""Commands that hand out, take in or save what others stored: what is wrong then is seldom their handlers' fault."""
+_CARRIERS = {
+    *("get", "mget", "dump", "restore", "save", "bgsave", "bgrewriteaof"),
+    *("info", "client info", "client list", "config get"),
+}
+"""Commands that hand out, take in or save what others stored, or show what others counted: what is wrong then is seldom
+their handlers' fault."""
 
 
 class ImplicatedCode(Record, frozen=True):
@@ -80,7 +84,7 @@ def wrongly_answered(finding: Finding) -> str:
 def _handler(finding: Finding, tree: Path) -> str:
     """The function that serves the command whose reply is wrong; empty for carriers, and if the table lacks it."""
     words = wrongly_answered(finding).lower().split()
-    if words[:1] and words[0] in _CARRIERS:
+    if {" ".join(words[:1]), " ".join(words[:2])} & _CARRIERS:
         return ""
     table = _handlers(tree)
     return table.get(" ".join(words[:2]), "") or table.get(" ".join(words[:1]), "")
