@@ -135,12 +135,13 @@ def test_waiting_ends_when_the_replica_has_the_offset(
     companion: str, role: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
 ) -> None:
     writes_files = cell.version >= (7, 2)
-    options = ["--appendonly", "yes", "--appendfsync", "always"] if writes_files else []
+    settings = {"appendonly": "yes", "appendfsync": "always"} if writes_files else {}
     linked = LinkedServers(start_guest, ports, cell, companion, role)
     primary, replica = linked.primary, linked.replica
     for one in (primary, replica):
         with server.client(one) as client:
-            client.pipeline([("CONFIG", "SET", *pair) for pair in zip(options[::2], options[1::2], strict=True)])
+            for setting in settings.items():
+                client.command("CONFIG", "SET", *setting)
     with server.client(primary) as client:
         for number in range(20):
             client.command("SET", number, dataset.noise(100))

@@ -44,6 +44,7 @@ LEFT = {
     "replicaof": "there is no primary",
     "requirepass": "the test's own client would be asked for it",
     "rdma-*": "no machine has the device",
+    "tls-*": "a server without TLS does not survive some of them: a test of its own tries these",
 }
 """Globs of parameters that no test changes, or reads on another machine, and why."""
 WIDE = {
@@ -182,3 +183,11 @@ def test_a_number_is_kept_whole_or_refused(twins: dict[str, Guest], cell: CellSp
         words, here, there = next(iter(wrong.values()))
         message = f"{len(wrong)} parameters differ: {'; '.join(lines[:3])}"
         raise differing(words, here.encode(), there.encode(), own, message)
+
+
+@pytest.mark.parametrize("words", [("tls-cluster", "yes"), ("tls-replication", "yes"), ("tls-port", "1")])
+def test_a_server_without_tls_survives_its_settings(words: tuple[str, str], start_guest: StartGuest) -> None:
+    """It may refuse them, and it may take them."""
+    with server.client(start_guest()) as client:
+        client.pipeline([("CONFIG", "SET", *words)])
+        assert client.command("PING") == b"PONG"
