@@ -133,7 +133,7 @@ def test_what_is_not_checked_by_the_suites_that_are_named_is_told_before_they_ru
     premerge: Premerge, checkout: Path
 ) -> None:
     fakes.write(checkout / "src" / "cluster.c", "")
-    remark = "NOT CHECKED: src/cluster.c is covered by `cluster` alone: not run\n"
+    remark = "NOT CHECKED: src/cluster.c is covered by `cluster` and `moduleapi` alone: not run\n"
     assert premerge("--explain", "--suite", "sds")[1].endswith(remark)
     assert "NOT CHECKED" not in premerge("--explain")[1]
     assert "NOT CHECKED" not in premerge("--explain", "--suite", "cluster")[1]

@@ -39,6 +39,7 @@ from harness.workflows.measure import tier_agreement
 from harness.workflows.mutation_testing.mutations import Mutation
 from harness.workflows.suite_selection import IgnoredPathTable
 from suites.fuzz.generate import Grammar, grammar
+from suites.moduleapi.test_census import UncalledList
 from suites.upstream import table as upstream
 from suites.visible import table as visible
 from tools import boards, encodings
@@ -68,6 +69,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("suites/visible/differences.toml", visible.RequestTable),
     ("suites/upstream/differences.toml", upstream.DifferenceTable),
     ("suites/visible/requests.toml", visible.Requests),
+    ("suites/moduleapi/uncalled.toml", UncalledList),
     ("suites/bench/NAME.toml", WorkloadFile),
     ("toolchains/kernels/NAME.toml", KernelSpec),
     ("toolchains/kernels/linux/linux.toml", LinuxSource),

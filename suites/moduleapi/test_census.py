@@ -19,13 +19,16 @@ class Uncalled(Record, frozen=True):
     """Functions that the module does not call."""
 
     reason: str
+    """Why it does not."""
     functions: list[str]
+    """Their names, without `RedisModule_`."""
 
 
 class UncalledList(Record, frozen=True):
-    """uncalled.toml."""
+    """What a server offers to modules and suites/moduleapi/moduleapi.c does not call: uncalled.toml."""
 
     uncalled: list[Uncalled]
+    """One entry for each reason."""
 
 
 def test_every_function_of_the_api_is_called_or_listed(cell: CellSpec) -> None:
