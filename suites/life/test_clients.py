@@ -54,7 +54,9 @@ def heard(guest: Guest) -> list[bytes]:
     lines: list[bytes] = []
     with server.client(guest) as monitor, server.client(guest) as client:
         assert monitor.command("MONITOR") == b"OK"
-        client.pipeline([one.words for one in from_text(STREAM)])
+        for one in from_text(STREAM):
+            # One at a time: some releases do not answer a refused AUTH after other requests of one write.
+            client.pipeline([one.words])
         while not lines or END.encode() not in lines[-1]:
             line: Any = monitor.receive()
             found = _STAMP.match(line)
@@ -73,7 +75,8 @@ def test_a_monitor_hears_what_was_called_and_no_password(both: PairedServers, gu
     assert any(b" lua] " in line and b"\\xff" in line for line in ours)
 
 
-STATE = ["name", "db", "sub", "psub", "ssub", "multi", "watch", "flags", "user", "redir", "resp"]
+STATE = ["name", "db", "sub", "psub", "ssub", "watch", "flags", "user", "redir", "resp"]
+"""Fields of CLIENT INFO. That Valkey 9 tells `multi=0` of a client whose transaction has ended is no state."""
 LEFT_BEHIND: list[list[list[Any]]] = [
     [["CLIENT", "SETNAME", "someone"], ["SELECT", 7], ["HELLO", 3]],
     [["WATCH", "a", "b"], ["MULTI"], ["SET", "a", 1], ["SET", "k", "never"]],
