@@ -130,7 +130,9 @@ def test_hits_and_misses_are_counted(programs: Programs, native: Guest, cell: Ce
         assert miss_share == pytest.approx(100 * misses / gets, abs=0.006), output
 
 
+# A machine of 32 bits writes a limit of 3 GB where none is given.
 WATCHED = """bind 127.0.0.1
+maxmemory 1gb
 sentinel monitor watched 127.0.0.1 1 2
 sentinel down-after-milliseconds watched 2147483647
 sentinel failover-timeout watched 70000
