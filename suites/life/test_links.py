@@ -52,6 +52,11 @@ class LinkedServers:
         self.cell = cell
         follow(self.replica, self.port)
         link.await_in_step(self.replica, self.primary)
+        # A replica is online once it has acknowledged something, which it does each second.
+        link.await_that(self._is_online, [self.primary, self.replica], "the replica to be online")
+
+    def _is_online(self) -> bool:
+        return ",state=online," in link.info(self.primary, "replication").get("slave0", "")
 
     def ask(self, *words: Any) -> Any:
         """The primary's reply."""
