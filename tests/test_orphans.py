@@ -167,6 +167,7 @@ def test_killed_together_supervisor_and_command_leave_no_marked_process(tmp_path
 
 def test_a_watchdog_that_was_killed_is_replaced_and_its_successor_knows_all_processes(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
+    pids.touch()
     text = f"""
 import os, signal, time
 from harness.core.processes import process
@@ -178,6 +179,8 @@ second = process.start(["sh", "-c", "echo $$ >>{pids}; exec sleep {SLEEP}"])
 watchdog = process._REGISTRY._watchdog
 os.kill(watchdog.pid, signal.SIGKILL)
 os.waitid(os.P_PID, watchdog.pid, os.WEXITED | os.WNOWAIT)
+while open("{pids}").read().count("\\n") < 2:
+    time.sleep(0.01)
 process.kill_group(second)
 open("{pids}.told", "w").close()
 time.sleep(60)
