@@ -16,10 +16,12 @@ from harness.core.model import Record
 from harness.core.strict_toml import read_toml
 from harness.protocol.allowed_refusals import refused
 from harness.protocol.command_stream import command, line_of, pieces, wire
+from harness.protocol.conversation import Conversation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.core.sockets import Address
     from harness.core.target_model import Target
     from harness.protocol.allowed_refusals import Refusal, Release
     from harness.protocol.command_stream import Command, Stream
@@ -118,6 +120,16 @@ def ask_into(replies: list[Reply], client: Client, stream: Stream) -> None:
     for piece in pieces(stream):
         client.send(wire(piece))
         replies.extend(client.receive() for _ in piece)
+
+
+def ask_all_into(
+    replies: list[Reply], clients: list[Client], stream: Stream, control: Address, *, deadline_seconds: float
+) -> None:
+    """`ask_into` for a stream of as many clients, who take turns. `control`: as of a conversation."""
+    if len(clients) == 1:
+        ask_into(replies, clients[0], stream)
+    else:
+        Conversation(clients, control, deadline_seconds=deadline_seconds).ask_into(replies, stream)
 
 
 def comparable(name: str, reply: Reply) -> Reply:

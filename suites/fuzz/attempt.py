@@ -14,7 +14,6 @@ from harness.core.sockets import connect
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import Command, clients_of, command
-from harness.protocol.conversation import Conversation
 from harness.protocol.resp import Client
 from harness.record import fault_log
 from harness.run.server_process import PANIC, StartError
@@ -138,11 +137,9 @@ def concluded(stream: Stream) -> Stream:
 
 def _ask(replies: list[Reply], clients: list[Client], stream: Stream, server: Guest) -> OSError | None:
     try:
-        if len(clients) == 1:
-            reply_comparison.ask_into(replies, clients[0], stream)
-        else:
-            seconds = server.deadline_seconds
-            Conversation(clients, server.upstream, deadline_seconds=seconds).ask_into(replies, stream)
+        reply_comparison.ask_all_into(
+            replies, clients, stream, server.upstream, deadline_seconds=server.deadline_seconds
+        )
     except OSError as error:
         return error
     return None

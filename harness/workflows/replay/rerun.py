@@ -15,7 +15,7 @@ from harness.core.byte_diff import described
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import clients_of, from_text, from_wire, wire
-from harness.protocol.conversation import ASK_NUMBER, Conversation, name_of
+from harness.protocol.conversation import ASK_NUMBER, name_of
 from harness.protocol.resp import Client
 from harness.record import fault_log, recording_proxy
 from harness.record.run_folder import NO_PONG
@@ -181,10 +181,7 @@ def _ask_into(replies: list[Reply], server: Guest, stream: Stream) -> None:
             for _ in range(clients_of(stream))
         ]
         reply_comparison.ask(clients[0], reply_comparison.STEADY)
-        if len(clients) == 1:
-            reply_comparison.ask_into(replies, clients[0], stream)
-        else:
-            Conversation(clients, server.upstream, deadline_seconds=seconds).ask_into(replies, stream)
+        reply_comparison.ask_all_into(replies, clients, stream, server.upstream, deadline_seconds=seconds)
 
 
 def _with(observation: Observation, found: reply_comparison.ReplyDifference | None) -> Observation:
