@@ -174,6 +174,11 @@ def prescribed(target: Target, policy: Policy, access: Access) -> Outcome:
     return "signal"
 
 
+def rotates(encoding: Encoding) -> bool:
+    """Whether what an encoding loads is rotated where its check is off. SWP loads too, and counts as a store."""
+    return encoding.access_class in ROTATED and any(move.direction == "load" for move in encoding.moves)
+
+
 def recorded_policies(policies: Mapping[str, Policy], name: str, machines: Collection[Target]) -> dict[str, Policy]:
     """The policies that a run records: those that `fate` reads for its machines, and what the named one is on each."""
     base = policies[base_name(name)]

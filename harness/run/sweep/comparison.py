@@ -59,8 +59,7 @@ class SweepResult(Record, frozen=True):
 
 def prescription(target: Target, policy: Policy, encoding: Encoding) -> str:
     """What an encoding has to do at each offset, as sweep.c writes it."""
-    rotates = encoding.access_class in rules.ROTATED and any(move.direction == "load" for move in encoding.moves)
-    ignored = "r" if rotates else "t"
+    ignored = "r" if rules.rotates(encoding) else "t"
     letters = {"done": "d", "signal": "s", "rotated": ignored, "truncated": ignored}
     shapes = [rules.shape(encoding, offset) for offset in range(OFFSETS)]
     return "".join(letters[rules.prescribed(target, policy, one)] for one in shapes)

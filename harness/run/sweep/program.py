@@ -104,7 +104,7 @@ def source(target: Target, chosen: Sequence[Encoding]) -> str:
     rows: list[str] = []
     for one in chosen:
         index, value = one.index_register or (-1, 0)
-        rotates = int(one.access_class in rules.ROTATED and any(move.direction == "load" for move in one.moves))
+        rotates = int(rules.rotates(one))
         counts = f"{len(moves)}, {len(one.moves)}, {len(results)}, {len(one.results)}"
         address = f"{one.base}, {one.displacement}, {index}, {value}, {one.writeback}"
         rows.append(f"    {{{one.unit_bytes}, {address}, {rotates}, {counts}}},")
