@@ -27,8 +27,16 @@ _TABLE_ENTRY = re.compile(r'^\s*\{"([\w-]+)",\s*(\w+Command)\b', re.MULTILINE)
 
 
 _CARRIERS = {
-    *("get", "mget", "dump", "restore", "save", "bgsave", "bgrewriteaof"),
-    *("client info", "client list", "config get"),
+    "get",
+    "mget",
+    "dump",
+    "restore",
+    "save",
+    "bgsave",
+    "bgrewriteaof",
+    "client info",
+    "client list",
+    "config get",
 }
 """Commands that hand out, take in or save what others stored, or show what others counted: what is wrong then is seldom
 their handlers' fault."""

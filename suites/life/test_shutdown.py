@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 import pytest
 
-from harness.protocol.resp import ServerGoneError
+from harness.protocol.resp import ServerGoneError, info_fields
 from suites._shared import link
 from suites._shared.formats import rdb
 from suites._shared.keyspace import dataset, server
@@ -99,5 +99,4 @@ def test_a_shutdown_waits_for_a_replica_that_is_behind(companion: str, end: str,
 
 def paused(client: Any) -> bool:
     """Whether the server lets no client write, as it does while it waits."""
-    text = bytes(client.command("INFO", "server")).decode()
-    return "shutdown_in_milliseconds" in text
+    return "shutdown_in_milliseconds" in info_fields(client.command("INFO", "server"))

@@ -13,7 +13,7 @@ from suites._shared import cluster_nodes
 from suites._shared.cluster_nodes import SLOTS, slot_of
 from suites._shared.formats import rdb
 from suites._shared.keyspace import server
-from suites._shared.link import await_that
+from suites._shared.link import await_that, on_a_port
 
 if TYPE_CHECKING:
     from harness.run.extra_servers import StartGuest
@@ -139,8 +139,7 @@ def test_what_is_broken_is_fixed(cluster: MadeCluster, programs: Programs) -> No
 def test_keys_of_a_server_are_imported(
     cluster: MadeCluster, programs: Programs, start_guest: StartGuest, ports: Ports
 ) -> None:
-    port = ports.free()
-    alone = start_guest(target=ORACLE, options=["--port", str(port), "--bind", "127.0.0.1"])
+    alone, port = on_a_port(start_guest, ports, ORACLE)
     with server.client(alone) as client:
         client.pipeline([("SET", number, "v" * number) for number in range(KEYS)])
         words = ["--cluster-from", f"127.0.0.1:{port}", "--cluster-copy"]
