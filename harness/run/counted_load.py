@@ -31,6 +31,10 @@ CONNECTED_AT_ONCE = 100
 """A held server accepts nobody, and its queue of connections has an end."""
 CHILD_SECONDS, CHILD_POLL_SECONDS = 20.0, 0.05
 """The deadline of a child after it is let go, before the target's slowdown; and the time between looks at it."""
+SETTLING_TICKS = 330
+"""Runs of the server's timer in which used_memory must not change: each rehashes a hundred buckets of a table or more
+(dict.c), and no table of a workload has over 32,768."""
+SETTLING_ATTEMPTS = 5
 SAVING = {
     "none": (),
     "aof-everysec": ("--appendonly", "yes", "--appendfsync", "everysec"),
@@ -145,16 +149,17 @@ class _Load:
             self._prepare(connections[0])
             for _ in self._turns(connections, workload.warm_up, stack):
                 pass
+        # The first INFO makes tables that stay.
+        guest.info()
+        self._settled_memory()
         # Some servers fork a child at their start, to test the kernel.
         earlier = {one.pid for one in guest.counts.threads()}
         if workload.during != "nothing":
             guest.counts.hold_children(held=True)
             guest.ask(FORKS[workload.during])
             guest.await_held_child()
-        # A server resizes clients' buffers by its clock: memory counts where there are no clients. The first INFO makes
-        # tables that stay.
-        self._used_memory()
-        memory_before = self._used_memory()
+        # A server resizes clients' buffers by its clock: memory counts where there are no clients, or before it does.
+        memory_before = self._settled_memory()
         with self._connected() as (stack, connections):
             blocks_before, threads_before = guest.blocks(), guest.counts.threads()
             turns = list(self._turns(connections, workload.requests, stack))
@@ -163,7 +168,7 @@ class _Load:
             if workload.new_connections:
                 memory_after = self._used_memory()
         if not workload.new_connections:
-            memory_after = self._used_memory()
+            memory_after = self._settled_memory()
         children = self._end_child(earlier)
         before = {(one.pid, one.thread): one for one in threads_before}
         moved = [(one, before.get((one.pid, one.thread))) for one in threads if not one.forked]
@@ -219,6 +224,19 @@ class _Load:
                 batch = [self._requests.next() for _ in range(workload.pipeline)]
                 connection.ask(Client.pack(batch), len(batch))
             yield self.guest.exchange(asked)
+
+    def _settled_memory(self) -> int:
+        """used_memory, when the timer has nothing left to do: it moves keys to larger tables, and resizes tables.
+
+        Raises InconclusiveError if it does not settle.
+        """
+        seen: list[int] = []
+        for _ in range(SETTLING_ATTEMPTS):
+            seen.append(self._used_memory())
+            if seen[-1:] == seen[-2:-1]:
+                return seen[-1]
+            self.guest.run_timer(SETTLING_TICKS)
+        raise InconclusiveError(f"{self.workload.name}: used_memory does not settle", because=f"it was {seen}")
 
     def _used_memory(self) -> int:
         return int(self.guest.info()["used_memory"])

@@ -207,6 +207,20 @@ def test_saving_counts_bytes_syncs_and_the_child() -> None:
     assert forked.copied_bytes.value > 0
 
 
+def test_memory_counts_when_no_table_is_being_moved() -> None:
+    full, doubled = 4_096, 4_224
+    keys = msgspec.structs.replace(SET, name="full", prepare=(), warm_up=0, drawn="in-order", payload_bytes=8)
+    found = measured(
+        msgspec.structs.replace(keys, keys=full, requests=full, pipeline=64),
+        msgspec.structs.replace(keys, name="doubled", keys=doubled, requests=doubled, pipeline=64),
+    )
+    grown = {one.workload: one.growth_bytes.value for one in found.costs}
+    pointer, key_bytes = 4, grown["full"]
+    more = doubled * grown["doubled"] - full * grown["full"]
+    # The table has doubled. Together with the one before it would take another 16 KiB.
+    assert more == pytest.approx(full * pointer + (doubled - full) * (key_bytes - pointer), abs=full * pointer / 4)
+
+
 def test_an_error_reply_and_a_server_that_dies_are_no_figures() -> None:
     wrong = BenchWorkload(
         name="wrong", title="", commands=(("INCR", "key:{key}"),), prepare=SET.prepare, payload_bytes=9, requests=5
