@@ -53,6 +53,8 @@ class StoredRun:
         self.events: dict[tuple[str, str], list[run_folder.Event]] = {}
         self.processor_seconds: dict[str, float] = {}
         """Target -> what the tests of each of its cells cost."""
+        self.processor: dict[tuple[str, str], run_folder.ProcessorTime] = {}
+        """Cell -> what took its processor time."""
 
     def binary(self, target: str) -> Path:
         """Where the target's server binary is; it exists, and holds nothing."""
@@ -181,7 +183,12 @@ class StoredRun:
         log.append(run_folder.CollectedEvent(tests=len(tests)))
         for event in events:
             log.append(event)
-        log.close(tests=len(tests), failed=failed, processor_seconds=self.processor_seconds.get(target, 0.0))
+        log.close(
+            tests=len(tests),
+            failed=failed,
+            processor_seconds=self.processor_seconds.get(target, 0.0),
+            processor=self.processor.get((target, suite)),
+        )
         return failed
 
     def place(self, target: str, function: str, file: str = "src/bitops.c", line: int = 93) -> int:

@@ -95,7 +95,9 @@ def test_a_judgement_that_quotes_commands_prints_none_but_its_own_annotations(
     assert all(line.count("##[") == 0 for line in obeyed(err))
 
 
-@pytest.mark.parametrize("form", ["json", "sarif", "junit", "markdown", "html", "throughput", "upstream-tests"])
+@pytest.mark.parametrize(
+    "form", ["json", "sarif", "junit", "markdown", "html", "throughput", "processor-time", "upstream-tests"]
+)
 def test_no_document_on_standard_output_has_a_command(plumb: Plumb, hostile: StoredRun, form: str) -> None:
     plumb("judge", hostile.finish())
     code, out, _ = plumb("report", hostile.folder, "--format", form)

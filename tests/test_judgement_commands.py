@@ -170,6 +170,7 @@ def test_report_writes_every_file_anew_and_judges_nothing(plumb: Plumb, stored: 
         ("html", "<!doctype html>"),
         ("github", "::error title=test_bitop%3A 1 != 2::"),
         ("throughput", "# Throughput of the suites\n"),
+        ("processor-time", "# Processor time\n"),
         ("upstream-tests", "# The release's own tests\n"),
     ],
 )

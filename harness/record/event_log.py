@@ -14,7 +14,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
-from harness.record.run_folder import CollectedEvent, EndEvent, Event, GuestEvent, TestEvent
+from harness.record.run_folder import CollectedEvent, EndEvent, Event, GuestEvent, ProcessorTime, TestEvent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,9 @@ class EventLog:
         self._lines += 1
         self._digest.update(line)
 
-    def close(self, *, tests: int, failed: int, processor_seconds: float = 0.0) -> None:
+    def close(
+        self, *, tests: int, failed: int, processor_seconds: float = 0.0, processor: ProcessorTime | None = None
+    ) -> None:
         """Write the last line: how many tests ended, how many of them failed, and what they cost."""
         end = EndEvent(
             tests=tests,
@@ -55,6 +57,7 @@ class EventLog:
             lines=self._lines,
             digest=self._digest.hexdigest(),
             processor_seconds=round(processor_seconds, 2),
+            processor=processor,
         )
         self.append(end)
 
@@ -70,6 +73,8 @@ class Recorded(Record, frozen=True):
     """Human-readable reasons why events may be missing; empty if every collected test ended."""
     processor_seconds: float = 0.0
     """Processor time of the tests, according to the last line."""
+    processor: ProcessorTime | None = None
+    """The same by what took it."""
 
 
 def read(path: Path) -> Recorded:
@@ -101,6 +106,7 @@ def read(path: Path) -> Recorded:
         events=events,
         failed=end.failed if end else 0,
         processor_seconds=end.processor_seconds if end else 0.0,
+        processor=end.processor if end else None,
         doubts=doubts,
     )
 

@@ -20,6 +20,7 @@ import hiredis
 from harness.core import json_codec
 from harness.core.errors import is_machine_fault, machine_fault
 from harness.core.model import Record
+from harness.core.processes import processor_time
 from harness.core.sockets import Address, connect
 from harness.record import peer_user
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INCOMPLETE = object()
+PURPOSE = "proxy"
+"""What the threads of proxies are counted as (harness.core.processes.processor_time)."""
 CHUNK_BYTES = 65536
 RETRY_SECONDS = 0.1
 UNANSWERED_SHOWN = 200
@@ -149,14 +152,12 @@ class Recorder:
     def _pump(
         self, number: int, direction: Literal["request", "reply"], source: socket.socket, sink: socket.socket
     ) -> None:
-        try:
+        with processor_time.counted_thread(PURPOSE), contextlib.suppress(OSError):
             while content := source.recv(CHUNK_BYTES):
                 chunk = Chunk(connection=number, direction=direction, data=base64.b64encode(content).decode())
                 with self._lock:
                     self._chunks.append(chunk)
                 sink.sendall(content)
-        except OSError:
-            pass
         # Forward half-closes: a client that only shuts its sending side still gets its replies.
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)

@@ -220,6 +220,21 @@ class CollectedEvent(Record, frozen=True, tag="collected"):
     """How many there are to run."""
 
 
+class ProcessorTime(Record, frozen=True):
+    """Seconds that a cell took from the processors, by what took them."""
+
+    start: float
+    """The cell's process before its first test: imports, and the list of tests."""
+    tests: float
+    """The cell's process from then on, without its proxies."""
+    proxy: float
+    """Its threads that record and pass on what clients send."""
+    programs: dict[str, float]
+    """Processes that it started and that have ended, by program."""
+    others: float
+    """Descendants of it whose program is not known."""
+
+
 class EndEvent(Record, frozen=True, tag="end"):
     """The last line: the cell's process writes no more events."""
 
@@ -233,6 +248,8 @@ class EndEvent(Record, frozen=True, tag="end"):
     """SHA-256 of the preceding lines."""
     processor_seconds: float = 0.0
     """Processor time of the tests: of the cell's process and all that it started, from the first test on."""
+    processor: ProcessorTime | None = None
+    """The same by what took it, with the time before the first test."""
 
 
 Event = TestEvent | GuestEvent

@@ -6,7 +6,6 @@ It writes evidence and judges nothing. harness.run.pytest_plugin reports when te
 from __future__ import annotations
 
 import contextlib
-import resource
 import shutil
 from itertools import count
 from pathlib import Path
@@ -16,8 +15,10 @@ import msgspec
 import pytest
 
 from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.processes import processor_time
 from harness.record import event_log, run_folder
 from harness.record.event_log import EventLog
+from harness.record.recording_proxy import PURPOSE
 from harness.run import unit_runner
 from harness.run.canary import emulated, on_machine
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest
@@ -43,7 +44,7 @@ class CellSession:
         self.cell = cell
         self.log = EventLog(cell.folder / event_log.NAME)
         self._finished = self._failed = 0
-        self._used_before = 0.0
+        self._used_before = self._start_seconds = 0.0
         self._guest: Guest | None = None
         self._oracle: Guest | None = None
         self._host = VirtualMachine(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
@@ -161,7 +162,7 @@ class CellSession:
 
     def collected(self, tests: int) -> None:
         """Record the number of tests to run. Their processor time counts from here on."""
-        self._used_before = _processor_seconds()
+        self._used_before, self._start_seconds = processor_time.seconds(), processor_time.own_seconds()
         self.log.append(run_folder.CollectedEvent(tests=tests))
 
     def begin(self, name: str) -> None:
@@ -304,8 +305,10 @@ class CellSession:
             with contextlib.suppress(InfrastructureError):
                 self.retire()
                 self._retire_oracle()
-                used = _processor_seconds() - self._used_before
-                self.log.close(tests=self._finished, failed=self._failed, processor_seconds=used)
+                used = processor_time.seconds() - self._used_before
+                self.log.close(
+                    tests=self._finished, failed=self._failed, processor_seconds=used, processor=self._processor()
+                )
         finally:
             for guest in (self._guest, self._oracle):
                 if guest is not None:
@@ -314,6 +317,19 @@ class CellSession:
                 self.upstream.close()
             if self._host is not None:
                 self._host.close()
+
+    def _processor(self) -> run_folder.ProcessorTime:
+        programs = processor_time.by_program()
+        proxy = processor_time.by_thread().get(PURPOSE, 0.0)
+        own = processor_time.own_seconds()
+        others = processor_time.seconds() - own - sum(programs.values())
+        return run_folder.ProcessorTime(
+            start=round(self._start_seconds, 2),
+            tests=round(own - self._start_seconds - proxy, 2),
+            proxy=round(proxy, 2),
+            programs={name: round(used, 2) for name, used in sorted(programs.items())},
+            others=max(0.0, round(others, 2)),
+        )
 
     def _retire_oracle(self) -> None:
         """Stop the native build. Its end is recorded if it ended by itself, because it is a server too."""
@@ -344,9 +360,3 @@ class CellSession:
             return f"the native build, with which answers are compared, did not answer: {oracle.detail}"
         killed = "SIGKILL" in oracle.detail
         return f"the native build, with which answers are compared, was {oracle.detail}" if killed else ""
-
-
-def _processor_seconds() -> float:
-    """What this process and all its descendants that have ended took from the processors so far."""
-    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.core.errors import InfrastructureError
-from harness.core.processes import process_tree
+from harness.core.processes import process_tree, processor_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,8 +127,7 @@ class ProcessRegistry:
             with self._lock:
                 for process in found:
                     if process.parent == os.getpid() and process.pid not in self._started:
-                        with contextlib.suppress(ChildProcessError):
-                            os.waitpid(process.pid, os.WNOHANG)
+                        processor_time.reap_orphan(process.pid)
             time.sleep(process_tree.POLL_SECONDS)
 
     def _ready(self) -> None:

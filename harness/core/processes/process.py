@@ -24,6 +24,7 @@ from harness.core.processes import process_tree, supervisor
 from harness.core.processes.capped_log import capped
 from harness.core.processes.environment import PLAIN
 from harness.core.processes.leftovers import ProcessRegistry
+from harness.core.processes.processor_time import CountedProcess
 from harness.core.processes.supervisor import STOPPING
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def start(
     variables = PLAIN_ENVIRONMENT if environment is None else environment
 
     def call(token: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        return CountedProcess(
             words,
             stdin=requests,
             stdout=output,
@@ -158,7 +159,7 @@ def attend(command: Sequence[str | Path], *, environment: Mapping[str, str]) -> 
     words = [str(word) for word in command]
 
     def call(token: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(words, env={**environment, process_tree.MARK: token})
+        return CountedProcess(words, env={**environment, process_tree.MARK: token})
 
     with _terminal_kept(), _without_interrupts():
         process = _started(words[0], call, own_group=False)

@@ -10,7 +10,17 @@ from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.judge.findings import Judgement
 from harness.record import run_folder
-from harness.report.formats import findings_json, github, junit, markdown, page, sarif, throughput, upstream_tests
+from harness.report.formats import (
+    findings_json,
+    github,
+    junit,
+    markdown,
+    page,
+    processor_time,
+    sarif,
+    throughput,
+    upstream_tests,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +40,7 @@ FORMATS: dict[str, ReportFormat] = {
         github.ANNOTATIONS,
         github.OUTPUTS,
         throughput.FORMAT,
+        processor_time.FORMAT,
         upstream_tests.FORMAT,
     )
 }

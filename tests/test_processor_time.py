@@ -1,0 +1,106 @@
+"""Processor time is counted for every process that ends, however it ends, and told by suite and program."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.processes import process, processor_time
+from harness.record import run_folder
+from harness.record.run_folder import ProcessorTime
+from harness.report.formats import processor_time as page
+from tests.stored import StoredRun
+from tests.survivors import SLEEP, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BUSY_SECONDS = 0.2
+BUSY = f"import time\nwhile time.process_time() < {BUSY_SECONDS}: pass\n"
+LEAST_SECONDS = BUSY_SECONDS * 0.9
+"""The kernel counts in ticks of 10 ms."""
+
+
+def program(folder: Path, code: str = BUSY) -> Path:
+    """A program with a name of its own, which the kernel does not cut."""
+    path = folder / f"busy-{folder.name[-8:]}"
+    path.write_text(f"#!{sys.executable} -SE\n{code}", "utf-8")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("waits", ["run", "poll", "wait", "kill", "terminate"])
+def test_a_program_is_counted_once_however_its_end_is_noticed(tmp_path: Path, waits: str) -> None:
+    done = tmp_path / "done"
+    stays = f"open({str(done)!r}, 'w')\ntime.sleep({SLEEP})\n" if waits in {"kill", "terminate"} else ""
+    busy = program(tmp_path, BUSY + stays)
+    if waits == "run":
+        assert process.run([busy], deadline_seconds=30).code == 0
+    else:
+        started = process.start([busy])
+        ended: dict[str, Callable[[], bool]] = {
+            "poll": lambda: started.poll() is not None,
+            "wait": lambda: started.wait(30) == 0,
+        }
+        assert eventually(ended.get(waits, done.exists))
+        process.kill_group(started, grace_seconds=10 if waits == "terminate" else 0)
+        assert started.poll() == {"kill": -signal.SIGKILL, "terminate": -signal.SIGTERM}.get(waits, 0)
+    assert LEAST_SECONDS <= processor_time.by_program()[busy.name] < 2 * LEAST_SECONDS
+
+
+def test_an_orphan_is_counted_by_its_own_name(tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    busy = program(tmp_path, f"{BUSY}open({str(done)!r}, 'w')\n")
+    # A shell would reap its child. What replaces the shell does not.
+    waits = f"import os, time\nwhile not os.path.exists({str(done)!r}): time.sleep(0.05)\n"
+    process.run(["sh", "-c", f'{busy} & exec "$@"', "sh", sys.executable, "-SEc", waits], deadline_seconds=30)
+    assert processor_time.by_program()[busy.name] >= LEAST_SECONDS
+
+
+def test_waiting_ends_with_the_process_or_at_its_deadline() -> None:
+    started = process.start(["sleep", "0.3"])
+    began = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        started.wait(0.05)
+    assert started.wait(30) == 0
+    assert 0.2 < time.monotonic() - began < 20
+    process.kill_group(started)
+
+
+def test_a_thread_is_counted_by_its_purpose() -> None:
+    def work() -> None:
+        with processor_time.counted_thread("a purpose"):
+            end = time.thread_time() + BUSY_SECONDS
+            while time.thread_time() < end:
+                pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert processor_time.by_thread()["a purpose"] >= LEAST_SECONDS
+
+
+def test_the_page_adds_targets_up_and_tells_programs_apart(tmp_path: Path) -> None:
+    stored = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"), suites=("bitops", "protocol"))
+    stored.processor = {
+        ("armv5", "bitops"): ProcessorTime(
+            start=0.5, tests=1.0, proxy=0.3, programs={"qemu-arm": 2.0, "redis-server": 0.5, "gdb": 0.1}, others=0.1
+        ),
+        ("sparc64", "bitops"): ProcessorTime(start=0.5, tests=1.0, proxy=0.0, programs={"tclsh8.6": 3.0}, others=0.0),
+    }
+    for target in ("armv5", "sparc64"):
+        for suite in ("bitops", "protocol"):
+            stored.test(target, suite, "test_it")
+    folder = stored.finish()
+    (found,) = page.suites(folder, run_folder.read_run(folder))
+    assert found.parts == pytest.approx((1.0, 2.0, 0.3, 2.0, 0.5, 3.0, 0.2))
+    text = page.render(folder, run_folder.read_run(folder))
+    assert "| `bitops` | 1.0 | 2.0 | 0.3 | 2.0 | 0.5 | 3.0 | 0.2 | 9.0 |" in text
+    assert "| all | 1.0 | 2.0 | 0.3 | 2.0 | 0.5 | 3.0 | 0.2 | 9.0 |" in text
