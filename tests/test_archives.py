@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.build.sources import archives
+from harness.build.sources import debian_archive
 from harness.build.sources.archives import Fetcher, extract
 from harness.build.sources.tree_files import digest_of
 from harness.core.cache import Cache
@@ -298,8 +298,8 @@ def ubuntu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A host whose apt knows Ubuntu's archive alone: the file that gets the sources which apt was asked to read."""
     fakes.write(tmp_path / "bin" / "apt-get", APT_GET.replace("$SEEN", str(tmp_path / "seen")), mode=0o755)
     fakes.put_on_path(tmp_path / "bin", monkeypatch)
-    monkeypatch.setattr(archives, "DEBIAN_TEMPLATE", tmp_path / "Debian.info")
-    monkeypatch.setattr(archives, "DEBIAN_KEYRING", tmp_path / "keyring.gpg")
+    monkeypatch.setattr(debian_archive, "DEBIAN_TEMPLATE", tmp_path / "Debian.info")
+    monkeypatch.setattr(debian_archive, "DEBIAN_KEYRING", tmp_path / "keyring.gpg")
     return tmp_path / "seen"
 
 
@@ -328,4 +328,4 @@ def test_only_hosts_that_are_no_debian_need_packages_for_it(
     monkeypatch: pytest.MonkeyPatch, system: str, packages: int
 ) -> None:
     monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"ID": system})
-    assert len(archives.packages_for_sources()) == packages
+    assert len(debian_archive.packages_for_sources()) == packages

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from harness.build import googletest, toolchain
 from harness.build.kernel import needed_packages as kernel_packages
 from harness.build.qemu_user import QEMU_FOLDER, Qemu
-from harness.build.sources.archives import packages_for_sources
+from harness.build.sources.debian_archive import packages_for_sources
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.core.processes import environment, process

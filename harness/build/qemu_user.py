@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from elftools.elf.elffile import ELFFile
+from elftools.elf.segments import InterpSegment
 
 from harness.analysis.detectors import registry
 from harness.build import build_progress
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from harness.build.sources.archives import Fetcher
     from harness.core.cache import Cache
+    from harness.core.model import Build
     from harness.core.progress import Progress
     from harness.core.target_model import EmulatorSpec, Toolchain
 
@@ -184,6 +187,34 @@ class Emulators:
 
         pairs = [f"{inside}={outside}" for inside, outside in sorted(toolchain.sysroot.items())]
         return self.cache.folder("guest-roots", f"{toolchain.name}-{key_of(pairs)}", link)
+
+
+def runner_of(build: Build, runner: Runner) -> Runner:
+    """How to run the programs of a build: a distribution's find their libraries in its root folder.
+
+    This machine starts those of its own through their loader, which is told the folders.
+    """
+    root, program = build.root, build.server_binary
+    if root is None:
+        return runner
+    if not runner.target.emulator.runs_here:
+        at = runner.options.index("-L") + 1
+        return msgspec.structs.replace(runner, options=[*runner.options[:at], str(root), *runner.options[at + 1 :]])
+    loader = root / _loader_of(program).relative_to("/")
+    folders = [str(folder) for parent in ("lib", "usr/lib") for folder in sorted((root / parent).glob("*-linux-gnu*"))]
+    words = [*runner.options, str(loader), "--library-path", ":".join(folders)]
+    return msgspec.structs.replace(
+        runner, program=runner.program or Path(words[0]), options=words[0 if runner.program else 1 :]
+    )
+
+
+def _loader_of(program: Path) -> Path:
+    """The dynamic loader that a program names."""
+    with program.open("rb") as stream:
+        found = [one for one in ELFFile(stream).iter_segments() if isinstance(one, InterpSegment)]
+        if not found:
+            raise InfrastructureError(f"{program.name} names no dynamic loader", where=str(program))
+        return Path(found[0].get_interp_name())
 
 
 def alignment_option(policy: Policy) -> str:

@@ -87,6 +87,7 @@ def check(
         fail_fast=fail_fast,
         warnings=warnings,
         may_continue=bool(on),
+        packages=not on,
     )
     return carry_out(bench, request, run, annotations=annotations, spread=Spread(on=on, insecure=insecure))
 
@@ -175,6 +176,7 @@ def fuzz(
         fail_fast=fail_fast,
         warnings=warnings,
         may_continue=bool(on),
+        packages=not on,
     )
     return carry_out(bench, request, run, annotations=annotations, spread=Spread(on=on, insecure=insecure))
 
@@ -223,6 +225,7 @@ def audit(
         fail_fast=fail_fast,
         warnings=warnings,
         may_continue=bool(on),
+        packages=not on,
     )
     return carry_out(bench, request, run, annotations=annotations, spread=Spread(on=on, insecure=insecure))
 

@@ -13,7 +13,7 @@ import click
 
 from harness.cli import completion
 from harness.core import json_codec
-from harness.core.model import Allocator, CompilerWarnings, Flavour, Record, Tier
+from harness.core.model import DEFAULT_OPTIMISATION, Allocator, CompilerWarnings, Flavour, Record, Tier
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge import known_findings
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
@@ -51,7 +51,7 @@ server = click.option(
     "--server",
     default=DEFAULT_SERVER,
     show_default=True,
-    help="A release's name, or the path of a source tree.",
+    help="A release's name, or the path of a source tree. check, fuzz, audit: debian:SUITE/PACKAGE, too.",
     shell_complete=completion.servers,
 )
 
@@ -116,7 +116,7 @@ policy = click.option(
 optimisation = click.option(
     "--optimisation",
     type=click.Choice(LEVELS),
-    default="O2",
+    default=DEFAULT_OPTIMISATION,
     show_default=True,
     help="Optimisation level of the compiler.",
 )

@@ -59,13 +59,14 @@ def planned_request(
     seed: int | None = None,
     parent: Path = RUNS,
     may_continue: bool = False,
+    packages: bool = False,
 ) -> Request:
     """A run's request, checked before any work is done, with an empty run folder and a seed.
 
     `seed` is used where the command line gives none; without either it is drawn. `may_continue`: the run folder may be
-    that of a campaign, whose seed is then used.
+    that of a campaign, whose seed is then used. `packages`: the server may be a distribution's package.
     """
-    server_tree.known_server(catalog, server)
+    server_tree.known_server(catalog, server, packages=packages)
     if run.folder and may_continue and (run.folder / "campaign.json").is_file():
         folder = run.folder.resolve()
         seed = CampaignFolder.read(folder).record.seed

@@ -55,6 +55,15 @@ class Access(Record, frozen=True):
         return f"{self.direction} of {size} at {self.modulo} mod {max(self.size_bytes, self.hint_bytes) or 16}"
 
 
+UNKNOWN_FILE = "??"
+"""The file of code without debug information."""
+
+
+def place_in_file(file: str, line: int) -> str:
+    """`FILE:LINE`; a phrase for code without debug information."""
+    return "line unknown" if file == UNKNOWN_FILE else f"{file}:{line}"
+
+
 class Frame(Record, frozen=True):
     """One level of a stack, innermost first. Inlined functions are frames of their own."""
 

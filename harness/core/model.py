@@ -84,6 +84,27 @@ class BuildSettings(Record, frozen=True):
         return flags + [f"--make={variable}" for variable in self.make]
 
 
+class ServerPackage(Record, frozen=True):
+    """A server in a package of Debian."""
+
+    suite: str
+    """`bookworm`."""
+    name: str
+    """`redis-server`."""
+    version: str = ""
+    """`5:7.0.15-1~deb12u7`; empty: the one that the suite has."""
+
+    @property
+    def family(self) -> str:
+        """`redis`: packages are named after their server."""
+        return self.name.partition("-")[0]
+
+    @property
+    def title(self) -> str:
+        """Its name as `--server` takes it."""
+        return f"debian:{self.suite}/{self.name}" + (f"={self.version}" if self.version else "")
+
+
 class SourceTree(Record, frozen=True):
     """An unpacked source tree of a server."""
 
@@ -104,6 +125,9 @@ class SourceTree(Record, frozen=True):
     """A copy of the tree from when it was opened; None for a release, which does not change."""
     settings: BuildSettings = BuildSettings()
     """What its builds for targets add to its makefile's own flags and variables."""
+    package: ServerPackage | None = None
+    """The package that has its server, which is not compiled then: the tree is the release that the package was built
+    from, without the distribution's changes."""
 
     @property
     def content(self) -> Path:
@@ -111,6 +135,8 @@ class SourceTree(Record, frozen=True):
         return self.copy or self.path
 
 
+DEFAULT_OPTIMISATION = "O2"
+"""Of servers, unless the command line has another level."""
 COMPILED_IN = "tree"
 """The folder of a build directory where a server is compiled: debug information keeps its name in every path."""
 
@@ -177,6 +203,8 @@ class Suite(Record, frozen=True):
 
     def absent_from(self, tree: SourceTree) -> str:
         """Why a tree has nothing of what the suite tests; empty if it has."""
+        if tree.package is not None and (self.program or self.upstream or self.programs):
+            return f"what it runs is compiled from the server's source, and {tree.package.title} is a package"
         if tree.version < self.since:
             return f"what it tests came with release {'.'.join(map(str, self.since))}"
         return f"only {self.family.title()} has what it tests" if self.family not in {"", tree.family} else ""
@@ -211,3 +239,5 @@ class Build(Record, frozen=True):
     """A shared object that the server preloads."""
     abilities: Abilities = Abilities()
     """What the server can do according to its source."""
+    root: Path | None = None
+    """The root folder of the distribution that the server is a package of, with its libraries."""

@@ -201,6 +201,8 @@ class Target(Record, frozen=True):
     emulator: EmulatorSpec
     demand_sources: tuple[DemandSource, ...] = ()
     """Each class of `demand` in one of them. Earlier versions recorded none in their runs."""
+    debian: str = ""
+    """Debian's name of the architecture whose packages run on it; empty where there is none."""
     userland: str = ""
     """For a system: the target whose builds it runs; empty: its own."""
 

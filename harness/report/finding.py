@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from harness.analysis.detectors import registry
+from harness.core.finding import place_in_file
 
 if TYPE_CHECKING:
     from harness.core.finding import Finding, Frame, Witness
@@ -59,7 +60,7 @@ def is_in_tree(frame: Frame) -> bool:
 
 def place_of(witness: Witness) -> str:
     """`FILE:LINE`, or the test if there is no place in the code."""
-    return f"{witness.file}:{witness.line}" if witness.file else witness.test
+    return place_in_file(witness.file, witness.line) if witness.file else witness.test
 
 
 def reported_by(witness: Witness) -> str:

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.core.byte_diff import described
-from harness.core.finding import Verdict
+from harness.core.finding import Verdict, place_in_file
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
@@ -155,7 +155,7 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
     first = finding.witnesses[0]
     if len(first.backtrace) > 1:
         frames = first.backtrace if whole else first.backtrace[:SHOWN_FRAMES]
-        chain = [f"{frame.function} ({frame.file}:{frame.line})" for frame in frames]
+        chain = [f"{frame.function} ({place_in_file(frame.file, frame.line)})" for frame in frames]
         line("    stack        " + " ← ".join(chain))
     if finding.implicated is not None:
         place = finding.implicated

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 import hiredis
 
 from harness.analysis.detectors.registry import reports
+from harness.build.qemu_user import runner_of
 from harness.core.cache import disk_errors
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process, scheduling
@@ -360,7 +361,8 @@ class Guest:
         if self.runner.records_faults:
             fault_log.open_ledger(self.fault_log)
         binary, preload = self.build.server_binary, self.build.preload
-        command = self.runner.command(binary, self.arguments(), self.fault_log, coverage, preload=preload)
+        runner = runner_of(self.build, self.runner)
+        command = runner.command(binary, self.arguments(), self.fault_log, coverage, preload=preload)
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with self.log.open("wb") as log:
             self._capped = CappedLog(log.fileno())

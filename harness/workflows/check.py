@@ -14,9 +14,11 @@ from harness.build import host_packages
 from harness.build.allocator import check_supported
 from harness.build.qemu_user import Runner, with_alignment
 from harness.build.sources.archives import archive_name
+from harness.build.sources.server_package import debian_architecture, package_named
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.errors import ExitCode, InfrastructureError
-from harness.core.target_model import ORACLE
+from harness.core.errors import ExitCode, InfrastructureError, UsageError
+from harness.core.model import DEFAULT_OPTIMISATION
+from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.isa import rules
 from harness.judge import known_findings, unchecked_changes
 from harness.judge.conclusion import conclude
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from harness.core.model import Build, Cell, SourceTree, Suite
     from harness.judge.findings import Judgement
+    from harness.plan.catalog import Catalog
     from harness.plan.request import Request
     from harness.record.run_folder import ProblemKind
     from harness.run.cell_spec import UpstreamSpec
@@ -52,7 +55,7 @@ class Check:
     @cached_property
     def tree(self) -> SourceTree:
         """The server's source, opened on first use. Raises UsageError for a name or a path that is no server."""
-        return self.bench.open_server(self.request.server, self.request.settings)
+        return self.bench.open_server(self.request.server, self.request.settings, packages=True)
 
     def run(self) -> tuple[Judgement, ExitCode]:
         """Prepare, run every cell, judge. Raises PlumblineError for a problem that is not the server's fault."""
@@ -84,6 +87,8 @@ class Check:
     def _check_request(self) -> None:
         """Raise UsageError where a target cannot have the policy or the allocator, and install missing packages."""
         catalog, request = self.bench.catalog, self.request
+        if package_named(request.server):
+            _refuse_for_package(catalog, request)
         for target in (catalog.targets[name] for name in request.plan.targets):
             tools = catalog.toolchain_of(target)
             rules.check_toolchain(rules.policy_for(catalog.policies, request.policy, target), target, tools)
@@ -211,7 +216,7 @@ class Check:
         builds |= {name: each.build for name, each in prepared.targets.items()}
         is_release = request.server in catalog.servers
         return RunRecord(
-            server=request.server if is_release else str(tree.path),
+            server=_server_name(request.server, tree, is_release=is_release),
             family=tree.family,
             policy=request.policy,
             optimisation=request.optimisation,
@@ -237,6 +242,38 @@ class Check:
             source=archive_name(tree.name, tree.digest) if is_release else "",
             settings=request.settings,
         )
+
+
+def _refuse_for_package(catalog: Catalog, request: Request) -> None:
+    """Raise UsageError where a distribution's package is not what the options describe."""
+    compiled = {
+        "--toolchain": catalog.family != DEFAULT_FAMILY,
+        "--allocator": request.allocator != "libc",
+        "--optimisation": request.optimisation != DEFAULT_OPTIMISATION,
+        "--cflags, --make": bool(request.settings.words),
+    }
+    for option, given in compiled.items():
+        if given:
+            raise UsageError(
+                f"{option} says how a server is compiled, and {request.server} is a package",
+                where=option,
+                remedy=f"leave it out; or --server {next(iter(catalog.servers))}",
+            )
+    for target in (catalog.targets[name] for name in request.plan.targets):
+        if target.emulator.has_kernel or target.emulator.detector:
+            raise UsageError(
+                f"{target.name} runs what is compiled for it, and {request.server} is a package",
+                where="--target",
+                remedy="one of: " + ", ".join(sorted(one.name for one in catalog.targets.values() if one.debian)),
+            )
+        debian_architecture(target)
+
+
+def _server_name(name: str, tree: SourceTree, *, is_release: bool) -> str:
+    """What `--server` would take to have the same server again."""
+    if tree.package is not None:
+        return tree.package.title
+    return name if is_release else str(tree.path)
 
 
 def corpora_of(bench: Workbench, request: Request) -> Path:

@@ -87,7 +87,7 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
         why = f"it is one of the unit {reproducer.unit}, which runs without a server"
         raise UsageError("the reproducer has no requests", where="--run", because=why, remedy="plumb replay REPRODUCER")
     name = session.server or (reproducer.server if reproducer else DEFAULT_SERVER)
-    server_tree.known_server(catalog, name)
+    server_tree.known_server(catalog, name, packages=True)
     policy_name = session.policy or (rules.base_name(reproducer.policy) if reproducer else "signal")
     rules.check_toolchain(rules.policy_for(catalog.policies, policy_name, target), target, catalog.toolchain_of(target))
     host_packages.install_missing(
@@ -95,7 +95,7 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
         progress,
         install=session.install,
     )
-    tree = bench.open_server(name, reproducer.settings if reproducer else None)
+    tree = bench.open_server(name, reproducer.settings if reproducer else None, packages=True)
     setup = set_up_target(bench, target)
     runner = setup.runner(policy_name)
     optimisation = session.optimisation or (reproducer.optimisation if reproducer else "O2")

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.build.sources import server_tree, source_tree
+from harness.build.sources.server_package import upstream_version
 from harness.core import json_codec
 from harness.core.cache import Cache, write_whole
 from harness.core.errors import UsageError
-from harness.core.model import Record
+from harness.core.model import Record, ServerPackage
 from harness.core.strict_toml import read_text
 from harness.judge import known_findings, provenance
 from harness.judge.known_findings import EMPTY, IN_TREE, KnownFinding
@@ -185,12 +186,14 @@ class ListedEntry(Record, frozen=True):
 
 def listed(catalog: Catalog, server: str, known: Path, today: datetime.date) -> list[ListedEntry]:
     """The entries for a server: those of a list and, if the server is a tree, of its own. Raises UsageError."""
-    found = server_tree.known_server(catalog, server)
+    found = server_tree.known_server(catalog, server, packages=True)
     files = [known]
     if isinstance(found, Path):
         tree = source_tree.open_tree(found, digest="not needed yet")
         name, release = str(found), f"{tree.family}-{'.'.join(map(str, tree.version))}"
         files += [found / IN_TREE] if known_findings.text_in(found) else []
+    elif isinstance(found, ServerPackage):
+        name, release = found.title, f"{found.family}-{upstream_version(found)}"
     else:
         name, release = found.name, f"{found.family}-{found.version}"
     return [

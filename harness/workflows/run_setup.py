@@ -102,7 +102,7 @@ class RunSetup:
         """
         suite = next((suite for suite in self.suites if suite.upstream), None)
         others = any(not each.upstream and each.role == "" for each in self.suites)
-        if suite is None or (others and not has_tests(self.tree.content)):
+        if suite is None or suite.absent_from(self.tree) or (others and not has_tests(self.tree.content)):
             return ()
         every = upstream_files(self.tree.content, shown=self.tree.path)
         short = suite.quick_files if others and TIERS[self.request.tier] == 0 else None
@@ -221,7 +221,8 @@ class RunSetup:
         ]
         # Only warnings of the same compiler can be compared.
         if (
-            catalog.family != DEFAULT_FAMILY
+            self.tree.package is not None
+            or catalog.family != DEFAULT_FAMILY
             or self.request.warnings == "off"
             or not [target for target in compared if target != oracle]
         ):
@@ -274,5 +275,9 @@ class RunSetup:
 
     def _units(self, setup: TargetSetup, allocator: Allocator, *, only: Program | None = None) -> dict[Program, Units]:
         """The programs that the plan's suites run instead of a server."""
-        kinds = dict.fromkeys(suite.program for suite in self.suites if suite.program and only in {None, suite.program})
+        kinds = dict.fromkeys(
+            suite.program
+            for suite in self.suites
+            if suite.program and only in {None, suite.program} and not suite.absent_from(self.tree)
+        )
         return {kind: setup.units(kind, self.tree, self.request.optimisation, allocator) for kind in kinds}

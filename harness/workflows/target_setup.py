@@ -75,6 +75,8 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         Raises BuildFailedError where the tree does not compile, InfrastructureError where there is no compiler, and
         UsageError for an allocator that the target cannot have.
         """
+        if tree.package is not None:
+            return self.bench.packages.build(tree, self.userland)
         return self.bench.builder.build(tree, self.userland, self.toolchain, optimisation, allocator)
 
     def units(self, kind: Program, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> Units:

@@ -15,6 +15,7 @@ from harness.build.qemu_user import Emulators
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.family_compiler import provide_family
+from harness.build.sources.server_package import ServerPackages
 from harness.build.sources.server_tree import open_server
 from harness.core.cache import Cache
 from harness.core.progress import Progress
@@ -48,6 +49,11 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
     def builder(self) -> Builder:
         """Compiles servers into the cache."""
         return Builder(self.cache, self.progress)
+
+    @property
+    def packages(self) -> ServerPackages:
+        """Servers as a distribution ships them."""
+        return ServerPackages(self.cache, self.progress, offline=self.offline)
 
     def emulators(self, flavour: Flavour = "pinned") -> Emulators:
         """Builds the emulators of a flavour into the cache, or finds them there."""
@@ -85,9 +91,12 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         }
         return msgspec.structs.replace(self, catalog=self.catalog.through(family, compilers, libraries))
 
-    def open_server(self, name: str, settings: BuildSettings | None = None) -> SourceTree:
-        """The source tree of a release or of a path, built with `settings`. Raises UsageError for neither."""
-        tree = open_server(self.catalog, self.fetcher, name)
+    def open_server(self, name: str, settings: BuildSettings | None = None, *, packages: bool = False) -> SourceTree:
+        """The source tree of a release or of a path, built with `settings`. Raises UsageError for neither.
+
+        `packages`: a distribution's package is possible, too.
+        """
+        tree = open_server(self.catalog, self.fetcher, name, packages=packages)
         return msgspec.structs.replace(tree, settings=settings) if settings else tree
 
     def with_new_stages(self, label: str) -> Workbench:

@@ -99,9 +99,10 @@ def _how_many(random: random.Random) -> int:
 def themes_of_data() -> tuple[str, ...]:
     """The themes whose commands may stand in an append-only file: they have one client, and work on keys alone.
 
-    A script that fails there ends every server since Redis 7 (docs/found/aof-failing-script.md).
+    A script that fails there ends every server since Redis 7 (docs/found/aof-failing-script.md), and DISCARD in a
+    transaction does so as well (docs/found/aof-discard.md). `generate` makes transactions without it.
     """
-    others = {"functions", "scripts", "server"}
+    others = {"functions", "scripts", "server", "transactions"}
     return tuple(name for name, theme in grammar().themes.items() if not theme.second and name not in others)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.build.qemu_user import runner_of
 from harness.core.byte_diff import DifferenceError, excerpt
 from harness.core.finding import Difference, Reproduction
 from harness.core.processes import process
@@ -186,6 +187,6 @@ def test_the_servers_own_tool_finds_nothing_wrong_with_a_peers_file(
     for name, content in contents.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    command = cell.runner.command(program, [str(tmp_path / next(iter(contents)))])
+    command = runner_of(cell.build, cell.runner).command(program, [str(tmp_path / next(iter(contents)))])
     result = process.run(command, deadline_seconds=60 * cell.runner.target.slowdown)
     assert result.code == 0, f"{tool} ended with status {result.code}: {result.text[-500:]}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import platform
 import re
 import sys
 import tarfile
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.build.sources import source_tree
+from harness.build.sources.debian_archive import Apt
 from harness.build.sources.tree_files import digest_of
 from harness.core.cache import Cache, disk_errors
 from harness.core.digests import key_of, sha256_of
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 
     from harness.core.model import ArchivePlace, Server, SourceTree
     from harness.core.progress import Progress
-
-DOWNLOAD_SECONDS = 900
-DEBIAN_TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")
-"""The Debian archive's description on other distributions (package python-apt-common)."""
-DEBIAN_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-"""The keys that sign the Debian archive (package debian-archive-keyring)."""
 
 
 def archive_name(name: str, sha256: str) -> str:
@@ -127,26 +121,11 @@ class Fetcher:
 
     def _from_debian(self, place: ArchivePlace, into: Path) -> Path:
         with self.cache.lock(f"apt-{place.suite}"):
-            root = self.cache.path("apt", place.suite)
-            options = _private_apt_root(root, place.suite)
-            command = ["apt-get", *options, "-qq", "source", "--download-only", "--tar-only", place.package]
+            apt = Apt(self.cache.path("apt", place.suite), place.suite)
             for attempt in ("listed", "updated"):
-                if attempt == "updated" or not any((root / "lists").glob("*_Sources*")):
-                    updated = process.run(
-                        ["apt-get", *options, "-qq", "update"],
-                        deadline_seconds=DOWNLOAD_SECONDS,
-                        environment=environment.for_registry(),
-                    )
-                    if updated.code != 0:
-                        raise InfrastructureError(
-                            f"the index of {place.suite} cannot be read", because=updated.text.strip()
-                        )
-                result = process.run(
-                    command,
-                    deadline_seconds=DOWNLOAD_SECONDS,
-                    folder=into,
-                    environment=environment.for_registry(),
-                )
+                if attempt == "updated" or not apt.has_index:
+                    apt.update()
+                result = apt.get("source", "--download-only", "--tar-only", place.package, folder=into)
                 if (into / place.file).is_file():
                     return into / place.file
                 others = sorted(file.name for file in into.iterdir())
@@ -154,60 +133,6 @@ class Fetcher:
                     (into / other).unlink()
         superseded = f"{place.suite} has {', '.join(others)} now" if others else result.text.strip()
         raise InfrastructureError(f"{place.file} is gone", because=superseded)
-
-
-def _private_apt_root(root: Path, suite: str) -> list[str]:
-    """Options that make apt use private lists, cache and sources: the index of one suite, without touching /etc."""
-    for folder in ("lists/partial", "cache/archives/partial"):
-        (root / folder).mkdir(parents=True, exist_ok=True)
-    address, signed_by = _debian_archive()
-    keyring = f" [signed-by={signed_by}]" if signed_by else ""
-    (root / "sources.list").write_text(f"deb-src{keyring} {address} {suite} main\n")
-    settings = {
-        "Dir::Etc::sourcelist": root / "sources.list",
-        "Dir::Etc::sourceparts": "-",
-        "Dir::State::lists": root / "lists",
-        "Dir::Cache": root / "cache",
-        "Acquire::Languages": "none",
-        "Acquire::Retries": 3,
-        # Without this option apt warns, as root, that user _apt cannot write here.
-        "APT::Sandbox::User": "root",
-    }
-    return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
-
-
-def packages_for_sources() -> list[str]:
-    """Additional packages with which a machine without Debian reads Debian's archive: its address and its keys."""
-    return [] if _is_debian() else ["debian-archive-keyring", "python-apt-common"]
-
-
-def _is_debian() -> bool:
-    try:
-        return platform.freedesktop_os_release().get("ID") == "debian"
-    except OSError:
-        return True
-
-
-def _debian_archive() -> tuple[str, str]:
-    """Address and keyring of the Debian archive: from this machine's configuration, otherwise from python-apt's."""
-    result = process.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)|$(CODENAME)|$(COMPONENT)|$(SIGNED_BY)"],
-        deadline_seconds=60,
-        environment=environment.for_registry(),
-    )
-    for line in result.text.splitlines():
-        fields = line.split("|")
-        if len(fields) == 4 and fields[2] == "main" and "-" not in fields[1] and "debian" in fields[0]:
-            signed_by = fields[3] if "/" in fields[3] else ""
-            return fields[0], signed_by
-    template = DEBIAN_TEMPLATE.read_text("utf-8") if DEBIAN_TEMPLATE.is_file() else ""
-    if found := re.search(r"^BaseURI: *(\S+)", template, re.MULTILINE):
-        return found[1], str(DEBIAN_KEYRING)
-    raise InfrastructureError(
-        "this machine's apt knows no Debian archive",
-        because=result.text.strip() or "apt-get indextargets lists none",
-        remedy="plumb doctor --install; for a server alone, --server PATH takes any source tree that you have",
-    )
 
 
 def _pypi_index() -> str:

@@ -6,8 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.build.sources import source_tree
+from harness.build.sources.server_package import ServerPackages, debian_architecture, package_named, upstream_version
 from harness.core.errors import UsageError
+from harness.core.model import ServerPackage
+from harness.core.target_model import ORACLE
 from harness.plan.catalog import select
 
 if TYPE_CHECKING:
@@ -18,11 +23,23 @@ if TYPE_CHECKING:
     from harness.plan.catalog import Catalog
 
 
-def known_server(catalog: Catalog, name: str, *, tell: Callable[[str], None] | None = None) -> Server | Path:
+def known_server(
+    catalog: Catalog, name: str, *, tell: Callable[[str], None] | None = None, packages: bool = False
+) -> Server | Path | ServerPackage:
     """A release by name, or the path of a tree. Raises UsageError for anything else, before any work starts.
+
+    `packages`: a distribution's package is possible, too.
 
     `tell` receives the release that a development tree counts as.
     """
+    if package := package_named(name):
+        if not packages:
+            raise UsageError(
+                f"{name} is a package, and this needs a source tree",
+                where="--server",
+                remedy=f"one of: {', '.join(catalog.servers)}; or plumb check --server {name}",
+            )
+        return package
     path = Path(name).expanduser()
     if name not in catalog.servers and (path.exists() or os.sep in name):
         tree = source_tree.open_tree(path, digest="not needed yet")
@@ -37,15 +54,38 @@ def known_server(catalog: Catalog, name: str, *, tell: Callable[[str], None] | N
     return catalog.servers[chosen[0]]
 
 
-def open_server(catalog: Catalog, fetcher: Fetcher, name: str) -> SourceTree:
+def open_server(catalog: Catalog, fetcher: Fetcher, name: str, *, packages: bool = False) -> SourceTree:
     """The tree of a release, fetched if necessary, or of a path. Raises UsageError for anything else.
+
+    `packages`: of the release that a distribution's package was built from, too.
 
     It reports which release a development tree counts as.
     """
-    known = known_server(catalog, name)
+    known = known_server(catalog, name, packages=packages)
     # A tree at a path may be edited while it is built and run.
     private = fetcher.cache.private
+    if isinstance(known, ServerPackage):
+        return _packaged(catalog, fetcher, known)
     tree = source_tree.take(known, private(known.name)) if isinstance(known, Path) else fetcher.server(known)
     if tree.development:
         fetcher.progress.say(f"{tree.name} is {tree.development}")
     return tree
+
+
+def _packaged(catalog: Catalog, fetcher: Fetcher, package: ServerPackage) -> SourceTree:
+    """The tree of the release that a package was built from. Raises UsageError for a release that is not known."""
+    packages = ServerPackages(fetcher.cache, fetcher.progress, offline=fetcher.offline)
+    # The oracle's package decides the version: the other architectures' must be the same.
+    package = packages.resolve(package, debian_architecture(catalog.targets[ORACLE]))
+    family, version = package.family, upstream_version(package)
+    release = next((one for one in catalog.servers.values() if (one.family, one.version) == (family, version)), None)
+    if release is None:
+        raise UsageError(
+            f"{package.title} is built from {family} {version}, which is no release of the catalog",
+            where="--server",
+            because="suites ask its source what it can do",
+            remedy="one of: " + ", ".join(catalog.servers),
+        )
+    return msgspec.structs.replace(
+        fetcher.server(release), name=f"{package.suite}-{package.name}-{version}", package=package
+    )

@@ -136,7 +136,7 @@ def replay(bench: Workbench, reproducer: Reproducer, *, server: str) -> Replay:
     bench = bench.with_toolchain(reproducer.toolchain)
     catalog = bench.catalog
     target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
-    tree = bench.open_server(server or reproducer.server, reproducer.settings)
+    tree = bench.open_server(server or reproducer.server, reproducer.settings, packages=True)
     flavour: Flavour = "distro" if reproducer.emulator == "distro" else "pinned"
     setup = set_up_target(bench, target, flavour=flavour)
     levels = " ".join([f"-{reproducer.optimisation}", *reproducer.settings.words])

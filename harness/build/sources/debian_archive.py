@@ -1,0 +1,127 @@
+"""Debian's archive by apt: the index of one suite, with private lists and cache, without touching /etc or dpkg's state.
+
+The machine's own configuration names the archive's host and keys: no address is written here.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import time
+from pathlib import Path
+
+from harness.core.errors import InfrastructureError
+from harness.core.processes import environment, process
+
+DOWNLOAD_SECONDS = 900
+DEBIAN_TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")
+"""The Debian archive's description on other distributions (package python-apt-common)."""
+DEBIAN_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+"""The keys that sign the Debian archive (package debian-archive-keyring)."""
+
+
+class Apt:
+    """apt for one suite of Debian, and one architecture; it sees no package as installed."""
+
+    def __init__(self, root: Path, suite: str, architecture: str = "") -> None:
+        """`root`: a folder that keeps what apt knows. Without an architecture it reads source packages."""
+        self.root = root
+        self.suite = suite
+        self.architecture = architecture
+
+    @property
+    def has_index(self) -> bool:
+        """Whether it has read the suite's index before."""
+        return any((self.root / "lists").glob("*_Packages*" if self.architecture else "*_Sources*"))
+
+    @property
+    def index_age_seconds(self) -> float:
+        """How long ago it read the suite's index; infinite if never."""
+        marker = self.root / "updated"
+        return time.time() - marker.stat().st_mtime if marker.exists() else float("inf")
+
+    def update(self) -> None:
+        """Read the suite's index. Raises InfrastructureError."""
+        updated = self.get("update")
+        if updated.code != 0:
+            raise InfrastructureError(f"the index of {self.suite} cannot be read", because=updated.text.strip())
+        (self.root / "updated").touch()
+
+    def get(self, *words: str, folder: Path | None = None) -> process.Result:
+        """Run apt-get with these words, in a folder."""
+        return self._run("apt-get", "-qq", *words, folder=folder)
+
+    def cache(self, *words: str) -> process.Result:
+        """Run apt-cache with these words."""
+        return self._run("apt-cache", *words)
+
+    def _run(self, program: str, *words: str, folder: Path | None = None) -> process.Result:
+        return process.run(
+            [program, *self._options(), *words],
+            deadline_seconds=DOWNLOAD_SECONDS,
+            folder=folder,
+            environment=environment.for_registry(),
+        )
+
+    def _options(self) -> list[str]:
+        root = self.root
+        for folder in ("lists/partial", "cache/archives/partial"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        address, signed_by = _debian_archive()
+        keyring = f" [signed-by={signed_by}]" if signed_by else ""
+        kind = "deb" if self.architecture else "deb-src"
+        (root / "sources.list").write_text(f"{kind}{keyring} {address} {self.suite} main\n")
+        settings: dict[str, object] = {
+            "Dir::Etc::sourcelist": root / "sources.list",
+            "Dir::Etc::sourceparts": "-",
+            "Dir::State::lists": root / "lists",
+            "Dir::Cache": root / "cache",
+            "Acquire::Languages": "none",
+            "Acquire::Retries": 3,
+            # Without this option apt warns, as root, that user _apt cannot write here.
+            "APT::Sandbox::User": "root",
+        }
+        if self.architecture:
+            status = root / "status"
+            status.touch()
+            settings |= {
+                "Dir::State::status": status,
+                "APT::Architecture": self.architecture,
+                "APT::Architectures": self.architecture,
+                "APT::Install-Recommends": "false",
+            }
+        return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+
+
+def packages_for_sources() -> list[str]:
+    """Additional packages with which a machine without Debian reads Debian's archive: its address and its keys."""
+    return [] if _is_debian() else ["debian-archive-keyring", "python-apt-common"]
+
+
+def _is_debian() -> bool:
+    try:
+        return platform.freedesktop_os_release().get("ID") == "debian"
+    except OSError:
+        return True
+
+
+def _debian_archive() -> tuple[str, str]:
+    """Address and keyring of the Debian archive: from this machine's configuration, otherwise from python-apt's."""
+    result = process.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)|$(CODENAME)|$(COMPONENT)|$(SIGNED_BY)"],
+        deadline_seconds=60,
+        environment=environment.for_registry(),
+    )
+    for line in result.text.splitlines():
+        fields = line.split("|")
+        if len(fields) == 4 and fields[2] == "main" and "-" not in fields[1] and "debian" in fields[0]:
+            signed_by = fields[3] if "/" in fields[3] else ""
+            return fields[0], signed_by
+    template = DEBIAN_TEMPLATE.read_text("utf-8") if DEBIAN_TEMPLATE.is_file() else ""
+    if found := re.search(r"^BaseURI: *(\S+)", template, re.MULTILINE):
+        return found[1], str(DEBIAN_KEYRING)
+    raise InfrastructureError(
+        "this machine's apt knows no Debian archive",
+        because=result.text.strip() or "apt-get indextargets lists none",
+        remedy="plumb doctor --install; for a server alone, --server PATH takes any source tree that you have",
+    )

@@ -1,0 +1,189 @@
+"""Servers as a distribution ships them: the package and the libraries that it needs, unpacked into a root folder.
+
+apt proves each file by the hash in the suite's signed index. A package that was unpacked once stays in the cache under
+its version, so that a later check or a replay has the same server, whatever the archive has by then.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.build.sources.debian_archive import DOWNLOAD_SECONDS, Apt
+from harness.core import json_codec
+from harness.core.cache import disk_errors
+from harness.core.digests import sha256_of
+from harness.core.errors import InfrastructureError, UsageError
+from harness.core.model import Build, ServerPackage
+from harness.core.processes import process
+
+if TYPE_CHECKING:
+    from harness.core.cache import Cache
+    from harness.core.model import SourceTree
+    from harness.core.progress import Progress
+    from harness.core.target_model import Target
+
+FORM = "debian:SUITE/PACKAGE, such as debian:bookworm/redis-server"
+INDEX_SECONDS = 6 * 3600.0
+"""The age beyond which an index is read again before a package without a version is looked up."""
+CONTENTS = "packages.json"
+"""In an unpacked package's folder: file -> SHA-256 of every package that was unpacked."""
+ROOT_FOLDER = "root"
+_NAME = re.compile(r"debian:(?P<suite>[a-z][a-z0-9-]*)/(?P<name>[a-z][a-z0-9.+-]*)(?:=(?P<version>[0-9A-Za-z.+~:-]+))?")
+_UPSTREAM = re.compile(r"(?:\d+:)?([0-9.]+)")
+"""Of a version `EPOCH:UPSTREAM-REVISION` (deb-version(7))."""
+
+
+def package_named(text: str) -> ServerPackage | None:
+    """The package that a server's name means; None for the name of another kind. Raises UsageError for a broken one."""
+    if not text.startswith("debian:"):
+        return None
+    if (found := _NAME.fullmatch(text)) is None:
+        raise UsageError(f"'{text}' names no package", where="--server", remedy=FORM)
+    return ServerPackage(suite=found["suite"], name=found["name"], version=found["version"] or "")
+
+
+def upstream_version(package: ServerPackage) -> str:
+    """The release that a package was built from."""
+    found = _UPSTREAM.match(package.version)
+    return found[1].rstrip(".") if found else package.version
+
+
+class ServerPackages:
+    """Packages of servers, in the cache."""
+
+    def __init__(self, cache: Cache, progress: Progress, *, offline: bool = False) -> None:
+        self.cache = cache
+        self.progress = progress
+        self.offline = offline
+
+    def resolve(self, package: ServerPackage, architecture: str) -> ServerPackage:
+        """The package with the version that the suite has now. Raises UsageError if the suite lacks it.
+
+        Raises InfrastructureError if the suite's index cannot be read.
+        """
+        if package.version:
+            return package
+        with self.cache.lock(f"apt-{package.suite}-{architecture}"):
+            apt = self._apt(package, architecture)
+            if not apt.has_index and self.offline:
+                raise InfrastructureError(
+                    f"the cache has no index of {package.suite}",
+                    because="--offline allows no download",
+                    remedy=f"--server {package.title}=VERSION of a package that was fetched before",
+                )
+            if not self.offline and apt.index_age_seconds > INDEX_SECONDS:
+                with self.progress.stage("fetch", f"reading the index of Debian {package.suite} for {architecture}"):
+                    apt.update()
+            shown = apt.cache("show", "--no-all-versions", package.name).text
+        if (found := re.search(r"^Version: (\S+)$", shown, re.MULTILINE)) is None:
+            raise UsageError(
+                f"Debian {package.suite} has no package {package.name} for {architecture}",
+                where="--server",
+                because=shown.strip().splitlines()[-1] if shown.strip() else "its index does not list it",
+                remedy=FORM,
+            )
+        return msgspec.structs.replace(package, version=found[1])
+
+    def build(self, tree: SourceTree, target: Target) -> Build:
+        """The package's server for a target. Raises UsageError for a target that Debian has no packages for."""
+        package = tree.package
+        assert package is not None
+        folder = self._unpacked(package, target)
+        root = folder / ROOT_FOLDER
+        return Build(
+            key=folder.name,
+            target=target.name,
+            server=tree.name,
+            optimisation="",
+            folder=folder,
+            server_binary=root / "usr" / "bin" / f"{tree.family}-server",
+            command_line=["apt-get", "install", f"{package.name}={package.version}"],
+            abilities=tree.abilities,
+            root=root,
+        )
+
+    def _unpacked(self, package: ServerPackage, target: Target) -> Path:
+        architecture = debian_architecture(target)
+
+        def unpack(into: Path) -> None:
+            if self.offline:
+                raise InfrastructureError(
+                    f"the cache lacks {package.title} for {architecture}",
+                    where=str(self.cache.root),
+                    because="--offline allows no download",
+                    remedy=f"plumb check --server {package.title} --target {target.name}, without --offline",
+                )
+            with self.progress.stage("fetch", f"fetching {package.title} for {architecture}, with its libraries"):
+                self._fetch(package, architecture, into)
+
+        version = re.sub(r"[^0-9A-Za-z.+~-]", "_", package.version)
+        return self.cache.folder("packages", f"{package.suite}-{package.name}-{version}-{architecture}", unpack)
+
+    def _fetch(self, package: ServerPackage, architecture: str, into: Path) -> None:
+        downloads = into / "downloads"
+        downloads.mkdir()
+        with self.cache.lock(f"apt-{package.suite}-{architecture}"):
+            apt = self._apt(package, architecture)
+            wanted = f"{package.name}={package.version}"
+            place = f"Dir::Cache::archives={downloads}"
+            (downloads / "partial").mkdir()
+            if not apt.has_index:
+                apt.update()
+            result = apt.get("-o", place, "--yes", "--download-only", "install", wanted)
+            if result.code != 0:
+                # What the index names may have been superseded since it was read.
+                apt.update()
+                result = apt.get("-o", place, "--yes", "--download-only", "install", wanted)
+        files = sorted(downloads.glob("*.deb"))
+        if result.code != 0 or not files:
+            raise InfrastructureError(
+                f"{package.title} cannot be fetched for {architecture}",
+                because=result.text.strip(),
+                remedy=f"--server debian:{package.suite}/{package.name}, for the version that the suite has now",
+            )
+        root = into / ROOT_FOLDER
+        root.mkdir()
+        for file in files:
+            process.run_successfully(
+                ["dpkg-deb", "--extract", file, root],
+                problem=f"{file.name} cannot be unpacked",
+                deadline_seconds=DOWNLOAD_SECONDS,
+            )
+        with disk_errors(into):
+            (into / CONTENTS).write_bytes(json_codec.pretty({file.name: sha256_of(file) for file in files}))
+            for file in files:
+                file.unlink()
+            (downloads / "partial").rmdir()
+        close_root(root)
+
+    def _apt(self, package: ServerPackage, architecture: str) -> Apt:
+        return Apt(self.cache.path("apt", f"{package.suite}-{architecture}"), package.suite, architecture)
+
+
+def debian_architecture(target: Target) -> str:
+    """Debian's name of the packages that run on a target. Raises UsageError where there are none."""
+    if not target.debian:
+        raise UsageError(
+            f"Debian has no packages that run on {target.name}",
+            where="--target",
+            remedy="docs/howto/packages.md lists the targets that have some",
+        )
+    return target.debian
+
+
+def close_root(root: Path) -> None:
+    """Make unpacked packages a root folder of their own, with the links of a merged /usr and none that leave it."""
+    for name in ("bin", "lib", "lib64", "sbin"):
+        if (root / "usr" / name).is_dir() and not (root / name).exists():
+            (root / name).symlink_to(f"usr/{name}")
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = Path(folder) / name
+            if path.is_symlink() and (to := path.readlink()).is_absolute():
+                path.unlink()
+                path.symlink_to(os.path.relpath(root / to.relative_to("/"), path.parent))

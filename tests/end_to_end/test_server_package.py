@@ -1,0 +1,73 @@
+"""A distribution's own server, as apt installs it: its bugs are found, compared with its own package, and replayed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core import json_codec
+from harness.core.errors import ExitCode
+from harness.record import run_folder
+from tests.end_to_end.plumb_runs import document, run
+
+if TYPE_CHECKING:
+    from typing import Any
+
+pytestmark = pytest.mark.end_to_end
+
+REDIS = "debian:bookworm/redis-server"
+SHORT = ["--suite", "protocol", "--test", "scriptlibraries-3.", "--seed", "1", "--json"]
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A check of the package on an ARM whose packages Debian calls armel."""
+    folder = tmp_path_factory.mktemp("package") / "run"
+    finished = run("check", "--server", REDIS, "--target", "armv5", *SHORT, "--run", folder)
+    assert finished.returncode == ExitCode.PASS, finished.stdout + finished.stderr
+    return folder, document(finished)
+
+
+def test_a_bug_of_the_release_is_found_in_the_package_that_apt_installs(checked: tuple[Path, dict[str, Any]]) -> None:
+    _, judgement = checked
+    (found,) = judgement["findings"]
+    assert found["id"] == "wrong-result-protocol_scriptlibraries.testsuite_scriptlibraries_3.4"
+    assert found["known"].startswith("Lua's struct library")
+
+
+def test_the_run_names_the_packages_version_and_compares_it_with_this_machines_own_package(
+    checked: tuple[Path, dict[str, Any]],
+) -> None:
+    record = run_folder.read_run(checked[0])
+    assert record.server.startswith(f"{REDIS}=5:7.0.15-")
+    folders = {target: Path(binary).parents[3] for target, binary in record.binaries.items()}
+    assert {target: folder.name.rpartition("-")[2] for target, folder in folders.items()} == {
+        "armv5": "armel",
+        "native": "amd64",
+    }
+    for folder in folders.values():
+        hashes = json_codec.decode((folder / "packages.json").read_bytes(), dict[str, str])
+        assert any(name.startswith("redis-tools_") for name in hashes)
+        assert all(len(value) == 64 for value in hashes.values())
+
+
+def test_its_reproducer_starts_the_same_package_again(checked: tuple[Path, dict[str, Any]]) -> None:
+    (reproducer,) = (checked[0] / "reproducers").glob("*.json")
+    finished = run("replay", reproducer)
+    assert finished.returncode == ExitCode.FINDINGS, finished.stdout + finished.stderr
+    assert "reproduced" in finished.stdout
+    assert run("replay", reproducer, "--offline").returncode == ExitCode.FINDINGS
+
+
+def test_a_package_that_the_suite_lacks_is_told() -> None:
+    finished = run("check", "--server", "debian:bookworm/nosuch-server", "--target", "armv5")
+    assert finished.returncode == ExitCode.USAGE
+    assert "has no package nosuch-server" in finished.stderr
+
+
+def test_a_package_of_a_release_that_is_not_in_the_catalog_is_told() -> None:
+    finished = run("check", "--server", f"{REDIS}=5:1.2.3-4", "--target", "aarch64")
+    assert finished.returncode == ExitCode.USAGE
+    assert "redis 1.2.3, which is no release of the catalog" in finished.stderr
