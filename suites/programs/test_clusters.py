@@ -176,3 +176,23 @@ def test_nodes_come_and_go_and_are_saved(
     for node in cluster.nodes:
         slots = {slot for first, last in listed[node.identifier]["slots"] for slot in range(first, last + 1)}
         assert slots == own_slots(node)
+
+
+def test_replicas_are_counted(cluster: MadeCluster, programs: Programs, start_guest: StartGuest, ports: Ports) -> None:
+    primary = cluster.nodes[0]
+    for number in (1, 2):
+        newcomer = cluster_nodes.start(start_guest, ports, target=ORACLE)
+        cluster.guests.append(newcomer.guest)
+        words = ["--cluster-slave", "--cluster-master-id", primary.identifier]
+        address = f"127.0.0.1:{newcomer.port}"
+        result = programs.run("cli", "--cluster", "add-node", address, cluster.addresses[0], *words)
+        assert result.code == 0, result.text[-500:]
+        await_that(
+            lambda known=number: all(  # type: ignore[misc]
+                sum(words[3] == primary.identifier for words in node.view().values()) == known for node in cluster.nodes
+            ),
+            cluster.guests,
+            "the replica to be known",
+        )
+        output = programs.same("cli", "--cluster", "check", cluster.addresses[0])
+        assert b"   %d additional replica(s)\n" % number in output, output[-1000:]
