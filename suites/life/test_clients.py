@@ -76,7 +76,7 @@ def test_a_monitor_hears_what_was_called_and_no_password(both: PairedServers, gu
 
 
 STATE = ["name", "db", "sub", "psub", "ssub", "watch", "flags", "user", "redir", "resp"]
-"""Fields of CLIENT INFO. That Valkey 9 tells `multi=0` of a client whose transaction has ended is no state."""
+"""Fields of CLIENT INFO. `protocol` looks at `multi` (docs/found/multi-of-no-transaction.md)."""
 LEFT_BEHIND: list[list[list[Any]]] = [
     [["CLIENT", "SETNAME", "someone"], ["SELECT", 7], ["HELLO", 3]],
     [["WATCH", "a", "b"], ["MULTI"], ["SET", "a", 1], ["SET", "k", "never"]],
