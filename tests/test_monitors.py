@@ -20,6 +20,7 @@ DEADLINE_SECONDS = 10.0
     [
         ((7, 0, 15), ["--io-threads", "4", "--io-threads-do-reads", "yes"], 7),
         ((6, 0, 16), ["--databases", "16", "--io-threads", "2"], 3),
+        ((7, 0, 15), ["--io-threads", "2", "--io-threads-do-reads", "yes", "--io-threads", "4"], 7),
         ((8, 0, 6), ["--io-threads", "4"], 0),
         ((7, 0, 15), ["--databases", "16"], 0),
     ],
