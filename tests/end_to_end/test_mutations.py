@@ -39,6 +39,14 @@ def test_a_wrong_length_type_is_found_though_the_oracle_has_it_too() -> None:
     assert "\n1 of 1 found; " in finished.stdout, finished.stdout
 
 
+@pytest.mark.slow
+def test_a_bug_is_found_behind_a_failure_of_the_release() -> None:
+    row = campaign.mutate(quiet_workbench(), mutations.mutations()["user-command-width"], targets=["armv5"])
+    read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
+    assert row.caught, read["findings"]
+    assert any(one["known"] and one["id"].startswith("wrong-result-life_test_clients") for one in read["findings"])
+
+
 def test_a_wrong_clock_is_shown_again_though_the_native_build_has_it_too() -> None:
     row = campaign.mutate(quiet_workbench(), mutations.mutations()["clock-seconds-width"], targets=["sparc64"])
     read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
