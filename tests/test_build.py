@@ -11,10 +11,11 @@ import pytest
 
 from harness.build.server_build import Builder, BuildFailedError
 from harness.build.sources.archives import Fetcher
+from harness.build.sources.openssl import SHARED, OpenSsl, provide_openssl
 from harness.build.sources.server_tree import open_server
 from harness.build.sources.source_tree import open_tree
 from harness.core.cache import Cache
-from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.model import BuildSettings
 from harness.core.processes import process
 from harness.plan.catalog import Catalog
@@ -320,3 +321,40 @@ def test_a_damaged_server_is_built_again(tmp_path: Path, damage: str) -> None:
         made.server_binary.write_bytes(whole[: len(whole) // 2] if damage == "half" else b"")
     assert build(tmp_path, tree).server_binary.read_bytes() == whole
     assert times_made(tmp_path) == 2
+
+
+def library(tmp_path: Path, identity: str = "1") -> OpenSsl:
+    for name in SHARED:
+        fakes.write(tmp_path / "openssl" / name, name)
+    headers = (tmp_path / "include", tmp_path / "include" / "of-the-target")
+    return OpenSsl(headers=headers, libraries=tmp_path / "openssl", identity=identity)
+
+
+def test_a_server_with_tls_is_another_build_that_has_its_library_beside_it(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
+    plain, one, other = (
+        builder.build(tree, fakes.target("armv5"), fakes.toolchain(), "O2", tls=tls)
+        for tls in (None, library(tmp_path), library(tmp_path, "2"))
+    )
+    assert len({plain.key, one.key, other.key}) == 3
+    assert (plain.tls, one.tls) == (False, True)
+    assert "BUILD_TLS=no" in plain.command_line
+    # pkg-config tells of this machine's library.
+    assert {"BUILD_TLS=yes", "PKG_CONFIG=false"} <= set(one.command_line)
+    wrapper = one.server_binary.read_text("utf-8")
+    for word in (str(tmp_path / "include" / "of-the-target"), f"-L{tmp_path / 'openssl'}", "'-Wl,-rpath,$ORIGIN'"):
+        assert word in wrapper, f"the compiler's wrapper does not pass {word}"
+        assert word not in plain.server_binary.read_text("utf-8")
+    assert {path.name for path in one.folder.iterdir()} - {path.name for path in plain.folder.iterdir()} == set(SHARED)
+    assert (one.folder / SHARED[0]).read_text("utf-8") == SHARED[0]
+
+
+def test_a_toolchain_without_debians_openssl_says_so(tmp_path: Path) -> None:
+    fetcher = Fetcher(Cache(tmp_path / "cache"), fakes.quiet(), offline=True)
+    with pytest.raises(UsageError, match="no TLS with fake") as caught:
+        provide_openssl(fetcher, fakes.toolchain())
+    assert "has no OpenSSL for the architecture" in caught.value.because
+    tools = msgspec.structs.replace(fakes.toolchain(), debian_architecture="armel")
+    with pytest.raises(InfrastructureError, match="the cache lacks libssl-dev and libssl3 of bookworm for armel"):
+        provide_openssl(fetcher, tools)

@@ -75,6 +75,7 @@ ENGLISH = {
     "protocol",
     "replication",
     "threads",
+    "tls",
     "upstream",
     "visible",
     "width",

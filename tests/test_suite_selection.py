@@ -53,6 +53,7 @@ def test_a_covered_file_asks_for_the_suites_that_cover_it_whatever_their_tier(fi
         ("deps/linenoise/linenoise.c", ["programs"]),
         ("src/unit/test_sds.c", ["selftests"]),
         ("deps/hiredis/async.c", ["replication"]),
+        ("src/tls.c", ["tls"]),
     ],
 )
 def test_what_longer_suites_alone_cover_asks_for_them_and_for_the_whole_quick_tier(
@@ -67,7 +68,7 @@ def test_what_longer_suites_alone_cover_asks_for_them_and_for_the_whole_quick_ti
 @pytest.mark.parametrize(
     "file",
     [
-        *("src/fuzzer_client.c", "src/redis-trib.rb", "src/tls.c"),
+        *("src/fuzzer_client.c", "src/redis-trib.rb", "src/logreqres.c"),
         *(
             "src/ae_kqueue.c",
             "src/setcpuaffinity.c",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.build.build_progress import BuildProgress
+    from harness.build.sources.openssl import OpenSsl
     from harness.core.model import Allocator, SourceTree
     from harness.core.progress import Progress
     from harness.core.target_model import Target, Toolchain
@@ -73,6 +74,7 @@ class BuildDirectory:
         work: Path,
         linked: Linked,
         steps: BuildProgress,
+        tls: OpenSsl | None = None,
     ) -> None:
         self.server = tree
         self.target = target
@@ -81,6 +83,8 @@ class BuildDirectory:
         self.work = work
         self.linked = linked
         """The allocator linked into the binary."""
+        self.tls = tls
+        """The library for TLS; None for a server without TLS."""
         self.tree = work / COMPILED_IN
         """The copied tree."""
         self.binary = self.tree / "src" / f"{tree.family}-server"
@@ -116,7 +120,11 @@ class BuildDirectory:
         first = registry.write_prelude(self.target.emulator.detector, self.work)
         named = f"-fdebug-prefix-map={self.work}={WORK_NAME}"
         flags = [*first, *compile_flags(self.server, self.target, self.optimisation), named, *extra]
-        toolchain.write_wrapper(path, toolchain.tool(self.tools, name), flags, self.tools.libraries)
+        libraries = [*self.tools.libraries]
+        if self.tls is not None:
+            flags += self.tls.compiler_flags
+            libraries += self.tls.linker_flags
+        toolchain.write_wrapper(path, toolchain.tool(self.tools, name), flags, libraries)
         return path
 
     def make(self, goals: Sequence[str], *, compiler: Path | None = None, go_on: bool = False) -> process.Result:
@@ -185,26 +193,30 @@ class Builder:
         chosen: Allocator = "libc",
         *,
         then: Callable[[BuildDirectory, process.Result], None] | None = None,
+        tls: OpenSsl | None = None,
     ) -> Build:
         """The server's binaries for a target, and the shared object that is preloaded into them.
 
-        `then` may make more from the objects after the server was compiled; it receives the makefile's output. Raises
+        `then` may make more from the objects after the server was compiled; it receives the makefile's output. `tls` is
+        the library that a server with TLS is linked with. Raises
         BuildFailedError, UsageError for an unsupported allocator, or InfrastructureError without a compiler.
         """
         allocator.check_supported(chosen, target, tools)
         linked = linked_allocator(chosen)
-        key = build_name(tree, target, tools, optimisation, linked)
-        what = f"{tree.name} for {target.name}"
+        key = build_name(tree, target, tools, optimisation, linked, tls)
+        what = f"{tree.name} for {target.name}{' with TLS' if tls else ''}"
 
         def compile_into(into: Path) -> None:
             # What `then` makes has steps, too.
             extent = "and-more" if then else "alone"
             with self.workshop(
-                tree, target, tools, optimisation, what=what, kind="server", extent=extent, linked=linked
+                tree, target, tools, optimisation, what=what, kind="server", extent=extent, linked=linked, tls=tls
             ) as shop:
                 made = shop.make_server()
                 with disk_errors(into):
                     shutil.copy2(shop.binary, into)
+                    if tls is not None:
+                        tls.put_beside(into)
                     command = shop.make_command([shop.binary.name])
                     (into / "build.json").write_bytes(json_codec.pretty({"command_line": command}))
                 if then:
@@ -223,6 +235,7 @@ class Builder:
             allocator=chosen,
             preload=allocator.preloaded(self.cache, target, tools, chosen),
             abilities=tree.abilities,
+            tls=tls is not None,
         )
 
     def complaints(self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> frozenset[str]:
@@ -243,6 +256,7 @@ class Builder:
         kind: str,
         extent: str = "alone",
         linked: Linked = "libc",
+        tls: OpenSsl | None = None,
     ) -> Iterator[BuildDirectory]:
         """A temporary place to compile in.
 
@@ -250,7 +264,7 @@ class Builder:
         those apart that take more steps than others.
         """
         release = ".".join(map(str, tree.version[:2]))
-        own = settings_of(tree, target).words
+        own = [*settings_of(tree, target).words, *([tls.identity] if tls else [])]
         place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else []), *own])
         with (
             build_progress.counted_stage(
@@ -273,7 +287,7 @@ class Builder:
             self.cache.work(place) as work,
         ):
             with disk_errors(work):
-                shop = BuildDirectory(self, tree, target, tools, optimisation, work, linked, steps)
+                shop = BuildDirectory(self, tree, target, tools, optimisation, work, linked, steps, tls)
                 shop.prepare()
             yield shop
 
@@ -283,12 +297,26 @@ def linked_allocator(chosen: Allocator) -> Linked:
     return "jemalloc" if chosen == "jemalloc" else "libc"
 
 
-def build_name(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc") -> str:
+def build_name(
+    tree: SourceTree,
+    target: Target,
+    tools: Toolchain,
+    optimisation: str,
+    linked: Linked = "libc",
+    tls: OpenSsl | None = None,
+) -> str:
     """The name of a build's folder in the cache. Raises InfrastructureError without a compiler."""
-    return f"{tree.name}-{target.name}-{optimisation}-{build_key(tree, target, tools, optimisation, linked)}"
+    return f"{tree.name}-{target.name}-{optimisation}-{build_key(tree, target, tools, optimisation, linked, tls)}"
 
 
-def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: str, linked: Linked = "libc") -> str:
+def build_key(
+    tree: SourceTree,
+    target: Target,
+    tools: Toolchain,
+    optimisation: str,
+    linked: Linked = "libc",
+    tls: OpenSsl | None = None,
+) -> str:
     """Content address of a tree's build for a target. Raises InfrastructureError without a compiler."""
     prelude = registry.named(target.emulator.detector).prelude
     return key_of(
@@ -301,6 +329,7 @@ def build_key(tree: SourceTree, target: Target, tools: Toolchain, optimisation: 
             *([prelude] if prelude else []),
             *([linked, *allocator.jemalloc_settings(target, tools).values()] if linked != "libc" else []),
             *settings_of(tree, target).words,
+            *(["openssl", tls.identity] if tls else []),
         ]
     )
 
@@ -346,7 +375,9 @@ def _make_command(shop: BuildDirectory, goals: Sequence[str], compiler: Path) ->
         f"OPTIMIZATION=-{shop.optimisation}",
         # The build machine is not probed: these settings decide the target's features.
         "USE_SYSTEMD=no",
-        "BUILD_TLS=no",
+        f"BUILD_TLS={'yes' if shop.tls else 'no'}",
+        # It would name the libraries that this machine has installed.
+        *(["PKG_CONFIG=false"] if shop.tls else []),
         # Quiet recipes hide the command that failed.
         "V=1",
         # Last: of two values of a variable, make takes the second.

@@ -180,6 +180,8 @@ class Suite(Record, frozen=True):
     """The C source, in the suite's folder, of a shared object that its servers may preload."""
     programs: bool = False
     """Whether its tests run the release's other programs on the target: its client, its benchmark."""
+    tls: bool = False
+    """Whether its servers are compiled with TLS (harness.build.sources.openssl)."""
     settings: dict[str, str] = {}
     """Parameters of its servers' configuration, and their values. A release that lacks a parameter starts without it.
     The oracle keeps its defaults."""
@@ -203,7 +205,7 @@ class Suite(Record, frozen=True):
 
     def absent_from(self, tree: SourceTree) -> str:
         """Why a tree has nothing of what the suite tests; empty if it has."""
-        if tree.package is not None and (self.program or self.upstream or self.programs):
+        if tree.package is not None and (self.program or self.upstream or self.programs or self.tls):
             return f"what it runs is compiled from the server's source, and {tree.package.title} is a package"
         if tree.version < self.since:
             return f"what it tests came with release {'.'.join(map(str, self.since))}"
@@ -241,3 +243,5 @@ class Build(Record, frozen=True):
     """What the server can do according to its source."""
     root: Path | None = None
     """The root folder of the distribution that the server is a package of, with its libraries."""
+    tls: bool = False
+    """Whether it was compiled with TLS."""

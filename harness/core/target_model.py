@@ -201,8 +201,6 @@ class Target(Record, frozen=True):
     emulator: EmulatorSpec
     demand_sources: tuple[DemandSource, ...] = ()
     """Each class of `demand` in one of them. Earlier versions recorded none in their runs."""
-    debian: str = ""
-    """Debian's name of the architecture whose packages run on it; empty where there is none."""
     userland: str = ""
     """For a system: the target whose builds it runs; empty: its own."""
 
@@ -231,6 +229,9 @@ class Toolchain(Record, frozen=True):
     """The linker's last words."""
     is_static: bool = False
     """Whether programs contain their C library, so that nothing can be loaded into them."""
+    debian_architecture: str = ""
+    """Debian's name for its architecture, where bookworm has packages for it: servers with TLS are linked with its
+    OpenSSL. Empty: no server has TLS."""
 
 
 DEFAULT_FAMILY = "gcc"

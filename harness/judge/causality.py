@@ -224,6 +224,7 @@ class Evidence:
             blocked=False,
             options=event.options,
             preloads=event.preloads,
+            tls=event.tls,
         )
 
 

@@ -57,6 +57,8 @@ class Reproducer(Record, frozen=True):
     """Extra options that the server is started with."""
     preload: NameOrNone = ""
     """The suite whose shared object the server preloads; empty: none."""
+    tls: bool = False
+    """Whether the server is compiled with TLS."""
     difference: Difference | None = None
     detail: str = ""
     """How the guest ended, or the test's message. Used if no fault record says what the replay must show."""
@@ -141,6 +143,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         files=_files_in(started.inputs) if started else {},
         options=started.options if started else (),
         preload=best.suite if started and started.preloads else "",
+        tls=started is not None and started.tls,
         difference=best.difference,
         again=best.again,
         detail=best.detail or best.message,

@@ -88,13 +88,15 @@ class StartedWith(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[str, ...]
     preloads: bool
     """Whether it preloaded the suite's shared object."""
+    tls: bool = False
+    """Whether it was compiled with TLS."""
 
 
 def _started_with(guest: Path, test: TestEvent | None) -> StartedWith | None:
     inputs = guest / run_folder.INPUTS
     if test is None or not (inputs.is_dir() or test.options):
         return None
-    return StartedWith(inputs=inputs, options=test.options, preloads=test.preloads)
+    return StartedWith(inputs=inputs, options=test.options, preloads=test.preloads, tls=test.tls)
 
 
 FEWEST_WORDS = 3

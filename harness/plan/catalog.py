@@ -107,6 +107,7 @@ class Catalog:
                 compilers=compilers,
                 libraries=(libraries or {}).get(name, ()),
                 is_static=family.is_static,
+                debian_architecture="",
             )
             other.toolchains[tools.name] = tools
             flags = [*family.flags, *family.targets[name].flags]

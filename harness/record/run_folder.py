@@ -161,6 +161,8 @@ class TestEvent(Record, frozen=True, tag="test"):
     """Extra options that the guest was started with. Its extra files lie in the guest folder's `inputs`."""
     preloads: bool = False
     """Whether the guest preloaded the suite's shared object."""
+    tls: bool = False
+    """Whether the guest was compiled with TLS."""
     difference: Difference | None = None
     """The wrong bytes, if the test reports them."""
     again: Reproduction | None = None
@@ -190,7 +192,7 @@ class GuestEvent(Record, frozen=True, tag="guest"):
     """The guest's target, if it is not the cell's own. The folder is then peers/TARGET/NAME."""
     own: bool = False
     """Whether it was started for one test alone, which then owns all its actions. `unanswered`,
-    `transcript`, `options` and `preloads` are then as in TestEvent."""
+    `transcript`, `options`, `preloads` and `tls` are then as in TestEvent."""
     commands: int = 0
     """How many commands the server had executed, from its own statistics before it was stopped; 0 if unknown."""
     strangers: int = 0
@@ -199,6 +201,7 @@ class GuestEvent(Record, frozen=True, tag="guest"):
     transcript: NameOrNone = ""
     options: tuple[str, ...] = ()
     preloads: bool = False
+    tls: bool = False
     pid: int = 0
     """Number of the guest's first process, as in the fault log; 0 if unknown."""
     stopping: bool = False

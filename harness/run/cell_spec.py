@@ -50,6 +50,8 @@ class PeerServer(Record, frozen=True):
 
     runner: Runner
     build: Build
+    with_tls: Build | None = None
+    """The same with TLS; None where no suite of the run needs it, and where the target cannot have it."""
     modules: dict[str, Path] = msgspec.field(default_factory=dict)
     """Suite -> the module that its servers load there, where it has one and the server is recent enough."""
     selftests: Units | None = None

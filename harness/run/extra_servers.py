@@ -133,6 +133,7 @@ class StartGuest:
             transcript=transcript,
             options=tuple(guest.options),
             preloads=guest.build.preload is not None and guest.build.preload == self._cell.preload,
+            tls=guest.build.tls,
         )
 
 

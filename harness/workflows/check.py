@@ -13,6 +13,7 @@ import msgspec
 from harness.build import host_packages
 from harness.build.allocator import check_supported
 from harness.build.qemu_user import Runner, with_alignment
+from harness.build.sources import openssl
 from harness.build.sources.archives import archive_name
 from harness.build.sources.server_package import debian_architecture, package_named
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -162,7 +163,7 @@ class Check:
             runner=target.runner,
             version=tree.version,
             development=bool(tree.development),
-            build=target.build,
+            build=target.with_tls if suite.tls else target.build,
             canary=None if suite.needs_server else target.setup.canary(),
             triple=target.setup.toolchain.triple,
             detector_canary=None if suite.needs_server else target.setup.detector_canary(),
@@ -170,7 +171,7 @@ class Check:
             tier=request.tier,
             machine=target.machine,
             coverage=suite.guided and request.tier == "thorough" and target.runner.reports_edges,
-            peers=prepared.peers,
+            peers=_with_tls(prepared.peers) if suite.tls else prepared.peers,
             units=_units_of(suite, target, prepared.peers),
             module=target.modules.get(cell.suite),
             preload=target.preloads.get(cell.suite),
@@ -264,9 +265,9 @@ def _refuse_for_package(catalog: Catalog, request: Request) -> None:
             raise UsageError(
                 f"{target.name} runs what is compiled for it, and {request.server} is a package",
                 where="--target",
-                remedy="one of: " + ", ".join(sorted(one.name for one in catalog.targets.values() if one.debian)),
+                remedy="docs/howto/packages.md lists the targets that have packages",
             )
-        debian_architecture(target)
+        debian_architecture(catalog.toolchain_of(target), target)
 
 
 def _server_name(name: str, tree: SourceTree, *, is_release: bool) -> str:
@@ -293,6 +294,10 @@ def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: Prepare
         why = "its programs contain their C library, and load no module"
     elif suite.programs and target.programs is None:
         why = "the programs beside the server run under user-mode emulators alone"
+    elif suite.tls and target.tls_problem:
+        why, kind = target.tls_problem, "build"
+    elif suite.tls and (no_tls := _why_no_tls(target)):
+        why = no_tls
     elif suite.upstream and not prepared.upstream_files:
         why = "nothing of it is selected" if has_tests(tree.content) else "the tree has no tests of its own"
     elif suite.preload and suite.name not in target.preloads:
@@ -303,6 +308,22 @@ def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: Prepare
     else:
         return None
     return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind=kind)
+
+
+def _why_no_tls(target: PreparedTarget) -> str:
+    """Why a target's servers cannot have TLS; empty if they can."""
+    if target.target.emulator.has_kernel:
+        return "the machine's file system has no OpenSSL"
+    return openssl.why_none(target.setup.toolchain)
+
+
+def _with_tls(peers: Mapping[str, PeerServer]) -> dict[str, PeerServer]:
+    """The peers whose servers can have TLS, with these servers."""
+    return {
+        name: msgspec.structs.replace(peer, build=peer.with_tls)
+        for name, peer in peers.items()
+        if peer.with_tls is not None
+    }
 
 
 def _audit_of(spec: CellSpec) -> CellSpec:

@@ -15,6 +15,7 @@ import msgspec
 from harness.build import warning_pass
 from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations
 from harness.build.server_build import BuildFailedError
+from harness.build.sources import openssl
 from harness.core.errors import InconclusiveError
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge import warning_findings
@@ -44,6 +45,10 @@ class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
     build: Build | None
     problem: str = ""
     """Why there is no build."""
+    with_tls: Build | None = None
+    """The server with TLS, where a suite of the plan needs it."""
+    tls_problem: str = ""
+    """Why that does not compile."""
     complaints: frozenset[str] = frozenset()
     """The errors of compilers and linkers, as harness.analysis.compiler_output.complaints returns them."""
     blameless: bool = False
@@ -142,10 +147,13 @@ class RunSetup:
             self.bench.progress.say(str(error))
             problem = f"{error.what}: {error.because}"
             return PreparedTarget(setup=setup, runner=runner, build=None, problem=problem, complaints=error.complaints)
+        with_tls, tls_problem = self._with_tls(setup, self.request.allocator)
         return PreparedTarget(
             setup=setup,
             runner=runner,
             build=build,
+            with_tls=with_tls,
+            tls_problem=tls_problem,
             machine=setup.server_image(build, units.values(), runner.policy),
             units=units,
             modules=self._modules(setup),
@@ -178,7 +186,11 @@ class RunSetup:
         """The servers that cells may start beside their own: the oracle, and every target outside the kernel tier."""
         peers = {
             name: PeerServer(
-                runner=each.runner, build=each.build, modules=each.modules, selftests=each.units.get("selftests")
+                runner=each.runner,
+                build=each.build,
+                with_tls=each.with_tls,
+                modules=each.modules,
+                selftests=each.units.get("selftests"),
             )
             for name, each in prepared.items()
             if each.build is not None and not each.target.emulator.has_kernel
@@ -189,7 +201,8 @@ class RunSetup:
         # A model is the oracle of the other programs. Its memory is libc's, as its servers' is.
         selftests = self._units(setup, "libc", only="selftests").get("selftests")
         runner, modules = setup.runner("signal"), self._modules(setup)
-        peer = PeerServer(runner=runner, build=oracle, modules=modules, selftests=selftests)
+        with_tls, _ = self._with_tls(setup, "libc")
+        peer = PeerServer(runner=runner, build=oracle, with_tls=with_tls, modules=modules, selftests=selftests)
         return {ORACLE: peer, **peers}
 
     def without_blame(self, prepared: dict[str, PreparedTarget]) -> dict[str, PreparedTarget]:
@@ -272,6 +285,17 @@ class RunSetup:
         if not suited or setup.target.emulator.has_kernel:
             return None
         return setup.upstream(self.tree, self.request.optimisation, allocator) / "src"
+
+    def _with_tls(self, setup: TargetSetup, allocator: Allocator) -> tuple[Build | None, str]:
+        """The server with TLS, where a suite of the plan needs it and the target can have it; or why there is none."""
+        suited = [suite for suite in self.suites if suite.tls and not suite.absent_from(self.tree)]
+        if not suited or setup.target.emulator.has_kernel or openssl.why_none(setup.toolchain):
+            return None, ""
+        try:
+            return setup.build(self.tree, self.request.optimisation, allocator, tls=True), ""
+        except BuildFailedError as error:
+            self.bench.progress.say(str(error))
+            return None, f"with TLS, {error.what}: {error.because}"
 
     def _units(self, setup: TargetSetup, allocator: Allocator, *, only: Program | None = None) -> dict[Program, Units]:
         """The programs that the plan's suites run instead of a server."""

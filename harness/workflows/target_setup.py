@@ -15,6 +15,7 @@ import msgspec
 from harness.build import initramfs
 from harness.build.kernel import Kernels
 from harness.build.server_module import build_module
+from harness.build.sources.openssl import provide_openssl
 from harness.build.upstream_programs import build_upstream, server_program
 from harness.core.digests import key_of
 from harness.core.errors import UsageError
@@ -69,15 +70,16 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         resolved = rules.policy_for(self.bench.catalog.policies, policy, self.target)
         return self.emulators.runner(self.target, self.toolchain, resolved, self.programs)
 
-    def build(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> Build:
+    def build(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc", *, tls: bool = False) -> Build:
         """The server compiled for the target.
 
         Raises BuildFailedError where the tree does not compile, InfrastructureError where there is no compiler, and
-        UsageError for an allocator that the target cannot have.
+        UsageError for an allocator, or TLS, that the target cannot have.
         """
         if tree.package is not None:
-            return self.bench.packages.build(tree, self.userland)
-        return self.bench.builder.build(tree, self.userland, self.toolchain, optimisation, allocator)
+            return self.bench.packages.build(tree, self.toolchain, self.userland)
+        library = provide_openssl(self.bench.fetcher, self.toolchain) if tls else None
+        return self.bench.builder.build(tree, self.userland, self.toolchain, optimisation, allocator, tls=library)
 
     def units(self, kind: Program, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> Units:
         """The program that a suite runs instead of a server. Raises as `build` does."""

@@ -82,10 +82,13 @@ def start(
     target: str = "",
     files: Mapping[str, bytes] | None = None,
     more: Sequence[str] = (),
+    port_option: str = "--port",
 ) -> Node:
-    """Start a node that knows only the nodes in its files, with more options. It listens on loopback only."""
+    """Start a node that knows only the nodes in its files, with more options. It listens on loopback only, on a port
+    that `port_option` names: `--tls-port` for one that speaks TLS.
+    """
     port = ports.free()
-    options = [*more, "--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
+    options = [*more, port_option, str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
     # Do not wait for another replica to join the same transfer: none will come.
     options += ["--cluster-node-timeout", "15000", "--repl-diskless-sync-delay", "0"]
     return Node(start_guest(target=target, options=options, files=files), port)

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import tarfile
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.build.sources import source_tree
-from harness.build.sources.debian_archive import Apt
+from harness.build.sources.debian_archive import DOWNLOAD_SECONDS, Apt
 from harness.build.sources.tree_files import digest_of
 from harness.core.cache import Cache, disk_errors
 from harness.core.digests import key_of, sha256_of
@@ -93,6 +94,43 @@ class Fetcher:
             self.cache.seal_folder("archives", key)
         folder = self.cache.folder("archives", key, download)
         return next(folder.iterdir())
+
+    def packages(self, suite: str, architecture: str, names: Sequence[str]) -> Path:
+        """The content of Debian packages of any architecture, unpacked beside each other and not installed.
+
+        The archive has one version of each, whose signature apt verifies. Raises InfrastructureError.
+        """
+
+        def unpack(into: Path) -> None:
+            what = f"{' and '.join(names)} of {suite} for {architecture}"
+            if self.offline:
+                raise InfrastructureError(
+                    f"the cache lacks {what}",
+                    where=str(self.cache.root),
+                    because="--offline allows no download",
+                    remedy="run once without --offline",
+                )
+            with self.progress.stage("fetch", f"fetching {what}"), tempfile.TemporaryDirectory(dir=into) as folder:
+                for package in self._debian_packages(suite, architecture, names, Path(folder)):
+                    process.run_successfully(
+                        ["dpkg-deb", "--extract", package, into],
+                        problem=f"{package.name} cannot be unpacked",
+                        deadline_seconds=DOWNLOAD_SECONDS,
+                    )
+
+        return self.cache.folder("packages", f"{suite}-{architecture}-{key_of(names)}", unpack)
+
+    def _debian_packages(self, suite: str, architecture: str, names: Sequence[str], into: Path) -> list[Path]:
+        root_name = f"{suite}-{architecture}"
+        with self.cache.lock(f"apt-{root_name}"):
+            apt = Apt(self.cache.path("apt", root_name), suite, architecture)
+            apt.update()
+            result = apt.get("download", *names, folder=into)
+        if result.code != 0:
+            raise InfrastructureError(
+                f"{' and '.join(names)} of {suite} for {architecture} cannot be fetched", because=result.text.strip()
+            )
+        return sorted(into.glob("*.deb"))
 
     def _download(self, name: str, sha256: str, places: Sequence[ArchivePlace], into: Path) -> None:
         failures: list[str] = []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.core.cache import Cache
     from harness.core.model import SourceTree
     from harness.core.progress import Progress
-    from harness.core.target_model import Target
+    from harness.core.target_model import Target, Toolchain
 
 FORM = "debian:SUITE/PACKAGE, such as debian:bookworm/redis-server"
 INDEX_SECONDS = 6 * 3600.0
@@ -89,11 +89,11 @@ class ServerPackages:
             )
         return msgspec.structs.replace(package, version=found[1])
 
-    def build(self, tree: SourceTree, target: Target) -> Build:
+    def build(self, tree: SourceTree, toolchain: Toolchain, target: Target) -> Build:
         """The package's server for a target. Raises UsageError for a target that Debian has no packages for."""
         package = tree.package
         assert package is not None
-        folder = self._unpacked(package, target)
+        folder = self._unpacked(package, debian_architecture(toolchain, target))
         root = folder / ROOT_FOLDER
         return Build(
             key=folder.name,
@@ -107,16 +107,14 @@ class ServerPackages:
             root=root,
         )
 
-    def _unpacked(self, package: ServerPackage, target: Target) -> Path:
-        architecture = debian_architecture(target)
-
+    def _unpacked(self, package: ServerPackage, architecture: str) -> Path:
         def unpack(into: Path) -> None:
             if self.offline:
                 raise InfrastructureError(
                     f"the cache lacks {package.title} for {architecture}",
                     where=str(self.cache.root),
                     because="--offline allows no download",
-                    remedy=f"plumb check --server {package.title} --target {target.name}, without --offline",
+                    remedy=f"plumb check --server {package.title}, without --offline",
                 )
             with self.progress.stage("fetch", f"fetching {package.title} for {architecture}, with its libraries"):
                 self._fetch(package, architecture, into)
@@ -165,15 +163,15 @@ class ServerPackages:
         return Apt(self.cache.path("apt", f"{package.suite}-{architecture}"), package.suite, architecture)
 
 
-def debian_architecture(target: Target) -> str:
+def debian_architecture(toolchain: Toolchain, target: Target) -> str:
     """Debian's name of the packages that run on a target. Raises UsageError where there are none."""
-    if not target.debian:
+    if not toolchain.debian_architecture:
         raise UsageError(
             f"Debian has no packages that run on {target.name}",
             where="--target",
             remedy="docs/howto/packages.md lists the targets that have some",
         )
-    return target.debian
+    return toolchain.debian_architecture
 
 
 def close_root(root: Path) -> None:

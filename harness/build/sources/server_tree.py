@@ -76,7 +76,8 @@ def _packaged(catalog: Catalog, fetcher: Fetcher, package: ServerPackage) -> Sou
     """The tree of the release that a package was built from. Raises UsageError for a release that is not known."""
     packages = ServerPackages(fetcher.cache, fetcher.progress, offline=fetcher.offline)
     # The oracle's package decides the version: the other architectures' must be the same.
-    package = packages.resolve(package, debian_architecture(catalog.targets[ORACLE]))
+    oracle = catalog.targets[ORACLE]
+    package = packages.resolve(package, debian_architecture(catalog.toolchain_of(oracle), oracle))
     family, version = package.family, upstream_version(package)
     release = next((one for one in catalog.servers.values() if (one.family, one.version) == (family, version)), None)
     if release is None:

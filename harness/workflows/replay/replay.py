@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from harness.build.qemu_user import Runner
     from harness.build.unit_drivers import Units
-    from harness.core.model import Build, Flavour, SourceTree
+    from harness.core.model import Allocator, Build, Flavour, SourceTree
     from harness.core.target_model import Target
     from harness.workflows.replay.recurrence import Observation
     from harness.workflows.replay.rerun import ReplayedRun
@@ -178,7 +178,7 @@ class _Replayed:
         """Whether the finding came again, and what happened. Raises BuildFailedError."""
         reproducer, setup = self.reproducer, self.setup
         runner = setup.runner(reproducer.policy)
-        build = self._with_preload(setup, setup.build(self.tree, reproducer.optimisation, reproducer.allocator))
+        build = self._with_preload(setup, self._build(setup, reproducer.allocator))
         if reproducer.kind == BUILD:
             return Recurrence(outcome="gone"), "it compiles"
         units = self._units() if reproducer.unit else None
@@ -203,6 +203,10 @@ class _Replayed:
                 why = silence_check.why_blind(setup.bench.cache, runner, setup.toolchain, folder, host)
                 ended = Recurrence(outcome="unknown", reason=why, machine=True) if why else ended
         return ended, "\n".join([observation.end, *lines])
+
+    def _build(self, setup: TargetSetup, allocator: Allocator) -> Build:
+        reproducer = self.reproducer
+        return setup.build(self.tree, reproducer.optimisation, allocator, tls=reproducer.tls)
 
     def _units(self) -> Units:
         reproducer = self.reproducer
@@ -249,7 +253,7 @@ class _Replayed:
             setup = oracle_setup(self.setup.bench)
             # The same clock, files and options: whatever else determines a reply is not the machine.
             return Guest(
-                self._with_preload(setup, setup.build(self.tree, reproducer.optimisation)),
+                self._with_preload(setup, self._build(setup, "libc")),
                 setup.runner("signal"),
                 folder / setup.target.name,
                 sockets=folder,
