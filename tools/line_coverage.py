@@ -3,6 +3,9 @@
 The release is compiled for this machine with gcov's counters. Two checks run on it: all suites but the canary and
 upstream's tests, and upstream's tests alone. A server counts when it ends by itself; COVERAGE_TEST, which the release
 has for that purpose, makes its children do so as well.
+
+The server's self-tests do not run: with REDIS_TEST its files compile to other code, whose counters would overwrite
+those of the server.
 """
 
 from __future__ import annotations
@@ -31,10 +34,11 @@ from harness.workflows.workbench import Workbench
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.core.model import SourceTree, Tier
+    from harness.core.model import SourceTree, Suite, Tier
     from harness.core.target_model import Target
 
 GCOV_SECONDS = 300.0
+OURS, THEIRS, BOTH = "Plumbline's suites", "upstream's tests", "both"
 Lines = dict[str, dict[int, bool]]
 """File of src -> line with code -> whether it ran."""
 
@@ -133,36 +137,46 @@ def _share(files: Any) -> str:
     return f"{sum(counted) / len(counted):.1%}" if counted else "–"
 
 
+def _counts(suite: Suite) -> bool:
+    """Whether a suite runs the code that is measured: not the canary, and no other code of the same files."""
+    return suite.needs_server and not suite.upstream and not suite.tls and suite.program != "selftests"
+
+
 @click.command()
 @click.argument("server")
 @click.option("--tier", type=click.Choice(["quick", "full", "thorough"]), default="full", show_default=True)
-@click.option("--suite", "only", multiple=True, help="Only these of Plumbline's suites; repeat for more.")
-def main(server: str, tier: Tier, only: tuple[str, ...]) -> None:
+@click.option("--suite", "only", multiple=True, help="Only these suites; repeat for more.")
+@click.option("--lines", "file", type=click.Path(path_type=Path), help="Write which lines ran to this JSON file.")
+def main(server: str, tier: Tier, only: tuple[str, ...], file: Path | None) -> None:
     """Print the share of lines that run, by file."""
     bench = Workbench.default()
-    counters = bench.cache.root / "work" / f"gcov-{key_of([server])}"
+    # Two selections may run beside each other.
+    counters = bench.cache.root / "work" / f"gcov-{key_of([server, *only])}"
     plain = bench.catalog.targets[ORACLE]
     bench.catalog.targets[ORACLE] = instrumented(plain, counters)
     tree = bench.open_server(server)
-    upstream = [name for name, suite in bench.catalog.suites.items() if suite.upstream]
-    ours = [
-        name
-        for name, suite in bench.catalog.suites.items()
-        if suite.needs_server and name not in upstream and (not only or name in only)
-    ]
+    wanted = {name: suite for name, suite in bench.catalog.suites.items() if not only or name in only}
+    suites = {
+        OURS: [name for name, one in wanted.items() if _counts(one)],
+        THEIRS: [name for name, one in wanted.items() if one.upstream],
+    }
     found: dict[str, Lines] = {}
     with tempfile.TemporaryDirectory() as folder:
         notes = Path(folder) / "notes"
         notes.mkdir()
         compile_notes(bench, tree, bench.catalog.targets[ORACLE], notes)
-        for name, suites in (("Plumbline's suites", ours), *([] if only else [("upstream's tests", upstream)])):
+        for name, chosen in suites.items():
+            if not chosen:
+                continue
             shutil.rmtree(counters, ignore_errors=True)
             counters.mkdir(parents=True)
-            run_suites(bench, server, suites, tier, Path(folder) / name.partition(" ")[0])
+            run_suites(bench, server, chosen, tier, Path(folder) / name.partition(" ")[0])
             found[name] = lines_of(notes, counters)
         shutil.rmtree(counters, ignore_errors=True)
-    if not only:
-        found["both"] = both(*found.values())
+    if len(found) == len(suites):
+        found[BOTH] = both(*found.values())
+    if file is not None:
+        file.write_bytes(json_codec.encode(found))
     click.echo(page(tree.name, found))
 
 

@@ -115,6 +115,32 @@ def test_what_was_answered_is_in_the_append_only_file(
     assert not lines, "; ".join(lines[:3])
 
 
+def test_append_only_files_begin_and_end_while_the_server_runs(
+    companion: str, cell: CellSpec, family: str, start_guest: StartGuest
+) -> None:
+    """Whoever switches them on gets all that is there, and whoever switches them off keeps all until then."""
+    guest = start_guest(options=server.OPTIONS)
+    server.write(guest, family)
+    expected = server.without_times(dataset.expected(cell.version, family), cell.version)
+    with server.client(guest) as client:
+        for number in (1, 2):
+            client.command("CONFIG", "SET", "appendonly", "yes")
+            link.await_that(lambda: _is_appending(guest), [guest], "the append-only file to begin")
+            client.command("SET", "kept", number)
+            client.command("CONFIG", "SET", "appendonly", "no")
+            client.command("SET", "kept", "no longer")
+            reader = start_guest(target=companion, options=APPENDING, files=server.append_only_files(guest))
+            found = server.snapshot(reader)
+            assert found.pop(Key(0, b"kept")).value == Text(b"%d" % number)
+            assert differences(expected, found) == []
+
+
+def _is_appending(guest: Guest) -> bool:
+    found = link.info(guest, "persistence")
+    busy = [found["aof_rewrite_in_progress"], found["aof_rewrite_scheduled"]]
+    return found["aof_enabled"] == "1" and busy == ["0", "0"] and found["aof_last_bgrewrite_status"] == "ok"
+
+
 def test_an_append_only_file_tells_when_its_commands_came(
     companion: str, cell: CellSpec, family: str, start_guest: StartGuest
 ) -> None:

@@ -195,6 +195,66 @@ def test_a_replica_of_a_replica_follows_and_stays_when_the_middle_one_is_promote
     assert int(link.info(last, "replication")["master_repl_offset"]) > 1 << 32
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_roles_tell_the_offset_beyond_32_bits(
+    companion: str, role: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
+) -> None:
+    linked = LinkedServers(start_guest, ports, cell, companion, role)
+    linked.ask("SET", "k", dataset.noise(1000))
+    link.await_in_step(linked.replica, linked.primary)
+    offset = int(link.info(linked.primary, "replication")["master_repl_offset"])
+    assert offset > 1 << 32
+    with server.client(linked.replica) as client:
+        assert client.command("ROLE") == [b"slave", b"127.0.0.1", linked.port, b"connected", offset]
+
+    def acknowledged() -> bool:
+        return bool(linked.ask("ROLE")[2][0][2] == b"%d" % offset)
+
+    link.await_that(acknowledged, [linked.primary], "the replica to acknowledge the offset")
+    assert linked.ask("ROLE") == [b"master", offset, [[b"127.0.0.1", b"%d" % linked.replica_port, b"%d" % offset]]]
+    with server.client(linked.replica) as client:
+        nobody = ports.free()
+        client.command("REPLICAOF", "127.0.0.1", nobody)
+        reply: Any = client.command("ROLE")
+        assert reply[:3] == [b"slave", b"127.0.0.1", nobody]
+        assert (reply[3] in {b"connect", b"connecting"}, reply[4]) == (True, -1)
+
+
+DATABASES = [0, 1, 31, 32, 33, 62, 63]
+"""A replica remembers in 64 bits in which databases a key of its own may expire (expire.c)."""
+
+
+def test_a_writable_replica_removes_its_own_keys_in_time(
+    companion: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
+) -> None:
+    linked = LinkedServers(
+        start_guest, ports, cell, companion, "replica", "--databases", "64", "--replica-read-only", "no"
+    )
+    with server.client(linked.primary) as client:
+        for database in DATABASES:
+            client.pipeline([("SELECT", database), ("SET", "of the primary", "v", "PXAT", _in_an_hour(client))])
+    link.await_in_step(linked.replica, linked.primary)
+    with server.client(linked.replica) as client:
+        for database in DATABASES:
+            client.command("SELECT", database)
+            for number in range(20):
+                assert client.command("SET", number, "v", "PX", BRIEF_MILLISECONDS) == b"OK"
+            client.pipeline([("SET", "lasting", "v", "PX", LONG_MILLISECONDS), ("SET", "meanwhile", "v", "PX", 1)])
+            client.command("PERSIST", "meanwhile")
+
+        def sizes() -> list[Any]:
+            return client.pipeline([words for one in DATABASES for words in (("SELECT", one), ("DBSIZE",))])[1::2]
+
+        # Nobody asks for the keys, so that nothing but the replica's own cycle removes them.
+        link.await_that(lambda: max(sizes()) <= 3, [linked.replica], "the keys to go")
+        client.command("SELECT", DATABASES[-1])
+        assert client.command("EXISTS", "of the primary", "lasting", 0) == 2
+
+
+def _in_an_hour(client: Any) -> int:
+    return (int(client.command("TIME")[0]) + 3600) * 1000
+
+
 WORD = "secret"
 SOON_MILLISECONDS = 60_000
 """How much later a key may expire that has travelled, before the target's slowdown."""
