@@ -1,0 +1,57 @@
+"""tools/lines_left: why lines do not run. Its classes are guesses by words; what fits none is counted as well."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from harness.core.strict_toml import read_toml
+from tools.lines_left import REASONS, UNREACHED, UNUSED, Reasons, classified, functions_of, unused_in
+
+SOURCE = """\
+static int save(int file) {
+    if (write(file) == -1) {
+        serverLog(LL_WARNING,"no");
+        return C_ERR;
+    }
+    if (file > 1) {
+        other(file);
+    }
+    return C_OK;
+}
+
+/* save, again */
+void printRepr(void) {
+    save(1);
+}
+
+void never(void) {
+    save(2);
+    return NULL;
+}
+
+void forgotten(void)
+{
+    save(3);
+}
+
+int main(void) { printRepr(); never(); }
+"""
+TEXT = SOURCE.splitlines()
+RAN = {1: True, 2: True, 3: False, 4: False, 6: True, 7: False, 9: True, 13: False, 14: False}
+RAN |= {17: False, 18: False, 19: False, 22: False, 24: False}
+
+
+def test_functions_end_at_the_margin() -> None:
+    functions = functions_of(TEXT)
+    assert {functions[line] for line in range(1, 11)} == {"save"}
+    assert functions[18] == "never"
+    assert functions[24] == "forgotten"
+    assert 11 not in functions
+
+
+def test_a_line_has_the_class_of_its_branch_and_one_of_a_function_that_was_not_entered_none_by_words() -> None:
+    reasons = read_toml(REASONS, Reasons).reasons
+    unused = unused_in({"file.c": SOURCE})
+    assert unused == {"forgotten", "main"}
+    found = classified("file.c", TEXT, RAN, reasons, unused)
+    assert found == Counter({"failures": 2, "prints": 2, UNREACHED: 4, UNUSED: 2})
