@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.isa.encodings.encoding import AddressForm, DecoderTable, Encoding, EncodingTable, Exempt, Move, SlotForm
+from harness.isa.encodings.encoding import AddressForm, DecoderTable, EncodingTable, Exempt, Move, Opcode, SlotForm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.core.target_model import AccessClass
-    from harness.isa.encodings.encoding import Direction
+    from harness.isa.encodings.encoding import Direction, Encoding
 
 FOLDER = Path(__file__).parent
 VALUE, SECOND, BASE, INDEX, STATUS = 2, 3, 4, 5, 6
@@ -33,40 +33,26 @@ def _vector(register: int) -> int:
     return 256 + 16 * register
 
 
-class _MovedPart(NamedTuple):
-    """What an instruction moves: a part of a register, or all of it."""
-
-    name: str
-    """Of the instruction, without what an addressing mode puts into it."""
-    letters: str
-    """The end of its name: `sb`."""
-    register: str
-    size: int
-    access_class: AccessClass
-    moves: tuple[Move, ...]
-
-    @property
-    def direction(self) -> Direction:
-        return "load" if self.name == "ld" else "store"
-
-
-def _general() -> Iterator[_MovedPart]:
+def _general() -> Iterator[Opcode]:
+    """What moves a register, or a part of it. The name lacks what the addressing mode puts into it: `ld{}sb`."""
     classes: dict[int, AccessClass] = {1: "other", 2: "half", 4: "word", 8: "dword"}
     for size, letters in ((1, "b"), (2, "h"), (4, ""), (8, "")):
         register = "x2" if size == 8 else "w2"
         load = Move("load", 0, _integer(VALUE), size, 8 - size)
-        yield _MovedPart("ld", letters, register, size, classes[size], (load,))
-        yield _MovedPart("st", letters, register, size, classes[size], (Move("store", 0, _integer(VALUE), size),))
+        yield Opcode(f"ld{{}}{letters}", register, "", classes[size], "load", size, (load,))
+        store = Move("store", 0, _integer(VALUE), size)
+        yield Opcode(f"st{{}}{letters}", register, "", classes[size], "store", size, (store,))
         if size < 8:
             signed = load._replace(is_signed=True)
-            yield _MovedPart("ld", f"s{letters or 'w'}", "x2", size, classes[size], (signed,))
+            yield Opcode(f"ld{{}}s{letters or 'w'}", "x2", "", classes[size], "load", size, (signed,))
         if size < 4:
             # A sign-extended word, whose upper half is cleared.
             moves = (signed._replace(extension=4 - size), Move("load", 0, _integer(VALUE) + 4, 0, 4))
-            yield _MovedPart("ld", f"s{letters}", "w2", size, classes[size], moves)
+            yield Opcode(f"ld{{}}s{letters}", "w2", "", classes[size], "load", size, moves)
     for size, register in ((1, "b2"), (2, "h2"), (4, "s2"), (8, "d2"), (16, "q2")):
-        yield _MovedPart("ld", "", register, size, "neon", (Move("load", 0, _vector(VALUE), size, 16 - size),))
-        yield _MovedPart("st", "", register, size, "neon", (Move("store", 0, _vector(VALUE), size),))
+        load = Move("load", 0, _vector(VALUE), size, 16 - size)
+        yield Opcode("ld{}", register, "", "neon", "load", size, (load,))
+        yield Opcode("st{}", register, "", "neon", "store", size, (Move("store", 0, _vector(VALUE), size),))
 
 
 def _indexed(size: int) -> Iterator[AddressForm]:
@@ -88,7 +74,7 @@ def _singles() -> Iterator[Encoding]:
             AddressForm(f"[x4, #{SCALED}]", SCALED),
             *(AddressForm(f"[x4, #{by}]!", by, by) for by in (UNSCALED, -UNSCALED)),
             *(AddressForm(f"[x4], #{by}", 0, by) for by in (UNSCALED, -UNSCALED)),
-            *_indexed(one.size),
+            *_indexed(one.unit_bytes),
         ):
             yield _single(one, "r", address, "C3.2.1")
         yield _single(one, "ur", AddressForm(f"[x4, #-{UNSCALED}]", -UNSCALED), "C3.2.2")
@@ -96,20 +82,9 @@ def _singles() -> Iterator[Encoding]:
             yield _single(one, "tr", AddressForm(f"[x4, #-{UNSCALED}]", -UNSCALED), "C3.2.5")
 
 
-def _single(one: _MovedPart, infix: str, address: AddressForm, section: str) -> Encoding:
-    return Encoding(
-        state="",
-        text=f"{one.name}{infix}{one.letters} {one.register}, {address.text}",
-        section=section,
-        access_class=one.access_class,
-        direction=one.direction,
-        unit_bytes=one.size,
-        base=BASE,
-        moves=one.moves,
-        displacement=address.displacement,
-        index_register=address.index_register,
-        writeback=address.writeback,
-    )
+def _single(one: Opcode, infix: str, address: AddressForm, section: str) -> Encoding:
+    text = f"{one.name.format(infix)} {one.operand}, {address.text}"
+    return one._replace(section=section).at(address, text, base=BASE)
 
 
 def _pairs() -> Iterator[Encoding]:
@@ -141,18 +116,7 @@ def _pairs() -> Iterator[Encoding]:
 
 
 def _pair(text: str, size: int, moves: tuple[Move, ...], address: AddressForm, section: str) -> Encoding:
-    return Encoding(
-        state="",
-        text=text,
-        section=section,
-        access_class="pair",
-        direction=moves[0].direction,
-        unit_bytes=size,
-        base=BASE,
-        moves=moves,
-        displacement=address.displacement,
-        writeback=address.writeback,
-    )
+    return Opcode("", "", section, "pair", moves[0].direction, size, moves).at(address, text, base=BASE)
 
 
 def _ordered() -> Iterator[Encoding]:
@@ -199,16 +163,8 @@ def _conditional(
 
 
 def _at_base(text: str, section: str, access_class: AccessClass, size: int, moves: tuple[Move, ...]) -> Encoding:
-    return Encoding(
-        state="",
-        text=text,
-        section=section,
-        access_class=access_class,
-        direction=moves[0].direction,
-        unit_bytes=size,
-        base=BASE,
-        moves=moves,
-    )
+    one = Opcode("", "", section, access_class, moves[0].direction, size, moves)
+    return one.at(AddressForm("[x4]"), text, base=BASE)
 
 
 class _VectorStructures(NamedTuple):
@@ -278,18 +234,9 @@ def _structures() -> Iterator[Encoding]:
             directions: tuple[Direction, ...] = ("load",) if one.is_load_alone else ("load", "store")
             for direction in directions:
                 name = "ld" if direction == "load" else "st"
-                yield Encoding(
-                    state="",
-                    text=f"{name}{one.name} {one.registers}, {address.text}",
-                    section="C3.2.10",
-                    access_class="neon",
-                    direction=direction,
-                    unit_bytes=one.size,
-                    base=BASE,
-                    moves=one.moves(direction),
-                    index_register=address.index_register,
-                    writeback=address.writeback,
-                )
+                text = f"{name}{one.name} {one.registers}, {address.text}"
+                moved = Opcode("", "", "C3.2.10", "neon", direction, one.size, one.moves(direction))
+                yield moved.at(address, text, base=BASE)
 
 
 OLDER = "Cortex-A53, the only CPU of targets, has ARMv8.0."

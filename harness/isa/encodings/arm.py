@@ -9,7 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.isa.encodings.encoding import AddressForm, DecoderTable, Encoding, EncodingTable, Exempt, Move, SlotForm
+from harness.isa.encodings.encoding import (
+    AddressForm,
+    DecoderTable,
+    Encoding,
+    EncodingTable,
+    Exempt,
+    Move,
+    Opcode,
+    SlotForm,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,50 +81,36 @@ def _by_register(shifts: Sequence[str], *, post_indexed_alone: bool = False) -> 
             yield AddressForm(f"[r4], {mark}r5{shift}", 0, sign * effect, index)
 
 
-class _MovedRegisters(NamedTuple):
+def _opcode(name: str, section: str, access_class: AccessClass, size: int, *, is_signed: bool = False) -> Opcode:
     """An instruction that moves one register, or two."""
-
-    name: str
-    section: str
-    access_class: AccessClass
-    size: int
-    is_signed: bool = False
-
-    @property
-    def direction(self) -> Direction:
-        return "load" if self.name.startswith("ld") else "store"
-
-    @property
-    def moves(self) -> tuple[Move, ...]:
-        if self.size == 8:
-            return tuple(Move(self.direction, 4 * i, _word(VALUE + i), 4) for i in range(2))
-        extension = 4 - self.size if self.direction == "load" else 0
-        return (Move(self.direction, 0, _word(VALUE), self.size, extension, self.is_signed),)
-
-    @property
-    def registers(self) -> str:
-        return "r2, r3" if self.size == 8 else "r2"
+    direction: Direction = "load" if name.startswith("ld") else "store"
+    if size == 8:
+        moves = tuple(Move(direction, 4 * i, _word(VALUE + i), 4) for i in range(2))
+        return Opcode(name, "r2, r3", section, access_class, direction, size, moves)
+    extension = 4 - size if direction == "load" else 0
+    move = Move(direction, 0, _word(VALUE), size, extension, is_signed)
+    return Opcode(name, "r2", section, access_class, direction, size, (move,))
 
 
 WORDS_AND_BYTES = [
-    _MovedRegisters("ldr", "A8.8.62, A8.8.63, A8.8.65, A8.8.66", "word", 4),
-    _MovedRegisters("str", "A8.8.203 to A8.8.205", "word", 4),
-    _MovedRegisters("ldrb", "A8.8.67, A8.8.68, A8.8.70", "other", 1),
-    _MovedRegisters("strb", "A8.8.206 to A8.8.208", "other", 1),
+    _opcode("ldr", "A8.8.62, A8.8.63, A8.8.65, A8.8.66", "word", 4),
+    _opcode("str", "A8.8.203 to A8.8.205", "word", 4),
+    _opcode("ldrb", "A8.8.67, A8.8.68, A8.8.70", "other", 1),
+    _opcode("strb", "A8.8.206 to A8.8.208", "other", 1),
 ]
 HALVES = [
-    _MovedRegisters("ldrh", "A8.8.79, A8.8.80, A8.8.82", "half", 2),
-    _MovedRegisters("strh", "A8.8.216 to A8.8.218", "half", 2),
-    _MovedRegisters("ldrsb", "A8.8.84, A8.8.86", "other", 1, is_signed=True),
-    _MovedRegisters("ldrsh", "A8.8.88, A8.8.90", "half", 2, is_signed=True),
+    _opcode("ldrh", "A8.8.79, A8.8.80, A8.8.82", "half", 2),
+    _opcode("strh", "A8.8.216 to A8.8.218", "half", 2),
+    _opcode("ldrsb", "A8.8.84, A8.8.86", "other", 1, is_signed=True),
+    _opcode("ldrsh", "A8.8.88, A8.8.90", "half", 2, is_signed=True),
 ]
 DOUBLEWORDS = [
-    _MovedRegisters("ldrd", "A8.8.72, A8.8.74", "dword", 8),
-    _MovedRegisters("strd", "A8.8.210, A8.8.211", "dword", 8),
+    _opcode("ldrd", "A8.8.72, A8.8.74", "dword", 8),
+    _opcode("strd", "A8.8.210, A8.8.211", "dword", 8),
 ]
 
 
-def _unprivileged(one: _MovedRegisters) -> _MovedRegisters:
+def _unprivileged(one: Opcode) -> Opcode:
     sections = {
         "ldr": "A8.8.92", "str": "A8.8.220", "ldrb": "A8.8.71", "strb": "A8.8.209", "ldrh": "A8.8.83",
         "strh": "A8.8.219", "ldrsb": "A8.8.87", "ldrsh": "A8.8.91",
@@ -125,26 +120,14 @@ def _unprivileged(one: _MovedRegisters) -> _MovedRegisters:
 
 def _single(
     state: str,
-    one: _MovedRegisters,
+    one: Opcode,
     modes: Sequence[AddressForm],
     suffix: str = "",
     targets: tuple[str, ...] = ALL_TARGETS,
 ) -> Iterator[Encoding]:
     for mode in modes:
-        yield Encoding(
-            state=state,
-            text=f"{one.name}{suffix} {one.registers}, {mode.text}",
-            section=one.section,
-            access_class=one.access_class,
-            direction=one.direction,
-            unit_bytes=one.size,
-            base=BASE,
-            moves=one.moves,
-            displacement=mode.displacement,
-            index_register=mode.index_register,
-            writeback=mode.writeback,
-            targets=targets,
-        )
+        text = f"{one.name}{suffix} {one.operand}, {mode.text}"
+        yield one.at(mode, text, base=BASE, state=state, targets=targets)
 
 
 def _a32_singles() -> Iterator[Encoding]:
@@ -170,7 +153,7 @@ def _thumb_singles() -> Iterator[Encoding]:
         yield from _single("T32", _unprivileged(one), [_offset(1)], "", V7)
         narrow = [AddressForm("[r4, r5]", INDEX_VALUE, 0, (INDEX, INDEX_VALUE))]
         # No instruction of 16 bits sign-extends from an immediate offset (A6.2.4).
-        yield from _single("T16", one, narrow if one.is_signed else [_offset(1), *narrow], ".n", V7)
+        yield from _single("T16", one, narrow if one.moves[0].is_signed else [_offset(1), *narrow], ".n", V7)
     for one in DOUBLEWORDS:
         yield from _single("T32", one, BY_IMMEDIATE, "", V7)
 
@@ -269,19 +252,9 @@ def _vfp() -> Iterator[Encoding]:
     for state, targets in (("A32", ALL_TARGETS), ("T32", V7)):
         for name, direction in _directions("vldr", "vstr"):
             for register, offset, size in (("s1", 68, 4), ("d1", 72, 8)):
-                for mode in (_PLAIN, _offset(1), _offset(-1)):
-                    yield Encoding(
-                        state=state,
-                        text=f"{name} {register}, {mode.text}",
-                        section="A8.8.333" if direction == "load" else "A8.8.413",
-                        access_class="vfp",
-                        direction=direction,
-                        unit_bytes=size,
-                        base=BASE,
-                        moves=(Move(direction, 0, offset, size),),
-                        displacement=mode.displacement,
-                        targets=targets,
-                    )
+                section, move = "A8.8.333" if direction == "load" else "A8.8.413", Move(direction, 0, offset, size)
+                one = Opcode(name, register, section, "vfp", direction, size, (move,))
+                yield from _single(state, one, (_PLAIN, _offset(1), _offset(-1)), "", targets)
         for order, mark in (("ia", ""), ("ia", "!"), ("db", "!")):
             for name, direction in _directions("vldm", "vstm"):
                 for registers, each, count in VFP_LISTS:

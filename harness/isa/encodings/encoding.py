@@ -79,6 +79,48 @@ class AddressForm(NamedTuple):
     """Instructions that it needs before it."""
 
 
+class Opcode(NamedTuple):
+    """What an instruction moves, in whichever addressing mode."""
+
+    name: str
+    """As the assembler takes it. A `{}` stands for what an addressing mode puts into it."""
+    operand: str
+    """What it moves, as the assembler takes it: `r2, r3`."""
+    section: str
+    access_class: AccessClass
+    direction: Direction
+    unit_bytes: int
+    moves: tuple[Move, ...]
+
+    def at(
+        self,
+        address: AddressForm,
+        text: str,
+        *,
+        base: int,
+        state: str = "",
+        hint_bytes: int = 0,
+        targets: tuple[str, ...] = ("*",),
+    ) -> Encoding:
+        """Its encoding with an address; `text` is the whole instruction."""
+        return Encoding(
+            state=state,
+            text=text,
+            section=self.section,
+            access_class=self.access_class,
+            direction=self.direction,
+            unit_bytes=self.unit_bytes,
+            base=base,
+            moves=self.moves,
+            displacement=address.displacement,
+            index_register=address.index_register,
+            writeback=address.writeback,
+            hint_bytes=hint_bytes,
+            before=address.before,
+            targets=targets,
+        )
+
+
 class SlotForm(NamedTuple):
     """How a program has an instruction of one state, and how the disassembler reads it."""
 

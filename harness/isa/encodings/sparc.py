@@ -8,9 +8,18 @@ register, two, a register and an offset, and with the identifier in the instruct
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from harness.isa.encodings.encoding import AddressForm, DecoderTable, Encoding, EncodingTable, Exempt, Move, SlotForm
+from harness.isa.encodings.encoding import (
+    AddressForm,
+    DecoderTable,
+    Encoding,
+    EncodingTable,
+    Exempt,
+    Move,
+    Opcode,
+    SlotForm,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,27 +44,14 @@ def _float(number: int) -> int:
     return 128 + 4 * number
 
 
-class _SparcOpcode(NamedTuple):
-    name: str
-    section: str
-    access_class: AccessClass
-    unit: int
-    operand: str
-    moves: tuple[Move, ...]
-    is_store: bool = False
-
-    @property
-    def direction(self) -> Direction:
-        return "store" if self.is_store else "load"
-
-
-def _load(name: str, access_class: AccessClass, size: int, *, is_signed: bool = False) -> _SparcOpcode:
+def _load(name: str, access_class: AccessClass, size: int, *, is_signed: bool = False) -> Opcode:
     move = Move("load", 0, _integer(VALUE, size), size, 8 - size, is_signed)
-    return _SparcOpcode(name, "A.28", access_class, size, "%o2", (move,))
+    return Opcode(name, "%o2", "A.28", access_class, "load", size, (move,))
 
 
-def _store(name: str, access_class: AccessClass, size: int) -> _SparcOpcode:
-    return _SparcOpcode(name, "A.54", access_class, size, "%o2", (Move("store", 0, _integer(VALUE, size), size),), True)
+def _store(name: str, access_class: AccessClass, size: int) -> Opcode:
+    move = Move("store", 0, _integer(VALUE, size), size)
+    return Opcode(name, "%o2", "A.54", access_class, "store", size, (move,))
 
 
 def _pair(direction: Direction) -> tuple[Move, ...]:
@@ -72,29 +68,29 @@ INTEGERS = [
     _load("lduw", "word", 4),
     _load("ldsw", "word", 4, is_signed=True),
     _load("ldx", "dword", 8),
-    _SparcOpcode("ldd", "A.28", "dword", 8, "%o2", _pair("load")),
+    Opcode("ldd", "%o2", "A.28", "dword", "load", 8, _pair("load")),
     _store("stb", "other", 1),
     _store("sth", "half", 2),
     _store("stw", "word", 4),
     _store("stx", "dword", 8),
-    _SparcOpcode("std", "A.54", "dword", 8, "%o2", _pair("store"), True),
-    _SparcOpcode(
+    Opcode("std", "%o2", "A.54", "dword", "store", 8, _pair("store")),
+    Opcode(
         "swap",
+        "%o2",
         "A.57",
         "swap",
+        "store",
         4,
-        "%o2",
         (Move("load", 0, _integer(VALUE, 4), 4, 4), Move("store", 0, _integer(VALUE, 4), 4)),
-        True,
     ),
 ]
 FLOATS = [
-    _SparcOpcode("ld", "A.25", "float", 4, "%f3", (Move("load", 0, _float(3), 4),)),
-    _SparcOpcode("ldd", "A.25", "double", 8, "%f34", (Move("load", 0, _float(34), 8),)),
-    _SparcOpcode("ldq", "A.25", "double", 8, "%f4", (Move("load", 0, _float(4), 16),)),
-    _SparcOpcode("st", "A.52", "float", 4, "%f3", (Move("store", 0, _float(3), 4),), True),
-    _SparcOpcode("std", "A.52", "double", 8, "%f34", (Move("store", 0, _float(34), 8),), True),
-    _SparcOpcode("stq", "A.52", "double", 8, "%f4", (Move("store", 0, _float(4), 16),), True),
+    Opcode("ld", "%f3", "A.25", "float", "load", 4, (Move("load", 0, _float(3), 4),)),
+    Opcode("ldd", "%f34", "A.25", "double", "load", 8, (Move("load", 0, _float(34), 8),)),
+    Opcode("ldq", "%f4", "A.25", "double", "load", 8, (Move("load", 0, _float(4), 16),)),
+    Opcode("st", "%f3", "A.52", "float", "store", 4, (Move("store", 0, _float(3), 4),)),
+    Opcode("std", "%f34", "A.52", "double", "store", 8, (Move("store", 0, _float(34), 8),)),
+    Opcode("stq", "%f4", "A.52", "double", "store", 8, (Move("store", 0, _float(4), 16),)),
 ]
 
 
@@ -116,26 +112,13 @@ def _addresses(identifier: int | None = None) -> list[AddressForm]:
     ]
 
 
-def _encoding(one: _SparcOpcode, name: str, address: AddressForm, hint: int = 0) -> Encoding:
+def _encoding(one: Opcode, name: str, address: AddressForm, hint: int = 0) -> Encoding:
     operands = [one.operand, address.text]
-    first, second = operands if one.is_store and one.name not in {"swap", "ldstub"} else reversed(operands)
-    return Encoding(
-        state="",
-        text=f"{name} {first}, {second}",
-        section=one.section,
-        access_class=one.access_class,
-        direction=one.direction,
-        unit_bytes=one.unit,
-        base=BASE,
-        moves=one.moves,
-        displacement=address.displacement,
-        index_register=address.index_register,
-        hint_bytes=hint,
-        before=address.before,
-    )
+    first, second = operands if one.direction == "store" and one.name not in {"swap", "ldstub"} else reversed(operands)
+    return one.at(address, f"{name} {first}, {second}", base=BASE, hint_bytes=hint)
 
 
-def _reversed(one: _SparcOpcode) -> _SparcOpcode:
+def _reversed(one: Opcode) -> Opcode:
     """The same in the other byte order: each register's bytes the other way round."""
     moves: list[Move] = []
     for move in one.moves:
@@ -162,7 +145,7 @@ def _plain() -> Iterator[Encoding]:
 def _test_and_set() -> Iterator[Encoding]:
     # What it stores is all ones: so is the index, here.
     moves = (Move("load", 0, _integer(VALUE, 1), 1, 7), Move("store", 0, _integer(INDEX, 1), 1))
-    one = _SparcOpcode("ldstub", "A.29", "other", 1, "%o2", moves, True)
+    one = Opcode("ldstub", "%o2", "A.29", "other", "store", 1, moves)
     for name, text in (("ldstub", "[%o4 + %o5]"), ("ldstuba", f"[%o4 + %o5] {PRIMARY:#x}")):
         yield _encoding(one, name, AddressForm(text, ONES, index_register=(INDEX, ONES)))
     at_once = AddressForm("[%o4 + 8] %asi", 8, index_register=(INDEX, ONES), before=(f"wr %g0, {PRIMARY:#x}, %asi",))
@@ -200,12 +183,12 @@ def _parts_and_blocks() -> Iterator[Encoding]:
         at = _float(34) + 8 - size
         for name, direction in _directions("ldda", "stda"):
             move = Move(direction, 0, at, size, 8 - size if direction == "load" else 0)
-            one = _SparcOpcode(name, "UltraSPARC 13.5.2", "double", size, "%f34", (move,), direction == "store")
+            one = Opcode(name, "%f34", "UltraSPARC 13.5.2", "double", direction, size, (move,))
             for address in _addresses(identifier):
                 yield _encoding(one, name, address)
     for name, direction in _directions("ldda", "stda"):
         move = Move(direction, 0, _float(16), 64)
-        one = _SparcOpcode(name, "UltraSPARC 13.5.3", "double", 8, "%f16", (move,), direction == "store")
+        one = Opcode(name, "%f16", "UltraSPARC 13.5.3", "double", direction, 8, (move,))
         for address in _addresses(BLOCK):
             yield _encoding(one, name, address, 64)
 
