@@ -10,6 +10,7 @@ import pytest
 
 from harness.build.qemu_user import Runner
 from harness.core.errors import InfrastructureError
+from harness.isa.encodings.encoding import RowForm
 from harness.plan.catalog import Catalog
 from harness.run.sweep import comparison, program
 from harness.run.sweep.comparison import Disagreement
@@ -40,6 +41,12 @@ def test_there_are_as_many_encodings_as_the_documents_say() -> None:
     assert counts["armv6"] == {"A32": 430}
     assert counts["armv7"] == {"A32": 1614, "T32": 1353, "T16": 17}
     assert counts["sparc32plus"] == counts["sparc64"] == {"": 208}
+    assert counts["mips"] == counts["mipsel"] == {"": 93}
+    assert counts["mips64"] == {"": 129}
+    assert counts["powerpc"] == {"": 226}
+    assert counts["powerpc64"] == {"": 339}
+    assert counts["riscv64"] == {"RVG": 165, "RVC": 18}
+    assert counts["alpha"] == {"": 110}
 
 
 @pytest.mark.parametrize("name", SWEPT)
@@ -74,6 +81,19 @@ def test_an_encodings_parts_fit_together(name: str) -> None:
         ("sparc64", "signal", "ldd [%o4], %o2", "dsssssss"),
         ("sparc64", "strict", "ldd [%o4], %f34", "dsssssss"),
         ("sparc32plus", "solaris-4s", "ldx [%o4], %o2", "dsssdsss"),
+        # What drops the low bits of its address does so under every policy.
+        ("mips", "signal", "luxc1 $f2, $5($4)", "dttttttt"),
+        ("mips64", "strict", "suxc1 $f2, $5($4)", "dttttttt"),
+        ("mips", "signal", "lwl $2, 0($4); lwr $2, 3($4)", "dddddddd"),
+        ("mips", "linux-mips", "ll $2, 0($4)", "dsssdsss"),
+        ("mipsel", "linux-mips", "lw $2, 0($4)", "dddddddd"),
+        ("powerpc", "signal", "lmw 29,0(4)", "dsssdsss"),
+        ("powerpc", "signal", "lfd 2,0(4)", "dsssdsss"),
+        ("powerpc", "signal", "stw 3,0(4)", "dddddddd"),
+        ("powerpc64", "signal", "lmw 29,0(4)", "dddddddd"),
+        ("powerpc64", "strict", "lxvw4x 34,0,4", "dsssdsss"),
+        ("riscv64", "sbi-riscv", "RVG ld a2, 0(a0)", "dddddddd"),
+        ("riscv64", "sbi-riscv", "RVG amoswap.d a3, a2, (a0)", "dsssssss"),
     ],
 )
 def test_a_prescription_has_a_letter_for_each_offset(target: str, policy: str, name: str, first: str) -> None:
@@ -135,6 +155,16 @@ def test_a_decoders_table_is_read_with_formats_fields_and_groups(tmp_path: Path)
     )
     found = [(one.name, one.mask, one.value) for one in decoders.patterns(table)]
     assert found == [("FIRST", 0xF80F, 0x100F), ("SECOND", 0xF000, 0x1000), ("THIRD", 0xFF00, 0x8000)]
+
+
+def test_a_decoders_rows_in_c_are_read(tmp_path: Path) -> None:
+    table = tmp_path / "some.c"
+    table.write_text("enum {\n    FIRST = (0x2 << 4),\n    OTHER = FIRST,\n    SECOND = (0x3 << 4),\n};\n", "utf-8")
+    form = RowForm(r"(?P<name>\w+) = \(0x(?P<code>\d) << 4\)", lambda row: (0xF0, int(row["code"], 16) << 4))
+    assert [tuple(one) for one in decoders.rows(table, form)] == [
+        ("FIRST", 0xF0, 0x20, "some.c", 2),
+        ("SECOND", 0xF0, 0x30, "some.c", 4),
+    ]
 
 
 @pytest.mark.parametrize("name", SWEPT)

@@ -17,6 +17,7 @@ from harness.build.toolchain import tool
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import read_toml
+from harness.core.target_model import Endianness
 from harness.isa import rules
 from harness.run.sweep import program
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from harness.core.target_model import Target, Toolchain
-    from harness.isa.encodings.encoding import Encoding, EncodingTable, Exempt
+    from harness.isa.encodings.encoding import Encoding, EncodingTable, Exempt, RowForm
     from harness.workflows.workbench import Workbench
 
 SAMPLES = 16
@@ -54,8 +55,18 @@ def source_folder(bench: Workbench) -> Path:
     return bench.fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
 
 
+def rows(file: Path, form: RowForm) -> list[Pattern]:
+    """The rows of a decoder's table in C, in order."""
+    found = []
+    text = file.read_text("utf-8")
+    for row in re.finditer(form.row, text, re.MULTILINE):
+        mask, value = form.fixed(row)
+        found.append(Pattern(row["name"], mask, value, file.name, text.count("\n", 0, row.start("name")) + 1))
+    return found
+
+
 def patterns(file: Path) -> list[Pattern]:
-    """The patterns of a decoder's table, in order (QEMU docs/devel/decodetree.rst)."""
+    """The patterns of a decodetree, in order (QEMU docs/devel/decodetree.rst)."""
     formats: dict[str, str] = {}
     found = []
     for number, line in _logical_lines(file.read_text("utf-8")):
@@ -104,7 +115,11 @@ class DecodedState:
 
     def __init__(self, source: Path, table: EncodingTable, state: str) -> None:
         self.table, self.state = table, state
-        self.decoders = [(one, patterns(source / one.file)) for one in table.decoders if one.state == state]
+        self.decoders = [
+            (one, rows(source / one.file, one.form) if one.form else patterns(source / one.file))
+            for one in table.decoders
+            if one.state == state
+        ]
         self._shift = table.states[state].bits - 8
         self._by_first_byte: dict[tuple[int, int], list[Pattern]] = {}
 
@@ -153,11 +168,11 @@ def disassembled(table: EncodingTable, tools: Toolchain, state: str, words: Sequ
     """The text of instructions."""
     form = table.states[state]
     with tempfile.NamedTemporaryFile(suffix=".bin") as file:
-        file.write(b"".join(map(form.bytes_of, words)))
+        file.write(b"".join(form.bytes_of(word, Endianness.BIG) for word in words))
         file.flush()
-        command = [tool(tools, "objdump"), "-D", "-z", "-b", "binary", *form.disassembler, file.name]
+        command = [tool(tools, "objdump"), "-D", "-z", "-b", "binary", *form.disassembler, *table.registers, file.name]
         listing = process.run_successfully(command, problem="cannot disassemble", deadline_seconds=300).text
-    found = [(program.code_of(code), program.plain(text)) for _, code, text in program.LISTED.findall(listing)]
+    found = [(program.code_of(code, table), program.plain(text)) for _, code, text in program.LISTED.findall(listing)]
     assert [code for code, _ in found] == list(words), f"{state}: not one line for each instruction"
     return [text for _, text in found]
 
@@ -191,7 +206,7 @@ class Made(NamedTuple):
 def made(bench: Workbench, target: Target) -> Made:
     """The instructions of a target's sweep, from its program."""
     tools, chosen = bench.catalog.toolchain_of(target), program.encodings(target)
-    found = program.instructions(tools, program.compile_sweep(bench.cache, target, tools, chosen))
+    found = program.instructions(target, tools, program.compile_sweep(bench.cache, target, tools, chosen))
     return Made(target, tools, [(one, found[number]) for number, one in enumerate(chosen)])
 
 
@@ -235,7 +250,7 @@ def _altered(sweep: Made, state: str, instructions: Sequence[program.SweptInstru
     form = table.states[state]
     rest = assembled(sweep.target, sweep.tools, state, [one.text for one in again]) if again else b""
     for one in again:
-        expected = form.bytes_of(one.code)
+        expected = form.bytes_of(one.code, sweep.target.endianness)
         if not rest.startswith(expected):
             yield f"{state} {one.text}: the assembler makes {rest[: len(expected)].hex()} of it, not {expected.hex()}"
             return
@@ -264,6 +279,8 @@ def _unknown(
         if not decoded.is_access(pattern):
             made_so = (word for word in unexplained if _is_made(sweep, state, texts[word], word))
             yield from (f"{state} {texts[word]}: the decoder takes it for {pattern}" for word in islice(made_so, 1))
+        elif pattern is None or (not accesses and explained(table.unread, f"{state} {pattern.name}")):
+            continue
         elif not accesses and pattern not in unread:
             yield f"{state} {pattern}: the disassembler knows no access, but {[texts[word] for word in listed[:3]]}"
         elif pattern not in met and unexplained:
@@ -275,7 +292,9 @@ def _is_made(sweep: Made, state: str, text: str, word: int) -> bool:
     table = program.table_of(sweep.target)
     assert table is not None
     try:
-        return assembled(sweep.target, sweep.tools, state, [text]) == table.states[state].bytes_of(word)
+        return assembled(sweep.target, sweep.tools, state, [text]) == table.states[state].bytes_of(
+            word, sweep.target.endianness
+        )
     except InfrastructureError:
         return False
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from harness.core.processes import process
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from harness.isa.architecture import AccessNotation
@@ -23,10 +24,10 @@ _LINE = re.compile(r"^ *[\da-f]+:\t([\da-f ]+?) *\t(.*)$|^[\da-f]+ <(.*)>:$", re
 _COMMENT = re.compile(r"\s(?:@|//|!|;|#(?= [\da-f]+ <)).*| ?<[^>]*>")
 
 
-def listing(objdump: str, program: Path) -> str:
+def listing(objdump: str, program: Path, options: Sequence[str] = ()) -> str:
     """The instructions of a program or an archive. Raises InfrastructureError without objdump, and where it fails."""
     return process.run_successfully(
-        [objdump, "-d", program], problem=f"cannot disassemble {program}", deadline_seconds=LIST_SECONDS
+        [objdump, "-d", *options, program], problem=f"cannot disassemble {program}", deadline_seconds=LIST_SECONDS
     ).text
 
 

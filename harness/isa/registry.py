@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from harness.core.errors import UsageError
 from harness.isa import aarch64, alpha, arm, hppa, m68k, mips, powerpc, riscv, s390x, sparc, x86
 from harness.isa.encodings import aarch64 as aarch64_encodings
+from harness.isa.encodings import alpha as alpha_encodings
 from harness.isa.encodings import arm as arm_encodings
+from harness.isa.encodings import mips as mips_encodings
+from harness.isa.encodings import powerpc as powerpc_encodings
+from harness.isa.encodings import riscv as riscv_encodings
 from harness.isa.encodings import sparc as sparc_encodings
 
 if TYPE_CHECKING:
@@ -34,7 +38,16 @@ _OTHER_MACROS = r"loongarch\w*"
 MACROS = "|".join([*(architecture.macros for architecture in ARCHITECTURES), _OTHER_MACROS])
 """A pattern of macros that tell architectures apart in C, without underscores around them."""
 
-_ENCODINGS = {"aarch64": aarch64_encodings.TABLE, "arm": arm_encodings.TABLE, "sparc": sparc_encodings.TABLE}
+_ENCODINGS = {
+    "aarch64": aarch64_encodings.TABLE,
+    "alpha": alpha_encodings.TABLE,
+    "arm": arm_encodings.TABLE,
+    "mips": mips_encodings.TABLE,
+    "powerpc": powerpc_encodings.TABLE,
+    "powerpc64": powerpc_encodings.TABLE64,
+    "riscv64": riscv_encodings.TABLE,
+    "sparc": sparc_encodings.TABLE,
+}
 
 
 def of_isa(isa: str) -> Architecture:

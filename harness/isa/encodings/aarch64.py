@@ -246,7 +246,7 @@ TABLE = EncodingTable(
     preamble={"aarch64": ".arch armv8-a"},
     syntax="",
     states={
-        "": SlotForm("", "b sweep_return", ("-m", "aarch64"), lambda word: word.to_bytes(4, "little")),
+        "": SlotForm("", "b sweep_return", ("-m", "aarch64"), lambda word, _: word.to_bytes(4, "little")),
     },
     assembly=FOLDER / "aarch64.S",
     header=FOLDER / "aarch64.h",

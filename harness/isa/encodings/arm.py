@@ -23,7 +23,7 @@ from harness.isa.encodings.encoding import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from harness.core.target_model import AccessClass
+    from harness.core.target_model import AccessClass, Endianness
     from harness.isa.encodings.encoding import Direction
 
 FOLDER = Path(__file__).parent
@@ -434,7 +434,7 @@ def _is_vfp(word: int) -> bool:
     return word >> 28 == 0xE and word >> 25 & 7 == 6
 
 
-def _half_words(word: int) -> bytes:
+def _half_words(word: int, _: Endianness) -> bytes:
     return (word >> 16).to_bytes(2, "little") + (word & 0xFFFF).to_bytes(2, "little")
 
 
@@ -459,10 +459,10 @@ TABLE = EncodingTable(
     },
     syntax=".syntax unified",
     states={
-        "A32": SlotForm(".arm", "b sweep_return", ("-m", "arm"), lambda word: word.to_bytes(4, "little")),
+        "A32": SlotForm(".arm", "b sweep_return", ("-m", "arm"), lambda word, _: word.to_bytes(4, "little")),
         "T32": SlotForm(".thumb", _FROM_THUMB, _THUMB, _half_words, address_bits=1),
         "T16": SlotForm(
-            ".thumb", _FROM_THUMB, _THUMB, lambda word: word.to_bytes(2, "little"), bits=16, address_bits=1
+            ".thumb", _FROM_THUMB, _THUMB, lambda word, _: word.to_bytes(2, "little"), bits=16, address_bits=1
         ),
     },
     assembly=FOLDER / "arm.S",

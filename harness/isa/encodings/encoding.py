@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re  # noqa: TC003 - see below
 from collections.abc import Callable, Mapping, Sequence  # noqa: TC003 - the annotations of NamedTuples are evaluated
 from pathlib import Path  # noqa: TC003 - see above
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from harness.core.target_model import AccessClass
+    from harness.core.target_model import AccessClass, Endianness
 
 Direction = Literal["load", "store"]
 
@@ -54,6 +55,8 @@ class Encoding(NamedTuple):
     """Numbers and values of registers that it sets, as a conditional store does."""
     hint_bytes: int = 0
     """The alignment that the instruction itself asks for; 0 if nothing beyond its unit."""
+    truncates: bool = False
+    """Whether it drops the low bits of its address by definition, so that no address is misaligned for it."""
     before: tuple[str, ...] = ()
     """Instructions that it needs before it: a conditional store needs its load."""
     targets: tuple[str, ...] = ("*",)
@@ -100,6 +103,7 @@ class Opcode(NamedTuple):
         base: int,
         state: str = "",
         hint_bytes: int = 0,
+        truncates: bool = False,
         targets: tuple[str, ...] = ("*",),
     ) -> Encoding:
         """Its encoding with an address; `text` is the whole instruction."""
@@ -116,6 +120,7 @@ class Opcode(NamedTuple):
             index_register=address.index_register,
             writeback=address.writeback,
             hint_bytes=hint_bytes,
+            truncates=truncates,
             before=address.before,
             targets=targets,
         )
@@ -129,14 +134,23 @@ class SlotForm(NamedTuple):
     end: str
     """Instructions behind it, back to `sweep_run`."""
     disassembler: tuple[str, ...]
-    """objdump's options for plain bytes of it."""
-    bytes_of: Callable[[int], bytes]
-    """An instruction as bytes in memory."""
+    """objdump's options for plain bytes of it, big-endian where it has a choice."""
+    bytes_of: Callable[[int, Endianness], bytes]
+    """An instruction as bytes in the memory of a target with that byte order."""
     assembler: tuple[str, ...] = ()
     """The compiler's options for assembly that the disassembler has printed, which names later processors' things."""
     bits: int = 32
     address_bits: int = 0
     """What is added to the address of its code."""
+
+
+class RowForm(NamedTuple):
+    """How a table of a decoder that is no decodetree is written in C."""
+
+    row: str
+    """A pattern of a row; its group `name` is the instruction's."""
+    fixed: Callable[[re.Match[str]], tuple[int, int]]
+    """Row -> a mask of the bits that it fixes, and their value."""
 
 
 class DecoderTable(NamedTuple):
@@ -150,6 +164,8 @@ class DecoderTable(NamedTuple):
     """Whether the emulator asks it about an instruction."""
     flipped: int = 0
     """The bits in which the words of the table differ from the instructions."""
+    form: RowForm | None = None
+    """None for a decodetree."""
 
 
 class Exempt(NamedTuple):
@@ -180,8 +196,12 @@ class EncodingTable(NamedTuple):
     """A pattern that matches the decoder's names of accesses whole."""
     decoders: Sequence[DecoderTable]
     unread: Sequence[Exempt]
-    """Encodings that the disassembler does not know, by state and text as they are here."""
+    """What the disassembler does not know, by state and text as they are here or by the decoder's name."""
     unassembled: Sequence[Exempt]
     """What the disassembler prints and the assembler refuses."""
     unmade: Sequence[Exempt]
     """What no encoding is of, as the disassembler prints it, although it or the decoder takes it for an access."""
+    registers: tuple[str, ...] = ()
+    """objdump's options for names of registers that the assembler takes."""
+    lists_little_bytes: bool = False
+    """Whether objdump prints an instruction's bytes one by one, the lowest one first."""

@@ -209,7 +209,7 @@ TABLE = EncodingTable(
             "",
             "ba sweep_return\nnop",
             ("-m", "sparc:v9m8", "-EB"),
-            lambda word: word.to_bytes(4, "big"),
+            lambda word, _: word.to_bytes(4, "big"),
             # The names of UltraSPARC's address spaces.
             assembler=("-Wa,-Av9v",),
         )

@@ -61,6 +61,8 @@ def prescription(target: Target, policy: Policy, encoding: Encoding) -> str:
     """What an encoding has to do at each offset, as sweep.c writes it."""
     ignored = "r" if rules.rotates(encoding) else "t"
     letters = {"done": "d", "signal": "s", "rotated": ignored, "truncated": ignored}
+    if encoding.truncates:
+        return "".join("t" if offset % encoding.unit_bytes else "d" for offset in range(OFFSETS))
     shapes = [rules.shape(encoding, offset) for offset in range(OFFSETS)]
     return "".join(letters[rules.prescribed(target, policy, one)] for one in shapes)
 
@@ -121,7 +123,8 @@ def misrecorded(
         found.setdefault(fault.pc, []).append(tuple(map(str, what)))
     wrong = []
     for one, address in zip(encodings, addresses, strict=True):
-        forbidden = rules.forbidden(runner.target, runner.policy, rules.shape(one, offset))
+        shape = rules.shape(one, offset)
+        forbidden = not one.truncates and rules.forbidden(runner.target, runner.policy, shape)
         due = ("access", one.direction, one.access_class, str(one.unit_bytes), str(one.hint_bytes), "1")
         actual = found.get(address, [])
         if actual != ([due] if forbidden else []):

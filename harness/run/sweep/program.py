@@ -106,7 +106,9 @@ def source(target: Target, chosen: Sequence[Encoding]) -> str:
         index, value = one.index_register or (-1, 0)
         rotates = int(rules.rotates(one))
         counts = f"{len(moves)}, {len(one.moves)}, {len(results)}, {len(one.results)}"
-        address = f"{one.base}, {one.displacement}, {index}, {value}, {one.writeback}"
+        # The lowest number of 64 bits has no literal in C.
+        literal = f"{value + 1} - 1" if value < 0 else str(value)
+        address = f"{one.base}, {one.displacement}, {index}, {literal}, {one.writeback}"
         rows.append(f"    {{{one.unit_bytes}, {address}, {rotates}, {counts}}},")
         moves += [_move(move) for move in one.moves]
         results += [f"    {{{register}, {content}}}," for register, content in one.results]
@@ -146,21 +148,24 @@ def compile_sweep(cache: Cache, target: Target, tools: Toolchain, chosen: Sequen
     )
 
 
-def instructions(tools: Toolchain, sweep: Path) -> dict[int, SweptInstruction]:
+def instructions(target: Target, tools: Toolchain, sweep: Path) -> dict[int, SweptInstruction]:
     """Number of an encoding -> its instruction in a program of `compile_sweep`."""
+    table = table_of(target)
+    assert table is not None
     found: dict[int, SweptInstruction] = {}
     last: SweptInstruction | None = None
-    for line in listings.listing(tool(tools, "objdump"), sweep).splitlines():
+    for line in listings.listing(tool(tools, "objdump"), sweep, table.registers).splitlines():
         if listed := LISTED.match(line):
-            last = SweptInstruction(int(listed[1], 16), code_of(listed[2]), plain(listed[3]))
+            last = SweptInstruction(int(listed[1], 16), code_of(listed[2], table), plain(listed[3]))
         elif last and (label := re.search(rf"<{re.escape(BEHIND)}(\d+)>:$", line)):
             found[int(label[1])] = last
     return found
 
 
-def code_of(text: str) -> int:
+def code_of(text: str, table: EncodingTable) -> int:
     """An instruction as objdump prints its code, in one unit or several."""
-    return int(text.replace(" ", ""), 16)
+    units = text.split()
+    return int("".join(reversed(units) if table.lists_little_bytes else units), 16)
 
 
 def plain(text: str) -> str:

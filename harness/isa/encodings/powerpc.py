@@ -1,0 +1,327 @@
+"""Loads and stores of PowerPC: of an MPC7447A with AltiVec in 32 bits, and of a POWER7 with VSX in 64.
+
+Sections are the instructions' names in the Programming Environments Manual for 32-Bit Implementations, 8.2, in
+AltiVec's, 6.2, and in Power ISA 2.06, books I and II. Offsets, counts and registers are samples; all opcodes are made.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.isa.encodings.encoding import (
+    AddressForm,
+    DecoderTable,
+    Encoding,
+    EncodingTable,
+    Exempt,
+    Move,
+    Opcode,
+    RowForm,
+    SlotForm,
+)
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator
+
+    from harness.core.target_model import AccessClass
+    from harness.isa.encodings.encoding import Direction
+
+FOLDER = Path(__file__).parent
+VALUE, BASE, INDEX, NEGATIVE_INDEX, STRING, CR0 = 3, 4, 5, 6, 7, 32
+"""r3 is moved, r4 is the base, r5 and r6 are the index, r7 to r9 are strings. r0 is free for what comes before.
+
+32 is no register: there the register file has what an instruction made of CR0.
+"""
+SINGLE, DOUBLE, VECTOR = 1, 2, 2
+"""f1 is kept in the register file as the single that LFS reads and STFS writes, f2 and f3 as they are; and v2."""
+OFFSETS = (0, 8, -8, 0x7FF0, -0x8000)
+INDEX_VALUE = 24
+STORED, NOT_STORED = 2, 0
+"""What STWCX. makes of CR0 (Power ISA 2.06, book II, 4.4.2)."""
+
+
+class _Machine(NamedTuple):
+    """A target, and where its registers lie in the register file."""
+
+    target: str
+    word_bytes: int
+
+    @property
+    def is_wide(self) -> bool:
+        return self.word_bytes == 8
+
+    def integer(self, register: int, size: int) -> int:
+        """Where the lowest bytes of an integer register lie."""
+        return self.word_bytes * (register + 1) - size
+
+    def float(self, register: int) -> int:
+        return 36 * self.word_bytes + 8 * register
+
+    def vector(self, register: int) -> int:
+        return 36 * self.word_bytes + 256 + 16 * register
+
+    def moved(self, direction: Direction, size: int, register: int = VALUE, *, is_signed: bool = False) -> Move:
+        """What an instruction moves between an integer register and memory."""
+        extension = self.word_bytes - size if direction == "load" else 0
+        return Move(direction, 0, self.integer(register, size), size, extension, is_signed)
+
+    def at(self, one: Opcode, address: AddressForm, *, truncates: bool = False) -> Encoding:
+        text = f"{one.name} {one.operand},{address.text}"
+        return one.at(address, text, base=BASE, truncates=truncates, targets=(self.target,))
+
+
+CLASSES: dict[int, AccessClass] = {1: "other", 2: "half", 4: "word", 8: "dword"}
+BY_OFFSET = [AddressForm(f"{by}({BASE})", by) for by in OFFSETS]
+BY_REGISTER = [
+    AddressForm(f"0,{BASE}"),
+    AddressForm(f"{BASE},{INDEX}", INDEX_VALUE, index_register=(INDEX, INDEX_VALUE)),
+    AddressForm(f"{NEGATIVE_INDEX},{BASE}", -INDEX_VALUE, index_register=(NEGATIVE_INDEX, -INDEX_VALUE)),
+]
+
+
+def _opcode(name: str, access_class: AccessClass, size: int, moves: tuple[Move, ...], operand: int = VALUE) -> Opcode:
+    direction = moves[0].direction
+    return Opcode(name, str(operand), name.upper(), access_class, direction, size, moves)
+
+
+def _updating(addresses: list[AddressForm]) -> list[AddressForm]:
+    """Of those whose first register is the base: it becomes the address."""
+    others = (f"{NEGATIVE_INDEX},", "0,")
+    return [one._replace(writeback=one.displacement) for one in addresses if not one.text.startswith(others)]
+
+
+def _all_forms(machine: _Machine, one: Opcode) -> Iterator[Encoding]:
+    """D, D with update, X and X with update."""
+    yield from (machine.at(one, address) for address in BY_OFFSET)
+    yield from (machine.at(one._replace(name=f"{one.name}x"), address) for address in BY_REGISTER)
+    yield from (machine.at(one._replace(name=f"{one.name}u"), address) for address in _updating(BY_OFFSET))
+    yield from (machine.at(one._replace(name=f"{one.name}ux"), address) for address in _updating(BY_REGISTER))
+
+
+def _integers(machine: _Machine) -> Iterator[Encoding]:
+    loads = [("lbz", 1, False), ("lhz", 2, False), ("lha", 2, True), ("lwz", 4, False)]
+    stores = [("stb", 1), ("sth", 2), ("stw", 4)]
+    if machine.is_wide:
+        loads.append(("ld", 8, False))
+        stores.append(("std", 8))
+    for name, size, is_signed in loads:
+        yield from _all_forms(
+            machine, _opcode(name, CLASSES[size], size, (machine.moved("load", size, is_signed=is_signed),))
+        )
+    for name, size in stores:
+        yield from _all_forms(machine, _opcode(name, CLASSES[size], size, (machine.moved("store", size),)))
+    if machine.is_wide:
+        one = _opcode("lwa", "word", 4, (machine.moved("load", 4, is_signed=True),))
+        yield from (each for each in _all_forms(machine, one) if not each.text.startswith("lwau "))
+
+
+def _floats(machine: _Machine) -> Iterator[Encoding]:
+    for name, access_class, size, register in (("lfs", "float", 4, SINGLE), ("lfd", "double", 8, DOUBLE)):
+        for each, direction in _directions(name, name.replace("l", "st", 1)):
+            kind: AccessClass = "float" if access_class == "float" else "double"
+            move = Move(direction, 0, machine.float(register), size)
+            yield from _all_forms(machine, _opcode(each, kind, size, (move,), register))
+    low = machine.float(DOUBLE) + 4
+    words = [_opcode("stfiwx", "float", 4, (Move("store", 0, low, 4),), DOUBLE)]
+    if machine.is_wide:
+        words += [
+            _opcode("lfiwax", "float", 4, (Move("load", 0, low, 4, 4, True),), DOUBLE),
+            _opcode("lfiwzx", "float", 4, (Move("load", 0, low, 4, 4),), DOUBLE),
+        ]
+        for name, direction in _directions("lfdp", "stfdp"):
+            pair = tuple(Move(direction, 8 * i, machine.float(DOUBLE + i), 8) for i in range(2))
+            one = _opcode(name, "double", 8, pair, DOUBLE)
+            yield from (machine.at(one, address) for address in BY_OFFSET)
+            yield from (machine.at(one._replace(name=f"{name}x"), address) for address in BY_REGISTER)
+    yield from (machine.at(one, address) for one in words for address in BY_REGISTER)
+
+
+def _reversed(machine: _Machine) -> Iterator[Encoding]:
+    """What moves bytes in the other order."""
+    sizes = {"h": 2, "w": 4, **({"d": 8} if machine.is_wide else {})}
+    for letter, size in sizes.items():
+        for name, direction in _directions(f"l{letter}brx", f"st{letter}brx"):
+            whole = machine.moved(direction, size)
+            # The byte at the lowest address is the lowest one, which lies last.
+            moves = tuple(
+                Move(direction, i, whole.register + size - 1 - i, 1, whole.extension if i == size - 1 else 0)
+                for i in range(size)
+            )
+            one = _opcode(name, CLASSES[size], size, moves)
+            yield from (machine.at(one, address) for address in BY_REGISTER)
+
+
+def _multiples(machine: _Machine) -> Iterator[Encoding]:
+    for first in (29, 14):
+        for name, direction in _directions("lmw", "stmw"):
+            moves = tuple(
+                machine.moved(direction, 4, register)._replace(memory=4 * i)
+                for i, register in enumerate(range(first, 32))
+            )
+            one = _opcode(name, "multi", 4, moves, first)
+            yield from (machine.at(one, address) for address in BY_OFFSET)
+
+
+def _string_moves(machine: _Machine, direction: Direction, count: int) -> tuple[Move, ...]:
+    """Four bytes a register from the left, and zeros to its right."""
+    moves = []
+    for at in range(0, count, 4):
+        left = machine.integer(STRING + at // 4, 4)
+        size = min(4, count - at)
+        moves.append(Move(direction, at, left, size, machine.word_bytes - 4 if direction == "load" else 0))
+        if size < 4 and direction == "load":
+            moves.append(Move("load", at, left + 4, 0, 4 - size))
+    return tuple(moves)
+
+
+def _strings(machine: _Machine) -> Iterator[Encoding]:
+    """Strings of bytes, at any address."""
+    for count in (7, 12):
+        for name, direction in _directions("lsw", "stsw"):
+            moves = _string_moves(machine, direction, count)
+            one = _opcode(f"{name}i", "other", 1, moves, STRING)
+            yield machine.at(one, AddressForm(f"{BASE},{count}"))
+            indexed = one._replace(name=f"{name}x", section=f"{name.upper()}X")
+            before = (f"li 0,{count}", "mtxer 0")
+            yield from (machine.at(indexed, address._replace(before=before)) for address in BY_REGISTER)
+
+
+def _linked(machine: _Machine) -> Iterator[Encoding]:
+    """Load and reserve, a store after it, and a store without it, which asks for alignment all the same."""
+    sizes = {"w": 4, **({"b": 1, "h": 2, "d": 8} if machine.is_wide else {})}
+    for letter, size in sizes.items():
+        load, store = f"l{letter}arx", f"st{letter}cx."
+        access_class: AccessClass = "linked" if size > 1 else "other"
+        for address in BY_REGISTER:
+            yield machine.at(_opcode(load, access_class, size, (machine.moved("load", size),)), address)
+            one = _opcode(store, access_class, size, (machine.moved("store", size),))
+            paired = machine.at(one, address._replace(before=(f"{load} 0,{address.text}",)))
+            yield paired._replace(results=((CR0, STORED),))
+            alone = machine.at(
+                one, address._replace(before=("lwarx 0,0,1", "stwcx. 0,0,1", "lis 0,-0x8000", "mtcrf 0x80,0"))
+            )
+            yield alone._replace(moves=(), results=((CR0, NOT_STORED),))
+
+
+def _vectors(machine: _Machine) -> Iterator[Encoding]:
+    """AltiVec drops the low bits of an address. VSX takes any."""
+    for name, direction in (*_directions("lvx", "stvx"), *_directions("lvxl", "stvxl")):
+        one = _opcode(name, "other", 16, (Move(direction, 0, machine.vector(VECTOR), 16),), VECTOR)
+        yield from (machine.at(one, address, truncates=True) for address in BY_REGISTER)
+    if not machine.is_wide:
+        return
+    at = machine.vector(VECTOR)
+    rows: list[tuple[str, AccessClass, int, tuple[Move, ...], int]] = [
+        ("lxsdx", "dword", 8, (Move("load", 0, machine.float(DOUBLE), 8),), DOUBLE),
+        ("stxsdx", "dword", 8, (Move("store", 0, machine.float(DOUBLE), 8),), DOUBLE),
+        ("lxvdsx", "dword", 8, (Move("load", 0, at, 8), Move("load", 0, at + 8, 8)), 32 + VECTOR),
+        ("lxvd2x", "dword", 8, (Move("load", 0, at, 16),), 32 + VECTOR),
+        ("stxvd2x", "dword", 8, (Move("store", 0, at, 16),), 32 + VECTOR),
+        ("lxvw4x", "word", 4, (Move("load", 0, at, 16),), 32 + VECTOR),
+        ("stxvw4x", "word", 4, (Move("store", 0, at, 16),), 32 + VECTOR),
+    ]
+    for name, access_class, size, moves, register in rows:
+        one = _opcode(name, access_class, size, moves, register)
+        yield from (machine.at(one, address) for address in BY_REGISTER)
+
+
+def _directions(load: str, store: str) -> list[tuple[str, Direction]]:
+    return [(load, "load"), (store, "store")]
+
+
+def _primary(code: int, two: str, three: str) -> tuple[int, int]:
+    """A mask and a value from an opcode of 6 bits and the two halves of its extension, of which 0xFF is none."""
+    mask, value = 0x3F << 26, code << 26
+    for text, shift in ((two, 1), (three, 6)):
+        if int(text, 16) != 0xFF:
+            mask, value = mask | 0x1F << shift, value | int(text, 16) << shift
+    return mask, value
+
+
+def _handler(row: re.Match[str]) -> tuple[int, int]:
+    return _primary(int(row["one"], 16), row["two"], row["three"])
+
+
+def _indexed(row: re.Match[str]) -> tuple[int, int]:
+    return _primary(0x1F, row["two"], row["three"])
+
+
+_HANDLERS = RowForm(
+    r'^GEN_HANDLER\w*\((?P<name>\w+), *(?:"[\w.]+", *)?0x(?P<one>\w+), *0x(?P<two>\w+), *0x(?P<three>\w+)', _handler
+)
+_INDEXED = RowForm(r"^GEN_(?:LD|ST)XF?(?:_\w+)?\((?P<name>\w+), *\w+, *0x(?P<two>\w+), *0x(?P<three>\w+)", _indexed)
+_FORMS = (_integers, _floats, _reversed, _multiples, _strings, _linked, _vectors)
+_ELEMENTS = "Which element of the register it moves depends on the address, which no row of this table can say."
+_LATER = "no target's CPU has it."
+_BOTH = [
+    Exempt(r" (lq|stq|lqarx|stqcx\.|[ls]t?[wd]at) .*", f"POWER8 and POWER9 (Power ISA 2.07, 3.0): {_LATER}"),
+    Exempt(r" (l|st)ve[bhw]x .*", _ELEMENTS),
+    Exempt(r" lvs[lr] .*", "It makes a permutation of an address, and accesses nothing."),
+    Exempt(r" (l|st)\w+(cix|epx|epxl) .*", f"Cache-inhibited, or of another process (book III): {_LATER}"),
+    Exempt(r" (l|st)f?[bhwd]dx .*", f"Decorated storage of e500mc: {_LATER}"),
+    Exempt(r" (l|st)v((sw|t[lr]|f[lr]|ex[bhw]|[lr])xl?|sm) .*", f"AltiVec of e6500 and of Cell: {_LATER}"),
+    Exempt(r" (l|st)fqu?x? .*", f"Quadwords of POWER2: {_LATER}"),
+    Exempt(r" e[cv]\w+ .*", f"Signal processing of e500, and external control: {_LATER}"),
+]
+
+
+def _table(machine: _Machine, unmade: list[Exempt]) -> EncodingTable:
+    return EncodingTable(
+        encodings=[encoding for form in _FORMS for encoding in form(machine)],
+        preamble={machine.target: ""},
+        syntax="",
+        states={
+            "": SlotForm(
+                "",
+                "b sweep_return",
+                ("-m", "powerpc:common64", "-EB", "-M", "any"),
+                lambda word, _: word.to_bytes(4, "big"),
+                # What objdump prints: names of registers, and what other processors have.
+                assembler=("-Wa,-mregnames", "-Wa,-many"),
+            )
+        },
+        assembly=FOLDER / "powerpc.S",
+        header=FOLDER / "powerpc.h",
+        names=r"(?!li |lis |la |lv?s[lr] |lnia)(l|st)[a-z]\w*\.? .*[(,]",
+        decoder_names=r"(?!lscbx|LVS[LR])([lL]|ST|st(?!op))\w+|dform3[9D]",
+        decoders=[
+            DecoderTable("target/ppc/insn32.decode", ""),
+            DecoderTable("target/ppc/translate.c", "", form=_HANDLERS),
+            DecoderTable("target/ppc/translate.c", "", form=_INDEXED),
+            DecoderTable("target/ppc/translate/fp-ops.c.inc", "", form=_HANDLERS),
+            DecoderTable("target/ppc/translate/fp-ops.c.inc", "", form=_INDEXED),
+        ],
+        unread=[
+            Exempt(
+                r" (l|st)\wz?cix", "Cache-inhibited: objdump knows it with a zero in the last bit, as it has to be."
+            ),
+        ],
+        unassembled=[],
+        unmade=[*_BOTH, *unmade],
+    )
+
+
+TABLE = _table(
+    _Machine("powerpc", 4),
+    [
+        Exempt(
+            r" (lwau?x?|[ls]t?d(u|x|ux|brx)?|stdu?x?|ldarx|stdcx\.) .*", "Of 64-bit processors (Power ISA 2.06, 3.3)."
+        ),
+        Exempt(
+            r" (l[bh]arx|st[bh]cx\.|st?fdpx?|[ls]t?fdpx?|lfiw[az]x) .*",
+            "Power ISA 2.05 and 2.06: the 7447A has neither.",
+        ),
+        Exempt(r" (l|st)xv?\w+ .*", "VSX of POWER7 and later: the 7447A does not have it."),
+    ],
+)
+TABLE64 = _table(
+    _Machine("powerpc64", 8),
+    [
+        Exempt(
+            r" (?!(lxsdx|lxvd2x|lxvw4x|lxvdsx|stxsdx|stxvd2x|stxvw4x) )(l|st)x\w+ .*",
+            "VSX of POWER8 and later (Power ISA 2.07 to 3.1): the target is a POWER7.",
+        ),
+    ],
+)
