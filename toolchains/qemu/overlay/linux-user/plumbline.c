@@ -323,14 +323,17 @@ static int classify_special(vaddr pc, unsigned size)
     if (opcode == 46 || opcode == 47) {
         return CLASS_MULTI;
     }
-    if (opcode >= 48 && opcode <= 55) {
+    if ((opcode >= 48 && opcode <= 55) || opcode == 57 || opcode == 61) { /* 57, 61: LFDP, STFDP */
         return classify_as_float(size);
     }
     switch (opcode == 31 ? extract32(word_at(pc), 1, 10) : 0) {
     case 20: case 52: case 84: case 116: case 276: case 150: case 182: case 214: case 694: case 726:
         return CLASS_LINKED;
     case 535: case 567: case 599: case 631: case 663: case 695: case 727: case 759: case 983:
+    case 791: case 919: case 855: case 887: /* LFDPX, STFDPX, LFIWAX, LFIWZX */
         return classify_as_float(size);
+    case 780: case 908: /* LXVW4X, STXVW4X: of words, whatever the emulator moves at once */
+        return CLASS_WORD;
     }
     return CLASSES;
 }
@@ -352,6 +355,12 @@ static int classify_special(vaddr pc, unsigned size)
     return CLASSES;
 }
 #elif defined(TARGET_S390X)
+/* ASI, ALSI, AGSI, ALGSI: they add to memory, interlocked where it is aligned (z/Architecture, 7, ADD IMMEDIATE). */
+static bool adds_to_memory(vaddr pc)
+{
+    return half_at(pc) >> 8 == 0xeb && (half_at(pc + 4) & 0xeb) == 0x6a;
+}
+
 /* z/Architecture Principles of Operation, appendix B. */
 static int classify_special(vaddr pc, unsigned size)
 {
@@ -370,7 +379,13 @@ static int classify_special(vaddr pc, unsigned size)
         if (last == 0x24 || last == 0x04 || last == 0x90 || last == 0x98) {
             return CLASS_MULTI;
         }
-        return last == 0x14 || last == 0x30 || last == 0x31 || last == 0x3e || last >= 0xe4 ? CLASS_CAS : CLASSES;
+        switch (last) {
+        case 0x14: case 0x30: case 0x31: case 0x3e:
+        case 0xe4: case 0xe6: case 0xe7: case 0xe8: case 0xea: /* LANG, LAOG, LAXG, LAAG, LAALG */
+        case 0xf4: case 0xf6: case 0xf7: case 0xf8: case 0xfa: /* LAN, LAO, LAX, LAA, LAAL */
+            return CLASS_CAS;
+        }
+        return CLASSES;
     }
     return CLASSES;
 }
@@ -411,6 +426,17 @@ static bool is_store_exclusive(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED va
 #else
     return false;
 #endif
+}
+
+/* What reads, changes and writes: QEMU makes two accesses of it. */
+static bool is_update(CPUArchState *env, vaddr pc, int class)
+{
+#ifdef TARGET_S390X
+    if (adds_to_memory(pc)) {
+        return true;
+    }
+#endif
+    return class == CLASS_SWAP || class == CLASS_CAS || is_store_exclusive(env, pc, class);
 }
 
 static bool is_natural_at(const CPUState *cpu, vaddr pc)
@@ -536,7 +562,11 @@ static unsigned elements_of(uint32_t insn)
 #else
 static unsigned unit_of(G_GNUC_UNUSED uint32_t insn, G_GNUC_UNUSED int class, unsigned size)
 {
+#ifdef TARGET_PPC
+    return class == CLASS_WORD ? 4 : size;
+#else
     return size;
+#endif
 }
 
 /* A block of SPARC's. */
@@ -569,7 +599,7 @@ static unsigned parts_of(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc
     G_GNUC_UNUSED bool is_every_unit = is_natural_at(env_cpu(env), pc) && last.address % last.step;
     G_GNUC_UNUSED uint32_t insn = insn_at(env, pc);
 
-    if (class == CLASS_SWAP || class == CLASS_CAS || is_store_exclusive(env, pc, class)) {
+    if (is_update(env, pc, class)) {
         return 2;
     }
 #ifdef TARGET_SPARC
@@ -580,6 +610,18 @@ static unsigned parts_of(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc
     }
     if (last.hint == 64) { /* LDDFA, STDFA of a block */
         return is_every_unit ? 8 : 1;
+    }
+#endif
+#ifdef TARGET_PPC
+    unsigned opcode = opcode_at(pc), extended = opcode == 31 ? extract32(word_at(pc), 1, 10) : 0;
+
+    switch (extended) {
+    case 780: case 844: case 908: case 972: /* LXVW4X, LXVD2X, STXVW4X, STXVD2X */
+    case 791: case 919: /* LFDPX, STFDPX */
+        return 2;
+    }
+    if (opcode == 57 || opcode == 61) {
+        return 2;
     }
 #endif
 #ifdef TARGET_S390X
@@ -956,8 +998,8 @@ static int judge_access(CPUState *cpu, vaddr pc, vaddr address, MemOp op, bool i
     unsigned step = memop_size(op);
     int class = classify(env, pc, step);
     uint32_t insn = insn_at(env, pc);
-    /* What reads, changes and writes is one thing, and the stronger word for it. */
-    bool changes = class == CLASS_SWAP || class == CLASS_CAS || is_store_exclusive(env, pc, class);
+    /* One thing, and the stronger word for it. */
+    bool changes = is_update(env, pc, class);
     int action = judge_class(class, pc, address, unit_of(insn, class, step), is_store || changes);
 
     last.step = step;
@@ -1033,10 +1075,10 @@ bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, ui
     return action != ACTION_SIGNAL;
 }
 
-bool plumbline_permit_failing(CPUState *cpu, vaddr address, MemOp op, uintptr_t host_pc)
+bool plumbline_permit_whole(CPUState *cpu, vaddr address, MemOp op, bool is_store, uintptr_t host_pc)
 {
     vaddr pc = guest_pc(cpu, host_pc);
-    int action = judge_access(cpu, pc, address, op, true);
+    int action = judge_access(cpu, pc, address, op, is_store);
 
     last.parts = 0;
     report_access(cpu, pc);

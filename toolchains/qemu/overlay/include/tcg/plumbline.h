@@ -11,6 +11,12 @@ enum {
     PLUMBLINE_NONE,    /* nothing is checked */
 };
 
+/*
+ * Flags of a MemOp, as translators have it: to its architecture the operand is a string of bytes, of which no alignment
+ * is natural, or several words, which the emulator moves at once. plumbline_demanded() takes them away.
+ */
+enum { PLUMBLINE_BYTES = 1 << 14, PLUMBLINE_WORDS = 1 << 15, PLUMBLINE_FLAGS = PLUMBLINE_BYTES | PLUMBLINE_WORDS };
+
 /* How much alignment the code that this thread is translating is to check for. */
 extern __thread int plumbline_demand;
 
@@ -33,10 +39,10 @@ bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, ui
 bool plumbline_permits_atomic(CPUState *cpu, vaddr address, MemOp op, uintptr_t host_pc);
 
 /*
- * A conditional store that fails before it comes to its memory, at a misaligned address. The answer is that of
- * plumbline_permit().
+ * A whole access at a misaligned address, whose parts do not come to plumbline_permit(): a conditional store that fails
+ * before it comes to its memory, or what a helper function makes unchecked. The answer is that of plumbline_permit().
  */
-bool plumbline_permit_failing(CPUState *cpu, vaddr address, MemOp op, uintptr_t host_pc);
+bool plumbline_permit_whole(CPUState *cpu, vaddr address, MemOp op, bool is_store, uintptr_t host_pc);
 
 /* The alignment that the code being translated asks of an access, as the demand has it. */
 MemOp plumbline_demanded(MemOp op);
