@@ -91,6 +91,13 @@ def test_a_file_has_databases_times_and_values() -> None:
     ]
 
 
+def test_what_a_node_tells_of_its_slots_is_passed_over() -> None:
+    body = b"\xfe\x00\xf4\x41\x5b\x02\x01\x00" + text(b"k") + text(b"v")
+    body += b"\xf4\x7f\xff\x01\x00\x00" + text(b"l") + text(b"w")
+    found = rdb.read(file_of(body))
+    assert [key.name for key in found.entries] == [b"k", b"l"]
+
+
 def test_an_intset_is_little_endian_and_in_order() -> None:
     good = struct.pack("<IIhh", 2, 2, -1, 1)
     assert records.value_of(11, Cursor(text(good))) == Members(frozenset({b"-1", b"1"}))

@@ -26,7 +26,7 @@ CHECKSUM_SINCE = 5
 """The first RDB version with a checksum at the end."""
 _EXPIRES_SECONDS, _EXPIRES_MILLISECONDS = 253, 252
 _MODULE_AUX = 247
-_SELECT, _RESIZE, _AUX, _FREQUENCY, _IDLE, _FUNCTION, _END = 254, 251, 250, 249, 248, 245, 255
+_SELECT, _RESIZE, _AUX, _FREQUENCY, _IDLE, _FUNCTION, _SLOT, _END = 254, 251, 250, 249, 248, 245, 244, 255
 _HINTS = {_FREQUENCY, _IDLE}
 _OF_THE_KEY = {_EXPIRES_SECONDS, _EXPIRES_MILLISECONDS, *_HINTS}
 CHECKSUM = "checksum"
@@ -138,6 +138,8 @@ def _auxiliary(cursor: Cursor, found: Rdb) -> None:
 
 _BESIDE: dict[int, Callable[[Cursor, Rdb], object]] = {
     _RESIZE: lambda cursor, _: (cursor.length(), cursor.length()),
+    # A slot's number, its keys and those that expire: nodes of Redis 8 write them.
+    _SLOT: lambda cursor, _: (cursor.length(), cursor.length(), cursor.length()),
     _AUX: _auxiliary,
     _FUNCTION: lambda cursor, found: found.functions.append(cursor.text("library of functions")),
     _MODULE_AUX: lambda cursor, found: found.modules.append(auxiliary_of_a_module(cursor)),
