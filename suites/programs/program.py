@@ -72,8 +72,9 @@ class Programs:
             frame = Symbols(cell.triple, str(program)).backtrace(faults[0], machine)[0]
             place = f"{frame.function} ({frame.file}:{frame.line})"
             raise AssertionError(f"{program.name} {' '.join(words)}: signal {faults[0].signal} in {place}: {said}")
-        assert 0 <= result.code < 128, f"{program.name} {' '.join(words)} was ended by a signal: {said}"
+        # What does not end is ended by a signal.
         assert not result.expired, f"{program.name} {' '.join(words)} did not end: {said}"
+        assert 0 <= result.code < 128, f"{program.name} {' '.join(words)} was ended by a signal: {said}"
         return result
 
     def same(

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 CLIENTS = 6
 THREADS = 4
 BATCH = 200
-LARGE_LENGTHS = [16383, 16384, 32767, 32768, 1 << 20]
+LARGE_LENGTHS = [16383, 16384, 32767, 32768, 1 << 18]
 """Around the length that a read takes at once, and that of a buffer of a request's own; and many reads and writes."""
 LEAST_SHARE = 0.5
 """The smallest share of reads and writes that threads must serve: administrators' commands may be the main one's."""
-LEAST_SHARE_OF_FEW = 0.1
-"""The same of a new server with many clients: its threads sleep at first, and the streams are some hundred reads."""
+LEAST_SHARE_OF_FEW = 0.01
+"""The same of a new server with many clients, at least one of each: its threads sleep at first, and reads are few."""
 
 
 @pytest.fixture
