@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from harness.judge.reproducer import Reproducer
-from harness.workflows.replay.recurrence import Observation, ObservedFault, ObservedUnit, Recurrence, recurrence
+from harness.workflows.replay.recurrence import (
+    PLAIN,
+    Observation,
+    ObservedFault,
+    ObservedUnit,
+    Recurrence,
+    recurrence,
+)
 
 LIVES = Observation(end="it answered every request and lives on")
 LOAD = ObservedFault(
@@ -111,6 +119,14 @@ def test_what_was_looked_for_and_did_not_come_is_gone(finding: Reproducer) -> No
 @pytest.mark.parametrize("finding", [UNIT, ENDED_UNIT, SELFTEST])
 def test_of_a_unit_that_gets_to_its_end_the_finding_is_gone(finding: Reproducer) -> None:
     assert recurrence(finding, unit(lines=("k: 2", "end u"))) == Recurrence(outcome="gone")
+
+
+def test_what_came_through_tls_was_not_sent_again_so_that_nothing_is_gone() -> None:
+    assert recurrence(reproducer(tls=True), LIVES) == Recurrence(outcome="unknown", reason=PLAIN)
+    again = ended(detail="killed by SIGBUS", faults=(LOAD,))
+    assert recurrence(reproducer(tls=True), again) == Recurrence(outcome="reproduced")
+    at_start = msgspec.structs.replace(AT_START, tls=True)
+    assert recurrence(at_start, LIVES) == Recurrence(outcome="gone")
 
 
 EVERY = [ALIGNMENT, HANDLER, CRASH, EXIT, HANG, WRONG, ASKED, ASSERTION, UBSAN]

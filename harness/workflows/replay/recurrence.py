@@ -105,9 +105,12 @@ def recurrence(reproducer: Reproducer, observed: Observation) -> Recurrence:
         return Recurrence(outcome="reproduced")
     if observed.cut:
         return Recurrence(outcome="unknown", reason=observed.cut, machine=True)
-    why = why or _not_looked(reproducer, observed)
+    why = why or _not_looked(reproducer, observed) or (PLAIN if reproducer.tls and not reproducer.starting else "")
     return Recurrence(outcome="unknown", reason=why) if why else Recurrence(outcome="gone")
 
+
+PLAIN = "what came through TLS was not recorded: a replay sends what came by the plain socket"
+"""Why a finding of a server with TLS that does not come again may be there still, unless the server died at start."""
 
 _Compared = tuple[bool, str]
 """Whether it is the same, and why it cannot be compared."""
