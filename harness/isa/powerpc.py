@@ -36,4 +36,5 @@ POWERPC64 = Architecture(
     isas=("powerpc64",),
     macros="ppc64|powerpc64",
     variants={"ppc64": Variant(8, True, _FRAMES, _instructions(capstone.CS_MODE_64))},
+    notation=_NOTATION,
 )
