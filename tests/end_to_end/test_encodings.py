@@ -32,7 +32,9 @@ def test_the_accesses_of_every_required_target_can_be_read() -> None:
     assert READABLE == machines.REQUIRED
 
 
-@pytest.mark.parametrize("name", [*READABLE, *map(machines.beyond, ("mips", "powerpc", "riscv64", "s390x"))])
+@pytest.mark.parametrize(
+    "name", [*READABLE, *map(machines.beyond, ("mips", "powerpc", "powerpc64", "riscv64", "s390x"))]
+)
 def test_a_canary_makes_every_access_of_the_libraries(name: str) -> None:
     target = CATALOG.targets[name]
     mine = made(target)
