@@ -38,7 +38,7 @@ OFFSETS = (0, 8, -8, 0x7FF0, -0x8000)
 INDEX_VALUE = 24
 
 
-class _Machine(NamedTuple):
+class _MipsTarget(NamedTuple):
     """A target, and where its registers lie in the register file."""
 
     target: str
@@ -66,7 +66,7 @@ class _Machine(NamedTuple):
         return found._replace(results=results)
 
 
-MACHINES = [_Machine("mips", 4, True), _Machine("mipsel", 4, False), _Machine("mips64", 8, True)]
+MACHINES = [_MipsTarget("mips", 4, True), _MipsTarget("mipsel", 4, False), _MipsTarget("mips64", 8, True)]
 CLASSES: dict[int, AccessClass] = {1: "other", 2: "half", 4: "word", 8: "dword"}
 # Name -> bytes; the loads of the second table fill the rest of the register with zeros.
 SIGNED, UNSIGNED = {"lb": 1, "lh": 2, "lw": 4}, {"lbu": 1, "lhu": 2}
@@ -82,7 +82,7 @@ def _offset(by: int) -> AddressForm:
     return AddressForm(f"{by}(${BASE})", by)
 
 
-def _integers(machine: _Machine) -> Iterator[Encoding]:
+def _integers(machine: _MipsTarget) -> Iterator[Encoding]:
     is_wide = machine.word_bytes == 8
     for name, size in {**SIGNED, **UNSIGNED, **({"lwu": 4, "ld": 8} if is_wide else {})}.items():
         one = _opcode(name, CLASSES[size], size, machine.moved("load", size, is_signed=name in SIGNED))
@@ -92,7 +92,7 @@ def _integers(machine: _Machine) -> Iterator[Encoding]:
         yield from (machine.at(one, _offset(by)) for by in OFFSETS)
 
 
-def _floats(machine: _Machine) -> Iterator[Encoding]:
+def _floats(machine: _MipsTarget) -> Iterator[Encoding]:
     kinds: list[tuple[str, str, AccessClass, int, int]] = [
         ("lwc1", "swc1", "float", 4, SINGLE),
         ("ldc1", "sdc1", "double", 8, DOUBLE),
@@ -112,7 +112,7 @@ def _floats(machine: _Machine) -> Iterator[Encoding]:
         yield from (machine.at(one, address, truncates=True) for address in indexed)
 
 
-def _linked(machine: _Machine) -> Iterator[Encoding]:
+def _linked(machine: _MipsTarget) -> Iterator[Encoding]:
     """LL, SC after its load, and SC without it: there the manual leaves open whether it stores, not what it demands.
 
     The emulator's processors fail it, as they fail every one whose address is not that of the load.
@@ -129,7 +129,7 @@ def _linked(machine: _Machine) -> Iterator[Encoding]:
             yield machine.at(one._replace(moves=()), alone, results=((VALUE, 0),))
 
 
-def _parts(machine: _Machine) -> Iterator[Encoding]:
+def _parts(machine: _MipsTarget) -> Iterator[Encoding]:
     """The two parts of a word at any address, in either order: what one of them does depends on the address."""
     kinds = [("lw", 4), ("sw", 4), *([("ld", 8), ("sd", 8)] if machine.word_bytes == 8 else [])]
     for name, size in kinds:

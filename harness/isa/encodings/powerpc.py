@@ -42,7 +42,7 @@ STORED, NOT_STORED = 2, 0
 """What STWCX. makes of CR0 (Power ISA 2.06, book II, 4.4.2)."""
 
 
-class _Machine(NamedTuple):
+class _PowerpcTarget(NamedTuple):
     """A target, and where its registers lie in the register file."""
 
     target: str
@@ -92,7 +92,7 @@ def _updating(addresses: list[AddressForm]) -> list[AddressForm]:
     return [one._replace(writeback=one.displacement) for one in addresses if not one.text.startswith(others)]
 
 
-def _all_forms(machine: _Machine, one: Opcode) -> Iterator[Encoding]:
+def _all_forms(machine: _PowerpcTarget, one: Opcode) -> Iterator[Encoding]:
     """D, D with update, X and X with update."""
     yield from (machine.at(one, address) for address in BY_OFFSET)
     yield from (machine.at(one._replace(name=f"{one.name}x"), address) for address in BY_REGISTER)
@@ -100,7 +100,7 @@ def _all_forms(machine: _Machine, one: Opcode) -> Iterator[Encoding]:
     yield from (machine.at(one._replace(name=f"{one.name}ux"), address) for address in _updating(BY_REGISTER))
 
 
-def _integers(machine: _Machine) -> Iterator[Encoding]:
+def _integers(machine: _PowerpcTarget) -> Iterator[Encoding]:
     loads = [("lbz", 1, False), ("lhz", 2, False), ("lha", 2, True), ("lwz", 4, False)]
     stores = [("stb", 1), ("sth", 2), ("stw", 4)]
     if machine.is_wide:
@@ -117,7 +117,7 @@ def _integers(machine: _Machine) -> Iterator[Encoding]:
         yield from (each for each in _all_forms(machine, one) if not each.text.startswith("lwau "))
 
 
-def _floats(machine: _Machine) -> Iterator[Encoding]:
+def _floats(machine: _PowerpcTarget) -> Iterator[Encoding]:
     for name, access_class, size, register in (("lfs", "float", 4, SINGLE), ("lfd", "double", 8, DOUBLE)):
         for each, direction in _directions(name, name.replace("l", "st", 1)):
             kind: AccessClass = "float" if access_class == "float" else "double"
@@ -138,7 +138,7 @@ def _floats(machine: _Machine) -> Iterator[Encoding]:
     yield from (machine.at(one, address) for one in words for address in BY_REGISTER)
 
 
-def _reversed(machine: _Machine) -> Iterator[Encoding]:
+def _reversed(machine: _PowerpcTarget) -> Iterator[Encoding]:
     """What moves bytes in the other order."""
     sizes = {"h": 2, "w": 4, **({"d": 8} if machine.is_wide else {})}
     for letter, size in sizes.items():
@@ -153,7 +153,7 @@ def _reversed(machine: _Machine) -> Iterator[Encoding]:
             yield from (machine.at(one, address) for address in BY_REGISTER)
 
 
-def _multiples(machine: _Machine) -> Iterator[Encoding]:
+def _multiples(machine: _PowerpcTarget) -> Iterator[Encoding]:
     for first in (29, 14):
         for name, direction in _directions("lmw", "stmw"):
             moves = tuple(
@@ -164,7 +164,7 @@ def _multiples(machine: _Machine) -> Iterator[Encoding]:
             yield from (machine.at(one, address) for address in BY_OFFSET)
 
 
-def _string_moves(machine: _Machine, direction: Direction, count: int) -> tuple[Move, ...]:
+def _string_moves(machine: _PowerpcTarget, direction: Direction, count: int) -> tuple[Move, ...]:
     """Four bytes a register from the left, and zeros to its right."""
     moves = []
     for at in range(0, count, 4):
@@ -176,7 +176,7 @@ def _string_moves(machine: _Machine, direction: Direction, count: int) -> tuple[
     return tuple(moves)
 
 
-def _strings(machine: _Machine) -> Iterator[Encoding]:
+def _strings(machine: _PowerpcTarget) -> Iterator[Encoding]:
     """Strings of bytes, at any address."""
     for count in (7, 12):
         for name, direction in _directions("lsw", "stsw"):
@@ -188,7 +188,7 @@ def _strings(machine: _Machine) -> Iterator[Encoding]:
             yield from (machine.at(indexed, address._replace(before=before)) for address in BY_REGISTER)
 
 
-def _linked(machine: _Machine) -> Iterator[Encoding]:
+def _linked(machine: _PowerpcTarget) -> Iterator[Encoding]:
     """Load and reserve, a store after it, and a store without it, which asks for alignment all the same."""
     sizes = {"w": 4, **({"b": 1, "h": 2, "d": 8} if machine.is_wide else {})}
     for letter, size in sizes.items():
@@ -205,7 +205,7 @@ def _linked(machine: _Machine) -> Iterator[Encoding]:
             yield alone._replace(moves=(), results=((CR0, NOT_STORED),))
 
 
-def _vectors(machine: _Machine) -> Iterator[Encoding]:
+def _vectors(machine: _PowerpcTarget) -> Iterator[Encoding]:
     """AltiVec drops the low bits of an address. VSX takes any."""
     for name, direction in (*_directions("lvx", "stvx"), *_directions("lvxl", "stvxl")):
         one = _opcode(name, "other", 16, (Move(direction, 0, machine.vector(VECTOR), 16),), VECTOR)
@@ -267,7 +267,7 @@ _BOTH = [
 ]
 
 
-def _table(machine: _Machine, unmade: list[Exempt]) -> EncodingTable:
+def _table(machine: _PowerpcTarget, unmade: list[Exempt]) -> EncodingTable:
     return EncodingTable(
         encodings=[encoding for form in _FORMS for encoding in form(machine)],
         preamble={machine.target: ""},
@@ -304,7 +304,7 @@ def _table(machine: _Machine, unmade: list[Exempt]) -> EncodingTable:
 
 
 TABLE = _table(
-    _Machine("powerpc", 4),
+    _PowerpcTarget("powerpc", 4),
     [
         Exempt(
             r" (lwau?x?|[ls]t?d(u|x|ux|brx)?|stdu?x?|ldarx|stdcx\.) .*", "Of 64-bit processors (Power ISA 2.06, 3.3)."
@@ -317,7 +317,7 @@ TABLE = _table(
     ],
 )
 TABLE64 = _table(
-    _Machine("powerpc64", 8),
+    _PowerpcTarget("powerpc64", 8),
     [
         Exempt(
             r" (?!(lxsdx|lxvd2x|lxvw4x|lxvdsx|stxsdx|stxvd2x|stxvw4x) )(l|st)x\w+ .*",
