@@ -152,6 +152,21 @@ def test_a_count_that_does_not_repeat_is_no_figure() -> None:
     assert cost(7_600, 7_700, workload=msgspec.structs.replace(WORKLOAD, spread=0.02)).instructions.value == 7_650
 
 
+def test_memory_that_does_not_repeat_is_no_figure() -> None:
+    rounds = [
+        (msgspec.structs.replace(COUNTS, used_memory=used), CodeProfile({}, 400)) for used in (1_000_000, 1_020_000)
+    ]
+    with pytest.raises(InconclusiveError, match="its memory does not repeat") as caught:
+        server_cost(WORKLOAD, rounds, server="theirs", target="armv5", build="b")
+    assert "1,000,000 to 1,020,000 bytes" in caught.value.because
+    assert server_cost(
+        msgspec.structs.replace(WORKLOAD, spread=0.02), rounds, server="theirs", target="armv5", build="b"
+    ).used_memory.value == pytest.approx(1_010_000)
+    kernel = [msgspec.structs.replace(KERNEL_ROUND, used_memory=used) for used in (1_000_000, 1_200_000)]
+    with pytest.raises(InconclusiveError, match="its memory does not repeat"):
+        kernel_cost(WORKLOAD, kernel, server="theirs", target="armv5-kernel")
+
+
 def test_memory_that_grows_where_it_must_not_is_no_figure() -> None:
     steady = msgspec.structs.replace(WORKLOAD, steady=True)
     assert cost(7_600, 7_600, workload=steady, used_memory=1_000_050).growth_bytes.value == 0.5

@@ -35,6 +35,8 @@ SETTLING_TICKS = 330
 """Runs of the server's timer in which used_memory must not change: each rehashes a hundred buckets of a table or more
 (dict.c), and no table of a workload has over 32,768."""
 SETTLING_ATTEMPTS = 5
+IDLE_SECONDS = 6.0
+"""After which a server has shrunk the buffers of its clients: input after 2 s, output after 5 s (since Redis 7)."""
 SAVING = {
     "none": (),
     "aof-everysec": ("--appendonly", "yes", "--appendfsync", "everysec"),
@@ -158,7 +160,7 @@ class _Load:
             guest.counts.hold_children(held=True)
             guest.ask(FORKS[workload.during])
             guest.await_held_child()
-        # A server resizes clients' buffers by its clock: memory counts where there are no clients, or before it does.
+        # Memory counts where there are no clients, or idle ones.
         memory_before = self._settled_memory()
         with self._connected() as (stack, connections):
             blocks_before, threads_before = guest.blocks(), guest.counts.threads()
@@ -166,7 +168,9 @@ class _Load:
             threads, blocks = guest.counts.threads(), guest.blocks()
             memory, maps = guest.memory(), guest.maps()
             if workload.new_connections:
-                memory_after = self._used_memory()
+                # A server shrinks the buffers of clients that have been idle for some seconds, by its clock.
+                time.sleep(IDLE_SECONDS)
+                memory_after = self._settled_memory()
         if not workload.new_connections:
             memory_after = self._settled_memory()
         children = self._end_child(earlier)
@@ -232,14 +236,11 @@ class _Load:
         """
         seen: list[int] = []
         for _ in range(SETTLING_ATTEMPTS):
-            seen.append(self._used_memory())
+            seen.append(int(self.guest.info()["used_memory"]))
             if seen[-1:] == seen[-2:-1]:
                 return seen[-1]
             self.guest.run_timer(SETTLING_TICKS)
         raise InconclusiveError(f"{self.workload.name}: used_memory does not settle", because=f"it was {seen}")
-
-    def _used_memory(self) -> int:
-        return int(self.guest.info()["used_memory"])
 
     def _end_child(self, earlier: set[int]) -> list[ThreadCounts]:
         """Let the child go, and return its threads when it has ended. `earlier`: the processes that there were before.

@@ -221,6 +221,15 @@ def test_memory_counts_when_no_table_is_being_moved() -> None:
     assert more == pytest.approx(full * pointer + (doubled - full) * (key_bytes - pointer), abs=full * pointer / 4)
 
 
+def test_a_connection_costs_what_it_keeps_when_it_is_idle() -> None:
+    connecting = BenchWorkload(
+        name="connecting", title="", commands=(("PING",),), new_connections=True, requests=50, spread=0.05
+    )
+    (cost,) = measured(connecting).costs
+    # A new connection has a buffer of 16 KiB for replies, and one of as much for requests.
+    assert 500 < cost.growth_bytes.value < 8_000
+
+
 def test_an_error_reply_and_a_server_that_dies_are_no_figures() -> None:
     wrong = BenchWorkload(
         name="wrong", title="", commands=(("INCR", "key:{key}"),), prepare=SET.prepare, payload_bytes=9, requests=5

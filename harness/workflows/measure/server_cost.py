@@ -235,8 +235,8 @@ def server_cost(
 ) -> ServerCost:
     """The cost that some rounds come to.
 
-    Raises InconclusiveError for a count that does not repeat within the workload's spread, and for memory that grows
-    where the workload says that it must not.
+    Raises InconclusiveError for a count or memory that does not repeat within the workload's spread, and for memory
+    that grows where the workload says that it must not.
     """
 
     def whole(of: Callable[[RoundCounts], float]) -> Figure:
@@ -274,14 +274,8 @@ def server_cost(
         },
     )
     where = f"{server} on {target}"
-    if cost.instructions.spread > workload.spread:
-        raise InconclusiveError(
-            f"{workload.name}: the count does not repeat",
-            where=where,
-            because=f"rounds took {cost.instructions.least:,.0f} to {cost.instructions.most:,.0f} instructions a "
-            f"request: {cost.instructions.spread:.1%}, where its spread is at most {workload.spread:.1%}",
-            remedy="more --rounds say how it varies",
-        )
+    for count, found in (("the count", cost.instructions), ("its memory", cost.used_memory)):
+        _refuse_scattered(workload, found, workload.spread, count, where=where)
     if workload.steady and cost.growth_bytes.value > STEADY_BYTES:
         raise InconclusiveError(
             f"{workload.name}: memory grows where it must not",
@@ -289,6 +283,19 @@ def server_cost(
             because=f"{cost.growth_bytes.value:.1f} bytes of used_memory with each request",
         )
     return cost
+
+
+def _refuse_scattered(workload: BenchWorkload, found: Figure, limit: float, count: str, *, where: str) -> None:
+    """Raise InconclusiveError for rounds that differ by more than a limit."""
+    if found.spread > limit:
+        unit = "instructions a request" if count == "the count" else "bytes of used_memory"
+        raise InconclusiveError(
+            f"{workload.name}: {count} does not repeat",
+            where=where,
+            because=f"rounds took {found.least:,.0f} to {found.most:,.0f} {unit}: {found.spread:.1%}, where its spread "
+            f"is at most {limit:.1%}",
+            remedy="more --rounds say how it varies",
+        )
 
 
 def kernel_cost(workload: BenchWorkload, rounds: Sequence[KernelRound], *, server: str, target: str) -> KernelCost:
@@ -300,12 +307,10 @@ def kernel_cost(workload: BenchWorkload, rounds: Sequence[KernelRound], *, serve
 
     latencies = {name: figure([one.latencies[name] for one in rounds]) for name in rounds[0].latencies}
     found = figure([one.instructions for one in rounds])
-    if found.spread > workload.spread + KERNEL_SPREAD:
-        raise InconclusiveError(
-            f"{workload.name}: the count does not repeat",
-            where=f"{server} on {target}",
-            because=f"rounds took {found.least:,.0f} to {found.most:,.0f} instructions a request",
-        )
+    where, limit = f"{server} on {target}", workload.spread + KERNEL_SPREAD
+    _refuse_scattered(workload, found, limit, "the count", where=where)
+    if (memory := whole(lambda one: one.used_memory)) is not None:
+        _refuse_scattered(workload, memory, limit, "its memory", where=where)
     return KernelCost(
         server=server,
         target=target,
@@ -315,7 +320,7 @@ def kernel_cost(workload: BenchWorkload, rounds: Sequence[KernelRound], *, serve
         sent_by=rounds[0].sent_by,
         child_instructions=whole(lambda one: one.child_instructions),
         copied_bytes=whole(lambda one: one.copied_bytes),
-        used_memory=whole(lambda one: one.used_memory),
+        used_memory=memory,
         resident_bytes=whole(lambda one: one.resident_bytes),
         proportional_bytes=whole(lambda one: one.proportional_bytes),
         own_bytes=whole(lambda one: one.own_bytes),
