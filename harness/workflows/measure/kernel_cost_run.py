@@ -6,7 +6,6 @@ Every round starts a server of its own, as on the user tier. The machine goes on
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 import signal
 import tempfile
@@ -26,12 +25,10 @@ from harness.run.counted_load import (
     CHILD_SECONDS,
     FORKS,
     SAVING,
-    SETTLING_ATTEMPTS,
-    SETTLING_TICKS,
     LacksCommandError,
     refuse_unknown_commands,
 )
-from harness.run.counted_server import CALM, CALM_HZ, FASTEST_HZ
+from harness.run.counted_server import CALM
 from harness.run.server_process import StartError
 from harness.run.vm.guest import SERVER, VirtualMachine, VmGuest
 from harness.workflows.measure.fixup_cost_run import LOAD, compile_load
@@ -48,8 +45,6 @@ if TYPE_CHECKING:
     from harness.workflows.target_setup import TargetSetup
 
 PREPARED_AT_ONCE = 200
-SETTLING_SECONDS = 1 + math.ceil(SETTLING_TICKS / int(FASTEST_HZ))
-"""Of the machine's time, for as many runs of the server's timer: seconds of TIME, of which the first has begun."""
 NANOSECONDS = 1e9
 """Of a second, each of which is an instruction of a counted machine."""
 _AMOUNT = re.compile(r"^(\w+): +(\d+) kB$", re.MULTILINE)
@@ -128,7 +123,7 @@ def _round(guest: VmGuest, workload: BenchWorkload) -> KernelRound:
                 for reply in client.pipeline(several):
                     if isinstance(reply, hiredis.ReplyError):
                         raise reply
-        before = _settled(guest, workload)
+        before = _info(guest)
         child = None
         if workload.during != "nothing":
             with _client(guest) as client:
@@ -138,7 +133,7 @@ def _round(guest: VmGuest, workload: BenchWorkload) -> KernelRound:
         if child is not None:
             machine.send_signal(child, signal.SIGCONT)
             _await_end_of_child(guest, workload)
-        after = _info(guest) if child is not None else _settled(guest, workload)
+        after = _info(guest)
         memory = dict(_AMOUNT.findall(machine.read(f"/proc/{guest.pid}/smaps_rollup").decode()))
     copied = after.get(CHILD_FIELDS[workload.during].copied) if child is not None else None
     return KernelRound(
@@ -153,33 +148,6 @@ def _round(guest: VmGuest, workload: BenchWorkload) -> KernelRound:
         # Files of a root file system in memory count as dirty: what is a file's no more was written to.
         own_bytes=int(memory["Anonymous"]) * 1024,
     )
-
-
-def _settled(guest: VmGuest, workload: BenchWorkload) -> dict[str, str]:
-    """INFO's fields, when the timer has nothing left to do, as in `counted_load`. The machine's own time passes.
-
-    Raises InconclusiveError if used_memory does not settle.
-    """
-    info = _info(guest)
-    for _ in range(SETTLING_ATTEMPTS):
-        with _client(guest) as client:
-            client.command("CONFIG", "SET", "hz", FASTEST_HZ)
-            end = _seconds(client) + SETTLING_SECONDS
-            while _seconds(client) < end:
-                time.sleep(CHILD_POLL_SECONDS)
-            client.command("CONFIG", "SET", "hz", CALM_HZ)
-        before, info = info, _info(guest)
-        if info["used_memory"] == before["used_memory"]:
-            return info
-    raise InconclusiveError(f"{workload.name}: used_memory does not settle")
-
-
-def _seconds(client: Client) -> int:
-    """The machine's clock."""
-    time_reply = client.command("TIME")
-    assert isinstance(time_reply, list)
-    assert isinstance(time_reply[0], bytes)
-    return int(time_reply[0])
 
 
 def _client(guest: VmGuest) -> Client:
