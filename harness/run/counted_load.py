@@ -35,6 +35,8 @@ SETTLING_TICKS = 330
 """Runs of the server's timer in which used_memory must not change: each rehashes a hundred buckets of a table or more
 (dict.c), and no table of a workload has over 32,768."""
 SETTLING_ATTEMPTS = 5
+SETTLED_BYTES = 64
+"""What the reply to INFO itself may take more or less; no table is so small."""
 IDLE_SECONDS = 6.0
 """After which a server has shrunk the buffers of its clients: input after 2 s, output after 5 s (since Redis 7)."""
 SAVING = {
@@ -237,7 +239,7 @@ class _Load:
         seen: list[int] = []
         for _ in range(SETTLING_ATTEMPTS):
             seen.append(int(self.guest.info()["used_memory"]))
-            if seen[-1:] == seen[-2:-1]:
+            if len(seen) > 1 and abs(seen[-1] - seen[-2]) <= SETTLED_BYTES:
                 return seen[-1]
             self.guest.run_timer(SETTLING_TICKS)
         raise InconclusiveError(f"{self.workload.name}: used_memory does not settle", because=f"it was {seen}")
