@@ -144,8 +144,8 @@ def runs(target: Target, *options: str) -> Runner:
 
 def test_an_emulator_looks_for_libraries_in_the_root_folder() -> None:
     runner = runs(CATALOG.targets["armv5"], "-cpu", "arm926", "-L", "/cross", "-alignment", "x")
-    found = qemu_user.runner_of(built(Path("/root/usr/bin/server"), Path("/root")), runner)
-    assert found.options == ["-cpu", "arm926", "-L", "/root", "-alignment", "x"]
+    found = qemu_user.runner_of(built(Path("/package/usr/bin/server"), Path("/package")), runner)
+    assert found.options == ["-cpu", "arm926", "-L", "/package", "-alignment", "x"]
     assert qemu_user.runner_of(built(Path("/b"), None), runner) == runner
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.build.sources import source_tree
-from harness.build.sources.debian_archive import DOWNLOAD_SECONDS, Apt
+from harness.build.sources.debian_archive import Apt, unpack_packages
 from harness.build.sources.tree_files import digest_of
 from harness.core.cache import Cache, disk_errors
 from harness.core.digests import key_of, sha256_of
@@ -111,12 +111,7 @@ class Fetcher:
                     remedy="run once without --offline",
                 )
             with self.progress.stage("fetch", f"fetching {what}"), tempfile.TemporaryDirectory(dir=into) as folder:
-                for package in self._debian_packages(suite, architecture, names, Path(folder)):
-                    process.run_successfully(
-                        ["dpkg-deb", "--extract", package, into],
-                        problem=f"{package.name} cannot be unpacked",
-                        deadline_seconds=DOWNLOAD_SECONDS,
-                    )
+                unpack_packages(self._debian_packages(suite, architecture, names, Path(folder)), into)
 
         return self.cache.folder("packages", f"{suite}-{architecture}-{key_of(names)}", unpack)
 

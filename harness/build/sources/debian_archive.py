@@ -9,9 +9,13 @@ import platform
 import re
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
 from harness.core.processes import environment, process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 DOWNLOAD_SECONDS = 900
 DEBIAN_TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")
@@ -91,6 +95,16 @@ class Apt:
                 "APT::Install-Recommends": "false",
             }
         return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+
+
+def unpack_packages(files: Iterable[Path], into: Path) -> None:
+    """Unpack packages beside each other, without running their scripts. Raises InfrastructureError."""
+    for file in files:
+        process.run_successfully(
+            ["dpkg-deb", "--extract", file, into],
+            problem=f"{file.name} cannot be unpacked",
+            deadline_seconds=DOWNLOAD_SECONDS,
+        )
 
 
 def packages_for_sources() -> list[str]:

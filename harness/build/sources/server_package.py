@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.build.sources.debian_archive import DOWNLOAD_SECONDS, Apt
+from harness.build.sources.debian_archive import Apt, unpack_packages
 from harness.core import json_codec
 from harness.core.cache import disk_errors
 from harness.core.digests import sha256_of
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import Build, ServerPackage
-from harness.core.processes import process
 
 if TYPE_CHECKING:
     from harness.core.cache import Cache
@@ -128,15 +127,14 @@ class ServerPackages:
         with self.cache.lock(f"apt-{package.suite}-{architecture}"):
             apt = self._apt(package, architecture)
             wanted = f"{package.name}={package.version}"
-            place = f"Dir::Cache::archives={downloads}"
+            words = ["-o", f"Dir::Cache::archives={downloads}", "--yes", "--download-only", "install", wanted]
             (downloads / "partial").mkdir()
             if not apt.has_index:
                 apt.update()
-            result = apt.get("-o", place, "--yes", "--download-only", "install", wanted)
-            if result.code != 0:
+            if (result := apt.get(*words)).code != 0:
                 # What the index names may have been superseded since it was read.
                 apt.update()
-                result = apt.get("-o", place, "--yes", "--download-only", "install", wanted)
+                result = apt.get(*words)
         files = sorted(downloads.glob("*.deb"))
         if result.code != 0 or not files:
             raise InfrastructureError(
@@ -146,12 +144,7 @@ class ServerPackages:
             )
         root = into / ROOT_FOLDER
         root.mkdir()
-        for file in files:
-            process.run_successfully(
-                ["dpkg-deb", "--extract", file, root],
-                problem=f"{file.name} cannot be unpacked",
-                deadline_seconds=DOWNLOAD_SECONDS,
-            )
+        unpack_packages(files, root)
         with disk_errors(into):
             (into / CONTENTS).write_bytes(json_codec.pretty({file.name: sha256_of(file) for file in files}))
             for file in files:
