@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SUITE_PACKAGES = ["ccache", "make", "shellcheck", "tcl"]
 INSTALL_SECONDS = 1800
+LOCK_SECONDS = 600
+"""How long apt waits for another command that installs packages."""
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 """Browsers that the project's own tests can open report.html with; any one of them is enough."""
 BROWSER_PACKAGE = "chromium-headless-shell"
@@ -108,7 +110,8 @@ def install_missing(diagnosis: Diagnosis, progress: Progress, *, install: bool) 
         )
     prefix = [] if os.geteuid() == 0 else ["sudo"]
     variables = environment.for_registry(DEBIAN_FRONTEND="noninteractive")
-    install_line = shlex.split(toolchain.install_command(diagnosis.packages))
+    waits = ["-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}"]
+    install_line = [*shlex.split(toolchain.install_command(diagnosis.packages)), *waits]
     with progress.stage("set-up", f"installing {len(diagnosis.packages)} packages"):
         process.run([*prefix, "apt-get", "update"], deadline_seconds=INSTALL_SECONDS, environment=variables)
         for attempt in (1, 2):

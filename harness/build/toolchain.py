@@ -28,14 +28,27 @@ def tool(toolchain: Toolchain, name: str) -> str:
     return f"{toolchain.triple}-{name}" if toolchain.triple else name
 
 
+_INSTALLED = ("installed", "triggers-awaited", "triggers-pending")
+"""The states of a package whose files are all there."""
+
+
 @functools.cache
 def missing_packages(packages: tuple[str, ...]) -> list[str]:
     """Those of the Debian packages that are not installed. Raises InfrastructureError without dpkg."""
     result = process.run(
         ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\\n", *packages], deadline_seconds=60
     )
-    installed = {line.split()[0] for line in result.text.splitlines() if line.endswith(" installed")}
-    return [package for package in packages if package not in installed]
+    there = installed_in(result.text)
+    return [package for package in packages if package not in there]
+
+
+def installed_in(states: str) -> frozenset[str]:
+    """The packages that are there, from dpkg-query's lines of a package and its state (dpkg(1), "Package states").
+
+    A package whose triggers have yet to run is there: ccache is in that state while another command installs a compiler.
+    """
+    lines = (line.split() for line in states.splitlines())
+    return frozenset(words[0] for words in lines if len(words) == 2 and words[1] in _INSTALLED)
 
 
 def install_command(packages: Iterable[str]) -> str:
