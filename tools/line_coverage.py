@@ -1,16 +1,18 @@
 """`python -m tools.line_coverage RELEASE`: which lines of a release's src/*.c the suites run, and upstream's own tests.
 
-The release is compiled for this machine with gcov's counters. Two checks run on it: all suites but the canary and
-upstream's tests, and upstream's tests alone. A server counts when it ends by itself; COVERAGE_TEST, which the release
-has for that purpose, makes its children do so as well.
+The release is compiled for this machine with gcov's counters. A server counts when it ends by itself; COVERAGE_TEST,
+which the release has for that purpose, makes its children do so as well. Checks run one after the other: all suites but
+the canary and upstream's tests; the server's self-tests; `heap` with jemalloc; and upstream's tests alone.
 
-The server's self-tests do not run: with REDIS_TEST its files compile to other code, whose counters would overwrite
-those of the server.
+A line of the source counts wherever it was compiled: with and without TLS, with libc's allocator and jemalloc, in the
+server and in its self-tests. Each of these builds has counters and notes of its own. Counters that are not of a note's
+compilation bear another stamp, and gcov leaves them out.
 """
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from harness.build.sources.openssl import provide_openssl
 from harness.core import json_codec
 from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError
@@ -28,16 +31,19 @@ from harness.judge import known_findings
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.report.markdown_table import table
+from harness.run.selftests import style_of
 from harness.workflows.check import Check
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from harness.core.model import SourceTree, Suite, Tier
+    from harness.core.model import Allocator, SourceTree, Suite, Tier
     from harness.core.target_model import Target
 
 GCOV_SECONDS = 300.0
+SELFTESTS = "selftests"
+"""The suite, and the variant of the server that it runs; the last of the variants."""
 OURS, THEIRS, BOTH = "Plumbline's suites", "upstream's tests", "both"
 Lines = dict[str, dict[int, bool]]
 """File of src -> line with code -> whether it ran."""
@@ -56,17 +62,30 @@ def instrumented(target: Target, counters: Path) -> Target:
     return msgspec.structs.replace(target, compiler_flags=[*target.compiler_flags, *flags])
 
 
-def compile_notes(bench: Workbench, tree: SourceTree, target: Target, notes: Path) -> None:
-    """Compile the server once more, and keep what gcov needs of its compilation."""
+def compile_notes(bench: Workbench, tree: SourceTree, target: Target, folder: Path) -> dict[str, Path]:
+    """Compile the server once more in every variant, and keep what gcov needs of each in a folder of its own."""
     tools = bench.catalog.toolchain_of(target)
-    what = f"{tree.name} with gcov's counters"
-    with bench.builder.workshop(tree, target, tools, "O0", what=what, kind="coverage") as shop:
-        shop.make_server()
-        for path in (shop.tree / "src").glob("*.gcno"):
-            shutil.copy2(path, notes)
+    tests = style_of(tree)
+    openssl = provide_openssl(bench.fetcher, tools)
+    variants: dict[str, dict[str, Any]] = {"plain": {}, "tls": {"tls": openssl}, "jemalloc": {"linked": "jemalloc"}}
+    if not isinstance(tests, str):
+        variants[SELFTESTS] = {}
+    for name, how in variants.items():
+        what = f"{tree.name} with gcov's counters ({name})"
+        (folder / name).mkdir(parents=True)
+        with bench.builder.workshop(tree, target, tools, "O0", what=what, kind=f"coverage-{name}", **how) as shop:
+            if name == SELFTESTS and not isinstance(tests, str):
+                shop.make([tests.goal], compiler=shop.wrapper("gcc", tests.flags, suffix="-selftests"))
+            else:
+                shop.make_server()
+            for path in (shop.tree / "src").glob("*.gcno"):
+                shutil.copy2(path, folder / name)
+    return {name: folder / name for name in variants}
 
 
-def run_suites(bench: Workbench, server: str, suites: list[str], tier: Tier, run: Path) -> None:
+def run_suites(
+    bench: Workbench, server: str, suites: list[str], tier: Tier, run: Path, allocator: Allocator = "libc"
+) -> None:
     """Run suites on this machine; what they find does not matter here."""
     request = Request(
         plan=make_plan(bench.catalog, targets=[ORACLE], server=server, suites=suites),
@@ -74,6 +93,7 @@ def run_suites(bench: Workbench, server: str, suites: list[str], tier: Tier, run
         tier=tier,
         policy="signal",
         optimisation="O0",
+        allocator=allocator,
         emulator="pinned",
         jobs=2,
         seed=1,
@@ -85,16 +105,31 @@ def run_suites(bench: Workbench, server: str, suites: list[str], tier: Tier, run
     Check(bench, request).run()
 
 
-def lines_of(notes: Path, counters: Path) -> Lines:
-    """The lines of every file, from gcov's notes and the counters of one check."""
+def lines_of(notes: Mapping[str, Path], counters: Path) -> Lines:
+    """The lines of every file, from gcov's notes of every variant and the counters of one check."""
+    places: dict[str, list[Path]] = {}
+    # The counters' names contain the whole path of the object, with # for slashes: deps have an sds.c too.
+    for found in counters.rglob("*#tree#src#*.gcda"):
+        places.setdefault(found.name.rpartition("#")[0], []).append(found)
+    merged: Lines = {}
+    for name, paths in itertools.product(notes, places.values()):
+        lines = _lines(notes[name], paths)
+        # The text of a self-test stands in the same file, and is no line of the server.
+        merged = within(merged, lines) if name == SELFTESTS else either(merged, lines)
+    if not any(ran for lines in merged.values() for ran in lines.values()):
+        raise InfrastructureError("gcov says that no line ran", where=str(counters))
+    return merged
+
+
+def _lines(notes: Path, counters: Sequence[Path]) -> Lines:
+    """The lines of one variant, and which ran by the counters of objects of one place."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         for note in notes.glob("*.gcno"):
             shutil.copy2(note, place)
-            # The counters' names contain the whole path of the object, with # for slashes: deps have an sds.c too.
-            for found in counters.rglob(f"*#tree#src#{note.stem}.gcda"):
-                shutil.copy2(found, place / f"{note.stem}.gcda")
-        result = process.run(
+        for path in counters:
+            shutil.copy2(path, place / path.name.rpartition("#")[2])
+        process.run(
             ["gcov", "--json-format", *sorted(path.name for path in place.glob("*.gcno"))],
             deadline_seconds=GCOV_SECONDS,
             folder=place,
@@ -105,25 +140,33 @@ def lines_of(notes: Path, counters: Path) -> Lines:
             for file in document["files"]:
                 name = Path(file["file"]).name
                 if name.endswith(".c") and "deps" not in Path(file["file"]).parts:
-                    known = merged.setdefault(name, {})
-                    for line in file["lines"]:
-                        number = line["line_number"]
-                        known[number] = known.get(number, False) or line["count"] > 0
-    if not any(ran for lines in merged.values() for ran in lines.values()):
-        raise InfrastructureError("gcov says that no line ran", where=str(counters), because=result.text[-500:])
+                    lines = {line["line_number"]: line["count"] > 0 for line in file["lines"]}
+                    merged = either(merged, {name: lines})
     return merged
 
 
-def both(ours: Lines, theirs: Lines) -> Lines:
-    """What either of two checks ran."""
+def either(some: Lines, more: Lines) -> Lines:
+    """The lines of two checks, each of which ran if it ran in one of them."""
     return {
-        file: {line: ours[file][line] or theirs.get(file, {}).get(line, False) for line in ours[file]} for file in ours
+        file: {
+            line: some.get(file, {}).get(line, False) or more.get(file, {}).get(line, False)
+            for line in sorted(some.get(file, {}).keys() | more.get(file, {}).keys())
+        }
+        for file in sorted(some.keys() | more.keys())
+    }
+
+
+def within(lines: Lines, more: Lines) -> Lines:
+    """The same lines, each of which ran if it ran in one of two checks."""
+    return {
+        file: {line: ran or more.get(file, {}).get(line, False) for line, ran in numbers.items()}
+        for file, numbers in lines.items()
     }
 
 
 def page(server: str, found: Mapping[str, Lines]) -> str:
     """The table: the whole, and every file, by lines that ran."""
-    first = next(iter(found.values()))
+    first = dict(list(found.values())[-1])
     rows = [["**all**", f"{sum(map(len, first.values())):,}", *(_share(lines.values()) for lines in found.values())]]
     rows += [
         [f"`{file}`", f"{len(first[file]):,}", *(_share([lines.get(file, {})]) for lines in found.values())]
@@ -137,9 +180,19 @@ def _share(files: Any) -> str:
     return f"{sum(counted) / len(counted):.1%}" if counted else "–"
 
 
-def _counts(suite: Suite) -> bool:
-    """Whether a suite runs the code that is measured: not the canary, and no other code of the same files."""
-    return suite.needs_server and not suite.upstream and not suite.tls and suite.program != "selftests"
+def checks_of(suites: Mapping[str, Suite]) -> list[tuple[str, list[str], Allocator]]:
+    """The checks: by whom, with which suites and which allocator. The counters of one would overwrite another's."""
+    ours = {name: suite for name, suite in suites.items() if suite.needs_server and not suite.upstream}
+    tests = [name for name, suite in ours.items() if suite.program == SELFTESTS]
+    heap = [name for name in ours if name == "heap"]
+    theirs = [name for name, suite in suites.items() if suite.upstream]
+    found: list[tuple[str, list[str], Allocator]] = [
+        (OURS, [name for name in ours if name not in tests], "libc"),
+        (OURS, tests, "libc"),
+        (OURS, heap, "jemalloc"),
+        (THEIRS, theirs, "libc"),
+    ]
+    return [check for check in found if check[1]]
 
 
 @click.command()
@@ -147,7 +200,8 @@ def _counts(suite: Suite) -> bool:
 @click.option("--tier", type=click.Choice(["quick", "full", "thorough"]), default="full", show_default=True)
 @click.option("--suite", "only", multiple=True, help="Only these suites; repeat for more.")
 @click.option("--lines", "file", type=click.Path(path_type=Path), help="Write which lines ran to this JSON file.")
-def main(server: str, tier: Tier, only: tuple[str, ...], file: Path | None) -> None:
+@click.option("--runs", type=click.Path(path_type=Path), help="Keep the runs' folders in this new folder.")
+def main(server: str, tier: Tier, only: tuple[str, ...], file: Path | None, runs: Path | None) -> None:
     """Print the share of lines that run, by file."""
     bench = Workbench.default()
     # Two selections may run beside each other.
@@ -155,26 +209,18 @@ def main(server: str, tier: Tier, only: tuple[str, ...], file: Path | None) -> N
     plain = bench.catalog.targets[ORACLE]
     bench.catalog.targets[ORACLE] = instrumented(plain, counters)
     tree = bench.open_server(server)
-    wanted = {name: suite for name, suite in bench.catalog.suites.items() if not only or name in only}
-    suites = {
-        OURS: [name for name, one in wanted.items() if _counts(one)],
-        THEIRS: [name for name, one in wanted.items() if one.upstream],
-    }
+    suites = {name: suite for name, suite in bench.catalog.suites.items() if not only or name in only}
     found: dict[str, Lines] = {}
     with tempfile.TemporaryDirectory() as folder:
-        notes = Path(folder) / "notes"
-        notes.mkdir()
-        compile_notes(bench, tree, bench.catalog.targets[ORACLE], notes)
-        for name, chosen in suites.items():
-            if not chosen:
-                continue
+        notes = compile_notes(bench, tree, bench.catalog.targets[ORACLE], Path(folder) / "notes")
+        for number, (name, chosen, allocator) in enumerate(checks_of(suites)):
             shutil.rmtree(counters, ignore_errors=True)
             counters.mkdir(parents=True)
-            run_suites(bench, server, chosen, tier, Path(folder) / name.partition(" ")[0])
-            found[name] = lines_of(notes, counters)
+            run_suites(bench, server, chosen, tier, (runs or Path(folder)) / f"{number}-{chosen[0]}", allocator)
+            found[name] = either(found.get(name, {}), lines_of(notes, counters))
         shutil.rmtree(counters, ignore_errors=True)
-    if len(found) == len(suites):
-        found[BOTH] = both(*found.values())
+    if len(found) > 1:
+        found[BOTH] = either(*found.values())
     if file is not None:
         file.write_bytes(json_codec.encode(found))
     click.echo(page(tree.name, found))

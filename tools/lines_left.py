@@ -21,7 +21,7 @@ from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
 from harness.report.markdown_table import table
 from harness.workflows.workbench import Workbench
-from tools.line_coverage import BOTH, OURS, THEIRS, Lines, both
+from tools.line_coverage import BOTH, OURS, THEIRS, Lines, either
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,8 +113,8 @@ def read(paths: Sequence[Path]) -> dict[str, Lines]:
     for path in paths:
         for name, lines in json_codec.decode(path.read_bytes(), dict[str, Lines]).items():
             if name != BOTH:
-                merged[name] = both(lines, merged[name])
-    return merged | {BOTH: both(*merged.values())}
+                merged[name] = either(lines, merged[name])
+    return merged | {BOTH: either(*merged.values())}
 
 
 def page(found: Mapping[str, Lines], left: Mapping[str, Counter[str]], reasons: Sequence[Reason]) -> str:

@@ -45,7 +45,7 @@ def missing_packages(packages: tuple[str, ...]) -> list[str]:
 def installed_in(states: str) -> frozenset[str]:
     """The packages that are there, from dpkg-query's lines of a package and its state (dpkg(1), "Package states").
 
-    A package whose triggers have yet to run is there: ccache is in that state while another command installs a compiler.
+    A package whose triggers have yet to run is there: ccache is, while another command installs a compiler.
     """
     lines = (line.split() for line in states.splitlines())
     return frozenset(words[0] for words in lines if len(words) == 2 and words[1] in _INSTALLED)
