@@ -6,7 +6,9 @@ import ast
 import os
 import signal
 import subprocess
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -324,3 +326,13 @@ def test_waiting_for_a_processor_is_told_from_running_and_from_sleeping() -> Non
         for one in (*loops, sleeper):
             process.kill_group(one)
     assert scheduling.waited_seconds(loops[0].pid) == 0
+
+
+def test_a_process_may_end_while_its_waiting_is_read() -> None:
+    for _ in range(100):
+        short = subprocess.Popen(["/bin/true"])
+        waiter = threading.Thread(target=short.wait)
+        waiter.start()
+        while waiter.is_alive():
+            assert scheduling.waited_seconds(short.pid) >= 0
+        waiter.join()

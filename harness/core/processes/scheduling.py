@@ -19,10 +19,11 @@ def waited_seconds(pid: int) -> float:
     (Linux Documentation/scheduler/sched-stats.rst: the second field is the delay in nanoseconds).
     """
     delays = [0.0]
-    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        # A thread may have ended since.
-        with contextlib.suppress(OSError):
-            delays.append(int(path.read_text().split()[1]) / 1e9)
+    # The process may have ended since it was listed, and a thread as well.
+    with contextlib.suppress(OSError):
+        for path in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                delays.append(int((path / "schedstat").read_text().split()[1]) / 1e9)
     return max(delays)
 
 
