@@ -6,7 +6,6 @@ import ast
 import os
 import signal
 import subprocess
-import subprocess
 import sys
 import threading
 import time

@@ -13,6 +13,7 @@ from harness.core.model import Record
 from harness.core.strict_toml import read_toml
 from harness.core.target_model import ORACLE
 from harness.protocol.command_stream import from_text
+from harness.run.server_process import StartError
 from suites._shared import cluster_nodes as nodes
 from suites._shared import one_by_one
 from suites._shared.link import await_that
@@ -22,10 +23,29 @@ if TYPE_CHECKING:
 
     from harness.protocol.resp import Reply
     from harness.run.cell_spec import CellSpec
+    from harness.run.extra_servers import StartGuest
     from suites._shared.cluster_nodes import Node
 
 # Numbers of nodes and of shards: 160 bits, drawn at random. A node draws another one when it is reset.
 _DRAWN = re.compile(r"\b(?!0{40})[0-9a-f]{40}\b")
+
+
+ME = "a" * 40
+STRANGERS = {"other": "b" * 40, "replica": "c" * 40, "failed": "e" * 40, "unknown": "f" * 40}
+"""Nodes that a file tells of, and one that none does. Their ports are those of no server that speaks this protocol."""
+OTHERS = """\
+{other} 127.0.0.1:2@10002,other.example master - 0 0 2 disconnected 10923-16383
+{replica} 127.0.0.1:3@10003 slave,fail? {other} 0 0 2 disconnected
+{failed} 127.0.0.1:5@10005 master,fail - 0 0 1 disconnected 5461-5469
+{spare} :0@0 slave,noaddr,nofailover {me} 0 0 3 disconnected
+{newcomer} 127.0.0.1:6@10006 handshake - 0 0 0 disconnected
+{nothing} 127.0.0.1:7@10007 noflags - 0 0 0 disconnected
+vars currentEpoch 3 lastVoteEpoch 1
+""".format(me=ME, spare="d" * 40, newcomer="1" * 40, nothing="2" * 40, **STRANGERS)
+PRIMARY = f"{ME} 127.0.0.1:1@10001,own.example myself,master - 0 0 3 connected 0-5460 5470-10922"
+PRIMARY += f" [93->-{STRANGERS['other']}] [10923-<-{STRANGERS['other']}]\n"
+FOLLOWER = f"{ME} 127.0.0.1:1@10001 myself,slave {STRANGERS['other']} 0 0 3 connected\n"
+FILE = "nodes.conf"
 
 
 class NodeRequests(Record, frozen=True):
@@ -33,6 +53,9 @@ class NodeRequests(Record, frozen=True):
 
     fresh: str
     serving: str
+    acquainted: str
+    resharding: str
+    following: str
 
 
 def shown(reply: Reply, node: Node) -> str:
@@ -41,12 +64,16 @@ def shown(reply: Reply, node: Node) -> str:
     text = _DRAWN.sub("IDENTIFIER", text)
     for port, word in ((node.port, "PORT"), (node.port + 10000, "BUS")):
         text = re.sub(rf"\b{port}\b", word, text)
+    # When a node that is not there was asked last, and whether its socket is still there, is a matter of moments.
+    text = re.sub(r"\b(\d{13}|0) (\d{13}|0) (\d+) (dis)?connected\b", r"SENT HEARD \3 LINK", text)
     # Redis 8 tells the bytes that its bus has sent, with clocks in some of them.
     return re.sub(r"(cluster_stats_\w+|total_cluster_links_\w+):\d+", r"\1:N", text)
 
 
 def compare(requests: str, pair: list[Node], target: str) -> None:
     """Ask both nodes the same. Raises DifferenceError for the first other reply."""
+    for name, identifier in STRANGERS.items():
+        requests = requests.replace(f"<{name}>", identifier)
     guest, native = (
         one_by_one.answers(
             node.guest,
@@ -78,3 +105,69 @@ def test_a_node_with_all_slots_answers_as_on_this_machine(pair: list[Node], cell
             node.ask("CLUSTER", "ADDSLOTS", *range(at, at + 4096))
         await_that(lambda node=node: node.state()["cluster_state"] == "ok", [node.guest], "the cluster to be well")  # type: ignore[misc]
     compare(requests.serving, pair, cell.runner.target.name)
+
+
+@pytest.fixture
+def pair_from(start_node: Callable[..., Node], cell: CellSpec) -> Callable[[str], list[Node]]:
+    """The same node on both machines, with a file that tells of others."""
+    if cell.version < (7,):
+        pytest.skip("the file has hostnames since 7.0")
+
+    def start(own: str) -> list[Node]:
+        content = (own + OTHERS).encode()
+        found = [start_node(files={FILE: content}), start_node(target=ORACLE, files={FILE: content})]
+        for node in found:
+            assert node.identifier == ME
+        return found
+
+    return start
+
+
+def test_a_node_that_knows_others_by_its_file_answers_as_on_this_machine(
+    pair_from: Callable[[str], list[Node]], cell: CellSpec
+) -> None:
+    requests = read_toml(Path(__file__).with_name("requests.toml"), NodeRequests)
+    pair = pair_from(PRIMARY)
+    compare(requests.acquainted, pair, cell.runner.target.name)
+    for node in pair:
+        node.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        await_that(lambda node=node: node.state()["cluster_state"] == "ok", [node.guest], "it to serve its slots")  # type: ignore[misc]
+    compare(requests.resharding, pair, cell.runner.target.name)
+
+
+def test_a_replica_whose_primary_is_gone_answers_as_on_this_machine(
+    pair_from: Callable[[str], list[Node]], cell: CellSpec
+) -> None:
+    requests = read_toml(Path(__file__).with_name("requests.toml"), NodeRequests)
+    compare(requests.following, pair_from(FOLLOWER), cell.runner.target.name)
+
+
+NO_FILES = {
+    "too few words": f"{ME} 127.0.0.1:1@10001 myself,master - 0 0 3\n",
+    "a name of 39 characters": PRIMARY[1:],
+    "a name of other characters": PRIMARY.replace("a", "Z"),
+    "no port": f"{ME} nowhere myself,master - 0 0 3 connected\n",
+    "a primary that is no name": f"{ME} 127.0.0.1:1@10001 myself,slave nobody 0 0 3 connected\n",
+    "a slot beyond the last": f"{ME} 127.0.0.1:1@10001 myself,master - 0 0 3 connected 0-16384\n",
+    "a slot that moves, beyond the last": f"{ME} 127.0.0.1:1@10001 myself,master - 0 0 3 connected [16384->-{ME}]\n",
+    "a slot that moves to no name": f"{ME} 127.0.0.1:1@10001 myself,master - 0 0 3 connected [1->-nobody]\n",
+    "a slot that moves without an end": f"{ME} 127.0.0.1:1@10001 myself,master - 0 0 3 connected [1->-{ME}\n",
+    "half a pair of variables": PRIMARY + "vars currentEpoch\n",
+    "quotes that do not end": f'{ME} "127.0.0.1:1@10001 myself,master - 0 0 3 connected\n',
+}
+
+
+@pytest.mark.parametrize("content", NO_FILES.values(), ids=NO_FILES)
+def test_a_nodes_file_that_is_none_is_refused_as_on_this_machine(
+    content: str, start_guest: StartGuest, cell: CellSpec
+) -> None:
+    if cell.version < (7,):
+        pytest.skip("names are examined since 7.0")
+    ends = []
+    for target in (ORACLE, ""):
+        with pytest.raises(StartError) as refused:
+            start_guest(
+                target=target, options=["--cluster-enabled", "yes"], files={FILE: content.encode()}, may_refuse=True
+            )
+        ends.append(str(refused.value))
+    assert ends[0] == ends[1]

@@ -13,7 +13,7 @@ import msgspec
 
 from harness.core.model import Record
 from harness.core.strict_toml import read_toml
-from harness.protocol.command_stream import Command, split_words
+from harness.protocol.command_stream import Command, command, split_words
 from suites.fuzz.values import INTEGERS, KEY_LETTERS, KINDS, Draw
 
 if TYPE_CHECKING:
@@ -226,11 +226,41 @@ def mutate(stream: Stream, other: Stream, random: random.Random) -> Stream:
         elif change == 3:
             commands.insert(random.randrange(len(commands) + 1), commands[place])
         elif change == 4:
-            commands.insert(place, expand(random.choice(_lines_of_one()), Draw(random)))
+            commands.insert(place, expand(random.choice(lines_of_one()), Draw(random)))
         else:
             start = random.randrange(len(other))
             commands[place:place] = other[start : start + random.randrange(1, 8)]
     return tuple(commands[:LONGEST])
+
+
+# Words of which a command takes few in any one place: no number, and numbers below and beyond what a place can hold.
+_WRONG = (b"none", b"-1", b"0", b"9223372036854775808")
+_MANNERS = frozenset({"ACL", "CONFIG", "DEBUG", "FUNCTION", "MODULE", "SCRIPT"})
+"""Commands that get a word more or less, and no other one: what they would set, remains."""
+WRONG_KINDS = (command("SET", "refused:string", "text"), command("RPUSH", "refused:list", "a"))
+"""Keys whose kinds fit few commands: a string that is no number, and a list."""
+
+
+def refused(line: str, draw: Draw) -> Stream:
+    """A command of the grammar as it should be, and then a word wrong, missing, twice or too many in each place."""
+    right = expand(line, draw)
+    words = right.words
+    variants = [words[:-1], (*words, b"none"), (*words, words[-1]), (*words, *words[1:])]
+    if right.name not in _MANNERS:
+        places = range(1, min(len(words), _MOST_PLACES))
+        # A cursor of another number begins at a place that a hash's seed decides. Lua's doubles have no such number.
+        limited = right.name.endswith("SCAN") or right.name.startswith(("EVAL", "FCALL"))
+        others = [*(_WRONG[:1] if limited else _WRONG), *(key.words[1] for key in WRONG_KINDS)]
+        variants += [(*words[:place], word, *words[place + 1 :]) for place in places for word in others]
+        variants += [(*words[:place], *words[place + 1 :]) for place in places]
+        variants += [(*words[: place + 1], *words[place:]) for place in places]
+    made = [Command(words=one) for one in dict.fromkeys(variants) if one]
+    return (*WRONG_KINDS, right, *(one for one in made if is_sane(one) and one.words not in _UNORDERED))
+
+
+_MOST_PLACES = 9
+_UNORDERED = ((b"COMMAND",), (b"COMMAND", b"DOCS"), (b"COMMAND", b"INFO"), (b"COMMAND", b"LIST"))
+"""They list every command, in the order of a hash table."""
 
 
 def splice(first: Stream, second: Stream, random: random.Random) -> Stream:
@@ -239,8 +269,7 @@ def splice(first: Stream, second: Stream, random: random.Random) -> Stream:
     return joined[:LONGEST]
 
 
-@cache
-def _lines_of_one() -> list[str]:
+def lines_of_one() -> list[str]:
     """The lines of the themes that have one client."""
     return [line for theme in grammar().themes.values() if not theme.second for line in theme.commands]
 
