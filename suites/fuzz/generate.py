@@ -246,7 +246,9 @@ def refused(line: str, draw: Draw) -> Stream:
     right = expand(line, draw)
     words = right.words
     variants = [words[:-1], (*words, b"none"), (*words, words[-1]), (*words, *words[1:])]
-    if right.name not in _MANNERS:
+    if right.name in _UNSENT:
+        variants = []
+    elif right.name not in _MANNERS:
         places = range(1, min(len(words), _MOST_PLACES))
         # A cursor of another number begins at a place that a hash's seed decides. Lua's doubles have no such number.
         limited = right.name.endswith("SCAN") or right.name.startswith(("EVAL", "FCALL"))
@@ -259,6 +261,8 @@ def refused(line: str, draw: Draw) -> Stream:
 
 
 _MOST_PLACES = 9
+_UNSENT = frozenset({"AUTH", "HELLO"})
+"""Since Redis 7.2 a refusal of these is lost behind another reply (docs/found/auth-refusal-lost.md)."""
 _UNORDERED = ((b"COMMAND",), (b"COMMAND", b"DOCS"), (b"COMMAND", b"INFO"), (b"COMMAND", b"LIST"))
 """They list every command, in the order of a hash table."""
 

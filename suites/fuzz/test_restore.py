@@ -19,12 +19,19 @@ from suites.fuzz.payloads import Payload, payloads
 from suites.fuzz.session import FuzzSession
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
     from harness.run.cell_session import CellSession
 
 KEY = b"restored"
 DAMAGED = "payloads"
+TRAILER = 10
+"""Bytes of a payload's version and checksum."""
+MOST_CUTS = 300
+TYPES = 32
+"""More types of values than any release has (rdb.h)."""
 _USES = (
     ("APPEND", KEY, "x"),
     ("SETRANGE", KEY, 3, "xyz"),
@@ -67,6 +74,31 @@ def test_restore(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
         if sanitises and damaged != content:
             session.acceptance.count(DAMAGED, taken=taken)
     session.conclude()
+
+
+def test_cut_restore(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
+    """Payloads that end too early, at every byte, and payloads that say to be of each other type."""
+    if "sanitize-dump-payload" not in cell_run.cell.abilities.options:
+        pytest.skip("before 6.2 servers trust what has the right checksum")
+    session = FuzzSession(cell_run, defaults, name="cut", share=0.1, cost=3)
+    seen: set[tuple[bytes, int]] = set()
+    while session.more():
+        for kind, _, content in payloads(session, cell_run):
+            # One of each type, and of each order of length.
+            if (sort := (content[:1], len(content).bit_length())) in seen or len(content) > MOST_CUTS:
+                continue
+            seen.add(sort)
+            session.example(
+                _damages([sealed(content[:end] + content[-TRAILER:]) for end in range(len(content) - TRAILER)])
+            )
+            others = [sealed(bytes([number]) + content[1:]) for number in range(TYPES)]
+            session.example(_damages(others, reading(kind, KEY)))
+    session.conclude()
+
+
+def _damages(contents: Sequence[bytes], reads: Stream = ()) -> Stream:
+    each = [(command("RESTORE", KEY, 0, content), *reads, command("DEL", KEY)) for content in contents]
+    return (command("CONFIG", "SET", "sanitize-dump-payload", "yes"), *(one for some in each for one in some))
 
 
 def _restore_sound(session: FuzzSession, payload: Payload, *, sanitises: bool) -> None:

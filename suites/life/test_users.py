@@ -111,6 +111,17 @@ def test_each_selector_allows_its_keys_alone(both: PairedServers) -> None:
     both.ask([["ACL", "DELUSER", "user"]])
 
 
+def test_each_refusal_of_a_password_is_told(guest: Guest) -> None:
+    """Since 7.2 a refusal is lost behind another reply (docs/FOUND.md): nothing later is answered in its place."""
+    with server.client(guest) as client:
+        client.send(client.pack([("PING",), ("AUTH", "nobody", "wrong"), ("AUTH", "nobody", "wrong"), ("ECHO", "end")]))
+        replies = [client.receive() for _ in range(2)]
+        assert replies[0] == b"PONG"
+        assert str(replies[1]).startswith("WRONGPASS"), f"AUTH is not answered, and {replies[1]!r} is the next reply"
+        assert str(client.receive()).startswith("WRONGPASS")
+        assert client.receive() == b"end"
+
+
 def test_passwords_are_kept_as_their_digests(both: PairedServers, guest: Guest) -> None:
     passwords = [both.some_bytes(length) for length in (1, 54, 55, 56, 63, 64, 65, 119, 120, 1000)]
     digests = [hashlib.sha256(one).hexdigest() for one in passwords]
