@@ -9,6 +9,7 @@ import pytest
 
 from harness.core.target_model import ORACLE
 from harness.protocol.resp import Client
+from suites._shared.formats.handmade import FILES
 from suites._shared.keyspace import server
 
 if TYPE_CHECKING:
@@ -55,6 +56,14 @@ def test_a_snapshot_is_checked(programs: Programs, start_guest: StartGuest, fami
     programs.file("dump.rdb", damaged(server.saved(guest), damage))
     output = programs.same("check-rdb", "dump.rdb", shown=without_processes)
     assert (b"RDB looks OK" in output) == (damage == "none"), output[-300:]
+
+
+@pytest.mark.parametrize("content", FILES.values(), ids=FILES)
+def test_a_snapshot_made_by_hand_is_checked(programs: Programs, cell: CellSpec, content: bytes) -> None:
+    if cell.version < (6, 2):
+        pytest.skip("earlier releases examine little: what they do with such files is no property of a machine")
+    programs.file("dump.rdb", content)
+    programs.same("check-rdb", "dump.rdb", shown=without_processes)
 
 
 def written(start_guest: StartGuest, family: str) -> dict[str, bytes]:

@@ -1,0 +1,44 @@
+"""Files that no server of today writes are taken or refused as on this machine, and with the same words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.target_model import ORACLE
+from harness.run.server_process import StartError
+from suites._shared.formats.handmade import FILES
+from suites._shared.keyspace import server
+from suites._shared.keyspace.values import differences
+
+if TYPE_CHECKING:
+    from harness.run.cell_spec import CellSpec
+    from harness.run.extra_servers import StartGuest
+    from suites._shared.keyspace.values import Key, KeyEntry
+
+OPTIONS = [*server.OPTIONS, "--maxmemory-policy", "allkeys-lru"]
+
+
+@pytest.mark.parametrize("content", FILES.values(), ids=FILES)
+def test_a_file_made_by_hand_is_taken_as_on_this_machine(
+    content: bytes, start_guest: StartGuest, cell: CellSpec
+) -> None:
+    if cell.version < (6, 2):
+        pytest.skip("earlier releases examine nothing: what they do with such files is no property of a machine")
+    if cell.tier in {"quick", "kernel"}:
+        pytest.skip("two starts a file: in the tiers full and thorough")
+    native, guest = (taken(start_guest, target, content) for target in (ORACLE, ""))
+    if isinstance(native, str) or isinstance(guest, str):
+        assert guest == native
+        return
+    assert differences(native, guest) == []
+
+
+def taken(start_guest: StartGuest, target: str, content: bytes) -> dict[Key, KeyEntry] | str:
+    """What a server loads from a file, or why it refuses the file."""
+    try:
+        guest = start_guest(target=target, options=OPTIONS, files={"dump.rdb": content}, may_refuse=True)
+    except StartError as error:
+        return str(error)
+    return server.snapshot(guest)
