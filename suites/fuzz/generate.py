@@ -186,7 +186,8 @@ def _waits_long(command: Command) -> bool:
         timeouts = [*words[1:2]]
     elif command.name in _LAST_BLOCKS:
         timeouts = [*words[-1:]]
-    short = {b"1" if command.name in _MILLISECONDS else b"0.002"}
+    # A time that is none is refused at once.
+    short = {b"1" if command.name in _MILLISECONDS else b"0.002", *_WRONG[:2]}
     if command.client and not command.name.startswith("WAIT"):
         short.add(b"0")
     return any(word not in short for word in timeouts)
