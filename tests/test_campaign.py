@@ -93,6 +93,13 @@ def test_the_same_work_has_the_same_key_and_other_work_another(tmp_path: Path) -
         assert msgspec.structs.replace(job, **change).key != job.key, change
 
 
+def test_jobs_reach_their_servers_as_the_check_asks(tmp_path: Path) -> None:
+    for io in ("unix", "tcp"):
+        wanted = msgspec.structs.replace(request(tmp_path, targets=("armv5",)), io=io)
+        ways = {job.words[job.words.index("--io") + 1] for job in check_jobs(Catalog(), wanted, version="1", known="")}
+        assert ways == {io}
+
+
 @pytest.mark.parametrize(
     ("text", "refused"),
     [

@@ -401,6 +401,21 @@ def test_a_wrong_word_about_streams_is_exit_4(plumb: Plumb, words: tuple[str, ..
 
 
 @pytest.mark.parametrize(
+    ("words", "because"),
+    [
+        (("--target", "armv5", "--suite", "units"), "no selected suite runs a server"),
+        (("--target", "armv5-kernel", "--tier", "kernel"), "servers in machines have TCP alone"),
+    ],
+)
+def test_a_way_to_servers_that_changes_nothing_is_refused(plumb: Plumb, words: tuple[str, ...], because: str) -> None:
+    code, _, err = plumb("check", *words, "--io", "tcp")
+    assert (code, err) == (
+        ExitCode.USAGE,
+        f"error: --io tcp has no effect here (--io)\n  because: {because}\n  try: leave it out\n",
+    )
+
+
+@pytest.mark.parametrize(
     ("words", "error"),
     [
         (("--cflags", "march=armv7-a"), "'march=armv7-a' is not compiler flags such as '-D_FORTIFY_SOURCE=2"),

@@ -94,7 +94,7 @@ def test_checkouts_of_one_tree_in_two_folders_are_the_same() -> None:
     assert join([first, second]).server == "/work/1/redis"
 
 
-@pytest.mark.parametrize("field", ["server", "place", "policy", "optimisation", "allocator"])
+@pytest.mark.parametrize("field", ["server", "place", "policy", "optimisation", "allocator", "io"])
 def test_runs_of_different_things_are_refused(field: str) -> None:
     with pytest.raises(UsageError, match=f"another {field}"):
         join([CLEAN, msgspec.structs.replace(CLEAN, **{field: "guard"})])

@@ -87,11 +87,13 @@ def test_what_a_run_was_compared_with_and_what_gave_it_memory_is_told_where_it_i
     usual = Outline(written(tmp_path / "usual", judgement())).text()
     assert "compared with base" not in usual
     assert "allocator" not in usual
-    unusual = msgspec.structs.replace(judgement(), base="abc1234 (main)", allocator="guard")
+    assert "clients by" not in usual
+    unusual = msgspec.structs.replace(judgement(), base="abc1234 (main)", allocator="guard", io="tcp")
     texts = Outline(written(tmp_path / "unusual", unusual)).texts
     assert {("dt", "compared with base"), ("code", "abc1234 (main)"), ("dt", "allocator"), ("code", "guard")} <= {
         *texts
     }
+    assert {("dt", "clients by"), ("code", "tcp")} <= {*texts}
 
 
 def test_whatever_a_server_said_is_shown_and_not_obeyed(tmp_path: Path) -> None:

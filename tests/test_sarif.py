@@ -141,6 +141,8 @@ def test_jobs_of_a_matrix_have_categories_of_their_own() -> None:
         "plumbline/signal/armv5/",
         "plumbline/signal/sparc64/",
     ]
+    by_tcp = run_of(msgspec.structs.replace(jobs[0], io="tcp"))
+    assert by_tcp["automationDetails"]["id"] == "plumbline/signal/tcp/armv5/"
 
 
 def test_a_known_finding_is_suppressed_with_its_reason() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.core.sockets import connect
+from harness.core.sockets import connect, held_port
 from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
@@ -42,6 +42,26 @@ def test_a_socket_that_does_not_connect_is_closed(tmp_path: Path, monkeypatch: p
     with pytest.raises(FileNotFoundError):
         connect(tmp_path / "absent")
     assert [each.fileno() for each in opened] == [-1]
+
+
+def test_a_held_port_is_free_for_a_server_alone() -> None:
+    """The kernel gives it to nobody else, and nobody answers there before the server does and after its end."""
+    with held_port("127.0.0.1") as holder:
+        place = holder.getsockname()
+        with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+            stranger.bind(place)
+        with pytest.raises(ConnectionRefusedError):
+            connect(place)
+        with socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(place)
+            server.listen()
+            with connect(place) as client:
+                assert client.getpeername() == place
+        with pytest.raises(ConnectionRefusedError):
+            connect(place)
+    with held_port("127.0.0.1") as one, held_port("127.0.0.1") as other:
+        assert one.getsockname() != other.getsockname()
 
 
 def test_no_other_module_of_the_harness_connects() -> None:

@@ -24,7 +24,7 @@ from harness.workflows.campaign.version import harness_version
 
 if TYPE_CHECKING:
     from harness.cli.options import RunOptions
-    from harness.core.model import CompilerWarnings, Tier
+    from harness.core.model import CompilerWarnings, Tier, Transport
     from harness.plan.catalog import Catalog
     from harness.plan.plan import Plan
 
@@ -73,6 +73,7 @@ def check(
     bench = run.workbench()
     plan = make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier)
     _refuse_unused(bench.catalog, plan, mixed=mixed, target_clients=target_clients)
+    _refuse_unused_io(bench.catalog, plan, run.io)
     request = planned_request(
         bench.catalog,
         run,
@@ -110,6 +111,21 @@ def _refuse_unused(catalog: Catalog, plan: Plan, *, mixed: bool, target_clients:
             because=f"the only target is {plan.targets[0]}",
             remedy="--target required",
         )
+
+
+def _refuse_unused_io(catalog: Catalog, plan: Plan, io: Transport) -> None:
+    """Raise UsageError where no server is reached by a way that can be chosen."""
+    suites = [catalog.suites[name] for name in plan.suites]
+    servers = any(suite.needs_server and not suite.program for suite in suites)
+    chosen = any(not catalog.targets[name].emulator.has_kernel for name in plan.targets)
+    if io == "unix" or (servers and chosen):
+        return
+    raise UsageError(
+        f"--io {io} has no effect here",
+        where="--io",
+        because="servers in machines have TCP alone" if servers else "no selected suite runs a server",
+        remedy="leave it out",
+    )
 
 
 @click.command()

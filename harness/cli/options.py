@@ -13,7 +13,7 @@ import click
 
 from harness.cli import completion
 from harness.core import json_codec
-from harness.core.model import DEFAULT_OPTIMISATION, Allocator, CompilerWarnings, Flavour, Record, Tier
+from harness.core.model import DEFAULT_OPTIMISATION, Allocator, CompilerWarnings, Flavour, Record, Tier, Transport
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge import known_findings
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
@@ -132,6 +132,13 @@ allocator = click.option(
     default="libc",
     show_default=True,
     help="Memory allocator of the server; guard: guard pages and minimal alignment.",
+)
+io = click.option(
+    "--io",
+    type=click.Choice(get_args(Transport)),
+    default="unix",
+    show_default=True,
+    help="How the suites' clients reach the servers: by Unix sockets, or by TCP on loopback.",
 )
 toolchain = click.option(
     "--toolchain",
@@ -298,6 +305,7 @@ class RunOptions(Record, frozen=True):
     optimisation: str
     allocator: Allocator
     toolchain: str
+    io: Transport
     emulator: Flavour
     jobs: int
     seed: int | None
@@ -320,6 +328,7 @@ _RUN_OPTIONS = (
     optimisation,
     allocator,
     toolchain,
+    io,
     emulator,
     click.option(
         "--jobs",

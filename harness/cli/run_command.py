@@ -86,6 +86,7 @@ def planned_request(
         known=run.known,
         run=folder,
         allocator=run.allocator,
+        io=run.io,
         fail_fast=fail_fast,
         mixed=mixed,
         target_clients=target_clients,

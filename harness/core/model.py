@@ -31,6 +31,11 @@ Allocator = Literal["libc", "jemalloc", "guard", "guard-natural"]
 """The memory allocator of a server (harness.build.allocator)."""
 
 
+Transport = Literal["unix", "tcp"]
+"""How clients reach a server under test: by a Unix socket, or by TCP on loopback. A machine of the kernel tier has TCP
+alone."""
+
+
 CompilerWarnings = Literal["note", "fail", "off"]
 """How compiler warnings that occur on a target only are handled: noted, failing findings, or not requested (off)."""
 

@@ -1,4 +1,4 @@
-"""Connects to a server: a Unix socket, or a port on loopback that leads into a machine of the kernel tier."""
+"""Connects to a server: a Unix socket, or a port on loopback, the server's own or one that leads into a machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ from pathlib import Path
 
 Address = Path | tuple[str, int]
 """The path of a Unix socket, or a host and a port."""
+
+
+def held_port(host: str) -> socket.socket:
+    """A socket that holds a port which the kernel has chosen: it gives the port to nobody else while this is open.
+
+    A server may listen there, because both allow others to use the address (SO_REUSEADDR, socket(7)) and this socket
+    never listens. After the server's end nobody else answers in its place.
+    """
+    holder = socket.socket(socket.AF_INET)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind((host, 0))
+    return holder
 
 
 def connect(address: Address, *, deadline_seconds: float | None = None) -> socket.socket:

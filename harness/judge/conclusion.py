@@ -132,6 +132,7 @@ def conclude(
         kernel_counters=kernel_counters(folder, run),
         allocator=run.allocator,
         toolchain=run.toolchain,
+        io=run.io,
         base=str(old.base) if old else "",
         place=_place(run.server),
         unchecked=left,

@@ -14,7 +14,7 @@ from harness.core import json_codec
 from harness.core.digests import key_of
 from harness.core.errors import UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.model import Allocator, BuildSettings, FileName, Name, NameOrNone, Program, Record
+from harness.core.model import Allocator, BuildSettings, FileName, Name, NameOrNone, Program, Record, Transport
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
 from harness.record.recording_proxy import Chunk, load
@@ -51,6 +51,8 @@ class Reproducer(Record, frozen=True):
     allocator: Allocator = "libc"
     toolchain: Name = DEFAULT_FAMILY
     """The family of toolchains that compiled; the default: the one that the target names."""
+    io: Transport = "unix"
+    """How clients reached the server. One in a machine has TCP alone."""
     files: dict[FileName, str] = msgspec.field(default_factory=dict)
     """Name -> content in base 64, of each file in the guest's folder when it starts."""
     options: tuple[str, ...] = ()
@@ -139,6 +141,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         wrong_line=best.wrong_line,
         allocator=run.allocator,
         toolchain=run.toolchain,
+        io=run.io,
         settings=run.settings,
         files=_files_in(started.inputs) if started else {},
         options=started.options if started else (),

@@ -6,7 +6,7 @@ from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it 
 
 import msgspec
 
-from harness.core.model import Allocator, BuildSettings, CompilerWarnings, Flavour, Record, Tier
+from harness.core.model import Allocator, BuildSettings, CompilerWarnings, Flavour, Record, Tier, Transport
 from harness.plan.plan import Plan  # noqa: TC001 - msgspec reads the annotations when it converts
 
 
@@ -26,6 +26,8 @@ class Request(Record, frozen=True):
     known: Path
     run: Path
     allocator: Allocator = "libc"
+    io: Transport = "unix"
+    """How the suites' clients reach the servers."""
     fail_fast: bool = False
     """A cell ends with its first failed test, and no audit follows."""
     tests: list[str] = msgspec.field(default_factory=list)

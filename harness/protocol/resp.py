@@ -15,7 +15,8 @@ from harness.core.sockets import connect
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
-    from pathlib import Path
+
+    from harness.core.sockets import Address
 
 INCOMPLETE = object()
 Argument = bytes | str | int | float
@@ -35,9 +36,9 @@ class Client:
         self._reader = hiredis.Reader(notEnoughData=INCOMPLETE)
 
     @classmethod
-    def at_socket(cls, path: Path, *, deadline_seconds: float) -> Self:
-        """Connect to a Unix socket. Raises OSError."""
-        return cls(connect(path, deadline_seconds=deadline_seconds))
+    def at_socket(cls, address: Address, *, deadline_seconds: float) -> Self:
+        """Connect to a server. Raises OSError."""
+        return cls(connect(address, deadline_seconds=deadline_seconds))
 
     def __enter__(self) -> Self:
         """Return itself."""

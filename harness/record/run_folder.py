@@ -24,7 +24,16 @@ from harness.core import json_codec
 from harness.core.cache import write_whole
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.model import Allocator, BuildSettings, CompilerWarnings, Name, NameOrNone, Program, Record
+from harness.core.model import (
+    Allocator,
+    BuildSettings,
+    CompilerWarnings,
+    Name,
+    NameOrNone,
+    Program,
+    Record,
+    Transport,
+)
 from harness.core.target_model import DEFAULT_FAMILY, Policy, Target
 
 ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
@@ -81,6 +90,8 @@ class RunRecord(Record, frozen=True):
     allocator: Allocator = "libc"
     toolchain: Name = DEFAULT_FAMILY
     """The family of toolchains; the default: those that the targets name."""
+    io: Transport = "unix"
+    """How the suites' clients reached the servers, except those in machines, which have TCP alone."""
     tests: list[str] = msgspec.field(default_factory=list)
     """The `--test` patterns for the names of tests; empty if all tests ran."""
     beside: dict[str, str] = msgspec.field(default_factory=dict)

@@ -37,7 +37,8 @@ def show(console: Console, judgement: Judgement) -> None:
     table = Table(
         title=f"{_escaped(judgement.server)}  -{_escaped(judgement.optimisation)}  policy {_escaped(judgement.policy)}"
         + (f"  allocator {judgement.allocator}" if judgement.allocator != "libc" else "")
-        + (f"  toolchain {judgement.toolchain}" if judgement.toolchain != DEFAULT_FAMILY else ""),
+        + (f"  toolchain {judgement.toolchain}" if judgement.toolchain != DEFAULT_FAMILY else "")
+        + (f"  io {judgement.io}" if judgement.io != "unix" else ""),
         title_justify="left",
     )
     table.add_column("target")

@@ -11,7 +11,7 @@ import msgspec
 from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core import json_codec
-from harness.core.model import Abilities, Build, Record, Tier
+from harness.core.model import Abilities, Build, Record, Tier, Transport
 from harness.run.vm.guest import VmImage  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ class CellSpec(Record, frozen=True):
     """None where the suite runs tests of its own."""
     machine: VmImage | None = None
     """The emulated computer of a target of the kernel tier."""
+    io: Transport = "unix"
+    """How clients reach the cell's servers, the oracle included."""
     coverage: bool = False
     """Whether the guest records the edges of its code that it takes, if its emulator supports this."""
     tests: list[str] = msgspec.field(default_factory=list)

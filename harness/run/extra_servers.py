@@ -49,6 +49,7 @@ def new_guest(
         options=options if target == ORACLE else [*cell.options, *options],
         files=files,
         coverage=cell.coverage,
+        io=cell.io,
     )
 
 

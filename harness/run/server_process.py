@@ -1,4 +1,4 @@
-"""A guest: a build running under an emulator on a Unix socket, behind a recording proxy on another socket.
+"""A guest: a build running under an emulator on a Unix socket, or on a port of loopback, behind a recording proxy.
 
 A context manager: on every exit, the guest's process group is killed and its socket folder is removed.
 """
@@ -24,7 +24,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import process, scheduling
 from harness.core.processes.capped_log import LIMIT_BYTES, CappedLog, tail_of
 from harness.core.processes.temporary_folder import refuse_long
-from harness.core.sockets import connect
+from harness.core.sockets import connect, held_port
 from harness.isa import registry
 from harness.protocol.monitors import Monitors
 from harness.protocol.resp import Client
@@ -34,12 +34,13 @@ from harness.record.recording_proxy import Recorder
 from harness.record.run_folder import NO_PONG, STOPPED
 
 if TYPE_CHECKING:
+    import socket
     import subprocess
     from collections.abc import Mapping, Sequence
 
     from harness.analysis.detectors.registry import Report
     from harness.build.qemu_user import Runner
-    from harness.core.model import Abilities, Build
+    from harness.core.model import Abilities, Build, Transport
     from harness.core.sockets import Address
     from harness.core.target_model import Target
     from harness.record.run_folder import End
@@ -72,7 +73,7 @@ class Guest:
 
     `options` are added to the server's command line, as `--io-threads 2`; a configuration file may come first. `files`
     (name -> content) are in its working folder when it starts, as dump.rdb. With `coverage` it records the edges that
-    it takes, where its emulator supports this.
+    it takes, where its emulator supports this. By `io` clients, and the proxy, reach it.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Guest:
         options: Sequence[str] = (),
         files: Mapping[str, bytes] | None = None,
         coverage: bool = False,
+        io: Transport = "unix",
     ) -> None:
         self.build = build
         self.runner = runner
@@ -108,6 +110,8 @@ class Guest:
         self._capped: CappedLog | None = None
         self._sockets = sockets
         self._socket_folder = sockets
+        self._io = io
+        self._held_port: socket.socket | None = None
 
     @property
     def name(self) -> str:
@@ -162,8 +166,22 @@ class Guest:
         return self._socket_folder / "s"
 
     @property
+    def _tcp_port(self) -> int:
+        """The port for clients by TCP: the one that its options name, or one that the kernel has chosen."""
+        if "--port" in self.options:
+            return int(self.options[self.options.index("--port") + 1])
+        if self._held_port is None:
+            self._held_port = held_port(peer_user.HOST)
+        return int(self._held_port.getsockname()[1])
+
+    @property
     def upstream(self) -> Address:
         """The server's own address, behind the proxy."""
+        return self.socket_path if self._io == "unix" else (peer_user.HOST, self._tcp_port)
+
+    @property
+    def _private_address(self) -> Address:
+        """Where nobody but this server can answer. It does when it listens everywhere."""
         return self.socket_path
 
     @property
@@ -222,6 +240,9 @@ class Guest:
             self._capped.close()
         if self._recorder is not None:
             self._recorder.close()
+        if self._held_port is not None:
+            self._held_port.close()
+            self._held_port = None
         if self.edges is not None:
             self.edges.close()
             self.edges = None
@@ -379,7 +400,7 @@ class Guest:
     def _start(self) -> None:
         self.launch()
         deadline = time.monotonic() + self.runner.target.deadline_seconds(START_SECONDS)
-        while not answers_ping(self.upstream):
+        while not answers_ping(self._private_address):
             if not self.alive():
                 log = self.log_tail(LOG_LINES)
                 raise StartError("start-failed", "; ".join(filter(None, [self._detail, last_words(log)])), log=log)
@@ -391,7 +412,9 @@ class Guest:
 
     def arguments(self) -> list[str]:
         """The server's command line after its own name."""
-        arguments = ["--port", "0", "--unixsocket", str(self.socket_path), "--save", "", "--dir", str(self.folder)]
+        # Programs beside the server still take the Unix socket.
+        listens = ["--port", "0"] if self._io == "unix" else ["--port", str(self._tcp_port), "--bind", peer_user.HOST]
+        arguments = [*listens, "--unixsocket", str(self.socket_path), "--save", "", "--dir", str(self.folder)]
         arguments += options_to_start(self.runner.target, self.build.abilities)
         arguments += debug_arguments(self.build)
         # A configuration file, which a sentinel requires, is the program's first word.

@@ -132,6 +132,7 @@ def _guest(folder: Path, build: Build, runner: Runner, tree: SourceTree, reprodu
         version=tree.version,
         options=reproducer.options if reproducer else (),
         files=files_of(reproducer) if reproducer else {},
+        io=reproducer.io if reproducer else "unix",
     )
     guest.folder.mkdir()
     return guest

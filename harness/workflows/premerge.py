@@ -230,6 +230,14 @@ def _identity(catalog: Catalog, request: Request, content: str) -> list[str]:
         *(tree_files.digest_of(ROOT / name) for name in ("harness", "suites", "targets", "toolchains")),
         *map(
             str,
-            (request.policy, request.optimisation, request.allocator, request.emulator, request.seed, request.warnings),
+            (
+                request.policy,
+                request.optimisation,
+                request.allocator,
+                request.io,
+                request.emulator,
+                request.seed,
+                request.warnings,
+            ),
         ),
     ]

@@ -22,8 +22,8 @@ from suites.fuzz.values import KEY_LETTERS, SCRIPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
-    from pathlib import Path
 
+    from harness.core.sockets import Address
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
     from harness.run.server_process import Guest
@@ -100,11 +100,11 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
     number = clients_of(stream)
     with contextlib.ExitStack() as connections:
 
-        def connected(path: Path, deadline_seconds: float) -> list[Client]:
-            clients = (Client.at_socket(path, deadline_seconds=deadline_seconds) for _ in range(number))
+        def connected(address: Address, deadline_seconds: float) -> list[Client]:
+            clients = (Client.at_socket(address, deadline_seconds=deadline_seconds) for _ in range(number))
             return [connections.enter_context(client) for client in clients]
 
-        natives = connected(oracle.socket_path, NATIVE_SECONDS)
+        natives = connected(oracle.upstream, NATIVE_SECONDS)
         clients = connected(guest.recorded_path, guest.deadline_seconds)
         # The native build runs first: if it dies of the stream, the guest should die too, and its death is recorded.
         died = _ask(native_replies, natives, stream, oracle)
@@ -119,7 +119,7 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
             if number > 1:
                 # Of two clients each may have been disconnected, or hear of what the other does.
                 number = 1
-                natives = connected(oracle.socket_path, NATIVE_SECONDS)
+                natives = connected(oracle.upstream, NATIVE_SECONDS)
                 clients = connected(guest.recorded_path, guest.deadline_seconds)
             native_replies += reply_comparison.ask(natives[0], stored)
             if error := _ask(guest_replies, clients, stored, guest):
@@ -209,7 +209,7 @@ def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: 
 
 def _stored(oracle: Guest) -> Stream:
     """Commands that read all data stored by the native build, and copy some of it into new keys with RESTORE."""
-    with Client.at_socket(oracle.socket_path, deadline_seconds=NATIVE_SECONDS) as client:
+    with Client.at_socket(oracle.upstream, deadline_seconds=NATIVE_SECONDS) as client:
         keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
         types = client.pipeline([["TYPE", key] for key in keys])
         encodings = client.pipeline([["OBJECT", "ENCODING", key] for key in keys])

@@ -30,7 +30,7 @@ def payloads(session: FuzzSession, run: CellSession) -> list[Payload]:
 
     The same seed gives the same payloads: hash tables of several elements are excluded, because their order is random.
     """
-    with Client.at_socket(run.oracle().socket_path, deadline_seconds=20) as client:
+    with Client.at_socket(run.oracle().upstream, deadline_seconds=20) as client:
         for _ in range(50):
             compression = session.random.choice(("yes", "no"))
             session.reset_oracle()

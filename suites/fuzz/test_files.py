@@ -41,7 +41,7 @@ def test_files(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
         cell_run, defaults, name="files", share=0.08, cost=36, damages=[RDB, AOF] if sanitises else [AOF]
     )
     oracle = cell_run.oracle()
-    with Client.at_socket(oracle.socket_path, deadline_seconds=20) as client:
+    with Client.at_socket(oracle.upstream, deadline_seconds=20) as client:
         least = arities(client.command("COMMAND")) if sanitises else None  # type: ignore[arg-type]
         assert client.command("SAVE") == b"OK"
     saved = oracle.read(RDB)

@@ -18,10 +18,18 @@ if TYPE_CHECKING:
 
     from harness.core.processes.process import Result
     from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
 
+ADDRESS_OPTIONS = {"-s", "-h", "-p"}
 SECONDS = 30.0
 """Time limit of a program on this machine."""
 POLL_SECONDS = 0.1
+
+
+def address(server: Guest) -> list[str]:
+    """The words by which the client and the benchmark find a server."""
+    place = server.upstream
+    return ["-h", place[0], "-p", str(place[1])] if isinstance(place, tuple) else ["-s", str(place)]
 
 
 class Programs:
@@ -94,8 +102,10 @@ class Programs:
         before()
         own = self.run(name, *words, sent=sent)
         ours, theirs = shown(own.output), shown(native.output)
-        # A finding's text is the same in every run: it has no path of a socket.
-        what = " ".join([f"{self._family}-{name}", *(word for word in words if "/" not in word)])[:200]
+        # A finding's text is the same in every run: it has no address.
+        before_each = ["", *words]
+        told = [word for word, last in zip(words, before_each, strict=False) if not {word, last} & ADDRESS_OPTIONS]
+        what = " ".join([f"{self._family}-{name}", *(word for word in told if "/" not in word)])[:200]
         if ours != theirs:
             at = parted(theirs, ours)
             difference = Difference(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from suites._shared.keyspace import server
+from suites.programs.program import address
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
@@ -36,7 +37,7 @@ def test_it_sends_what_it_is_told_and_measures_it(
         pytest.skip("the option came with a later release")
     with server.client(oracle) as client:
         client.command("FLUSHALL")
-        words = ["-s", str(oracle.socket_path), "-n", str(REQUESTS), *way]
+        words = [*address(oracle), "-n", str(REQUESTS), *way]
         output = programs.run("benchmark", *words, "-t", TESTS, "--csv").text
         rows = [row for row in csv.reader(output.splitlines()) if len(row) > 1 and row[0] != "test"]
         rates = {row[0]: float(row[1]) for row in rows}
@@ -58,7 +59,7 @@ def test_it_sends_what_it_is_told_and_measures_it(
 def test_its_random_keys_fill_their_range(programs: Programs, oracle: Guest) -> None:
     with server.client(oracle) as client:
         client.command("FLUSHALL")
-        words = ["-s", str(oracle.socket_path), "-n", "2000", "-r", "100", "-q"]
+        words = [*address(oracle), "-n", "2000", "-r", "100", "-q"]
         programs.run("benchmark", *words, "SET", "k:__rand_int__", "v")
         names = sorted(client.command("KEYS", "*"))  # type: ignore[arg-type,type-var]
     assert names == [b"k:%012d" % number for number in range(100)]
@@ -69,7 +70,7 @@ def test_its_report_adds_up(programs: Programs, oracle: Guest, cell: CellSpec) -
         pytest.skip("the report has percentiles since 6.2")
     with server.client(oracle) as client:
         client.command("FLUSHALL")
-        words = ["-s", str(oracle.socket_path), "-n", str(REQUESTS), "-c", "5", "--dbnum", "3", "-k", "0"]
+        words = [*address(oracle), "-n", str(REQUESTS), "-c", "5", "--dbnum", "3", "-k", "0"]
         output = programs.run("benchmark", *words, "--precision", "3", "-t", "set,incr", "-d", "1000").text
         client.command("SELECT", 3)
         assert client.command("STRLEN", "key:__rand_int__") == 1000
@@ -105,7 +106,7 @@ def test_its_last_argument_comes_from_the_standard_input(programs: Programs, ora
     content = bytes(range(1, 256)) * 300
     with server.client(oracle) as client:
         client.command("FLUSHALL")
-        words = ["-s", str(oracle.socket_path), "-n", "10", "-c", "2", "-q", "-x", "RPUSH", "list"]
+        words = [*address(oracle), "-n", "10", "-c", "2", "-q", "-x", "RPUSH", "list"]
         programs.run("benchmark", *words, sent=content)
         stored = client.command("LRANGE", "list", 0, -1)
     assert stored == [content] * 10

@@ -11,6 +11,7 @@ from harness.protocol.resp import Client
 from suites._shared.formats import rdb
 from suites._shared.keyspace import dataset, server
 from suites._shared.keyspace.values import differences
+from suites.programs.program import address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +165,7 @@ def test_replies_are_printed_as_on_this_machine(
     programs: Programs, oracle: Guest, family: str, mode: list[str]
 ) -> None:
     programs.same(
-        *("cli", "-s", str(oracle.socket_path), *mode),
+        *("cli", *address(oracle), *mode),
         sent=REQUESTS.lstrip(),
         shown=without_durations,
         before=lambda: filled(oracle, family),
@@ -188,7 +189,7 @@ def test_a_command_line_does_what_it_does_on_this_machine(
     with server.client(oracle) as client:
         client.command("SET", "text", "some text")
         programs.same(
-            *("cli", "-s", str(oracle.socket_path), *line),
+            *("cli", *address(oracle), *line),
             shown=without_order if "keys" in line[0] else lambda output: output,
             before=lambda: client.command("SET", "counter", "0"),
         )
@@ -201,7 +202,7 @@ def test_a_script_is_debugged_as_on_this_machine(programs: Programs, oracle: Gue
     filled(oracle, family)
     with server.client(oracle) as client:
         output = programs.same(
-            *("cli", "-s", str(oracle.socket_path), mode, "--eval", "script", "integer:-1", ",", "-5", "7.5"),
+            *("cli", *address(oracle), mode, "--eval", "script", "integer:-1", ",", "-5", "7.5"),
             sent=DEBUGGER,
             before=lambda: client.command("SET", "counter", "0"),
         )
@@ -216,7 +217,7 @@ def test_an_argument_comes_from_the_standard_input(
         pytest.skip("-X came with 7.0")
     content = dataset.noise(70_000)
     words = ["-x", "SET", "input"] if option == "-x" else ["-X", "tag", "SET", "input", "tag"]
-    programs.same("cli", "-s", str(oracle.socket_path), *words, sent=content)
+    programs.same("cli", *address(oracle), *words, sent=content)
     with server.client(oracle) as client:
         assert client.command("GET", "input") == content
 
@@ -226,7 +227,7 @@ def test_what_is_piped_is_stored(programs: Programs, oracle: Guest, cell: CellSp
     requests = [command for item in items for command in item.commands]
     with server.client(oracle) as client:
         client.command("FLUSHALL")
-        result = programs.run("cli", "-s", str(oracle.socket_path), "--pipe", sent=Client.pack(requests))
+        result = programs.run("cli", *address(oracle), "--pipe", sent=Client.pack(requests))
         assert f"errors: 0, replies: {len(requests)}" in result.text, result.text
     expected = {item.key: item.entry for item in items}
     lines = differences(server.without_times(expected, cell.version), server.snapshot(oracle))
@@ -241,13 +242,13 @@ def test_a_file_that_the_client_fetches_holds_what_was_stored(
         # No other replica comes that the server could wait for.
         client.pipeline([["CONFIG", "SET", "repl-diskless-sync-delay", 0]])
     path = programs.file("fetched.rdb", b"")
-    result = programs.run("cli", "-s", str(oracle.socket_path), "--rdb", str(path))
+    result = programs.run("cli", *address(oracle), "--rdb", str(path))
     assert result.code == 0, result.text[-500:]
     found = rdb.read(path.read_bytes())
     lines = differences(dataset.expected(cell.version, family), found.entries)
     assert not lines, "; ".join(lines[:3])
     if cell.version >= (7,):
-        programs.run("cli", "-s", str(oracle.socket_path), "--functions-rdb", str(path))
+        programs.run("cli", *address(oracle), "--functions-rdb", str(path))
         found = rdb.read(path.read_bytes())
         assert (found.functions, found.entries) == ([dataset.FUNCTION], {})
 
@@ -260,9 +261,9 @@ def assert_latencies(words: Sequence[str]) -> None:
 
 
 def test_latencies_are_measured(programs: Programs, oracle: Guest) -> None:
-    output = programs.run("cli", "-s", str(oracle.socket_path), "--raw", "--latency").text
+    output = programs.run("cli", *address(oracle), "--raw", "--latency").text
     assert_latencies(output.split())
-    output = programs.run("cli", "-s", str(oracle.socket_path), "--csv", "--latency").text
+    output = programs.run("cli", *address(oracle), "--csv", "--latency").text
     assert_latencies(output.split(","))
     output = programs.run("cli", "--intrinsic-latency", "1").text
     found = re.search(r"(\d+) total runs \(avg latency: ([\d.]+) microseconds / ([\d.]+) nanoseconds per run\)", output)

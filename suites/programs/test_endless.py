@@ -12,7 +12,7 @@ import pytest
 from harness.core.target_model import ORACLE
 from harness.protocol.resp import Client, info_fields
 from suites._shared.keyspace import server
-from suites.programs.program import SECONDS
+from suites.programs.program import SECONDS, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ def test_a_replica_prints_what_its_primary_does(programs: Programs, native: Gues
         # The server writes the changes before it answers another client.
         end = (listening, [("CLIENT", "KILL", "TYPE", "replica")])
         change = in_turn(native, (listening, CHANGES), end)
-        words = ["-s", str(native.socket_path), "--replica"]
+        words = [*address(native), "--replica"]
         result = programs.run("cli", *words, target=target, meanwhile=change)
         printed.append([line for line in result.output.splitlines() if re.match(rb'"(?!ping|SELECT)', line)])
         assert len(printed[-1]) >= len(CHANGES), result.text[-500:]
@@ -89,7 +89,7 @@ def test_statistics_are_those_of_the_server(programs: Programs, native: Guest) -
         return told
 
     refuse = in_turn(native, (told_twice, [("ACL", "SETUSER", "default", "-info")]))
-    words = ["-s", str(native.socket_path), "--stat", "-i", "0.05"]
+    words = [*address(native), "--stat", "-i", "0.05"]
     output = programs.run("cli", *words, meanwhile=refuse).text
     with server.client(native) as client:
         client.command("ACL", "SETUSER", "default", "+info")

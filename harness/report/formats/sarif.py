@@ -81,6 +81,7 @@ def render(judgement: Judgement) -> str:
             "seed": judgement.seed,
             "verdict": judgement.verdict,
             "optimisation": judgement.optimisation,
+            "io": judgement.io,
         },
     }
     return json_codec.pretty({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}).decode()
@@ -94,7 +95,8 @@ def fingerprint(finding: Finding) -> str:
 def _category(judgement: Judgement) -> str:
     """The category of the document. A later one of the same category replaces it, so each matrix job has its own."""
     targets = dict.fromkeys(cell.target for cell in judgement.cells)
-    return f"plumbline/{judgement.policy}/{'+'.join(targets)}/"
+    way = "" if judgement.io == "unix" else f"{judgement.io}/"
+    return f"plumbline/{judgement.policy}/{way}{'+'.join(targets)}/"
 
 
 def _rule(kind: str) -> dict[str, Any]:

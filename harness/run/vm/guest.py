@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.build.qemu_user import Runner
-    from harness.core.model import Build
+    from harness.core.model import Build, Transport
     from harness.core.sockets import Address
     from harness.record.run_folder import Counters
 
@@ -142,6 +142,11 @@ class VmGuest(Guest):
         assert self._machine is not None
         return self._machine.endpoint(self._port)
 
+    @property
+    def _private_address(self) -> Address:
+        """The same: the port was taken for this server."""
+        return self.upstream
+
     def started(self) -> bool:
         """Whether there is, or was, a server process."""
         return self._pid != 0
@@ -246,10 +251,12 @@ def guest_of(
     options: Sequence[str] = (),
     files: Mapping[str, bytes] | None = None,
     coverage: bool = False,
+    io: Transport = "unix",
 ) -> Guest:
     """A guest of the kind that its target needs: on the machine `host`, under an emulator, or native.
 
-    With `coverage` it records the edges of its code that it takes, where its emulator supports this.
+    With `coverage` it records the edges of its code that it takes, where its emulator supports this. Clients reach it
+    by `io`, or on a machine by TCP.
     """
     if runner.target.emulator.has_kernel:
         assert host is not None
@@ -263,4 +270,5 @@ def guest_of(
         options=options,
         files=files,
         coverage=coverage,
+        io=io,
     )

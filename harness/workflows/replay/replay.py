@@ -247,6 +247,7 @@ class _Replayed:
                 version=self.tree.version,
                 options=reproducer.options,
                 files=files,
+                io=reproducer.io,
             )
 
         def oracle() -> Guest:
@@ -260,6 +261,7 @@ class _Replayed:
                 version=self.tree.version,
                 options=reproducer.options,
                 files=files_of(reproducer),
+                io=reproducer.io,
             )
 
         return run_server(guest("guest-1", files_of(reproducer)), reproducer, oracle, lambda: guest("guest-2", {}))
