@@ -13,6 +13,7 @@ from harness.run.cell_spec import read_cell
 from suites._shared.keyspace import kinds
 from suites._shared.paired_servers import PairedServers
 from suites._shared.ports import Ports
+from suites._shared.programs import Programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,12 @@ def ports() -> Iterator[Ports]:
     """Ports for servers of this test."""
     with Ports() as held:
         yield held
+
+
+@pytest.fixture
+def programs(cell: CellSpec, family: str, tmp_path: Path) -> Programs:
+    """The release's programs, in a folder of the present test."""
+    return Programs(cell, family, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -323,6 +323,12 @@ def test_a_damaged_server_is_built_again(tmp_path: Path, damage: str) -> None:
     assert times_made(tmp_path) == 2
 
 
+CLIENTS = """
+redis-cli redis-benchmark:
+\tprintf 'speaks TLS: %s' "$(BUILD_TLS)" >$@
+"""
+
+
 def library(tmp_path: Path, identity: str = "1") -> OpenSsl:
     for name in SHARED:
         fakes.write(tmp_path / "openssl" / name, name)
@@ -331,7 +337,7 @@ def library(tmp_path: Path, identity: str = "1") -> OpenSsl:
 
 
 def test_a_server_with_tls_is_another_build_that_has_its_library_beside_it(tmp_path: Path) -> None:
-    tree = tree_with(tmp_path, MAKEFILE)
+    tree = tree_with(tmp_path, MAKEFILE + CLIENTS)
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     plain, one, other = (
         builder.build(tree, fakes.target("armv5"), fakes.toolchain(), "O2", tls=tls)
@@ -346,8 +352,19 @@ def test_a_server_with_tls_is_another_build_that_has_its_library_beside_it(tmp_p
     for word in (str(tmp_path / "include" / "of-the-target"), f"-L{tmp_path / 'openssl'}", "'-Wl,-rpath,$ORIGIN'"):
         assert word in wrapper, f"the compiler's wrapper does not pass {word}"
         assert word not in plain.server_binary.read_text("utf-8")
-    assert {path.name for path in one.folder.iterdir()} - {path.name for path in plain.folder.iterdir()} == set(SHARED)
+    clients = {"redis-cli", "redis-benchmark"}
+    more = {path.name for path in one.folder.iterdir()} - {path.name for path in plain.folder.iterdir()}
+    assert more == {*SHARED, *clients}
+    assert {(one.folder / name).read_text("utf-8") for name in clients} == {"speaks TLS: yes"}
     assert (one.folder / SHARED[0]).read_text("utf-8") == SHARED[0]
+
+
+def test_a_client_that_does_not_compile_with_tls_is_told(tmp_path: Path) -> None:
+    builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
+    with pytest.raises(BuildFailedError, match="does not compile for armv5: redis-cli, redis-benchmark"):
+        builder.build(
+            tree_with(tmp_path, MAKEFILE), fakes.target("armv5"), fakes.toolchain(), "O2", tls=library(tmp_path)
+        )
 
 
 def test_a_toolchain_without_debians_openssl_says_so(tmp_path: Path) -> None:

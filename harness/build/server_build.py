@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 BUILD_SECONDS = 1800
 RECIPE = "1"
 """Part of every build's identity: raise it when this module changes its way of building."""
+CLIENTS = ("cli", "benchmark")
+"""What follows the family in the names of the programs that are made beside a server with TLS, to speak it."""
 WORK_NAME = "/plumbline"
 """The work folder's name in debug information. Objects are the same wherever they are compiled, so that ccache has the
 objects of a release for a checkout of it."""
@@ -163,6 +165,20 @@ class BuildDirectory:
             )
         return result
 
+    def make_clients(self) -> list[Path]:
+        """Make the release's client and benchmark. Raises BuildFailedError with the compiler's first error."""
+        made = [self.binary.with_name(f"{self.server.family}-{name}") for name in CLIENTS]
+        result = self.make([path.name for path in made])
+        if missing := [path.name for path in made if not path.is_file()]:
+            raise BuildFailedError(
+                f"{self.server.name} does not compile for {self.target.name}: {', '.join(missing)}",
+                where=str(self.server.path),
+                because=first_error(result.text),
+                log=str(self.log),
+                output=result.text,
+            )
+        return made
+
     def environment(self) -> dict[str, str]:
         """The environment of compilers and makefiles."""
         return {
@@ -198,7 +214,7 @@ class Builder:
         """The server's binaries for a target, and the shared object that is preloaded into them.
 
         `then` may make more from the objects after the server was compiled; it receives the makefile's output. `tls` is
-        the library that a server with TLS is linked with. Raises
+        the library that a server with TLS is linked with, beside which its client and benchmark are made. Raises
         BuildFailedError, UsageError for an unsupported allocator, or InfrastructureError without a compiler.
         """
         allocator.check_supported(chosen, target, tools)
@@ -217,6 +233,8 @@ class Builder:
                     shutil.copy2(shop.binary, into)
                     if tls is not None:
                         tls.put_beside(into)
+                        for client in shop.make_clients():
+                            shutil.copy2(client, into)
                     command = shop.make_command([shop.binary.name])
                     (into / "build.json").write_bytes(json_codec.pretty({"command_line": command}))
                 if then:
@@ -329,7 +347,7 @@ def build_key(
             *([prelude] if prelude else []),
             *([linked, *allocator.jemalloc_settings(target, tools).values()] if linked != "libc" else []),
             *settings_of(tree, target).words,
-            *(["openssl", tls.identity] if tls else []),
+            *(["openssl", tls.identity, *CLIENTS] if tls else []),
         ]
     )
 

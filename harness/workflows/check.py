@@ -294,7 +294,7 @@ def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: Prepare
         why, kind = target.problem, "crash" if target.blameless else "build"
     elif suite.module and suite.name not in target.modules:
         why = "its programs contain their C library, and load no module"
-    elif suite.programs and target.programs is None:
+    elif suite.programs and not suite.tls and target.programs is None:
         why = "the programs beside the server run under user-mode emulators alone"
     elif suite.tls and target.tls_problem:
         why, kind = target.tls_problem, "build"
@@ -358,7 +358,12 @@ def _units_of(suite: Suite, prepared: PreparedTarget, peers: Mapping[str, PeerSe
 
 def _programs_of(suite: Suite, target: PreparedTarget, prepared: PreparedRun) -> dict[str, Path]:
     """Target -> the release's programs, for a suite that runs them; none without those of this machine."""
-    if not suite.programs or target.programs is None or prepared.native_programs is None:
+    if not suite.programs:
+        return {}
+    if suite.tls:
+        builds = {ORACLE: prepared.peers[ORACLE].with_tls, target.target.name: target.with_tls}
+        return {name: build.folder for name, build in builds.items() if build is not None}
+    if target.programs is None or prepared.native_programs is None:
         return {}
     return {target.target.name: target.programs, ORACLE: prepared.native_programs}
 

@@ -281,7 +281,10 @@ class RunSetup:
 
     def _programs(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
         """The folder of the release's programs, where the plan has a suite that runs them."""
-        suited = [suite for suite in self.suites if suite.programs and not suite.absent_from(self.tree)]
+        # Those with TLS are made with the server.
+        suited = [
+            suite for suite in self.suites if suite.programs and not suite.tls and not suite.absent_from(self.tree)
+        ]
         if not suited or setup.target.emulator.has_kernel:
             return None
         return setup.upstream(self.tree, self.request.optimisation, allocator) / "src"

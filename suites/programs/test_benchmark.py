@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from suites._shared.keyspace import server
-from suites.programs.program import address
+from suites._shared.programs import address
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
-    from suites.programs.program import Programs
+    from suites._shared.programs import Programs
 
 REQUESTS = 1000
 ROW = re.compile(r"([\d.]+)% <= ([\d.]+) milliseconds \(cumulative count (\d+)\)")

@@ -11,14 +11,14 @@ from harness.protocol.resp import Client
 from suites._shared.formats import rdb
 from suites._shared.keyspace import dataset, server
 from suites._shared.keyspace.values import differences
-from suites.programs.program import address
+from suites._shared.programs import address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
-    from suites.programs.program import Programs
+    from suites._shared.programs import Programs
 
 REQUESTS = rb"""
 SET text "a \"quoted\" text"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.run.extra_servers import StartGuest
     from suites._shared.cluster_nodes import Node
     from suites._shared.ports import Ports
-    from suites.programs.program import Programs
+    from suites._shared.programs import Programs
 
 NODES, KEYS = 3, 200
 MOVED = 300

@@ -12,7 +12,7 @@ import pytest
 from harness.core.target_model import ORACLE
 from harness.protocol.resp import Client, info_fields
 from suites._shared.keyspace import server
-from suites.programs.program import SECONDS, address
+from suites._shared.programs import SECONDS, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
     from suites._shared.ports import Ports
-    from suites.programs.program import Programs
+    from suites._shared.programs import Programs
 
 LEAST = -(1 << 63)
 CHANGES: list[tuple[str | bytes | int, ...]] = [

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
-    from suites.programs.program import Programs
+    from suites._shared.programs import Programs
 
 NEAR_MOMENTS = [1, 1_650_000_000, (1 << 31) - 2]
 FAR_MOMENTS = [(1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 40]
