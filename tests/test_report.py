@@ -14,7 +14,7 @@ import pytest
 import xmlschema
 from rich.console import Console
 
-from harness.core.finding import Frame
+from harness.core.finding import UNKNOWN_FILE, Frame
 from harness.report import terminal
 from harness.report.formats import markdown
 from harness.report.formats import registry as formats
@@ -99,6 +99,16 @@ def test_junit_names_the_finding_and_how_to_see_it_again(tmp_path: Path) -> None
     assert failure is not None
     assert "plumb replay" in (failure.text or "")
     assert "1 finding" == failure.get("message")  # noqa: SIM300
+
+
+def test_junit_names_no_line_of_code_without_debug_information(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    stored = judgement()
+    unknown = [msgspec.structs.replace(one, file=UNKNOWN_FILE, line=0) for one in stored.findings]
+    formats.write(folder, msgspec.structs.replace(stored, findings=unknown))
+    failure = junit(folder).find(".//failure")
+    assert failure is not None
+    assert "line unknown in bitopCommand" in (failure.text or "")
 
 
 def test_junit_is_valid_for_the_strictest_reader(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.finding import Frame
+from harness.core.finding import UNKNOWN_FILE, Frame
 from harness.workflows.replay.shown_records import MOST_PLACES, ShownRecord, lines_of
 
 
@@ -44,3 +44,14 @@ def test_what_an_audit_sees_elsewhere_is_not_listed_without_end(more: int, last:
     lines = lines_of([record(f"f{number}") for number in range(MOST_PLACES + 1 + more)])
     assert last in lines[-1]
     assert len(lines) == 4 + MOST_PLACES + bool(more)
+
+
+def test_code_without_debug_information_has_no_line() -> None:
+    unknown = Frame(function="memcpy", file=UNKNOWN_FILE, line=0, origin="libc", pc=1)
+    found = ShownRecord(heading="SIGBUS: ldr", frames=[unknown], same=True)
+    other = ShownRecord(heading="SIGSEGV: str", frames=[unknown], same=False)
+    assert lines_of([found, other]) == [
+        "SIGBUS: ldr",
+        "    memcpy (line unknown) [libc]",
+        "also SIGSEGV in memcpy (line unknown)",
+    ]

@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from harness.core.errors import NothingSelectedError, UsageError
+from harness.core.finding import place_in_file
 from harness.core.strict_toml import near_names
 from harness.core.untrusted_text import one_line, visible
 from harness.report.finding import place_of
@@ -83,7 +84,7 @@ def lines_of(findings: Sequence[Finding]) -> list[str]:
 
 def _place(finding: Finding) -> str:
     if finding.file or not finding.witnesses:
-        return f"{finding.file}:{finding.line}"
+        return place_in_file(finding.file, finding.line)
     return place_of(finding.witnesses[0])
 
 

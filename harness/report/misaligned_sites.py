@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.core.finding import place_in_file
+
 if TYPE_CHECKING:
     from harness.core.finding import Fate, Finding, Witness
     from harness.record.run_folder import Counters
@@ -52,7 +54,7 @@ def sites(findings: list[Finding]) -> list[Site]:
     for finding in findings:
         for witness in finding.witnesses:
             if witness.detector == "audit":
-                place = f"{witness.file}:{witness.line}"
+                place = place_in_file(witness.file, witness.line)
                 by_place.setdefault((finding.function, place), []).append((finding, witness))
     found = [
         Site(finding=pairs[0][0], place=place, witnesses=[witness for _, witness in pairs])

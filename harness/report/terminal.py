@@ -160,7 +160,7 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
         line("    stack        " + " ← ".join(chain))
     if finding.implicated is not None:
         place = finding.implicated
-        line(f"    points to    {place.function} ({place.file}:{place.line})")
+        line(f"    points to    {place.function} ({place_in_file(place.file, place.line)})")
     else:
         line(f"    origin       {finding.origin}")
     if finding.command:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.analysis.symbols import Symbols
 from harness.core.byte_diff import DifferenceError, excerpt, parted
-from harness.core.finding import Difference
+from harness.core.finding import Difference, place_in_file
 from harness.core.processes import process
 from harness.core.target_model import ORACLE
 from harness.record import fault_log
@@ -78,7 +78,7 @@ class Programs:
         if faults and target == self.target:
             machine = runner.target.emulator.qemu
             frame = Symbols(cell.triple, str(program)).backtrace(faults[0], machine)[0]
-            place = f"{frame.function} ({frame.file}:{frame.line})"
+            place = f"{frame.function} ({place_in_file(frame.file, frame.line)})"
             raise AssertionError(f"{program.name} {' '.join(words)}: signal {faults[0].signal} in {place}: {said}")
         # What does not end is ended by a signal.
         assert not result.expired, f"{program.name} {' '.join(words)} did not end: {said}"

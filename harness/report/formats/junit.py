@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 from harness.core.byte_diff import described
 from harness.core.ci_streams import in_markup
-from harness.core.finding import Verdict
+from harness.core.finding import Verdict, place_in_file
 from harness.core.untrusted_text import visible
 from harness.judge.verdict import CellVerdict
 from harness.report.finding import in_cell
@@ -88,7 +88,7 @@ def _properties(judgement: Judgement, cell: CellVerdict) -> dict[str, str]:
 
 
 def _finding_text(finding: Finding) -> str:
-    place = f"{finding.file}:{finding.line} in {finding.function}" if finding.file else ""
+    place = f"{place_in_file(finding.file, finding.line)} in {finding.function}" if finding.file else ""
     differs = described(finding.difference) if finding.difference else ""
     lines = (f"{finding.id}: {finding.title}", place, differs, finding.command, finding.replay)
     return "\n".join(line for line in lines if line)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.core.finding import place_in_file
 from harness.core.model import Record
 from harness.workflows.porting import makefiles
 from harness.workflows.porting.document import BLOCKERS, PortingItem, Rank
@@ -147,7 +148,8 @@ def _detail(finding: Finding) -> list[str]:
     for one in finding.witnesses:
         if one.instruction:
             fate = f", {one.fate}" if one.fate else ""
-            lines.append(f"{one.target} {one.file}:{one.line}  {one.instruction}  {one.access}  ({one.count}×{fate})")
+            place = place_in_file(one.file, one.line)
+            lines.append(f"{one.target} {place}  {one.instruction}  {one.access}  ({one.count}×{fate})")
         elif one.test:
             lines.append(f"{one.target} {one.suite}: {one.test}")
     if finding.origin not in {"server", "unknown"}:

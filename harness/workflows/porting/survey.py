@@ -25,6 +25,7 @@ from harness.build.server_build import BuildFailedError
 from harness.build.sources import tree_files
 from harness.core import json_codec
 from harness.core.errors import UsageError
+from harness.core.finding import place_in_file
 from harness.core.model import CANARY_SUITE
 from harness.isa import rules
 from harness.record import fault_log, run_folder
@@ -168,8 +169,8 @@ class _Porter:
             target=target.name,
             detail=detail,
             function=stack[0].function if stack else "",
-            place=f"{stack[0].file}:{stack[0].line}" if stack else "",
-            stack=tuple(f"{frame.function} ({frame.file}:{frame.line})" for frame in stack[:8]),
+            place=place_in_file(stack[0].file, stack[0].line) if stack else "",
+            stack=tuple(f"{frame.function} ({place_in_file(frame.file, frame.line)})" for frame in stack[:8]),
         )
 
 

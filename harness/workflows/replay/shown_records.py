@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from harness.analysis.detectors.registry import own_frames
+from harness.core.finding import place_in_file
 from harness.core.model import Record
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def lines_of(records: list[ShownRecord]) -> list[str]:
 def _kind_and_place(record: ShownRecord) -> str:
     """`SIGBUS in call (src/server.c:2250)`."""
     frame = own_frames(record.frames)[0][0]
-    return f"{record.heading.partition(':')[0]} in {frame.function} ({frame.file}:{frame.line})"
+    return f"{record.heading.partition(':')[0]} in {frame.function} ({place_in_file(frame.file, frame.line)})"
 
 
 def _counted(text: str, times: int) -> str:
@@ -52,4 +53,4 @@ def _counted(text: str, times: int) -> str:
 
 
 def _frame(frame: Frame) -> str:
-    return f"    {frame.function} ({frame.file}:{frame.line}) [{frame.origin}]"
+    return f"    {frame.function} ({place_in_file(frame.file, frame.line)}) [{frame.origin}]"
