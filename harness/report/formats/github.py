@@ -15,6 +15,7 @@ from harness.report.finding import frame_in_tree, level_of
 from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from harness.core.finding import Finding, Frame
@@ -26,7 +27,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 def render(judgement: Judgement) -> str:
     """One line per finding, and one per UNKNOWN cell. What may follow from another finding is on no line of its own."""
     starts = _starts(judgement)
-    places = annotated_places(judgement)
+    places = _places(judgement, starts)
     lines = [
         _finding(finding, judgement.place, places.get(finding.id), starts.get(finding.id, ""))
         for finding in judgement.findings
@@ -38,7 +39,10 @@ def render(judgement: Judgement) -> str:
 
 def annotated_places(judgement: Judgement) -> dict[str, Frame]:
     """The line of the tree on which a finding's annotation stands, by the finding's id; without those on no line."""
-    starts = _starts(judgement)
+    return _places(judgement, _starts(judgement))
+
+
+def _places(judgement: Judgement, starts: Mapping[str, str]) -> dict[str, Frame]:
     places = {finding.id: frame_in_tree(finding) for finding in judgement.findings if finding.id not in starts}
     return {identity: place for identity, place in places.items() if place}
 
