@@ -13,7 +13,7 @@ from harness.core.finding import Difference
 from harness.protocol.resp import info_fields
 from suites._shared.checksums import crc16
 from suites._shared.keyspace import server
-from suites._shared.link import await_that, info
+from suites._shared.link import await_that, info, on_a_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -84,14 +84,11 @@ def start(
     more: Sequence[str] = (),
     port_option: str = "--port",
 ) -> Node:
-    """Start a node that knows only the nodes in its files, with more options. It listens on loopback only, on a port
-    that `port_option` names: `--tls-port` for one that speaks TLS.
-    """
-    port = ports.free()
-    options = [*more, port_option, str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
+    """Start a node that knows only the nodes in its files, with more options. It listens as link.on_a_port says."""
+    options = [*more, "--cluster-enabled", "yes", "--cluster-node-timeout", "15000"]
     # Do not wait for another replica to join the same transfer: none will come.
-    options += ["--cluster-node-timeout", "15000", "--repl-diskless-sync-delay", "0"]
-    return Node(start_guest(target=target, options=options, files=files), port)
+    options += ["--repl-diskless-sync-delay", "0"]
+    return Node(*on_a_port(start_guest, ports, target, *options, files=files, port_option=port_option))
 
 
 def slot_of(key: bytes) -> int:

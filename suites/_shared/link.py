@@ -33,11 +33,18 @@ def join(replica: Guest, primary: Guest) -> None:
 
 
 def on_a_port(
-    start_guest: StartGuest, ports: Ports, target: str, *options: str, files: Mapping[str, bytes] | None = None
+    start_guest: StartGuest,
+    ports: Ports,
+    target: str,
+    *options: str,
+    files: Mapping[str, bytes] | None = None,
+    port_option: str = "--port",
 ) -> tuple[Guest, int]:
-    """A server on a loopback port, on which others find it, and the port."""
+    """A server on a loopback port, on which others find it, and the port. `port_option` is `--tls-port` for one that
+    speaks TLS there.
+    """
     port = ports.free()
-    listening = ["--port", str(port), "--bind", "127.0.0.1"]
+    listening = [port_option, str(port), "--bind", "127.0.0.1"]
     return start_guest(target=target, options=[*listening, *options], files=files), port
 
 

@@ -73,6 +73,16 @@ static void reply_errno(Context *context, int number) {
     RedisModule_ReplyWithSimpleString(context, name);
 }
 
+/* What a call that changes a key has answered, errno after it, and the key's length now. */
+static int reply_change(Context *context, int status, RedisModuleKey *key) {
+    int number = errno;
+    RedisModule_ReplyWithArray(context, 3);
+    reply_status(context, status);
+    reply_errno(context, number);
+    RedisModule_ReplyWithLongLong(context, (long long)RedisModule_ValueLength(key));
+    return REDISMODULE_OK;
+}
+
 static RedisModuleKey *opened(Context *context, Text *name) {
     return RedisModule_OpenKey(context, name, REDISMODULE_READ | REDISMODULE_WRITE);
 }
@@ -364,11 +374,7 @@ static int list(Context *context, Text **words, int count) {
     else if (is(words[2], "INSERT")) status = RedisModule_ListInsert(key, at, words[4]);
     else if (is(words[2], "DELETE")) status = RedisModule_ListDelete(key, at);
     else status = RedisModule_ListPush(key, at < 0 ? REDISMODULE_LIST_TAIL : REDISMODULE_LIST_HEAD, words[4]);
-    RedisModule_ReplyWithArray(context, 3);
-    reply_status(context, status);
-    reply_errno(context, errno);
-    RedisModule_ReplyWithLongLong(context, (long long)RedisModule_ValueLength(key));
-    return REDISMODULE_OK;
+    return reply_change(context, status, key);
 }
 
 /* API.HASH.SET KEY FLAGS FIELD VALUE FIELD VALUE: no VALUE of three dashes, which deletes the field. */
@@ -510,11 +516,7 @@ static int stream_add(Context *context, Text **words, int count) {
     key = opened(context, words[1]);
     errno = 0;
     status = RedisModule_StreamAdd(key, 0, &id, words + 3, (count - 3) / 2);
-    RedisModule_ReplyWithArray(context, 3);
-    reply_status(context, status);
-    reply_errno(context, errno);
-    RedisModule_ReplyWithLongLong(context, (long long)RedisModule_ValueLength(key));
-    return REDISMODULE_OK;
+    return reply_change(context, status, key);
 }
 
 /* API.STREAM.RANGE KEY FLAGS START END DELETE: each identifier, number of fields and fields; "-" or "+" is no limit.
