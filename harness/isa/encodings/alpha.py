@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.isa.encodings.encoding import (
+    OFFSETS,
     AddressForm,
     DecoderTable,
     EncodingTable,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 VALUE, BASE = 1, 4
 """$1 is moved, $4 is the base. $25, $27 and 8 bytes at $30 are free for what comes before."""
-OFFSETS = (0, 8, -8, 0x7FF0, -0x8000)
 FLOATS: dict[str, tuple[AccessClass, int, int]] = {
     "s": ("float", 4, 10),
     "t": ("double", 8, 11),

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 Direction = Literal["load", "store"]
 
 
+OFFSETS = (0, 8, -8, 0x7FF0, -0x8000)
+"""Displacements that tables have of fields of 16 bits."""
+
+
 class Move(NamedTuple):
     """Bytes that an instruction copies between memory and the register file."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from harness.core.target_model import Endianness
 from harness.isa.encodings.encoding import (
+    OFFSETS,
     AddressForm,
     DecoderTable,
     Encoding,
@@ -34,7 +35,6 @@ VALUE, BASE, INDEX, NEGATIVE_INDEX = 2, 4, 5, 6
 """$2 is moved, $4 is the base, $5 and $6 are the index. $25 and the word at $29 are free for what comes before."""
 DOUBLE, SINGLE = 2, 4
 """The floating-point registers: $f2 has 8 bytes in the register file. Of $f4 it has 4: LWC1 leaves the rest open."""
-OFFSETS = (0, 8, -8, 0x7FF0, -0x8000)
 INDEX_VALUE = 24
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.isa.encodings.encoding import (
+    OFFSETS,
     AddressForm,
     DecoderTable,
     Encoding,
@@ -36,7 +37,6 @@ VALUE, BASE, INDEX, NEGATIVE_INDEX, STRING, CR0 = 3, 4, 5, 6, 7, 32
 """
 SINGLE, DOUBLE, VECTOR = 1, 2, 2
 """f1 is kept in the register file as the single that LFS reads and STFS writes, f2 and f3 as they are; and v2."""
-OFFSETS = (0, 8, -8, 0x7FF0, -0x8000)
 INDEX_VALUE = 24
 STORED, NOT_STORED = 2, 0
 """What STWCX. makes of CR0 (Power ISA 2.06, book II, 4.4.2)."""
