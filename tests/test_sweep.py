@@ -47,6 +47,8 @@ def test_there_are_as_many_encodings_as_the_documents_say() -> None:
     assert counts["powerpc64"] == {"": 339}
     assert counts["riscv64"] == {"RVG": 165, "RVC": 18}
     assert counts["alpha"] == {"": 110}
+    assert counts["hppa"] == {"": 301}
+    assert counts["s390x"] == {"32": 160, "48": 1082}
 
 
 @pytest.mark.parametrize("name", SWEPT)
@@ -60,7 +62,7 @@ def test_an_encodings_parts_fit_together(name: str) -> None:
         stores = any(move.direction == "store" for move in one.moves)
         assert one.direction == "store" or not stores, one.name
         assert one.section
-        registers = [move.register for move in one.moves if move.direction == "load"]
+        registers = [move.register for move in one.moves if move.direction == "load" and move.size]
         assert len(set(registers)) == len(registers), one.name
 
 
@@ -93,6 +95,11 @@ def test_an_encodings_parts_fit_together(name: str) -> None:
         ("powerpc64", "signal", "lmw 29,0(4)", "dddddddd"),
         ("powerpc64", "strict", "lxvw4x 34,0,4", "dsssdsss"),
         ("riscv64", "sbi-riscv", "RVG ld a2, 0(a0)", "dddddddd"),
+        ("s390x", "signal", "32 l %r3,0(%r4)", "dddddddd"),
+        ("s390x", "strict", "32 l %r3,0(%r4)", "dsssdsss"),
+        ("hppa", "signal", "ldws,ma 8(%r4),%r3", "dsssdsss"),
+        ("hppa", "linux-parisc", "fldds 8(%r4),%fr5", "dddddddd"),
+        ("hppa", "linux-parisc", "ldcws 8(%r4),%r3", "dsssdsss"),
         ("riscv64", "sbi-riscv", "RVG amoswap.d a3, a2, (a0)", "dsssssss"),
     ],
 )
@@ -165,6 +172,13 @@ def test_a_decoders_rows_in_c_are_read(tmp_path: Path) -> None:
         ("FIRST", 0xF0, 0x20, "some.c", 2),
         ("SECOND", 0xF0, 0x30, "some.c", 4),
     ]
+
+
+def test_a_quadword_asks_for_its_alignment_however_strict_the_policy() -> None:
+    """Objects of portable C ask for 8 bytes at most, LPQ for 16: a stricter policy may not ask for less."""
+    for policy in ("signal", "strict"):
+        assert prescribed("s390x", policy, "48 lpq %r6,0(%r4)") == 4 * ("d" + 15 * "s")
+    assert prescribed("s390x", "unchecked", "48 lpq %r6,0(%r4)") == 64 * "d"
 
 
 @pytest.mark.parametrize("name", SWEPT)

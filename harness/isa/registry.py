@@ -9,9 +9,11 @@ from harness.isa import aarch64, alpha, arm, hppa, m68k, mips, powerpc, riscv, s
 from harness.isa.encodings import aarch64 as aarch64_encodings
 from harness.isa.encodings import alpha as alpha_encodings
 from harness.isa.encodings import arm as arm_encodings
+from harness.isa.encodings import hppa as hppa_encodings
 from harness.isa.encodings import mips as mips_encodings
 from harness.isa.encodings import powerpc as powerpc_encodings
 from harness.isa.encodings import riscv as riscv_encodings
+from harness.isa.encodings import s390x as s390x_encodings
 from harness.isa.encodings import sparc as sparc_encodings
 
 if TYPE_CHECKING:
@@ -42,10 +44,12 @@ _ENCODINGS = {
     "aarch64": aarch64_encodings.TABLE,
     "alpha": alpha_encodings.TABLE,
     "arm": arm_encodings.TABLE,
+    "hppa": hppa_encodings.TABLE,
     "mips": mips_encodings.TABLE,
     "powerpc": powerpc_encodings.TABLE,
     "powerpc64": powerpc_encodings.TABLE64,
     "riscv64": riscv_encodings.TABLE,
+    "s390x": s390x_encodings.TABLE,
     "sparc": sparc_encodings.TABLE,
 }
 

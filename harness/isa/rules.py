@@ -155,11 +155,10 @@ def forbidden(target: Target, policy: Policy, access: Access) -> bool:
     unit, hint, plain = access.size_bytes, access.hint_bytes, access.access_class not in UNSPLIT
     if policy.demand == "none" or not access.access_class:
         return False
-    if policy.demand == "natural":
-        # Registers of 16 bytes hold pairs or copies of bytes; no object of portable C asks for more than 8.
-        demand = max(min(unit, 8) if plain else unit, hint)
-    else:
-        demand = hint or min(target.demand.get(access.access_class, 1), unit)
+    required = hint or min(target.demand.get(access.access_class, 1), unit)
+    # Registers of 16 bytes hold pairs or copies of bytes; no object of portable C asks for more than 8.
+    natural = min(unit, 8) if plain else unit
+    demand = max(natural, required) if policy.demand == "natural" else required
     # Compilers split no instruction that asks for more than its unit.
     is_split = plain and hint <= unit and access.modulo % min(unit, policy.assumed_bytes) == 0
     return access.modulo % demand != 0 and not is_split

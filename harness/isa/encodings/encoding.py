@@ -146,6 +146,8 @@ class SlotForm(NamedTuple):
     bits: int = 32
     address_bits: int = 0
     """What is added to the address of its code."""
+    padding: bytes = b""
+    """Behind an instruction, where they differ in length: it has objdump begin anew after one that it does not know."""
 
 
 class RowForm(NamedTuple):

@@ -8,11 +8,16 @@
  *
  * OUTCOMES has a letter for each offset:
  *   d  done: registers and memory are exactly what the table says
- *   s  SIGBUS, BUS_ADRALN, at the access's address, and no register and no byte was changed
+ *   s  SIGBUS, BUS_ADRALN, at the access's address (or what the machine has in its place: IS_REFUSED), and no register
+ *      and no byte was changed
  *   t  as d, but at the address without its low bits
  *   r  as t, and loaded words are rotated
  *   ?  anything else: a line `? NUMBER PLACE OFFSET WORDS` says what
  */
+#ifndef IS_REFUSED
+#define IS_REFUSED(number, code, address, accessed, behind) \
+    ((void)(behind), (number) == SIGBUS && (code) == BUS_ADRALN && (address) == (accessed))
+#endif
 static unsigned char *memory; /* three pages */
 static unsigned char *boundary;
 /* Aligned, because this program's own accesses are checked as well: what it copies by words is a whole file or window. */
@@ -145,8 +150,9 @@ static char outcome_of(const struct encoding *one, int offset)
     int truncated = offset / one->unit * one->unit;
 
     if (signal_number) {
-        return signal_number == SIGBUS && signal_code == BUS_ADRALN && signal_address == boundary + offset
-               && is_as_before() ? 's' : '?';
+        uintptr_t behind = sweep_slots[one - encodings].behind;
+
+        return IS_REFUSED(signal_number, signal_code, signal_address, boundary + offset, behind) && is_as_before() ? 's' : '?';
     }
     if (is_as_after(one, offset, 0)) {
         return 'd';
@@ -194,7 +200,7 @@ static void run_at(const struct encoding *one, int offset)
 
 static void sweep(const struct encoding *one, int place)
 {
-    char outcomes[OFFSETS + 1] = "";
+    char outcomes[OFFSETS + 1] ALIGNED = "";
 
     for (int offset = 0; offset < OFFSETS; offset++) {
         run_at(one, offset);

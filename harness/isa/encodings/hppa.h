@@ -1,0 +1,16 @@
+/* What harness/run/sweep/sweep.c has to know of the machine. */
+enum { REGISTER_BYTES = 32 * 4 + 32 * 8 };
+typedef uint32_t register_word;
+
+/* Let the thread that a signal interrupted go on behind a slot. */
+static void sweep_resume(void *context, uintptr_t behind)
+{
+    ((ucontext_t *)context)->uc_mcontext.sc_iaoq[0] = behind;
+    ((ucontext_t *)context)->uc_mcontext.sc_iaoq[1] = behind + 4;
+}
+
+/* A signal keeps all of the register file. */
+static void sweep_forget(unsigned char *registers)
+{
+    (void)registers;
+}
