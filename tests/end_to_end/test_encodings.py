@@ -33,7 +33,7 @@ def test_the_accesses_of_every_required_target_can_be_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*READABLE, *map(machines.beyond, ("mips", "powerpc", "powerpc64", "riscv64", "s390x"))]
+    "name", [*READABLE, *map(machines.beyond, ("hppa", "mips", "powerpc", "powerpc64", "riscv64", "s390x"))]
 )
 def test_a_canary_makes_every_access_of_the_libraries(name: str) -> None:
     target = CATALOG.targets[name]
@@ -62,6 +62,7 @@ def test_a_canary_makes_every_access_of_a_server(name: str) -> None:
         ("armv7", "vld3.16 {d0[], d1[], d2[]}, [r1]", "T32 vld3.16 {3 d[]}, [r]"),
         ("aarch64", "ldtrh w2, [x1]", "ldtrh w, [x, #]"),
         ("sparc64", "lda [%o1] 0x82, %f2", "lda [ r + r ] #ASI_PNF, f"),
+        machines.beyond("hppa", "ldcwx %r20(%r19),%r21", "ldcw r(r),r"),
         machines.beyond("powerpc", "lswx 9,0,10", "lswx r,r,r"),
         machines.beyond("riscv64", "amomin.w t0,t1,(a0)", "RVG amomin.w r,r,(r)"),
         machines.beyond("s390x", "cdsy %r2,%r4,0(%r1)", "cdsy r,r,#(r)"),
