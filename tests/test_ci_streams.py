@@ -96,7 +96,8 @@ def test_a_judgement_that_quotes_commands_prints_none_but_its_own_annotations(
 
 
 @pytest.mark.parametrize(
-    "form", ["json", "sarif", "junit", "markdown", "html", "throughput", "processor-time", "upstream-tests"]
+    "form",
+    ["json", "sarif", "junit", "markdown", "html", "throughput", "processor-time", "flame-graph", "upstream-tests"],
 )
 def test_no_document_on_standard_output_has_a_command(plumb: Plumb, hostile: StoredRun, form: str) -> None:
     plumb("judge", hostile.finish())

@@ -171,6 +171,7 @@ def test_report_writes_every_file_anew_and_judges_nothing(plumb: Plumb, stored: 
         ("github", "::error title=test_bitop%3A 1 != 2::"),
         ("throughput", "# Throughput of the suites\n"),
         ("processor-time", "# Processor time\n"),
+        ("flame-graph", "<svg xmlns="),
         ("upstream-tests", "# The release's own tests\n"),
     ],
 )

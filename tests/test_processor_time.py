@@ -8,12 +8,16 @@ import sys
 import threading
 import time
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
 
+from harness.core.errors import UsageError
 from harness.core.processes import process, processor_time
-from harness.record import run_folder
+from harness.record import run_cost, run_folder
+from harness.record.run_cost import PeakMemory, RunCost
 from harness.record.run_folder import ProcessorTime
+from harness.report import icicle
 from harness.report.formats import processor_time as page
 from tests.stored import StoredRun
 from tests.survivors import SLEEP, eventually
@@ -102,5 +106,79 @@ def test_the_page_adds_targets_up_and_tells_programs_apart(tmp_path: Path) -> No
     (found,) = page.suites(folder, run_folder.read_run(folder))
     assert found.parts == pytest.approx((1.0, 2.0, 0.3, 2.0, 0.5, 3.0, 0.2))
     text = page.render(folder, run_folder.read_run(folder))
-    assert "| `bitops` | 1.0 | 2.0 | 0.3 | 2.0 | 0.5 | 3.0 | 0.2 | 9.0 |" in text
-    assert "| all | 1.0 | 2.0 | 0.3 | 2.0 | 0.5 | 3.0 | 0.2 | 9.0 |" in text
+    assert "| `bitops` | 1.0 | 2.0 | 0.3 | 2.0 | 0.5 | 3.0 | 0.2 | 9.0 | 3.0 | 0.0 |" in text
+    assert "| all | 1.0 | 2.0 | 0.3 | 2.0 | 0.5 | 3.0 | 0.2 | 9.0 | 3.0 | 0.0 |" in text
+
+
+def profiled_run(folder: Path) -> Path:
+    stored = StoredRun(folder, suites=("bitops",))
+    stored.processor = {
+        ("armv5", "bitops"): ProcessorTime(start=0.1, tests=0.4, proxy=0.1, programs={"qemu-arm": 0.2}, others=0.0)
+    }
+    stored.test("armv5", "bitops", "test_it")
+    run_cost.write_profile(stored.cell("armv5", "bitops"), {"start;a:b": 0.1, "tests;a:b;c:d": 0.2, "tests;a:b": 0.1})
+    folder = stored.finish()
+    run_cost.write(
+        folder,
+        RunCost(
+            clock_seconds=2.0,
+            processors=2,
+            stages={"judge": 0.2},
+            own_seconds=0.5,
+            programs={"python": 0.8, "gcc": 0.3},
+            peak=PeakMemory(pss_bytes=300 << 20, processes=7, by_program={"qemu-arm": 200 << 20, "plumb": 100 << 20}),
+            cache_growth_bytes=5 << 20,
+            stacks={"plumb;e:f": 0.4},
+        ),
+    )
+    return folder
+
+
+def test_time_that_no_processor_worked_is_waiting_and_the_rest_of_the_run_is_told(tmp_path: Path) -> None:
+    folder = profiled_run(tmp_path / "run")
+    text = page.render(folder, run_folder.read_run(folder))
+    assert "| `bitops` | 0.1 | 0.4 | 0.1 | 0.2 | 0.0 | 0.0 | 0.0 | 0.8 | 1.5 | 0.7 |" in text
+    # 0.8 s of cells, 0.5 of its own and 0.3 of gcc, of two processors' 2 s each.
+    assert "2.0 s of the clock on 2 processors, which worked for the run\n  1.6 s, and for 2.4 s did not." in text
+    assert "`plumb` itself: 0.5 s of processors (judge 0.2 s). Its other programs:\n  0.3 s." in text
+    assert "(PSS): 300 MiB in\n  7 processes: qemu-arm 200 MiB, plumb 100 MiB." in text
+    assert "The cache grew by 5 MiB." in text
+
+
+def test_the_flame_graph_has_every_second_once_and_functions_below_their_kind(tmp_path: Path) -> None:
+    folder = profiled_run(tmp_path / "run")
+    whole = page.tree(folder, run_folder.read_run(folder))
+    assert whole.total == pytest.approx(0.8 + 0.5 + 0.3)
+    tests = whole.parts["bitops"].parts["tests"]
+    assert tests.total == pytest.approx(0.4)
+    assert tests.own == pytest.approx(0.1)
+    assert tests.parts["a:b"].own == pytest.approx(0.1)
+    assert tests.parts["a:b"].parts["c:d"].own == pytest.approx(0.2)
+    assert whole.parts["plumb"].parts["e:f"].total == pytest.approx(0.4)
+    root = ElementTree.fromstring(page.flame_graph(folder, run_folder.read_run(folder)))  # noqa: S314 - of our own
+    assert not [element for element in root.iter() if element.tag.endswith("script")]
+    titles = [element.text for element in root.iter() if element.tag.endswith("title")]
+    assert "c:d: 0.2 s, 12.5 %" in titles
+
+
+def test_samples_of_more_than_the_measured_time_are_made_smaller() -> None:
+    part = icicle.Part("tests")
+    part.add_shares({("a",): 3.0, ("a", "b"): 1.0}, 2.0)
+    assert part.total == pytest.approx(2.0)
+    assert part.parts["a"].parts["b"].total == pytest.approx(0.5)
+
+
+def test_a_function_with_markup_in_its_name_is_text_in_the_picture() -> None:
+    part = icicle.Part("run")
+    part.add(["<script>alert(1)</script>\x1b[31m"], 1.0)
+    picture = icicle.svg(part, title="a & b", unit="s")
+    assert "<script" not in picture
+    assert "\x1b" not in picture
+    ElementTree.fromstring(picture)  # noqa: S314 - of our own
+
+
+def test_a_damaged_cost_is_refused(tmp_path: Path) -> None:
+    folder = profiled_run(tmp_path / "run")
+    (folder / run_cost.NAME).write_text("{", "utf-8")
+    with pytest.raises(UsageError, match=r"cost\.json"):
+        page.render(folder, run_folder.read_run(folder))

@@ -11,8 +11,8 @@ import click
 from harness.build import host_packages
 from harness.build.sources import server_tree
 from harness.cli import completion, options, output
-from harness.cli.options import may_install
-from harness.cli.run_command import RUNS
+from harness.cli.options import RunOptions, may_install
+from harness.cli.run_command import FLAME_GRAPH, RUNS, carry_out_profiled, planned_request
 from harness.core import json_codec
 from harness.core.cache import disk_errors
 from harness.core.errors import ExitCode, UsageError
@@ -20,6 +20,9 @@ from harness.core.progress import Progress
 from harness.isa import rules
 from harness.judge import conclusion
 from harness.plan.catalog import DEFAULT_SERVER, select
+from harness.plan.plan import make_plan
+from harness.record import run_cost
+from harness.report.formats import processor_time
 from harness.workflows import target_setup
 from harness.workflows.campaign import spread as campaign_spread
 from harness.workflows.campaign.job import SERVER
@@ -40,6 +43,7 @@ from harness.workflows.workbench import Workbench
 if TYPE_CHECKING:
     from harness.core.model import Allocator
 
+BENCH_SEED = 1
 DEFAULT_WORKLOADS = ("pi-[1-4]-*", "pi-get*")
 """The published tests of a Raspberry Pi, and GET."""
 campaign_folder = click.option(
@@ -57,18 +61,72 @@ campaign_folder = click.option(
 @click.option(
     "--rounds", type=click.IntRange(1), default=5, show_default=True, help="Interleaved rounds; the median counts."
 )
+@click.option(
+    "--harness",
+    "of_harness",
+    is_flag=True,
+    help="Run a quick check instead, and say where its processor time and memory go: a table, and a flame graph.",
+)
+@click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    help="With --harness: suite or glob; repeat for more. Default: the quick tier's.",
+    shell_complete=completion.suites,
+)
+@click.option(
+    "--run",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="With --harness: the run folder, new or empty.  [default: runs/TIME]",
+)
 @options.as_json
-def bench(targets: tuple[str, ...], server: str, rounds: int, as_json: bool) -> ExitCode:
+def bench(
+    targets: tuple[str, ...],
+    server: str,
+    rounds: int,
+    *,
+    of_harness: bool,
+    suites: tuple[str, ...],
+    folder: Path | None,
+    as_json: bool,
+) -> ExitCode:
     """Measure what enforcement, audit and coverage cost.
 
-    The costs are throughput and memory, relative to the same QEMU without checks.
+    The costs are throughput and memory, relative to the same QEMU without checks. With --harness: what a quick check
+    costs, whatever its verdict.
     """
+    if of_harness:
+        return _bench_harness(targets, server, suites, folder, as_json=as_json)
+    if given := [option for option, value in {"--suite": suites, "--run": folder}.items() if value]:
+        raise UsageError(f"{given[0]} has no effect here", where=given[0], remedy=f"--harness {given[0]} …")
     workbench = Workbench.default()
     costs = overhead_run.measure_costs(workbench, workbench.catalog.select_targets(targets), server, rounds=rounds)
     if as_json:
         output.print_json(costs)
     else:
         click.echo(overhead.text_of(costs))
+    return ExitCode.PASS
+
+
+def _bench_harness(
+    targets: tuple[str, ...], server: str, suites: tuple[str, ...], folder: Path | None, *, as_json: bool
+) -> ExitCode:
+    """A quick check with a profile, always of one seed, so that two measurements are of the same work."""
+    run = RunOptions.usual(folder=folder, seed=BENCH_SEED)
+    workbench = run.workbench()
+    plan = make_plan(workbench.catalog, targets=targets, server=server, suites=suites, tier="quick")
+    request = planned_request(
+        workbench.catalog, run, plan, server=server, tier="quick", policy="signal", warnings="note", profiled=True
+    )
+    record = carry_out_profiled(workbench, request, run)
+    if as_json:
+        cost = run_cost.read(request.run)
+        output.print_json({"run": str(request.run), "suites": processor_time.suites(request.run, record), "cost": cost})
+    else:
+        click.echo(processor_time.render(request.run, record))
+        click.echo(f"flame graph: {request.run / FLAME_GRAPH}")
     return ExitCode.PASS
 
 

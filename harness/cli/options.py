@@ -319,6 +319,24 @@ class RunOptions(Record, frozen=True):
     keep: int
     as_json: bool
 
+    @classmethod
+    def usual(cls, *, folder: Path | None, seed: int) -> RunOptions:
+        """The defaults, for a command that runs a check without having its options."""
+        return cls(
+            optimisation=DEFAULT_OPTIMISATION,
+            allocator="libc",
+            toolchain=DEFAULT_FAMILY,
+            emulator="pinned",
+            jobs=os.cpu_count() or 1,
+            seed=seed,
+            offline=False,
+            install=None,
+            known=known_findings.DEFAULT,
+            folder=folder,
+            keep=KEPT_RUNS,
+            as_json=False,
+        )
+
     def workbench(self) -> Workbench:
         """The workbench of the run."""
         return workbench(self.toolchain, offline=self.offline)

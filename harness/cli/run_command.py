@@ -13,11 +13,13 @@ from harness.cli import options, output
 from harness.core.model import BuildSettings, Record
 from harness.judge import conclusion
 from harness.plan.request import Request
+from harness.record import run_folder
 from harness.report.formats import registry as formats
 from harness.run.cell_spec import LARGEST_SEED
 from harness.workflows import check as check_workflow
 from harness.workflows.campaign import spread as campaign_spread
 from harness.workflows.campaign.campaign_folder import CampaignFolder
+from harness.workflows.run_meter import metered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.plan import Plan
+    from harness.record.run_folder import RunRecord
     from harness.report.report_format import ReportFormat
     from harness.workflows.workbench import Workbench
 
@@ -55,6 +58,7 @@ def planned_request(
     mixed: bool = False,
     target_clients: bool = False,
     fail_fast: bool = False,
+    profiled: bool = False,
     settings: BuildSettings | None = None,
     seed: int | None = None,
     parent: Path = RUNS,
@@ -97,6 +101,7 @@ def planned_request(
         learns=learns,
         corpora=corpora.resolve() if corpora else None,
         settings=settings or BuildSettings(),
+        profiled=profiled,
     )
 
 
@@ -137,14 +142,33 @@ def carry_out(
 ) -> ExitCode:
     """Run a request, write and show its report, and remove old runs of `parent`."""
     where = spread or Spread()
-    with unless_empty(request.run):
-        judgement, code = where.work(work)(bench, request)
-    formats.write(request.run, judgement, formats=where.formats)
+    # A campaign's jobs are other machines', and each has a run folder of its own.
+    meter = contextlib.nullcontext() if where.on else metered(bench, request.run, profiled=request.profiled)
+    with meter:
+        with unless_empty(request.run):
+            judgement, code = where.work(work)(bench, request)
+        formats.write(request.run, judgement, formats=where.formats)
     output.show(judgement, as_json=run.as_json)
     output.annotate(request.run, judgement, annotations)
     if run.folder is None:
         conclusion.forget_runs(parent, keep=run.keep)
     return code
+
+
+FLAME_GRAPH = "processor-time.svg"
+"""The file of a profiled run that shows where its processor time went."""
+
+
+def carry_out_profiled(bench: Workbench, request: Request, run: RunOptions, *, parent: Path = RUNS) -> RunRecord:
+    """Run a request for what it costs and not for its verdict: its report is written and not shown, with a picture."""
+    with metered(bench, request.run, profiled=True):
+        with unless_empty(request.run):
+            judgement, _ = _check(bench, request)
+        formats.write(request.run, judgement)
+    (request.run / FLAME_GRAPH).write_text(formats.render(request.run, judgement, "flame-graph"), "utf-8")
+    if run.folder is None:
+        conclusion.forget_runs(parent, keep=run.keep)
+    return run_folder.read_run(request.run)
 
 
 @contextlib.contextmanager

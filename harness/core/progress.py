@@ -137,6 +137,8 @@ class Progress:
         self._label = label
         self.stages: dict[str, float] = {}
         """Stage -> seconds spent in it so far."""
+        self.processor_seconds: dict[str, float] = {}
+        """Stage -> what this process took from the processors meanwhile. Stages that go on side by side share it."""
 
     @property
     def console(self) -> Console:
@@ -156,6 +158,7 @@ class Progress:
         """Announce an activity, how far it is, and how long it took. Durations of the same stage name add up."""
         stage = Activity(f"{self._label}{activity}")
         self._display.begin(stage)
+        used = time.process_time()
         done = False
         try:
             yield stage
@@ -164,4 +167,6 @@ class Progress:
             seconds = time.monotonic() - stage.started
             self._display.end(stage)
             self.stages[name] = round(self.stages.get(name, 0.0) + seconds, 2)
+            used = time.process_time() - used
+            self.processor_seconds[name] = round(self.processor_seconds.get(name, 0.0) + used, 2)
             self.say(f"{activity} {'took' if done else 'stopped after'} {seconds:.1f} s")

@@ -50,3 +50,5 @@ class Request(Record, frozen=True):
     """Whether open-ended suites reuse what earlier runs learned and add to it. A seed alone then repeats nothing."""
     corpora: Path | None = None
     """Where they keep it, in a folder for each server and target; None: in the cache."""
+    profiled: bool = False
+    """Whether each cell's process records where it spends its processor time."""

@@ -3,8 +3,10 @@
 RUN/run.json                          what was run: RunRecord
 RUN/tree-known.toml                   the tree's own list of known findings (harness.judge.known_findings)
 RUN/base-known.toml                   the same of the base revision (harness.workflows.premerge)
+RUN/cost.json                         what the run cost this machine: time, memory (harness.record.run_cost)
 RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests (harness.record.event_log)
 RUN/TARGET/SUITE/seal.json            length and digest of every file of evidence (harness.record.evidence_seal)
+RUN/TARGET/SUITE/profile.json         where the cell's process spent its time (harness.record.run_cost)
 RUN/TARGET/SUITE/problem              why the cell's process gave up, if it did
 RUN/TARGET/SUITE/audit/               the same files, from the audit that followed
 RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's: harness.record.fault_log), transcript-N.jsonl
@@ -269,6 +271,8 @@ class EndEvent(Record, frozen=True, tag="end"):
 Event = TestEvent | GuestEvent
 
 
+BEFORE_TESTS, IN_TESTS = "start", "tests"
+"""The phases of a cell's process: ProcessorTime has their seconds, and its profile begins with them."""
 PEERS = "peers"
 PROBLEM = "problem"
 """RUN/TARGET/SUITE/problem: why a cell's process gave up, such as what this machine lacks."""

@@ -16,7 +16,8 @@ import pytest
 
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.processes import processor_time
-from harness.record import event_log, run_folder
+from harness.core.processes.profiler import Profiler
+from harness.record import event_log, run_cost, run_folder
 from harness.record.event_log import EventLog
 from harness.record.recording_proxy import PURPOSE
 from harness.run import unit_runner
@@ -43,6 +44,10 @@ class CellSession:
     def __init__(self, cell: CellSpec, *, private_network: bool = False) -> None:
         self.cell = cell
         self.log = EventLog(cell.folder / event_log.NAME)
+        self._profiler: Profiler | None = None
+        if cell.profiled:
+            self._profiler = Profiler(run_folder.BEFORE_TESTS)
+            self._profiler.start()
         self._finished = self._failed = 0
         self._used_before = self._start_seconds = 0.0
         self._guest: Guest | None = None
@@ -163,6 +168,8 @@ class CellSession:
     def collected(self, tests: int) -> None:
         """Record the number of tests to run. Their processor time counts from here on."""
         self._used_before, self._start_seconds = processor_time.seconds(), processor_time.own_seconds()
+        if self._profiler is not None:
+            self._profiler.phase = run_folder.IN_TESTS
         self.log.append(run_folder.CollectedEvent(tests=tests))
 
     def begin(self, name: str) -> None:
@@ -306,6 +313,8 @@ class CellSession:
                 self.retire()
                 self._retire_oracle()
                 used = processor_time.seconds() - self._used_before
+                if self._profiler is not None:
+                    run_cost.write_profile(self.cell.folder, self._profiler.stop())
                 self.log.close(
                     tests=self._finished, failed=self._failed, processor_seconds=used, processor=self._processor()
                 )

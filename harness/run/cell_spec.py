@@ -111,6 +111,8 @@ class CellSpec(Record, frozen=True):
     corpus: Path | None = None
     """The folder in which an open-ended suite keeps its corpus between runs; None: it keeps none."""
 
+    profiled: bool = False
+    """Whether the cell's process records where it spends its processor time."""
     development: bool = False
     """Whether the server's tree lies between two releases; `version` is then the release that it counts as."""
 

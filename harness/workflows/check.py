@@ -189,6 +189,7 @@ class Check:
             corpus=corpora_of(self.bench, request) / f"{tree.name}-{cell.target}"
             if request.learns and not suite.tests_of
             else None,
+            profiled=request.profiled,
         )
 
     def _upstream_spec(self, target: PreparedTarget, prepared: PreparedRun) -> UpstreamSpec | None:

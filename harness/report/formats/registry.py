@@ -41,6 +41,7 @@ FORMATS: dict[str, ReportFormat] = {
         github.OUTPUTS,
         throughput.FORMAT,
         processor_time.FORMAT,
+        processor_time.FLAME_GRAPH,
         upstream_tests.FORMAT,
     )
 }
