@@ -327,7 +327,7 @@ def test_an_entry_is_on_the_disk_before_it_can_be_found(tmp_path: Path, monkeypa
     def sync(path: Path | str) -> None:
         synced.append((os.path.relpath(path, tmp_path / "builds"), final.exists()))
 
-    monkeypatch.setattr("harness.core.cache_seal.sync", sync)
+    monkeypatch.setattr("harness.core.cache_entries.cache_seal.sync", sync)
     Cache(tmp_path).folder("builds", "key", fill)
     before = {path for path, published in synced if not published}
     assert {".key.new/server", ".key.new/etc/build.json", ".key.new", ".key.new/etc"} <= before

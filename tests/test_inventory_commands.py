@@ -103,7 +103,7 @@ def test_plan_tells_which_release_a_development_tree_is_taken_for(plumb: Plumb, 
 
 
 def test_clean_shows_sizes_and_removes_only_when_told(plumb: Plumb, tmp_path: Path) -> None:
-    assert plumb("clean") == (0, "", "")
+    assert plumb("clean") == (0, "       0 MiB  in all, of at most 10.0 GiB\n", "")
     kept = fakes.write(tmp_path / "cache" / "builds" / "key" / "file", "x" * 10)
     code, out, _ = plumb("clean")
     assert (code, kept.is_file()) == (0, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +41,23 @@ def run(words: list[str], *, first: Callable[[], object] = int) -> int:
 
     def call() -> Any:
         first()
-        return plumb.main(args=words, prog_name="plumb", standalone_mode=False)
+        code = plumb.main(args=words, prog_name="plumb", standalone_mode=False)
+        _keep_limit()
+        return code
 
     with harmless_streams():
         return _guarded(call, words)
+
+
+def _keep_limit() -> None:
+    """Have the cache keep its limit, if the command used it."""
+    cache = sys.modules.get("harness.core.cache")
+    if cache is not None:
+        # Only now: it takes as long to import as a short command runs.
+        from harness.core.progress import Progress  # noqa: PLC0415
+        from harness.workflows import cache_upkeep  # noqa: PLC0415
+
+        cache_upkeep.keep_limit(cache.Cache(cache.default_root()), Progress().say)
 
 
 def _guarded(call: Callable[[], Any], words: list[str]) -> int:

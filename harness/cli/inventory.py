@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,12 +13,13 @@ from harness.cli import completion, options, output
 from harness.cli.options import may_install
 from harness.core.cache import Cache
 from harness.core.ci_streams import write_commands
-from harness.core.errors import ExitCode
+from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.core.strict_toml import read_toml
 from harness.core.target_model import Toolchain, ToolchainFamily
 from harness.plan.catalog import LISTS, Catalog
 from harness.plan.plan import make_jobs, make_plan
+from harness.workflows import cache_upkeep
 from harness.workflows.ci_cache import ci_cache_entries
 from harness.workflows.target_setup import set_up_targets
 from harness.workflows.workbench import Workbench
@@ -192,20 +192,67 @@ def build(
 
 
 @click.command()
-@click.option("--yes", is_flag=True, help="Remove everything; without it, only sizes are shown.")
+@click.option("--yes", is_flag=True, help="Remove everything that no running command uses.")
+@click.option(
+    "--older-than",
+    "older_seconds",
+    type=options.Age(),
+    default=None,
+    help="Remove what no command has used for so long: 12h, 30d.",
+)
+@click.option(
+    "--keep-releases",
+    is_flag=True,
+    help="With --older-than: keep the sources of the releases that `plumb list servers` names, and their builds.",
+)
+@click.option(
+    "--limit",
+    "limit_bytes",
+    type=options.Size(),
+    default=None,
+    help="Keep the cache below this size from now on: 500MiB, 20GiB, none. Each command that adds to the cache removes "
+    "what was not used for longest.  [default: 10GiB]",
+)
 @options.as_json
-def clean(yes: bool, as_json: bool) -> ExitCode:
-    """Show what the cache holds, or empty it."""
-    root = Cache.default().root
-    sizes = {}
-    for entry in sorted(root.iterdir()) if root.is_dir() else []:
-        sizes[str(entry)] = sum(f.stat().st_size for f in entry.rglob("*") if f.is_file() and not f.is_symlink())
-        if not as_json:
-            click.echo(f"{sizes[str(entry)] / 2**20:8.0f} MiB  {entry}")
-        if yes:
-            shutil.rmtree(entry)
+def clean(
+    *, yes: bool, older_seconds: float | None, keep_releases: bool, limit_bytes: int | None, as_json: bool
+) -> ExitCode:
+    """Show what the cache holds, remove a part, or empty it.
+
+    What a running command uses stays.
+    """
+    if keep_releases and older_seconds is None:
+        raise UsageError("--keep-releases has no effect here", where="--keep-releases", remedy="--older-than 30d")
+    cache = Cache.default()
+    if limit_bytes is not None:
+        cache_upkeep.set_limit(cache, None if limit_bytes == options.NO_LIMIT else limit_bytes)
+    holding, limit = cache_upkeep.look(cache), cache_upkeep.limit(cache)
+    kinds = {str(cache.root / kind): size for kind, size in holding.by_kind().items()}
+    of = "without a limit" if limit is None else f"of at most {cache_upkeep.gibibytes(limit)}"
+    shown = [
+        *(f"{size / 2**20:8.0f} MiB  {folder}" for folder, size in kinds.items()),
+        f"{holding.bytes / 2**20:8.0f} MiB  in all, {of}",
+    ]
+    chosen = []
+    if yes:
+        chosen = holding.entries
+    elif older_seconds is not None:
+        releases = tuple(f"{name}-" for name in Catalog().servers) if keep_releases else ()
+        chosen = cache_upkeep.unused_for(holding, older_seconds, keep=lambda entry: entry.key.startswith(releases))
+    elif limit is not None:
+        chosen = cache_upkeep.beyond_limit(holding, limit)
+    gone = cache_upkeep.remove(cache, chosen)
+    freed = sum(entry.bytes for entry in gone)
+    if yes and len(gone) == len(chosen):
+        freed += cache_upkeep.remove_others(cache)
+    if yes or chosen:
+        shown.append(f"removed: {len(gone)} entries, {cache_upkeep.gibibytes(freed)}")
+    if left := len(chosen) - len(gone):
+        shown.append(f"not removed, because a running command may use them: {left}")
     if as_json:
-        output.print_json([{"folder": folder, "bytes": size} for folder, size in sizes.items()])
+        output.print_json([{"folder": folder, "bytes": size} for folder, size in kinds.items()])
+    else:
+        click.echo("\n".join(shown))
     return ExitCode.PASS
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 Parameters = ParamSpec("Parameters")
+NO_LIMIT = -1
 KEPT_RUNS = 20
 LEVELS = ("O0", "O1", "O2", "O3", "Os")
 
@@ -198,6 +199,34 @@ class Duration(click.ParamType[float]):
         if found is None or not float(found[1]):
             self.fail(f"'{value}' is not a duration such as 90s, 10m or 2h", param, ctx)
         return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
+
+
+class Age(click.ParamType[float]):
+    """An age as `30d` or `12h`, in seconds."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds. Fails with examples of what is accepted."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(h|d)", str(value))
+        if found is None:
+            self.fail(f"'{value}' is not an age such as 12h or 30d", param, ctx)
+        return float(found[1]) * {"h": 3600, "d": 86400}[found[2]]
+
+
+class Size(click.ParamType[int]):
+    """A size as `500MiB` or `20GiB`, in bytes; `none` is -1."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes. Fails with examples of what is accepted."""
+        if value == "none" or isinstance(value, int):
+            return value if isinstance(value, int) else NO_LIMIT
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(MiB|GiB)", str(value))
+        if found is None:
+            self.fail(f"'{value}' is not a size such as 500MiB or 20GiB, nor none", param, ctx)
+        return int(float(found[1]) * {"MiB": 1 << 20, "GiB": 1 << 30}[found[2]])
 
 
 class Percentage(click.ParamType[float]):

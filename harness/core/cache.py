@@ -2,8 +2,8 @@
 
 An entry is filled under another name. Once it is on the disk, it is renamed into place under a lock, so that a killed
 run leaves no partial entry and concurrent runs do not corrupt each other. Beside an entry lies its seal
-(harness.core.cache_seal): an entry without a seal is not used, and an entry that differs from its seal is made anew. A
-killed run leaves folders that no process has locked; the next command removes them.
+(harness.core.cache_entries.cache_seal): an entry without a seal is not used, and an entry that differs from its seal is
+made anew. A killed run leaves folders that no process has locked; the next command removes them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import platformdirs
 from filelock import FileLock, Timeout
 
-from harness.core import cache_seal
-from harness.core.digests import files_below
+from harness.core.cache_entries import cache_seal
+from harness.core.cache_entries.cache_use import CacheUse
 from harness.core.errors import InfrastructureError
 from harness.core.progress import SILENT_SECONDS, Progress
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _NEW, _OLD, _SEAL = ".new", ".old", ".seal"
+_GROWN = "grown"
+"""A file that is there while nobody has looked at the cache's size since an entry was added."""
 _FORGOTTEN_SECONDS = 2 * 86400
 """Age at which a leftover without a lock of this name is removed: an older release may hold it by another lock."""
 
@@ -52,6 +54,8 @@ class Cache:
         """Entries that this process has verified → their state at that time."""
         self._guard = threading.RLock()
         self._own: Path | None = None
+        self.use = CacheUse(root / "locks")
+        """Keeps others from removing what this process uses."""
 
     @classmethod
     def default(cls) -> Cache:
@@ -104,7 +108,7 @@ class Cache:
         """The entry's folder; None if no usable entry exists. A damaged entry is removed with a remark.
 
         The first use reads the whole entry. Later uses only check that it was not written to
-        (harness.core.cache_seal.State).
+        (harness.core.cache_entries.cache_seal.State).
         """
         path = self.path(kind, key)
         if not self._problem(kind, key):
@@ -122,10 +126,6 @@ class Cache:
                 )
                 self._remove(kind, key)
         return None
-
-    def size_bytes(self) -> int:
-        """The size of all files of the cache. Looking at 200,000 files takes more than a second."""
-        return sum(status.st_size for _, _, status in files_below(self.root))
 
     def damage(self, *, read_again: bool = False) -> list[str]:
         """Problems with entries that this process has used, except sources, which have been compiled already.
@@ -147,6 +147,8 @@ class Cache:
     def _problem(self, kind: str, key: str) -> str:
         """Why an entry cannot be used; empty if it can."""
         path = self.path(kind, key)
+        # Noted first: nothing removes it from here on.
+        self.use.note(self.seal_path(kind, key))
         with self._guard:
             state = cache_seal.state_of(path)
             if state and self._whole.get(path) == state:
@@ -170,8 +172,11 @@ class Cache:
         made = cache_seal.seal_of(unfinished)
         cache_seal.put_on_disk(unfinished)
         cache_seal.write(made, self.seal_path(kind, key))
-        self._set_aside(kind, key)
+        self.set_aside(kind, key)
         unfinished.rename(self.path(kind, key))
+        self.use.note(self.seal_path(kind, key))
+        with contextlib.suppress(OSError):
+            (self.root / _GROWN).touch()
         cache_seal.sync(unfinished.parent)
         with self._guard:
             self._whole[self.path(kind, key)] = state
@@ -181,7 +186,7 @@ class Cache:
         """Remove an entry, whose lock the caller holds. Raises InfrastructureError if that fails."""
         path = self.path(kind, key)
         try:
-            old = self._set_aside(kind, key)
+            old = self.set_aside(kind, key)
             self.seal_path(kind, key).unlink(missing_ok=True)
         except OSError as error:
             raise InfrastructureError(
@@ -192,8 +197,16 @@ class Cache:
             ) from error
         shutil.rmtree(old, ignore_errors=True)
 
-    def _set_aside(self, kind: str, key: str) -> Path:
-        """Rename an entry, if it exists, so that it disappears atomically."""
+    def has_grown(self) -> bool:
+        """Whether any command has added an entry since the last call."""
+        try:
+            (self.root / _GROWN).unlink()
+        except OSError:
+            return False
+        return True
+
+    def set_aside(self, kind: str, key: str) -> Path:
+        """Rename an entry, if it exists, so that it disappears atomically. Its lock is the caller's."""
         old = self.path(kind, f".{key}{_OLD}")
         shutil.rmtree(old, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):

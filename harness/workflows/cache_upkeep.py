@@ -1,0 +1,259 @@
+"""Keeps the cache small: what it holds, what may be removed, and the limit that commands keep by themselves.
+
+Only entries are removed, each whole, and the trees of planted bugs, which every `plumb mutate` makes anew. Lists of
+packages, ccache's objects, keys, histories and corpora are no entries, and stay until `plumb clean --yes`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from filelock import FileLock, Timeout
+
+from harness.core import json_codec
+from harness.core.cache import write_whole
+from harness.core.digests import files_below
+from harness.core.model import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from harness.core.cache import Cache
+
+LIMIT_BYTES = 10 << 30
+"""The limit unless the user has set another."""
+_LIMIT, _SIZES, _SEAL = "limit.json", "sizes.json", ".seal"
+_LARGEST_TEXT = 1 << 16
+"""Larger files are programs and data: no path of the cache is looked for in them."""
+_NO_WAYS = ("sources", "archives", "packages", "upstream-native")
+"""Kinds whose content comes from elsewhere, or is a result, and names no entry."""
+
+
+_UNSEALED = {"mutants": "mutant"}
+"""Kinds whose folders can be removed without being entries -> how the names of their locks begin. Whoever uses such a
+folder holds its lock."""
+
+
+class CacheEntry(Record, frozen=True):
+    """An entry that can be removed alone."""
+
+    kind: str
+    key: str
+    bytes: int
+    used_ns: int
+    """When a command used it last, or used one that needs it."""
+
+    @property
+    def name(self) -> str:
+        """KIND/KEY."""
+        return f"{self.kind}/{self.key}"
+
+
+class Holding(Record, frozen=True):
+    """What the cache holds."""
+
+    entries: list[CacheEntry]
+    others: dict[str, int]
+    """Folder of the cache -> bytes in it that belong to no entry."""
+
+    @property
+    def bytes(self) -> int:
+        """All of it."""
+        return sum(entry.bytes for entry in self.entries) + sum(self.others.values())
+
+    def by_kind(self) -> dict[str, int]:
+        """Bytes by folder of the cache."""
+        found = dict(self.others)
+        for entry in self.entries:
+            found[entry.kind] = found.get(entry.kind, 0) + entry.bytes
+        return dict(sorted(found.items()))
+
+
+class _Limit(Record, frozen=True):
+    bytes: int | None
+
+
+def limit(cache: Cache) -> int | None:
+    """The cache's limit in bytes; None where the user wants none."""
+    try:
+        return json_codec.decode((cache.root / _LIMIT).read_bytes(), _Limit).bytes
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return LIMIT_BYTES
+
+
+def set_limit(cache: Cache, size: int | None) -> None:
+    """Keep another limit from now on."""
+    cache.root.mkdir(parents=True, exist_ok=True)
+    write_whole(cache.root / _LIMIT, json_codec.encode(_Limit(bytes=size)))
+
+
+def look(cache: Cache) -> Holding:
+    """What the cache holds. An entry is measured once, since it does not change."""
+    known = _known_sizes(cache)
+    sizes: dict[str, int] = {}
+    entries: list[CacheEntry] = []
+    others: dict[str, int] = {}
+    for folder in sorted(cache.root.iterdir()) if cache.root.is_dir() else []:
+        found = list(_entries_in(cache, folder, known))
+        entries += found
+        sizes |= {entry.name: entry.bytes for entry in found if folder.name not in _UNSEALED}
+        names = {entry.key for entry in found}
+        # A seal is counted with its entry.
+        inside = [path for path in _inside(folder) if path.name.removesuffix(_SEAL) not in names]
+        if rest := sum(map(_bytes_of, inside)):
+            others[folder.name] = rest
+    with contextlib.suppress(OSError):
+        write_whole(cache.root / _SIZES, json_codec.encode(sizes))
+    return Holding(entries=_with_needs(cache, entries), others=others)
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _entries_in(cache: Cache, folder: Path, known: Mapping[str, int]) -> Iterator[CacheEntry]:
+    kind = folder.name
+    for path in _inside(folder):
+        is_entry = path.is_dir() and not path.name.startswith(".")
+        # Others may remove it meanwhile; and most folders of the cache have no seal.
+        with contextlib.suppress(FileNotFoundError):
+            if is_entry and (kind in _UNSEALED or cache.seal_path(kind, path.name).exists()):
+                used = _used_ns(cache, kind, path.name)
+                size = known.get(f"{kind}/{path.name}") or _bytes_of(path) + _bytes_of(cache.seal_path(kind, path.name))
+                yield CacheEntry(kind=kind, key=path.name, bytes=size, used_ns=used)
+
+
+def remove(cache: Cache, entries: Iterable[CacheEntry]) -> list[CacheEntry]:
+    """Remove those of the entries that no running command uses. Returns them."""
+    gone: list[CacheEntry] = []
+    aside: list[Path] = []
+    with cache.use.removal() as since:
+        for entry in entries:
+            with contextlib.suppress(OSError, Timeout):
+                if entry.used_ns >= since or _used_ns(cache, entry.kind, entry.key) >= since:
+                    continue
+                # Whoever makes it anew has this lock, and is not waited for.
+                prefix = _UNSEALED.get(entry.kind, entry.kind)
+                lock = FileLock(cache.root / "locks" / f"{prefix}-{entry.key}.lock", thread_local=False)
+                with lock.acquire(blocking=False):
+                    aside.append(cache.set_aside(entry.kind, entry.key))
+                    cache.seal_path(entry.kind, entry.key).unlink(missing_ok=True)
+                    gone.append(entry)
+    # Under no lock: it takes seconds. What is left by a killed command, the next one sweeps.
+    for path in aside:
+        shutil.rmtree(path, ignore_errors=True)
+    return gone
+
+
+def remove_others(cache: Cache) -> int:
+    """Remove all that is no entry, if no other command uses the cache. Returns its size in bytes; the limit stays."""
+    with cache.use.removal():
+        if any(cache.use.others()):
+            return 0
+        holding = look(cache)
+        for path in cache.root.iterdir():
+            if path.name in {_LIMIT, "locks"}:
+                continue
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+    return sum(holding.others.values())
+
+
+def unused_for(
+    holding: Holding, seconds: float, *, keep: Callable[[CacheEntry], bool] = lambda _: False
+) -> list[CacheEntry]:
+    """The entries that no command has used for so long, and that nothing keeps."""
+    until = time.time_ns() - int(seconds * 1e9)
+    return [entry for entry in holding.entries if entry.used_ns < until and not keep(entry)]
+
+
+def beyond_limit(holding: Holding, size: int) -> list[CacheEntry]:
+    """The entries to remove for the rest to fit, those first that were not used for longest."""
+    excess = holding.bytes - size
+    chosen = []
+    for entry in sorted(holding.entries, key=lambda each: each.used_ns):
+        if excess <= 0:
+            break
+        chosen.append(entry)
+        excess -= entry.bytes
+    return chosen
+
+
+def keep_limit(cache: Cache, say: Callable[[str], None]) -> None:
+    """Remove what does not fit, if an entry was added since the last look."""
+    if not cache.has_grown():
+        return
+    size, holding = limit(cache), look(cache)
+    if size is None or holding.bytes <= size:
+        return
+    gone = remove(cache, beyond_limit(holding, size))
+    now = holding.bytes - sum(entry.bytes for entry in gone)
+    say(
+        f"the cache had {gibibytes(holding.bytes)}, more than its limit of {gibibytes(size)}: {len(gone)} entries that "
+        f"were not used for longest are removed, and {gibibytes(now)} are left (plumb clean --limit)"
+    )
+
+
+def gibibytes(size: int) -> str:
+    """A size for people."""
+    return f"{size / 2**30:.1f} GiB" if size >= 1 << 30 else f"{size / 2**20:.0f} MiB"
+
+
+def _used_ns(cache: Cache, kind: str, key: str) -> int:
+    """When a command used an entry last. Raises FileNotFoundError where there is none."""
+    path = cache.path(kind, key) if kind in _UNSEALED else cache.seal_path(kind, key)
+    return path.stat().st_mtime_ns
+
+
+def _known_sizes(cache: Cache) -> Mapping[str, int]:
+    try:
+        return json_codec.decode((cache.root / _SIZES).read_bytes(), dict[str, int])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+
+
+def _bytes_of(path: Path) -> int:
+    if path.is_dir() and not path.is_symlink():
+        return sum(status.st_size for _, _, status in files_below(path))
+    with contextlib.suppress(OSError):
+        return path.lstat().st_size
+    return 0
+
+
+def _with_needs(cache: Cache, entries: list[CacheEntry]) -> list[CacheEntry]:
+    """The same entries, each used as late as those that need it."""
+    used = {entry.name: entry.used_ns for entry in entries}
+    able = [entry for entry in entries if entry.kind not in {*_NO_WAYS, *_UNSEALED}]
+    ways = {entry.name: _needs(cache, entry) & used.keys() for entry in able}
+    # Latest first, so that one round is enough but where two need each other.
+    changed = True
+    while changed:
+        changed = False
+        for name in sorted(ways, key=lambda each: -used[each]):
+            for needed in ways[name]:
+                if used[needed] < used[name]:
+                    used[needed] = used[name]
+                    changed = True
+    return [msgspec.structs.replace(entry, used_ns=used[entry.name]) for entry in entries]
+
+
+def _needs(cache: Cache, entry: CacheEntry) -> set[str]:
+    """The entries that links and short texts of this one name by their paths."""
+    root = str(cache.root).encode()
+    pattern = re.compile(re.escape(root) + rb"/([\w.+-]+/[\w.+~:-]+)")
+    found: set[str] = set()
+    for _, path, status in files_below(cache.path(entry.kind, entry.key)):
+        with contextlib.suppress(OSError):
+            if path.is_symlink():
+                content = str(path.readlink()).encode()
+            elif status.st_size <= _LARGEST_TEXT:
+                content = path.read_bytes()
+            else:
+                continue
+            found |= {match.decode() for match in pattern.findall(content)}
+    return found - {entry.name}
