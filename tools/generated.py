@@ -3,6 +3,7 @@
 README.md's required targets; docs/support.md's tables of targets and servers; docs/reference.md's table of commands
 that the fuzzer does not send; docs/cli.md, from the command line;
 docs/toml.md, from the nouns that TOML files are read into; docs/BOARDS.md and its charts, from docs/boards.json;
+docs/BENCH.md, from docs/bench.json;
 docs/ENCODINGS.md, from docs/encodings.json.
 """
 
@@ -42,7 +43,7 @@ from suites.fuzz.generate import Grammar, grammar
 from suites.moduleapi.test_census import UncalledList
 from suites.upstream import table as upstream
 from suites.visible import table as visible
-from tools import boards, encodings
+from tools import boards, encodings, goals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -226,6 +227,7 @@ README = ROOT / "README.md"
 SUPPORT = ROOT / "docs" / "support.md"
 REFERENCE = ROOT / "docs" / "reference.md"
 BOARDS = ROOT / "docs" / "BOARDS.md"
+BENCH = ROOT / "docs" / "BENCH.md"
 ENCODINGS = ROOT / "docs" / "ENCODINGS.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
@@ -252,6 +254,7 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
             **{isa: functools.partial(encodings.isa_rows, isa) for isa in encodings.stored_isas()},
         },
     ),
+    BENCH: lambda: with_tables(BENCH, {"goals": goals.rows}),
     ROOT / "docs" / "boards-set.svg": boards.set_chart,
     ROOT / "docs" / "boards-key.svg": boards.memory_chart,
     ROOT / "docs" / "cli.md": command_line,

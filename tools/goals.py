@@ -1,0 +1,285 @@
+"""`python -m tools.goals`: measures how fast Plumbline answers, beside its goals, and stores the figures of a commit.
+
+Each measurement runs `plumb` as a person would, `--rounds` times, and the median counts. docs/bench.json keeps the
+figures of each commit that was measured. `python -m tools.generated` makes the tables of docs/BENCH.md from them. The
+machine should do nothing else: the load average is stored, too.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+import msgspec
+
+from harness.core import json_codec
+from harness.core.cache import Cache
+from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.model import Record
+from harness.core.processes import process
+from harness.core.progress import Progress
+from harness.core.strict_toml import ROOT
+from harness.plan.catalog import DEFAULT_SERVER, Catalog
+from harness.record import event_log, run_cost, run_folder
+from harness.report.markdown_table import table
+from harness.workflows.measure.overhead import AUDITED, ENFORCED, Costs
+from harness.workflows.workbench import Workbench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DASH = "–"
+STORED = ROOT / "docs" / "bench.json"
+DEADLINE_SECONDS = 3600.0
+SEED = "1"
+BAD_SERVER = "redis-3.2.6"
+"""Its servers die in most tests of these suites on strict machines."""
+CRASHING = ("bitops", "hashing")
+FUZZED = "armv5"
+FUZZ_TIME = "60s"
+CHANGED = "src/bitops.c"
+
+
+class Goal(NamedTuple):
+    """A figure, and what it should reach."""
+
+    title: str
+    unit: str
+    goal: float
+    at_least: bool = False
+
+    def met(self, value: float) -> bool:
+        """Whether a value reaches the goal."""
+        return value >= self.goal if self.at_least else value <= self.goal
+
+
+GOALS = {
+    "quick": Goal("quick check, six targets", "s", 70),
+    "premerge": Goal(f"premerge of one line of {CHANGED}, six targets", "s", 30),
+    "streams": Goal(f"`fuzz` on {FUZZED}: streams for a second of processor", "1/s", 1500, at_least=True),
+    "commands": Goal(f"`fuzz` on {FUZZED}: commands for a second of processor", "1/s", 15000, at_least=True),
+    "crashes": Goal(f"check of {BAD_SERVER} against {DEFAULT_SERVER}, suites {' and '.join(CRASHING)}", "×", 3),
+    "cold": Goal("first check with an empty cache", "s", 360),
+    "enforcement": Goal("least throughput with enforcement, of that without", "", 0.95, at_least=True),
+    "audit": Goal("least throughput in an audit, of that without", "", 0.80, at_least=True),
+    "memory": Goal("memory of a quick check, all processes", "MiB", float("inf")),
+}
+"""Name of a figure -> its goal. The memory has none yet."""
+
+
+class Measured(Record, frozen=True):
+    """The figures of one commit on one machine."""
+
+    commit: str
+    date: str
+    processors: int
+    load: float | None
+    """The load average before the first measurement; None where nobody looked."""
+    figures: dict[str, list[float]]
+    """Name of a figure -> its value in each round."""
+
+
+def read() -> list[Measured]:
+    """The stored figures, the oldest first."""
+    return json_codec.decode(STORED.read_bytes(), list[Measured]) if STORED.is_file() else []
+
+
+def store(measured: Measured) -> None:
+    """Add figures to those of their commit, on their date."""
+    others = [one for one in read() if (one.commit, one.date) != (measured.commit, measured.date)]
+    same = [one.figures for one in read() if (one.commit, one.date) == (measured.commit, measured.date)]
+    figures = {**(same[0] if same else {}), **measured.figures}
+    STORED.write_bytes(json_codec.pretty([*others, msgspec.structs.replace(measured, figures=figures)]))
+
+
+def rows(stored: Sequence[Measured] | None = None) -> list[str]:
+    """The table of docs/BENCH.md: a row for each figure, a column for each commit; of the stored ones by default."""
+    stored = read() if stored is None else stored
+    heads = [f"{one.commit}, {one.date}" for one in stored]
+    lines = []
+    for name, goal in GOALS.items():
+        cells = [_cell(goal, one.figures.get(name, [])) for one in stored]
+        if any(cells):
+            lines.append([goal.title, _goal(goal), *(cell or DASH for cell in cells)])
+    loads = (DASH if one.load is None else one.load for one in stored)
+    conditions = [f"{one.processors}, {load}" for one, load in zip(stored, loads, strict=True)]
+    lines.append(["processors, load before", "", *conditions])
+    return table(["figure", "goal", *heads], lines, numbers_from=1)
+
+
+def _goal(goal: Goal) -> str:
+    if goal.goal == float("inf"):
+        return DASH
+    return f"{'≥' if goal.at_least else '≤'} {goal.goal:g} {goal.unit}".strip()
+
+
+def _cell(goal: Goal, values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    value = statistics.median(values)
+    text = f"{value:,.2f}" if value < 10 else f"{value:,.0f}"
+    missed = "" if goal.met(value) else ", missed"
+    return f"{text} {goal.unit}".strip() + f" ({len(values)}×{missed})"
+
+
+class _Bench:
+    """Runs `plumb`, each time in a folder of its own below one that is removed."""
+
+    def __init__(self, folder: Path, targets: Sequence[str]) -> None:
+        self.folder = folder
+        self._targets = [word for target in targets for word in ("--target", target)]
+        self._count = 0
+        self.figures: dict[str, list[float]] = {}
+
+    def add(self, name: str, value: float) -> None:
+        """One round's value of a figure."""
+        self.figures.setdefault(name, []).append(round(value, 3))
+        Progress().say(f"{name}: {value:.2f} {GOALS[name].unit}")
+
+    def plumb(self, *words: str | Path, cache: Path | None = None, fails: bool = False) -> tuple[float, Path]:
+        """The seconds that a command took, and its run folder. Raises InfrastructureError where it ended otherwise."""
+        self._count += 1
+        run = self.folder / f"run-{self._count}"
+        variables = {"PLUMBLINE_CACHE": str(cache)} if cache else {}
+        began = time.monotonic()
+        result = process.run(
+            [sys.executable, "-m", "harness.cli.console_script", *words, "--run", run, "--seed", SEED],
+            deadline_seconds=DEADLINE_SECONDS,
+            folder=ROOT,
+            environment={**os.environ, **variables},
+        )
+        seconds = time.monotonic() - began
+        expected = ExitCode.FINDINGS if fails else ExitCode.PASS
+        if result.expired or result.code != expected:
+            raise InfrastructureError(
+                f"plumb {words[0]} ended with status {result.code} and not {int(expected)}: it measures nothing",
+                because=result.text[-2000:],
+                remedy="mend what it says, and measure again",
+            )
+        return seconds, run
+
+    def quick(self) -> None:
+        """The answer of a plain `plumb check`, and its memory."""
+        seconds, run = self.plumb("check", *self._targets)
+        self.add("quick", seconds)
+        cost = run_cost.read(run)
+        assert cost is not None
+        self.add("memory", cost.peak.pss_bytes / 2**20)
+
+    def premerge(self) -> None:
+        """A checkout whose work tree has one more line than its base."""
+        release = Catalog().servers[DEFAULT_SERVER]
+        tree = self.folder / f"checkout-{self._count}"
+        shutil.copytree(Workbench.default().fetcher.server(release).path, tree)
+        git: list[str | Path] = ["git", "-C", tree, "-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+        for words in (["init", "--quiet"], ["add", "--all", "--force"], ["commit", "--quiet", "--message", "base"]):
+            process.run_successfully([*git, *words], problem="git cannot make a checkout", deadline_seconds=120)
+        # The base is built and checked before, as it is on a developer's machine.
+        self._change(tree, "int plumb_bench_before;\n")
+        self.plumb("premerge", "--server", tree, "--base", "HEAD", *self._targets)
+        self._change(tree, f"int plumb_bench_{time.time_ns()};\n")
+        self.add("premerge", self.plumb("premerge", "--server", tree, "--base", "HEAD", *self._targets)[0])
+
+    @staticmethod
+    def _change(tree: Path, line: str) -> None:
+        with (tree / CHANGED).open("a", encoding="utf-8") as stream:
+            stream.write(line)
+
+    def fuzz(self) -> None:
+        """Streams and commands, by the processor time of the tests with all that they started."""
+        corpus = self.folder / f"corpus-{self._count}"
+        _, run = self.plumb("fuzz", "--target", FUZZED, "--time", FUZZ_TIME, "--corpus", corpus)
+        streams, commands, seconds = fuzzed(run)
+        self.add("streams", streams / seconds)
+        self.add("commands", commands / seconds)
+
+    def crashes(self) -> None:
+        """The same suites on a tree whose servers die and on one whose servers live."""
+        suites = [*self._targets, *(word for suite in CRASHING for word in ("--suite", suite))]
+        good, _ = self.plumb("check", *suites)
+        bad, _ = self.plumb("check", "--server", BAD_SERVER, *suites, fails=True)
+        self.add("crashes", bad / good)
+
+    def cold(self) -> None:
+        """The first check of a machine that has the packages. It downloads 150 MB."""
+        cache = self.folder / f"cache-{self._count}"
+        self.add("cold", self.plumb("check", *self._targets, cache=cache)[0])
+        shutil.rmtree(cache)
+
+    def enforcement(self) -> None:
+        """The least ratio of any target and workload."""
+        words = [sys.executable, "-m", "harness.cli.console_script", "bench", "--json", *self._targets]
+        result = process.run_successfully(
+            words, problem="plumb bench failed", deadline_seconds=DEADLINE_SECONDS, folder=ROOT, environment=os.environ
+        )
+        costs = json_codec.decode(result.output[result.output.index(b"\n{") + 1 :], Costs)
+        for name, policy in (("enforcement", ENFORCED), ("audit", AUDITED)):
+            self.add(name, min(one.ratio for one in costs.throughput if one.policy == policy))
+
+
+MEASUREMENTS: dict[str, Callable[[_Bench], None]] = {
+    "quick": _Bench.quick,
+    "premerge": _Bench.premerge,
+    "fuzz": _Bench.fuzz,
+    "crashes": _Bench.crashes,
+    "cold": _Bench.cold,
+    "enforcement": _Bench.enforcement,
+}
+
+
+def fuzzed(run: Path) -> tuple[int, int, float]:
+    """The streams and commands of a run of `fuzz`, and the processor seconds of its cells."""
+    record = run_folder.read_run(run)
+    streams = commands = 0
+    seconds = 0.0
+    for target in record.targets:
+        for suite in record.suites:
+            log = event_log.read(run / target / suite / event_log.NAME)
+            for event in log.events:
+                said = re.search(r"(\d+) examples, (\d+) commands in", getattr(event, "message", ""))
+                streams += int(said[1]) if said else 0
+                commands += int(said[2]) if said else 0
+            seconds += log.processor_seconds if suite != "canary" else 0.0
+    if not streams or not seconds:
+        raise InfrastructureError("the run of fuzz has no streams", where=str(run), remedy="measure again")
+    return streams, commands, seconds
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(tuple(MEASUREMENTS)))
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts.")
+@click.option("--target", "targets", multiple=True, help="Fewer targets, for a trial: nothing is stored.")
+def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...]) -> None:
+    """Measure these, or all but `cold`, which downloads; store the figures in docs/bench.json."""
+    chosen = names or tuple(name for name in MEASUREMENTS if name != "cold")
+    load = round(os.getloadavg()[0], 1)
+    Cache.default()
+    with tempfile.TemporaryDirectory(prefix="plumbline-goals-") as folder:
+        bench = _Bench(Path(folder), targets)
+        for _ in range(rounds):
+            # By turns: what disturbs the machine for a while disturbs them all.
+            for name in chosen:
+                MEASUREMENTS[name](bench)
+    commit = process.run_successfully(
+        ["git", "-C", ROOT, "describe", "--always", "--dirty"], problem="git names no commit", deadline_seconds=60
+    ).text.strip()
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    measured = Measured(commit=commit, date=today, processors=os.cpu_count() or 1, load=load, figures=bench.figures)
+    if not targets:
+        store(measured)
+    click.echo("\n".join(rows([*read(), measured] if targets else read())))
+    if load > (os.cpu_count() or 1) / 2:
+        click.echo(f"The machine was busy (load {load}) before the first measurement: figures of time say little.")
+
+
+if __name__ == "__main__":
+    main()
