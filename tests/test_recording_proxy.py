@@ -15,11 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.processes import processor_time
 from harness.core.sockets import connect
 from harness.protocol.resp import Client
 from harness.record import peer_user
-from harness.record.recording_proxy import Chunk, Recorder, last_request, load, save, send_again, unanswered
+from harness.record.recording_proxy import PURPOSE, Chunk, Recorder, last_request, load, save, send_again, unanswered
 from tests.fakes import chunk
+from tests.survivors import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,6 +177,23 @@ def test_close_drops_open_connections_and_stops_listening(connected: Connect) ->
                 assert client.recv(1) == b""
         with pytest.raises(OSError, match=r"refused|reset|No such file"):
             connected(recorder)
+
+
+def test_the_processor_time_of_many_connections_is_the_proxys(short_folder: Path) -> None:
+    """Each is accepted, looked at, and given two threads; hardly a byte is passed on."""
+    with socket.socket(socket.AF_UNIX) as upstream:
+        upstream.bind(str(short_folder / "server"))
+        upstream.listen(64)
+        recorder = Recorder(short_folder / "server", short_folder / "r")
+        port = recorder.port
+        counted, process, ours = processor_time.by_thread().get(PURPOSE, 0.0), time.process_time(), time.thread_time()
+        for _ in range(400):
+            with socket.create_connection(("127.0.0.1", port)), upstream.accept()[0]:
+                pass
+        recorder.close()
+        others = (time.process_time() - process) - (time.thread_time() - ours)
+    # What a thread takes before its first line and after its last is not its own to count: nearly half.
+    assert eventually(lambda: processor_time.by_thread()[PURPOSE] - counted > 0.35 * others)
 
 
 def test_connections_are_told_apart_and_begin_forgets(connected: Connect) -> None:
