@@ -28,7 +28,7 @@ def test_every_module_of_the_package_is_in_the_registry() -> None:
 def test_no_two_formats_have_one_name_or_file() -> None:
     files = [one.file for one in registry.FILES]
     assert sorted(set(files)) == sorted(files)
-    assert len(registry.FORMATS) == 10
+    assert len(registry.FORMATS) == 11
 
 
 def test_the_format_of_the_guide_is_written_into_a_run_folder(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("plan", "inventory.plan", "List the cells that a check would run"),
         Entry("fetch", "inventory.fetch", "Download the sources of a server and of QEMU"),
         Entry("build", "inventory.build", "Build the emulators and a server"),
-        Entry("clean", "inventory.clean", "Show what the cache holds, or empty it"),
+        Entry("clean", "inventory.clean", "Show what the cache holds, remove a part, or empty it"),
         Entry("completion", "inventory.completion_", "Print a completion script for bash, zsh or fish"),
     ),
 }

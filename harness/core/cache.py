@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _NEW, _OLD, _SEAL = ".new", ".old", ".seal"
-_GROWN = "grown"
+_GROWN = "locks/grown"
 """A file that is there while nobody has looked at the cache's size since an entry was added."""
 _FORGOTTEN_SECONDS = 2 * 86400
 """Age at which a leftover without a lock of this name is removed: an older release may hold it by another lock."""

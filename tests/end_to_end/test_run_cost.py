@@ -27,10 +27,10 @@ def test_a_profiled_check_says_where_its_time_and_memory_went(tmp_path: Path) ->
     suites = {each["suite"]: each for each in told["suites"]}
     assert suites["bitops"]["emulators"] > 0.5
     assert suites["bitops"]["native_servers"] > 0
-    assert suites["bitops"]["clock"] > 0
+    assert suites["bitops"]["elapsed"] > 0
     cost = told["cost"]
     assert cost["stages"]["judge"] > 0
-    assert cost["clock_seconds"] >= suites["bitops"]["clock"]
+    assert cost["clock_seconds"] >= suites["bitops"]["elapsed"]
     # An emulator, a native server, the test process and plumb itself.
     assert {"qemu-arm", "redis-server"} <= {name.partition(" ")[0] for name in cost["peak"]["by_program"]}
     assert 60 << 20 < cost["peak"]["pss_bytes"] < 4 << 30

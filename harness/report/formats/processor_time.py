@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from harness.record.run_folder import ProcessorTime, RunRecord
 
 HEAD = "# Processor time"
-COLUMNS = ["start", "tests", "proxy", "emulators", "native servers", "Tcl", "others", "sum", "clock", "waiting"]
+COLUMNS = ["start", "tests", "proxy", "emulators", "native servers", "Tcl", "others", "sum", "elapsed", "waiting"]
 EXPLANATION = """\
 Seconds of all processors, on all targets. *start*: a cell's process until its first test. *tests*: the same from then
 on. *proxy*: its threads that record what clients send. *Tcl*: its interpreters, with the servers that they start and
-wait for. *clock*: how long the cells took. *waiting*: the part of it in which no processor worked for them."""
+wait for. *elapsed*: how long the cells took. *waiting*: the part of it in which no processor worked for them."""
 PROFILE_SEPARATOR = ";"
 _KINDS = {"start": BEFORE_TESTS, "tests": IN_TESTS}
 """The kinds of time of which a cell's profile has the functions -> the phase that these begin with."""
@@ -40,7 +40,7 @@ class SuiteTime(Record, frozen=True):
     native_servers: float = 0.0
     tcl: float = 0.0
     others: float = 0.0
-    clock: float = 0.0
+    elapsed: float = 0.0
     """Seconds by the clock."""
     waiting: float = 0.0
     """Clock seconds without a processor: for a timer, for another process, or for a processor that others had."""
@@ -68,13 +68,13 @@ def suites(folder: Path, run: RunRecord) -> list[SuiteTime]:
 
 def _sum(suite: str, times: Iterable[tuple[ProcessorTime, float]]) -> SuiteTime:
     sums = {name: 0.0 for name in SuiteTime.__struct_fields__ if name != "suite"}
-    for time, clock in times:
+    for time, elapsed in times:
         parts = {"start": time.start, "tests": time.tests, "proxy": time.proxy, "others": time.others}
         for program, seconds in time.programs.items():
             kind = _kind(program)
             parts[kind] = parts.get(kind, 0.0) + seconds
         # Cell by cell: one that has two processors at a time makes no other wait less.
-        parts |= {"clock": clock, "waiting": max(0.0, clock - sum(parts.values()))}
+        parts |= {"elapsed": elapsed, "waiting": max(0.0, elapsed - sum(parts.values()))}
         for name, seconds in parts.items():
             sums[name] += seconds
     return SuiteTime(suite=suite, **sums)
@@ -91,10 +91,10 @@ def _kind(program: str) -> str:
 def render(folder: Path, run: RunRecord) -> str:
     """The page."""
     found = suites(folder, run)
-    rows = [_row(f"`{one.suite}`", one.parts, one.clock, one.waiting) for one in found]
+    rows = [_row(f"`{one.suite}`", one.parts, one.elapsed, one.waiting) for one in found]
     if found:
         sums = [sum(column) for column in zip(*(one.parts for one in found), strict=True)]
-        rows.append(_row("all", sums, sum(one.clock for one in found), sum(one.waiting for one in found)))
+        rows.append(_row("all", sums, sum(one.elapsed for one in found), sum(one.waiting for one in found)))
     lines = [
         HEAD,
         "",
@@ -109,9 +109,9 @@ def render(folder: Path, run: RunRecord) -> str:
     return "\n".join(lines)
 
 
-def _row(name: str, parts: Iterable[float], clock: float, waiting: float) -> list[str]:
+def _row(name: str, parts: Iterable[float], elapsed: float, waiting: float) -> list[str]:
     parts = list(parts)
-    return [name, *(f"{seconds:.1f}" for seconds in (*parts, sum(parts), clock, waiting))]
+    return [name, *(f"{seconds:.1f}" for seconds in (*parts, sum(parts), elapsed, waiting))]
 
 
 def _beside_cells(cost: RunCost, *, cells: float) -> list[str]:
