@@ -264,6 +264,8 @@ def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...]) -> None:
     load = round(os.getloadavg()[0], 1)
     Cache.default()
     with tempfile.TemporaryDirectory(prefix="plumbline-goals-") as folder:
+        # Also where it is killed: a checkout and its runs take a gigabyte.
+        process.keep_folder(Path(folder))
         bench = _Bench(Path(folder), targets)
         for _ in range(rounds):
             # By turns: what disturbs the machine for a while disturbs them all.
