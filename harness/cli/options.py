@@ -355,6 +355,7 @@ class RunOptions(Record, frozen=True):
             optimisation=DEFAULT_OPTIMISATION,
             allocator="libc",
             toolchain=DEFAULT_FAMILY,
+            io="unix",
             emulator="pinned",
             jobs=os.cpu_count() or 1,
             seed=seed,
