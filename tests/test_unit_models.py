@@ -263,3 +263,69 @@ def test_a_list_that_lost_an_entry_is_a_complaint() -> None:
     blob = bytes.fromhex("0f0000000c000000020000f302f6ff")
     assert judge("begin strings", ["x0b0000000a0000000000ff"]) == ""
     assert "nothing" in judge("push integers 2 5 6", [values.hexadecimal(blob)])
+
+
+def judge_everywhere(unit: str, key: str, answer: int) -> str:
+    return judged(unit, f"{key}: {' '.join([str(answer)] * 16)}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "whole", "damaged"),
+    [
+        ("intset", "0200000002000000f9ff0500", "02000000020000000500f9ff"),
+        ("ziplist", "0f0000000c000000020000f302f6ff", "0f0000000c000000020000f303f6ff"),
+        ("listpack", "0b000000020001010201ff", "0b000000020001010202ff"),
+        ("zipmap", "01016b010076ff", "01016b010176ff"),
+    ],
+)
+def test_a_check_that_passes_what_is_damaged_is_a_complaint(kind: str, whole: str, damaged: str) -> None:
+    assert judge_everywhere(f"{kind}_integrity", f"deep x{whole}", 1) == ""
+    assert "the model says 1" in judge_everywhere(f"{kind}_integrity", f"deep x{whole}", 0)
+    assert judge_everywhere(f"{kind}_integrity", f"deep x{damaged}", 0) == ""
+    assert "the model says 0" in judge_everywhere(f"{kind}_integrity", f"deep x{damaged}", 1)
+    assert "the model says 0" in judge_everywhere(f"{kind}_integrity", f"deep x{damaged}", 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "blob"), [("ziplist", "0f0000000c000000ffff00f302f6ff"), ("zipmap", "fe016b010076ff")]
+)
+def test_a_count_that_says_nothing_passes_a_check_and_is_wrong_where_it_was_counted(kind: str, blob: str) -> None:
+    assert judge_everywhere(f"{kind}_integrity", f"deep x{blob}", 1) == ""
+    with pytest.raises(encodings.EncodingError, match="it says"):
+        getattr(encodings, kind)(bytes.fromhex(blob))
+
+
+def test_an_iterator_at_the_neighbouring_key_is_a_complaint() -> None:
+    judge = expectations.judge_of("rax", Endianness.LITTLE)
+    assert [judge(f"deep {length}", ["1"]) for length in (1, 2, 3)] == ["", "", ""]
+    # These keys are 07, 079e and 079e35.
+    assert judge("seek >= x 07 9e", ["1", "x079e", "2", "1", "0", "1", "0", "1", "0"]) == ""
+    assert judge("seek < x 07 9e", ["1", "x07", "1", "0", "1", "1", "0", "0", "0"]) == ""
+    assert "the model says" in judge("seek > x 07 9e", ["1", "x079e", "2", "1", "0", "1", "0", "1", "0"])
+    assert "the model says 1" in judge("seek > x 07 9e 35", ["1", "x07", "1", "0", "0", "0", "1", "1", "0"])
+    # No branches: the sum of the numbers.
+    assert (judge("touch 3", ["6"]), judge("stroll 1", ["1", "x07", "1"])) == ("", "")
+    assert "is no key" in judge("stroll 1", ["1", "x07", "2"])
+
+
+def test_a_drawn_pair_must_be_in_the_list_and_distinct_ones_in_its_order() -> None:
+    judge = expectations.judge_of("ziplist_pairs", Endianness.LITTLE)
+    # The pairs 5 and the empty text, and a and one byte.
+    blob = "x1500000011000000040000f60200020161030160ff"
+    assert judge("pairs 0 5 a", [blob]) == ""
+    assert (
+        judge("draw 1", ["5", "x"]) == judge("draw 2 keys", ["5", "5"]) == judge("distinct 9 keys", ["5", "x61"]) == ""
+    )
+    assert "the model says" in judge("draw 1", ["5", "x60"])
+    assert "no key" in judge("draw 1", ["6", "x"])
+    assert "order" in judge("distinct 2 keys", ["x61", "5"])
+    assert "draws 1, the model 2" in judge("distinct 2 keys", ["5"])
+
+
+def test_a_merged_list_that_lost_its_last_entry_is_a_complaint() -> None:
+    judge = expectations.judge_of("ziplist_merge", Endianness.LITTLE)
+    whole, lost = "x100000000c00000002000000020160ff", "x0d0000000a00000001000000ff"
+    assert judge("merge 0 1", [whole, "1", "1"]) == ""
+    assert judge("merge 0 1", [lost, "1", "1"]) != ""
+    assert judge("merge 0 1", [whole, "1", "0"]) != ""
+    assert judge("refused", ["1", "1", "1", "1", "0"]) != ""

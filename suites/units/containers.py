@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import struct
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from suites._shared.formats import encodings
 from suites.units.values import OFFSETS, digest, exactly, hexadecimal, pattern, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from harness.core.target_model import Endianness
 
@@ -56,7 +57,8 @@ class Intset:
         return hexadecimal(encodings.intset(list(self.values)))
 
 
-def _is_integer(text: bytes) -> bool:
+def is_integer(text: bytes) -> bool:
+    """Whether a list stores this text as an integer."""
     return bool(re.fullmatch(rb"0|-?[1-9][0-9]*", text)) and -(1 << 63) <= int(text) < 1 << 63
 
 
@@ -107,7 +109,7 @@ class List:
             self.entries.insert(0 if words[0] == "head" else len(self.entries), pattern(size, size))
 
     def _shown(self, entry: bytes) -> list[str]:
-        if not _is_integer(entry):
+        if not is_integer(entry):
             return [hexadecimal(entry)]
         return [entry.decode(), hexadecimal(entry)] if self.texts else [entry.decode()]
 
@@ -174,13 +176,50 @@ class Rax:
         """Judge a line."""
         verb, _, word = key.partition(" ")
         if verb in {"walk", "back"}:
-            ordered = sorted(self.values.items())
-            if int(word) != len(ordered):
-                return f"it counts {word} keys, the model {len(ordered)}"
-            if verb == "back":
-                return exactly(values, [str(value) for _, value in reversed(ordered)])
-            return exactly(values, [text for name, value in ordered for text in (hexadecimal(name), str(value))])
-        number = int(word)
+            return self._walk(verb, int(word), values)
+        if verb == "stroll":
+            there = [["1", hexadecimal(name), str(number)] for name, number in self.values.items()]
+            return "" if values in there else f"it is {shown(values)}, which is no key and its number"
+        if verb == "seek":
+            operation, *digits = word.split()
+            return self._seek(operation, bytes.fromhex("".join(digits[1:])), values)
+        if verb in {"insert", "find", "remove"}:
+            return self._change(verb, int(word), values)
+        return exactly(values, self._deep(verb, word))
+
+    def _deep(self, verb: str, word: str) -> list[str]:
+        if verb == "begin":
+            self.values = {}
+        if verb == "deep":
+            self.values[pattern(int(word), 0)] = int(word)
+        return {
+            "begin": [],
+            # A seek in an empty tree succeeds and is at the end; an unknown operator fails.
+            "empty": ["1", "1", "1", "0", "0", "0"],
+            "deep": ["1"],
+            "last": [str(number) for number in sorted(self.values.values(), reverse=True)],
+            "touch": [str(sum(self.values.values()) + _branch_bytes(self.values))],
+        }[verb]
+
+    def _walk(self, verb: str, count: int, values: list[str]) -> str:
+        ordered = sorted(self.values.items())
+        if count != len(ordered):
+            return f"it counts {count} keys, the model {len(ordered)}"
+        if verb == "back":
+            return exactly(values, [str(value) for _, value in reversed(ordered)])
+        return exactly(values, [text for name, value in ordered for text in (hexadecimal(name), str(value))])
+
+    def _seek(self, operation: str, wanted: bytes, values: list[str]) -> str:
+        matching = sorted(name for name in self.values if _COMPARISONS[operation](name, wanted))
+        if not matching:
+            return exactly(values, ["1"])
+        found = matching[-1] if "<" in operation else matching[0]
+        # A single "=" is no comparison.
+        compared = [_COMPARISONS[each](found, wanted) for each in ("=", "<", "<=", ">", ">=")]
+        expected = ["1", hexadecimal(found), str(self.values[found]), *(str(int(true)) for true in compared), "0"]
+        return exactly(values, expected)
+
+    def _change(self, verb: str, number: int, values: list[str]) -> str:
         name = pattern(number * 7 % 48, number // 8 % 4)
         before = self.values.get(name)
         shown = "-1" if before is None else str(before)
@@ -191,3 +230,21 @@ class Rax:
             return exactly(values, [str(int(before is None)), shown])
         self.values.pop(name, None)
         return exactly(values, [str(int(before is not None)), shown])
+
+
+_COMPARISONS: dict[str, Callable[[bytes, bytes], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _branch_bytes(keys: Iterable[bytes]) -> int:
+    """The sum of the bytes by which keys differ behind beginnings that they share."""
+    edges: dict[bytes, set[int]] = {}
+    for key in keys:
+        for at, byte in enumerate(key):
+            edges.setdefault(key[:at], set()).add(byte)
+    return sum(sum(branches) for branches in edges.values() if len(branches) > 1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness.core.target_model import Endianness
 from suites._shared import checksums
 from suites._shared.formats import encodings
-from suites.units import containers
+from suites.units import containers, integrity, ziplists
 from suites.units.values import OPPOSITE, digest, everywhere, exactly, hexadecimal, number_everywhere, pattern
 
 if TYPE_CHECKING:
@@ -214,6 +214,12 @@ _JUDGES: dict[str, Callable[[Endianness], Callable[[str, list[str]], str]]] = {
     "zipmap": containers.Zipmap,
     "sds": lambda _: containers.sds,
     "rax": containers.Rax,
+    "ziplist_pairs": ziplists.Pairs,
+    "ziplist_merge": lambda _: ziplists.merge,
+    "intset_integrity": integrity.judge(integrity.INTSET),
+    "ziplist_integrity": integrity.judge(integrity.ZIPLIST),
+    "listpack_integrity": integrity.judge(integrity.LISTPACK),
+    "zipmap_integrity": integrity.judge(integrity.ZIPMAP),
     "lua": _of_bytes(digest),
     "cmsgpack": _cmsgpack,
 }

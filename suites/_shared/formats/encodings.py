@@ -77,8 +77,11 @@ def _messagepack(value: bytes | float) -> bytes:
     return bytes([first + width.bit_length() - 1]) + number.to_bytes(width, "big", signed=signed)
 
 
-def ziplist(blob: bytes) -> list[bytes]:
-    """A ziplist's entries as text (ziplist.c, head comment): bytes, place of the last entry, count, entries, 255."""
+def ziplist(blob: bytes, *, uncounted: bool = False) -> list[bytes]:
+    """A ziplist's entries as text (ziplist.c, head comment): bytes, place of the last entry, count, entries, 255.
+
+    `uncounted`: a count of 65535 says nothing, as in a list that was longer once.
+    """
     demand(len(blob) >= 11, "shorter than an empty one")
     total, tail, count = struct.unpack_from("<IIH", blob)
     demand(total == len(blob), f"it says that it has {total} bytes, and has {len(blob)}")
@@ -86,6 +89,7 @@ def ziplist(blob: bytes) -> list[bytes]:
     entries = []
     at, last, before = 10, 10, 0
     while at < len(blob) - 1:
+        demand(blob[at] != 255, f"it ends at {at}")
         last = at
         previous, at = (blob[at], at + 1) if blob[at] < 254 else (_unsigned(blob, at + 1, 4), at + 5)
         demand(
@@ -96,8 +100,14 @@ def ziplist(blob: bytes) -> list[bytes]:
         before = at - last
     demand(at == len(blob) - 1, "an entry passes the end")
     demand(tail == last, f"the last entry is at {last}, it says {tail}")
-    demand(count == len(entries), f"it has {len(entries)} entries, it says {count}")
+    _demand_count(count, len(entries), uncounted=uncounted)
     return entries
+
+
+def _demand_count(said: int, counted: int, *, uncounted: bool) -> None:
+    """The count of a list has 16 bits. 65535 is: so many or more."""
+    right = said == min(counted, 65535) or (uncounted and said == 65535)
+    demand(right, f"it has {counted} entries, it says {said}")
 
 
 _ZIPLIST_INTEGERS = {0xC0: 2, 0xD0: 4, 0xE0: 8, 0xF0: 3, 0xFE: 1}
@@ -121,8 +131,11 @@ def _ziplist_content(blob: bytes, at: int) -> tuple[bytes, int]:
     return blob[at : at + length], at + length
 
 
-def listpack(blob: bytes) -> list[bytes]:
-    """A listpack's entries as text (the listpack specification): total bytes, count, entries with their length, 255."""
+def listpack(blob: bytes, *, uncounted: bool = False) -> list[bytes]:
+    """A listpack's entries as text (the listpack specification): total bytes, count, entries with their length, 255.
+
+    `uncounted`: a count of 65535 says nothing, as in a list that was longer once.
+    """
     demand(len(blob) >= 7, "shorter than an empty one")
     total, count = struct.unpack_from("<IH", blob)
     demand(total == len(blob), f"it says that it has {total} bytes, and has {len(blob)}")
@@ -138,7 +151,7 @@ def listpack(blob: bytes) -> list[bytes]:
         demand(found == back, f"the entry at {start} has {at - start} bytes, behind it stands {found.hex()}")
         at += len(back)
     demand(at == len(blob) - 1, "an entry passes the end")
-    demand(count == len(entries), f"it has {len(entries)} entries, it says {count}")
+    _demand_count(count, len(entries), uncounted=uncounted)
     return entries
 
 
@@ -174,8 +187,11 @@ def _backlen(length: int) -> bytes:
     return bytes(reversed(parts))
 
 
-def zipmap(blob: bytes) -> dict[bytes, bytes]:
-    """A zipmap's keys and values (zipmap.c, head comment): count, then lengths and bytes, room after values, 255."""
+def zipmap(blob: bytes, *, uncounted: bool = False) -> dict[bytes, bytes]:
+    """A zipmap's keys and values (zipmap.c, head comment): count, then lengths and bytes, room after values, 255.
+
+    `uncounted`: a count of 254 says nothing, as in a map that was larger once.
+    """
     demand(len(blob) >= 2, "shorter than an empty one")
     found = {}
     at = 1
@@ -187,7 +203,8 @@ def zipmap(blob: bytes) -> dict[bytes, bytes]:
         found[key] = blob[at : at + length]
         at += length + free
     demand(at == len(blob) - 1, "bytes follow the end")
-    demand(blob[0] == min(len(found), 254), f"it has {len(found)} pairs, it says {blob[0]}")
+    right = blob[0] == min(len(found), 254) or (uncounted and blob[0] == 254)
+    demand(right, f"it has {len(found)} pairs, it says {blob[0]}")
     return found
 
 

@@ -1,10 +1,12 @@
 /* Radix trees: streams' and the cluster's index. Values are pointers that a node of any length must still align. */
 #include "unit.h"
 
+#include <stdio.h>
 #include "rax.h"
 
 #define KEYS 160
 #define LONGEST 48
+#define DEPTH 150
 
 /* What the keys lead to: pointers into this. */
 static char tokens[KEYS];
@@ -96,6 +98,121 @@ static void walk(rax *tree)
     raxStop(&iterator);
 }
 
+/* From each key, from what is before it, behind it and in its middle, with each operator: where the iterator comes to. */
+static void seek(rax *tree, const char *operation, const unsigned char *from, size_t length, size_t offset)
+{
+    static const char *const comparisons[] = {"==", "<", "<=", ">", ">=", "="};
+    unsigned char *key = place_copy(offset, from, length);
+    raxIterator iterator;
+
+    line("seek %s %s", operation, length ? "x" : "none");
+    if (length) {
+        for (size_t i = 0; i < length; i++) {
+            char digits[4];
+
+            snprintf(digits, sizeof digits, "%02x", key[i]);
+            more(digits);
+        }
+    }
+    raxStart(&iterator, tree);
+    number(raxSeek(&iterator, operation, key, length));
+    if (!raxEOF(&iterator) && raxNext(&iterator)) {
+        bytes(iterator.key, iterator.key_len);
+        show_token(iterator.data);
+        for (size_t i = 0; i < sizeof comparisons / sizeof *comparisons; i++) {
+            number(raxCompare(&iterator, comparisons[i], key, length));
+        }
+    }
+    end();
+    raxStop(&iterator);
+    release(key);
+}
+
+static void seek_all(rax *tree)
+{
+    static const char *const operations[] = {"=", "<", "<=", ">", ">="};
+    unsigned char key[LONGEST + 1];
+
+    for (size_t i = 0; i < KEYS; i += 3) {
+        const size_t length = key_length(i);
+        const size_t sizes[] = {length / 2, length, length + 1};
+
+        for (size_t j = 0; j < sizeof operations / sizeof *operations; j++) {
+            for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+                fill(key, sizes[k], (unsigned)i / 8 % 4);
+                seek(tree, operations[j], key, sizes[k], i % OFFSETS);
+                if (sizes[k]) {
+                    key[sizes[k] - 1] ^= 0x11;
+                    seek(tree, operations[j], key, sizes[k], i % OFFSETS);
+                }
+            }
+        }
+    }
+}
+
+/* The sum of all keys' numbers and of the bytes by which branches differ. */
+static void touch(rax *tree)
+{
+    line("touch %llu", (unsigned long long)raxSize(tree));
+    unsigned_number(raxTouch(tree->head));
+    end();
+}
+
+/* A walk ends at some key: where, is random. */
+static void stroll(rax *tree)
+{
+    raxIterator iterator;
+
+    for (size_t steps = 0; steps < 40; steps++) {
+        raxStart(&iterator, tree);
+        raxSeek(&iterator, "^", NULL, 0);
+        line("stroll %zu", steps);
+        number(raxRandomWalk(&iterator, steps));
+        bytes(iterator.key, iterator.key_len);
+        number((long long)(uintptr_t)iterator.data);
+        end();
+        raxStop(&iterator);
+    }
+}
+
+/* Each beginning of a long key is a key: the way down to the last is longer than an iterator's own stack. */
+static void deep(void)
+{
+    rax *tree = raxNew();
+    unsigned char key[DEPTH];
+    raxIterator iterator;
+
+    line("empty");
+    number(raxSize(tree) == 0);
+    raxStart(&iterator, tree);
+    number(raxSeek(&iterator, "^", NULL, 0));
+    number(raxEOF(&iterator) != 0);
+    number(raxNext(&iterator));
+    number(raxRandomWalk(&iterator, 3));
+    number(raxSeek(&iterator, "?", NULL, 0));
+    raxStop(&iterator);
+    end();
+    fill(key, sizeof key, 0);
+    line("begin deep");
+    end();
+    for (size_t length = 1; length <= sizeof key; length++) {
+        line("deep %zu", length);
+        number(raxInsert(tree, key, length, (void *)(uintptr_t)length, NULL));
+        end();
+    }
+    touch(tree);
+    stroll(tree);
+    raxStart(&iterator, tree);
+    raxSeek(&iterator, "$", NULL, 0);
+    line("last");
+    while (raxPrev(&iterator)) {
+        number((long long)(uintptr_t)iterator.data);
+    }
+    end();
+    raxStop(&iterator);
+    raxFree(tree);
+}
+
 void unit_rax(void)
 {
     rax *tree = raxNew();
@@ -108,5 +225,7 @@ void unit_rax(void)
     walk(tree);
     each_key(tree, "insert", 5, insert);
     walk(tree);
+    seek_all(tree);
     raxFree(tree);
+    deep();
 }

@@ -1,0 +1,221 @@
+/* The checks of containers that a dump or a file brings: whole ones, and the same with every byte changed or missing. */
+#include "unit.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "intset.h"
+#include "listpack.h"
+#include "ziplist.h"
+#include "zipmap.h"
+#include "zmalloc.h"
+
+#define LARGEST 256
+
+typedef int (*check)(unsigned char *blob, size_t size, int deep);
+
+/* No container here has so many entries: whoever visits more goes round in circles. */
+static const int too_many = LARGEST;
+static int visited;
+
+static int visit(void) { return ++visited < too_many; }
+
+static int visit_ziplist(unsigned char *entry, unsigned int count, void *data)
+{
+    (void)entry, (void)count, (void)data;
+    return visit();
+}
+
+static int check_intset(unsigned char *blob, size_t size, int deep) { return intsetValidateIntegrity(blob, size, deep); }
+
+static int check_zipmap(unsigned char *blob, size_t size, int deep) { return zipmapValidateIntegrity(blob, size, deep); }
+
+static int check_ziplist(unsigned char *blob, size_t size, int deep)
+{
+    return ziplistValidateIntegrity(blob, size, deep, visit_ziplist, NULL);
+}
+
+/* From 7.0 on it takes a visitor, and in newest releases there is no shallow check. */
+typedef int (*check_3)(unsigned char *, size_t, int);
+typedef int (*check_entry)(unsigned char *, unsigned int, void *);
+typedef int (*check_5)(unsigned char *, size_t, int, check_entry, void *);
+typedef int (*check_4)(unsigned char *, size_t, check_entry, void *);
+
+static int listpack_3(void (*function)(void), unsigned char *blob, size_t size, int deep)
+{
+    return ((check_3)function)(blob, size, deep);
+}
+
+static int listpack_5(void (*function)(void), unsigned char *blob, size_t size, int deep)
+{
+    return ((check_5)function)(blob, size, deep, NULL, NULL);
+}
+
+static int listpack_4(void (*function)(void), unsigned char *blob, size_t size, int deep)
+{
+    (void)deep;
+    return ((check_4)function)(blob, size, NULL, NULL);
+}
+
+#define SHALLOW_LISTPACK _Generic(&lpValidateIntegrity, check_3: 1, check_5: 1, default: 0)
+
+static int check_listpack(unsigned char *blob, size_t size, int deep)
+{
+    return _Generic(&lpValidateIntegrity, check_3: listpack_3, check_5: listpack_5, default: listpack_4)(
+        (void (*)(void))lpValidateIntegrity, blob, size, deep);
+}
+
+/* The answer for each place: 1 and 0 as the server gives it, and 2 where it went round in circles. */
+static void ask(const char *how, check of, const unsigned char *blob, size_t size)
+{
+    static char text[2 * LARGEST + 2] = "x";
+
+    for (size_t i = 0; i < size; i++) {
+        snprintf(text + 1 + 2 * i, 3, "%02x", blob[i]);
+    }
+    text[1 + 2 * size] = '\0';
+    line("%s", how);
+    more(text);
+    for (size_t offset = 0; offset < OFFSETS; offset++) {
+        unsigned char *placed = place_copy(offset, blob, size);
+        int answer;
+
+        visited = 0;
+        answer = of(placed, size, strcmp(how, "deep") == 0);
+        number(visited >= too_many ? 2 : answer);
+        release(placed);
+    }
+    end();
+}
+
+static void ask_both(check of, const unsigned char *blob, size_t size)
+{
+    if (of != check_listpack || SHALLOW_LISTPACK) {
+        ask("shallow", of, blob, size);
+    }
+    ask("deep", of, blob, size);
+}
+
+static void damage(check of, const unsigned char *blob, size_t size)
+{
+    unsigned char other[LARGEST];
+
+    ask_both(of, blob, size);
+    for (size_t at = 0; at < size; at++) {
+        const unsigned char substitutes[] = {0, 1, 0x80, 0xfe, 0xff, blob[at] ^ 0x80, blob[at] + 1, blob[at] - 1};
+
+        for (size_t i = 0; i < sizeof substitutes; i++) {
+            memcpy(other, blob, size);
+            other[at] = substitutes[i];
+            if (other[at] != blob[at]) {
+                ask_both(of, other, size);
+            }
+        }
+    }
+    for (size_t length = 0; length < size; length++) {
+        ask_both(of, blob, length);
+    }
+}
+
+/* Cut anywhere, with a head that is right again: the total, and a count of 65535, which says that nobody counted. */
+static void cut(check of, const unsigned char *blob, size_t size, size_t head, size_t count_at)
+{
+    unsigned char other[LARGEST];
+
+    for (size_t length = head + 2; length <= size; length++) {
+        memcpy(other, blob, length);
+        memset(other, 0, 4);
+        other[0] = (unsigned char)length;
+        memset(other + count_at, 0xff, 2);
+        other[length - 1] = 0xff;
+        ask_both(of, other, length);
+    }
+}
+
+void unit_intset_integrity(void)
+{
+    static const int64_t values[] = {-7, 5, 300, 70000, -5000000000LL, 5000000000LL};
+    intset *set = intsetNew();
+
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        unsigned char wrapped[LARGEST];
+        size_t size;
+
+        set = intsetAdd(set, values[i], NULL);
+        size = intsetBlobLen(set);
+        damage(check_intset, (unsigned char *)set, size);
+        /* More entries by as much as makes their size wrap where it has 32 bits. It has one reader: it is no text. */
+        memcpy(wrapped, set, size);
+        wrapped[7] |= wrapped[0] == 2 ? 0x80 : wrapped[0] == 4 ? 0x40 : 0x20;
+        ask("shallow", check_intset, wrapped, size);
+    }
+    zfree(set);
+}
+
+/* No entry here ends with 0 or 128, which can be read as part of the length behind it. */
+static unsigned char *place_text(size_t length)
+{
+    unsigned char *text = place(0, length);
+
+    memset(text, 'p', length);
+    return text;
+}
+
+static const char *const small[] = {"text", "5", "-100", "3000", "70000", "-9000000", "-5000000000", "z"};
+#define SMALL (sizeof small / sizeof *small)
+
+void unit_ziplist_integrity(void)
+{
+    /* Lengths of four bytes: of 3 bytes, and of as many as lead back to where the entry begins where pointers wrap. */
+    static const unsigned char wide[] = {20, 0, 0, 0, 10, 0, 0, 0, 1, 0, 0, 0x80, 0, 0, 0, 3, 'a', 'b', 'c', 0xff};
+    unsigned char *list = ziplistNew(), *text = place_text(70), wrapped[sizeof wide];
+
+    for (size_t i = 0; i < SMALL; i++) {
+        list = ziplistPush(list, (unsigned char *)small[i], (unsigned)strlen(small[i]), ZIPLIST_TAIL);
+    }
+    list = ziplistPush(list, text, 70, ZIPLIST_TAIL);
+    list = ziplistPush(list, text, 3, ZIPLIST_TAIL);
+    damage(check_ziplist, list, ziplistBlobLen(list));
+    cut(check_ziplist, list, ziplistBlobLen(list), 10, 8);
+    memcpy(wrapped, wide, sizeof wide);
+    damage(check_ziplist, wide, sizeof wide);
+    for (unsigned i = 0; i < 16; i++) {
+        memcpy(wrapped + 12, "\xff\xff\xff", 3);
+        wrapped[15] = (unsigned char)(0xf0 + i);
+        ask_both(check_ziplist, wrapped, sizeof wide);
+    }
+    release(text);
+    zfree(list);
+}
+
+void unit_listpack_integrity(void)
+{
+    static const unsigned char wide[] = {16, 0, 0, 0, 1, 0, 0xf0, 3, 0, 0, 0, 'a', 'b', 'c', 8, 0xff};
+    unsigned char *list = lpNew(0), *text = place_text(130), wrapped[sizeof wide];
+
+    for (size_t i = 0; i < SMALL; i++) {
+        list = lpAppend(list, (unsigned char *)small[i], (uint32_t)strlen(small[i]));
+    }
+    list = lpAppend(list, text, 130);
+    list = lpAppend(list, text, 3);
+    damage(check_listpack, list, lpBytes(list));
+    cut(check_listpack, list, lpBytes(list), 6, 4);
+    damage(check_listpack, wide, sizeof wide);
+    memcpy(wrapped, wide, sizeof wide);
+    for (unsigned i = 0; i < 16; i++) {
+        wrapped[7] = (unsigned char)(0xf0 + i);
+        memcpy(wrapped + 8, "\xff\xff\xff", 3);
+        ask_both(check_listpack, wrapped, sizeof wide);
+    }
+    release(text);
+    lpFree(list);
+}
+
+/* By hand, since newest releases only read them. Two pairs, the second value with room behind it; a long value. */
+void unit_zipmap_integrity(void)
+{
+    static const unsigned char two[] = {2, 1, 'k', 3, 0, 'a', 'b', 'c', 2, 'k', '2', 1, 2, 'v', '.', '.', 0xff};
+    static const unsigned char wide[] = {1, 0xfe, 2, 0, 0, 0, 'k', 'w', 0xfe, 3, 0, 0, 0, 1, 'a', 'b', 'c', '.', 0xff};
+
+    damage(check_zipmap, two, sizeof two);
+    damage(check_zipmap, wide, sizeof wide);
+}

@@ -1,0 +1,78 @@
+"""The expected answers of the servers' own checks of containers: whether bytes are a container, whole or its head."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import TYPE_CHECKING
+
+from suites._shared.formats import encodings
+from suites.units.values import everywhere
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.core.target_model import Endianness
+
+Check = tuple["Callable[[bytes], bool]", "Callable[[bytes], bool]"]
+"""Whether bytes pass as a container by their head, and by every entry."""
+
+
+def judge(check: Check) -> Callable[[Endianness], Callable[[str, list[str]], str]]:
+    """The judge of a check's answers to `shallow BYTES` and `deep BYTES`."""
+    shallow, deep = check
+
+    def answer(key: str, values: list[str]) -> str:
+        how, blob = key.split()
+        passes = {"shallow": shallow, "deep": deep}[how]
+        return everywhere(values, str(int(passes(bytes.fromhex(blob[1:])))))
+
+    return lambda _: answer
+
+
+def _decodes(decode: Callable[[bytes], object]) -> Callable[[bytes], bool]:
+    def passes(blob: bytes) -> bool:
+        try:
+            decode(blob)
+        except (encodings.EncodingError, IndexError, struct.error):
+            return False
+        return True
+
+    return passes
+
+
+def _intset_head(blob: bytes) -> bool:
+    if len(blob) < 8:
+        return False
+    width, count = struct.unpack_from("<II", blob)
+    return width in {2, 4, 8} and count > 0 and len(blob) == 8 + width * count
+
+
+def _intset(blob: bytes) -> bool:
+    if not _intset_head(blob):
+        return False
+    width = int.from_bytes(blob[:4], "little")
+    values = [int.from_bytes(blob[at : at + width], "little", signed=True) for at in range(8, len(blob), width)]
+    return all(one < other for one, other in itertools.pairwise(values))
+
+
+def _ziplist_head(blob: bytes) -> bool:
+    """Its last entry begins within it (ziplist.c, head comment)."""
+    if len(blob) < 11 or blob[-1] != 255:
+        return False
+    total, tail = struct.unpack_from("<II", blob)
+    return bool(total == len(blob) and tail < len(blob))
+
+
+def _listpack_head(blob: bytes) -> bool:
+    return len(blob) >= 7 and blob[-1] == 255 and int.from_bytes(blob[:4], "little") == len(blob)
+
+
+INTSET: Check = (_intset_head, _intset)
+ZIPLIST: Check = (_ziplist_head, _decodes(lambda blob: encodings.ziplist(blob, uncounted=True)))
+LISTPACK: Check = (_listpack_head, _decodes(lambda blob: encodings.listpack(blob, uncounted=True)))
+ZIPMAP: Check = (
+    lambda blob: len(blob) >= 2 and blob[-1] == 255,
+    # An empty one is whole, but no key has an empty value.
+    lambda blob: blob[1:2] != b"\xff" and _decodes(lambda one: encodings.zipmap(one, uncounted=True))(blob),
+)
