@@ -129,6 +129,9 @@ class Zipmap:
         if verb == "get":
             found = self.pairs.get(words[0].encode())
             return exactly(values, [] if found is None else [hexadecimal(found)])
+        if verb == "delete":
+            there = self.pairs.pop(words[0].encode(), None) is not None
+            return exactly(values, [str(int(there)), str(int(there)), "0"])
         return self._walk(int(words[0]), values) if verb == "walk" else self._set(words, values)
 
     def _walk(self, count: int, values: list[str]) -> str:

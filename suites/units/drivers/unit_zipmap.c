@@ -7,6 +7,7 @@
 #include "zmalloc.h"
 
 static const unsigned value_lengths[] = {0, 1, 3, 15, 16, 252, 253, 254, 255, 256, 300};
+#define MANY 258
 #define VALUES (sizeof value_lengths / sizeof *value_lengths)
 
 static unsigned char *set(unsigned char *map, size_t offset, const char *key, unsigned length)
@@ -39,6 +40,21 @@ static void get(unsigned char *map, size_t offset, const char *key)
     release(name);
 }
 
+static unsigned char *drop(unsigned char *map, size_t offset, const char *key)
+{
+    unsigned char *name = place_copy(offset, key, strlen(key));
+    int deleted = 2;
+
+    line("delete %s", key);
+    number(zipmapExists(map, name, (unsigned)strlen(key)));
+    map = zipmapDel(map, name, (unsigned)strlen(key), &deleted);
+    number(deleted);
+    number(zipmapExists(map, name, (unsigned)strlen(key)));
+    end();
+    release(name);
+    return map;
+}
+
 static void walk(unsigned char *map)
 {
     unsigned char *at = zipmapRewind(map), *key, *value;
@@ -50,6 +66,28 @@ static void walk(unsigned char *map)
         bytes(value, value_length);
     }
     end();
+}
+
+/* More pairs than a byte counts, and then fewer. */
+static void many(void)
+{
+    unsigned char *map = zipmapNew();
+    char key[32];
+
+    line("begin many");
+    bytes(map, zipmapBlobLen(map));
+    end();
+    for (unsigned i = 0; i < MANY; i++) {
+        snprintf(key, sizeof key, "k%u", i);
+        map = set(map, i % OFFSETS, key, 1);
+    }
+    walk(map);
+    for (unsigned i = 0; i < 10; i++) {
+        snprintf(key, sizeof key, "k%u", i * 7);
+        map = drop(map, i, key);
+    }
+    walk(map);
+    zfree(map);
 }
 
 void unit_zipmap(void)
@@ -77,6 +115,12 @@ void unit_zipmap(void)
         }
         get(map, lead, "nothing");
         walk(map);
+        /* So much shorter that the room behind it is given back. */
+        map = set(map, lead, "key0", 3);
+        map = drop(map, lead, "key999");
+        map = drop(map, lead, "nothing");
+        walk(map);
         zfree(map);
     }
+    many();
 }
