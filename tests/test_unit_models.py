@@ -329,3 +329,17 @@ def test_a_merged_list_that_lost_its_last_entry_is_a_complaint() -> None:
     assert judge("merge 0 1", [lost, "1", "1"]) != ""
     assert judge("merge 0 1", [whole, "1", "0"]) != ""
     assert judge("refused", ["1", "1", "1", "1", "0"]) != ""
+
+
+def test_a_deleted_pair_of_a_zipmap_that_is_still_there_is_a_complaint() -> None:
+    judge = expectations.judge_of("zipmap", Endianness.LITTLE)
+    assert judge("begin", ["x00ff"]) == judge("set k 1", ["0", "x01016b010060ff"]) == ""
+    assert judge("delete k", ["1", "1", "1"]) != ""
+    assert judge("delete k", ["0", "0", "0"]) == judge("walk 0", []) == ""
+
+
+def test_a_trimmed_string_that_kept_its_length_is_a_complaint() -> None:
+    # The pattern's first bytes are 07 and 9e.
+    right = [values.digest(b"\x07"), "0", values.digest(b"\x07\0"), "0", values.digest(b"\x07"), "0"]
+    assert judged("sds", f"trim 2: {' '.join(right)}") == ""
+    assert judged("sds", f"trim 2: {' '.join([*right[:4], *right[2:4]])}") != ""

@@ -166,6 +166,9 @@ def sds(key: str, values: list[str]) -> str:
     if verb == "range":
         data = pattern(size, 0)[1:]
         return exactly(values, [digest(data), "0"] * 3 + [digest(data[:1]), "0"])
+    if verb == "trim":
+        data = pattern(size - 1, 0)
+        return exactly(values, [digest(data), "0", digest(data + bytes(1)), "0", digest(data.split(b"\0")[0]), "0"])
     return exactly(values, ["1", "1", "1"])
 
 

@@ -100,10 +100,31 @@ static void compared(void)
     }
 }
 
+/* A byte less and one more, each by the header alone; and then as much as there is before the first NUL. */
+static void trimmed(void)
+{
+    for (size_t i = 2; i < SIZES; i++) {
+        unsigned char *data = place_pattern(i % OFFSETS, sizes[i], 0);
+        sds string = sdsnewlen(data, sizes[i]);
+
+        line("trim %zu", sizes[i]);
+        sdsIncrLen(string, -1);
+        show(string);
+        sdsIncrLen(string, 1);
+        show(string);
+        sdsupdatelen(string);
+        show(string);
+        end();
+        sdsfree(string);
+        release(data);
+    }
+}
+
 void unit_sds(void)
 {
     made();
     grown();
     cut();
     compared();
+    trimmed();
 }
