@@ -24,7 +24,7 @@ def chosen(*files: str) -> SuiteSelection:
     ("file", "suites"),
     [
         ("src/bitops.c", ["bitops", "fuzz", "units", "visible", "width"]),
-        ("src/rdb.c", ["fuzz", "persistence", "modules", "replication"]),
+        ("src/rdb.c", ["fuzz", "persistence", "injection", "modules", "replication"]),
         ("src/intset.c", ["fuzz", "persistence", "protocol", "units", "selftests"]),
         ("src/redis-check-rdb.c", ["persistence", "programs"]),
         ("modules/vector-sets/hnsw.c", ["vectors"]),
@@ -40,8 +40,8 @@ def test_a_covered_file_asks_for_the_suites_that_cover_it_whatever_their_tier(fi
     [
         ("src/cluster.c", ["cluster", "moduleapi"]),
         ("src/cluster_legacy.c", ["cluster", "moduleapi"]),
-        ("src/replication.c", ["life", "replication"]),
-        ("src/acl.c", ["life"]),
+        ("src/replication.c", ["injection", "life", "replication"]),
+        ("src/acl.c", ["injection", "life"]),
         ("src/sentinel.c", ["replication"]),
         ("src/module.c", ["moduleapi", "modules"]),
         ("src/expire.c", ["clock", "width"]),
@@ -128,7 +128,7 @@ def test_several_files_ask_for_the_suites_of_each_quick_ones_first() -> None:
     choice = chosen("src/rdb.c", "README.md", "src/bitops.c")
     assert [change.file for change in choice.changes] == ["src/rdb.c", "README.md", "src/bitops.c"]
     quick = ["bitops", "fuzz", "persistence", "units"]
-    assert choice.suites == [*quick, "modules", "replication", "visible", "width"]
+    assert choice.suites == [*quick, "injection", "modules", "replication", "visible", "width"]
 
 
 def test_what_the_units_call_is_never_left_to_others() -> None:
