@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suites._shared import link
+from suites._shared.link import POLL_SECONDS
 
 if TYPE_CHECKING:
     from harness.run.server_process import Guest
@@ -22,5 +23,9 @@ def descriptors(guest: Guest) -> int:
 
 
 def await_closed(guest: Guest, before: int) -> None:
-    """Wait until it has no more descriptors than before. Raises TimeoutError."""
-    link.await_that(lambda: descriptors(guest) <= before, [guest], f"all but {before} files and pipes to be closed")
+    """Wait, no longer than for a reply, until it has no more descriptors than before. Raises TimeoutError."""
+    deadline = time.monotonic() + guest.deadline_seconds
+    while descriptors(guest) > before:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"timed out waiting for all but {before} files and pipes to be closed")
+        time.sleep(POLL_SECONDS)
