@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -164,15 +165,23 @@ def below(pid: int) -> list[psutil.Process]:
     return list(psutil.Process(pid).children(recursive=True))
 
 
+def emulators(pid: int) -> list[psutil.Process]:
+    """The emulators of a command."""
+    found = []
+    for one in below(pid):
+        # It may have ended since it was listed.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if one.name().startswith("qemu-"):
+                found.append(one)
+    return found
+
+
 def test_a_campaign_whose_process_is_killed_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
     run = tmp_path / "run"
     selected = ("--target", "aarch64", "--suite", "sds", "--server", "redis-7.0.15", "--seed", "7")
     common = ("check", *selected, "--run", run, "--on", "local:1")
     with plumb_runs.running(*common) as plumb:
-        emulated = plumb_runs.wait_for(
-            lambda: [one for one in below(plumb.pid) if one.name().startswith("qemu-")], seconds=plumb_runs.RUN_SECONDS
-        )
-        assert emulated
+        assert plumb_runs.wait_for(lambda: emulators(plumb.pid), seconds=plumb_runs.RUN_SECONDS)
         every = below(plumb.pid)
         # The supervisor and the command: neither of them can clean up.
         os.kill(plumb.pid, signal.SIGKILL)

@@ -104,7 +104,8 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
 
     source.write_text(clean, "utf-8")
     code, read, errors = premerge(checkout, tmp_path / "mended", *UNITS)
-    assert (code, read["verdict"], read["findings"]) == (ExitCode.PASS, "PASS", []), errors
+    news = [one for one in read["findings"] if not one["known"]]
+    assert (code, read["verdict"], news) == (ExitCode.PASS, "PASS", []), errors
     assert not (tmp_path / "mended" / "base").exists(), "nothing was found, so the base does not matter"
 
 

@@ -57,6 +57,11 @@ def check(folder: Path, *words: object) -> tuple[int, dict[str, Any]]:
     return finished.returncode, document(finished)
 
 
+def news(read: dict[str, Any]) -> list[dict[str, Any]]:
+    """The findings that no list knows."""
+    return [finding for finding in read["findings"] if not finding["known"]]
+
+
 def replayed(finding: dict[str, Any]) -> int:
     return run(*shlex.split(finding["replay"])[1:], program=PLUMB).returncode
 
@@ -102,11 +107,14 @@ def test_a_read_beyond_a_block_is_found_with_guard_pages_and_hidden_by_libc(tmp_
     )
     assert replayed(finding) == ExitCode.FINDINGS, finding["replay"]
     code, read = check(tmp_path / "libc", *words)
-    assert (code, read["findings"]) == (ExitCode.PASS, [])
+    assert (code, news(read)) == (ExitCode.PASS, [])
 
 
 def test_redis_7_0_15_passes_on_armv5_and_natively_and_skips_what_it_has_not(tmp_path: Path) -> None:
     code, read = check(tmp_path / "run", "--target", "armv5", "--target", "native")
-    assert (code, read["findings"]) == (ExitCode.PASS, [])
-    cells = [cell for cell in read["cells"] if cell["suite"] == "units"]
-    assert [(cell["verdict"], cell["passed"], cell["skipped"]) for cell in cells] == [("PASS", 23, 2)] * 2
+    assert (code, news(read)) == (ExitCode.PASS, [])
+    # On 32 bits two checks of damaged dumps are wrong in every release (docs/found/restore-size-wraps.md).
+    assert {finding["unit"] for finding in read["findings"]} == {"intset_integrity", "ziplist_integrity"}
+    cells = {cell["target"]: cell for cell in read["cells"] if cell["suite"] == "units"}
+    found = {name: (cell["verdict"], cell["passed"], cell["skipped"]) for name, cell in cells.items()}
+    assert found == {"armv5": ("XFAIL", 27, 2), "native": ("PASS", 29, 2)}
