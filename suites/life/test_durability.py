@@ -6,6 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+import hiredis
 import pytest
 
 from suites._shared import link
@@ -162,3 +163,32 @@ def test_an_append_only_file_tells_when_its_commands_came(
     wrong = [one for one in times if not began - 1 <= one <= time.time() + 1]
     assert not wrong, f"{len(wrong)} of {len(times)} timestamps are no time of this test: {wrong[:2]}"
     assert times == sorted(set(times))
+
+
+def test_what_cannot_be_while_a_child_saves_is_refused_or_comes_later(start_guest: StartGuest) -> None:
+    guest = start_guest(options=APPENDING)
+    with server.client(guest) as client:
+        client.pipeline([("SET", f"k:{number}", number) for number in range(200)])
+        client.command("CONFIG", "SET", "rdb-key-save-delay", KEY_MICROSECONDS)
+
+        def refused(*words: str) -> str:
+            reply = client.pipeline([words])[0]
+            assert isinstance(reply, hiredis.ReplyError), f"{words}: {reply!r}"
+            return str(reply)
+
+        assert b"started" in bytes(client.command("BGSAVE"))  # type: ignore[arg-type]
+        for words in (("SAVE",), ("BGSAVE",), ("BGSAVE", "SCHEDULE"), ("BGSAVE", "LATER")):
+            assert refused(*words)
+        assert b"scheduled" in bytes(client.command("BGREWRITEAOF"))  # type: ignore[arg-type]
+        link.await_that(lambda: doing(guest, "aof_rewrite_in_progress"), [guest], "the rewriting to begin")
+        assert refused("BGSAVE")
+        assert refused("BGREWRITEAOF")
+        assert b"scheduled" in bytes(client.command("BGSAVE", "SCHEDULE"))  # type: ignore[arg-type]
+        link.await_that(lambda: doing(guest, "rdb_bgsave_in_progress"), [guest], "the other child to begin")
+        client.command("CONFIG", "SET", "rdb-key-save-delay", 0)
+        link.await_that(lambda: not doing(guest, "rdb_bgsave_in_progress"), [guest], "the other child to end")
+    assert len(rdb.read(guest.read("dump.rdb")).entries) == 200
+
+
+def doing(guest: Guest, what: str) -> bool:
+    return link.info(guest, "persistence")[what] == "1"

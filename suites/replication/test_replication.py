@@ -181,3 +181,24 @@ def test_what_a_script_writes_and_what_expires_is_the_same_on_both(
 
 # One half as a 32-bit float, which is exact, then a string of four bytes (the MessagePack specification).
 PACKED_TAIL = bytes.fromhex("ca3f000000 a4") + b"text"
+
+
+def test_a_file_that_was_for_a_replica_alone_is_removed(
+    companion: str, family: str, cell: CellSpec, start_guest: StartGuest
+) -> None:
+    """A server that shall keep nothing keeps no file of a synchronisation either."""
+    if cell.version < (6,):
+        pytest.skip("rdb-del-sync-files came with 6.0")
+    primary = start_guest(options=[*OPTIONS, "--rdb-del-sync-files", "yes", "--repl-diskless-sync", "no"])
+    server.write(primary, family)
+    replica = start_guest(target=companion, options=OPTIONS)
+    link.join(replica, primary)
+    file = primary.folder / "dump.rdb"
+    link.await_that(lambda: not file.exists(), [primary, replica], "the file to be removed")
+    # With a save point it is the server's own, too.
+    with server.client(primary) as client:
+        client.command("CONFIG", "SET", "save", "3600 1000000")
+    link.cut(replica)
+    other = start_guest(target=companion, options=OPTIONS)
+    link.join(other, primary)
+    assert file.exists()
