@@ -158,6 +158,27 @@ def test_settings_that_are_rewritten_are_read_on_another_machine(
     assert not wrong, "; ".join(f"{name} {found[name]}, and {values[name]} on {own}" for name in wrong)
 
 
+def test_a_file_with_every_setting_is_read_on_another_machine(
+    companion: str, start_guest: StartGuest, cell: CellSpec
+) -> None:
+    guest = start_guest(options=[FILE], files={FILE: START})
+    with server.client(guest) as client:
+        values = settings(client)
+        assert client.command("DEBUG", "CONFIG-REWRITE-FORCE-ALL") == b"OK"
+    content = guest.read(FILE)
+    names = {line.split()[0] for line in content.decode("latin-1").splitlines() if line and not line.startswith("#")}
+    missing = [name for name in values if name not in names and values[name] and not left(name)]
+    assert len(missing) < len(values) / 4, missing
+    # The command line has the reader's own place, and it must not take this server's.
+    own = [line for line in content.split(b"\n") if not line or not left(line.split()[0].decode("latin-1"))]
+    reader = start_guest(target=companion, options=[FILE], files={FILE: b"\n".join(own)})
+    with server.client(reader) as client:
+        found = settings(client)
+    wrong = [name for name in values if not left(name) and found[name] != values[name]]
+    own_name = cell.runner.target.name
+    assert not wrong, "; ".join(f"{name} {found[name]}, and {values[name]} on {own_name}" for name in wrong)
+
+
 def test_a_number_is_kept_whole_or_refused(twins: dict[str, Guest], cell: CellSpec) -> None:
     """On a machine of 32 bits a parameter may refuse what the native build takes; what it takes, it keeps."""
     guest, native = twins.values()

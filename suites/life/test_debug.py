@@ -1,0 +1,358 @@
+"""What DEBUG prints and tells of values, tables, clients and the server itself; what it switches off and on."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from suites._shared import link
+from suites._shared.keyspace import dataset, server
+from suites._shared.paired_servers import differing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.run.cell_spec import CellSpec
+    from harness.run.extra_servers import StartGuest
+    from harness.run.server_process import Guest
+    from suites._shared.paired_servers import PairedServers
+
+PLAIN_BYTES = 100
+"""From this length on an element of a list has a block of its own."""
+INTEGERS = [0, 127, 128, -1, -4096, 4095, 32767, -32768, 8388607, -8388608, 2147483647, -(2**31), 2**63 - 1, -(2**63)]
+"""The limits of a listpack's integers, of 7 to 64 bits."""
+LENGTHS = [0, 1, 39, 40, 41, 63, 64, 500]
+"""The representation shows 40 bytes; a listpack's lengths have 6 or 12 bits, and 32 beyond."""
+_UNLIKE = re.compile(rb"\baddr: 0x[0-9a-f]+|\battempted_compress: [01]")
+"""Addresses, and a bit of a list's node that no release sets before the node is compressed."""
+_NUMBER = re.compile(rb"^ *(?:table size|number of elements): ([0-9]+)$", re.MULTILINE)
+REASONS = {
+    "ASSERT": "ends the server: upstream's tests",
+    "CRASH-AND-RECOVER": "ends the process and starts it again, which an emulated process cannot",
+    "OOM": "ends the server: upstream's tests",
+    "PANIC": "ends the server: upstream's tests",
+    "RESTART": "starts the process again, which an emulated process cannot",
+    "SEGFAULT": "ends the server: upstream's tests",
+    "LEAK": "loses memory, which a detector reports",
+    "STRINGMATCH-TEST": "matches ten million random patterns: minutes on an emulated machine",
+    "CONFIG-REWRITE-FORCE-ALL": "test_settings.py",
+    "SLEEP": "protocol/server.testsuite",
+    "DIGEST": "protocol/debug.testsuite",
+    "DIGEST-VALUE": "protocol/debug.testsuite",
+    "POPULATE": "protocol/debug.testsuite",
+    "PROTOCOL": "protocol/debug.testsuite",
+    "SDSLEN": "protocol/debug.testsuite",
+    "QUICKLIST-PACKED-THRESHOLD": "protocol/debug.testsuite",
+    "MALLCTL": "heap/test_allocator.py",
+    "MALLCTL-STR": "heap/test_allocator.py",
+    "DROP-CLUSTER-PACKET-FILTER": "upstream's tests",
+    "CLUSTERLINK": "upstream's tests",
+    "CLOSE-CLUSTER-LINK-ON-PACKET-DROP": "upstream's tests",
+    "DISABLE-CLUSTER-RANDOM-PING": "upstream's tests",
+    "DISABLE-CLUSTER-RECONNECTION": "upstream's tests",
+    "SLOTMIGRATION": "upstream's tests",
+    "REPL-PAUSE": "upstream's tests",
+    "PAUSE-AFTER-FORK": "upstream's tests",
+    "DELAY-RDB-CLIENT-FREE-SECONDS": "upstream's tests",
+    "DELAY-RDB-CLIENT-FREE-SECOND": "upstream's tests",
+    "DICT-RESIZING": "upstream's tests",
+    "HASHTABLE-CAN-ABORT-SHRINK": "upstream's tests",
+    "CLIENT-ENFORCE-REPLY-LIST": "upstream's tests",
+    "FORCE-FREE-PRIMARY-ASYNC": "upstream's tests",
+    "PROTECT-CLIENT": "upstream's tests",
+    "FORCE-TLS-WRITE-ERROR": "upstream's tests",
+    "SCRIPT": "upstream's tests",
+    "INTERNAL_SECRET": "upstream's tests",
+    "MARK-INTERNAL-CLIENT": "upstream's tests",
+}
+"""Subcommand that these tests do not send -> who does, or why nobody does."""
+SENT = frozenset(
+    [
+        "AOF-FLUSH-SLEEP",
+        "CHANGE-REPL-ID",
+        "CLIENT-EVICTION",
+        "ERROR",
+        "HELP",
+        "HTSTATS",
+        "HTSTATS-KEY",
+        "LISTPACK",
+        "LOADAOF",
+        "LOG",
+        "OBJECT",
+        "PAUSE-CRON",
+        "QUICKLIST",
+        "RELOAD",
+        "REPLICATE",
+        "REPLYBUFFER",
+        "SET-ACTIVE-EXPIRE",
+        "SET-DISABLE-DENY-SCRIPTS",
+        "SET-SKIP-CHECKSUM-VALIDATION",
+        "STRUCTSIZE",
+    ]
+)
+
+
+def test_every_subcommand_is_sent_by_a_test_or_has_a_reason(both: PairedServers) -> None:
+    lines: Any = both.guest.command("DEBUG", "HELP")
+    # A subcommand's line begins at the margin, with its name and its arguments.
+    names = {line.split()[0].decode() for line in lines[1:] if line[:1].isalpha() and line.split()[0].isupper()}
+    assert {"LISTPACK", "OBJECT", "RELOAD"} <= names, lines
+    unknown = sorted(names - SENT - REASONS.keys())
+    assert not unknown, f"nobody sends DEBUG {', '.join(unknown)}: add a test here, or a reason"
+
+
+def printed(guest: Guest, *requests: tuple[Any, ...]) -> bytes:
+    """What the server prints to its standard output, without what differs at random. Its log goes there too."""
+    before = guest.log_bytes()
+    with server.client(guest) as client:
+        for request in requests:
+            reply = client.command(*request)
+            assert b"printed on stdout" in bytes(reply), f"{request}: {reply!r}"  # type: ignore[arg-type]
+        # A line of the log is written at once, and all that was printed before it.
+        client.command("DEBUG", "LOG", "the end")
+    mark = b"DEBUG LOG: the end"
+    link.await_that(lambda: mark in guest.log.read_bytes()[before:], [guest], "a line of the log")
+    content = guest.log.read_bytes()[before:]
+    # The mark's line begins with the process, the time and a sign.
+    return _UNLIKE.sub(b"*", content[: content.rindex(b"\n", 0, content.index(mark)) + 1])
+
+
+def compare_printed(both: PairedServers, guest: Guest, oracle: Guest, *requests: tuple[Any, ...]) -> bytes:
+    """What both servers print, after comparing it."""
+    ours, theirs = printed(guest, *requests), printed(oracle, *requests)
+    if ours != theirs:
+        raise differing(requests[0], ours, theirs, both.target)
+    return ours
+
+
+def test_a_listpack_is_printed_as_it_is(both: PairedServers, guest: Guest, oracle: Guest) -> None:
+    both.ask(
+        [("CONFIG", "SET", "hash-max-listpack-entries", 1000), ("CONFIG", "SET", "hash-max-listpack-value", 10000)]
+    )
+    words: list[Any] = [*INTEGERS, *(b"%d:" % length + dataset.noise(length) for length in LENGTHS), "x" * 5000]
+    both.ask(
+        [("HSET", "hash", *(word for one in words for word in (one, one))), ("ZADD", "zset", 0.5, "a", 2**53, "b")]
+    )
+    text = compare_printed(both, guest, oracle, ("DEBUG", "LISTPACK", "hash"), ("DEBUG", "LISTPACK", "zset"))
+    assert text.count(b"\tindex: ") == 2 * len(words) + 4
+    assert b"{num entries %d}" % (2 * len(words)) in text
+
+
+@pytest.mark.parametrize("compress", [0, 1])
+def test_a_list_is_printed_node_by_node(both: PairedServers, guest: Guest, oracle: Guest, compress: int) -> None:
+    settings = {"list-max-listpack-size": 4, "list-compress-depth": compress}
+    both.ask([("CONFIG", "SET", name, value) for name, value in settings.items()])
+    both.ask([("DEBUG", "QUICKLIST-PACKED-THRESHOLD", f"{PLAIN_BYTES}b")])
+    # What has a block of its own is printed as a string that ends at a NUL, which must be its own.
+    plain = [letter * PLAIN_BYTES + b"\x00" for letter in (b"p", b"q")]
+    packed = [*INTEGERS, *(dataset.noise(length) for length in LENGTHS if length < PLAIN_BYTES), b"z" * 90, b"z" * 90]
+    both.ask([("RPUSH", "list", *packed, *plain, *packed)])
+    try:
+        brief = compare_printed(both, guest, oracle, ("DEBUG", "QUICKLIST", "list"))
+        full = compare_printed(both, guest, oracle, ("DEBUG", "QUICKLIST", "list", 1))
+        assert both.ask([("LRANGE", "list", len(packed), len(packed) + 1)])[0] == plain
+    finally:
+        both.ask([("DEBUG", "QUICKLIST-PACKED-THRESHOLD", 0), ("CONFIG", "SET", "list-compress-depth", 0)])
+        both.ask([("CONFIG", "SET", "list-max-listpack-size", -2)])
+    assert b"{count : %d}" % (2 * len(packed) + len(plain)) in brief
+    assert full.count(b"container : PLAIN") == brief.count(b"container : PLAIN") == len(plain)
+    assert all(b"{ entry : %s }" % one.rstrip(b"\x00") in full for one in plain)
+    assert (b"encoding: LZF" in brief) == bool(compress)
+
+
+def test_what_prints_a_value_refuses_other_values(both: PairedServers) -> None:
+    both.ask([("SET", "k", 1), ("RPUSH", "list", "x" * 10000), ("HSET", "hash", "a", 1)])
+    requests = [("DEBUG", what, name) for what in ("QUICKLIST", "HTSTATS-KEY") for name in ("k", "hash", "none")]
+    requests += [("DEBUG", "LISTPACK", name) for name in ("k", "list", "none")]
+    requests += [("DEBUG", what, "none") for what in ("OBJECT", "SDSLEN")]
+    replies = both.ask(requests)
+    assert all("ERR" in str(reply) for reply in replies), replies
+
+
+def described(reply: Any) -> dict[str, str]:
+    """The fields of DEBUG OBJECT that do not depend on the moment and the address."""
+    fields = dict(word.partition(":")[::2] for word in bytes(reply).decode().split())
+    assert fields.keys() >= {"refcount", "encoding", "serializedlength", "lru", "lru_seconds_idle"}, reply
+    assert 0 <= int(fields["lru"]) < 1 << 24, reply
+    assert 0 <= int(fields["lru_seconds_idle"]) < 1 << 24, reply
+    return {name: value for name, value in fields.items() if not name.startswith(("at", "lru"))}
+
+
+def test_debug_object_tells_the_same_of_every_value(
+    both: PairedServers, guest: Guest, oracle: Guest, family: str
+) -> None:
+    for one in (guest, oracle):
+        server.write(one, family)
+    names: Any = both.guest.command("KEYS", "*")
+    assert len(names) > 20
+    for name in sorted(names):
+        ours, theirs = (one.command("DEBUG", "OBJECT", name) for one in (both.guest, both.oracle))
+        assert described(ours) == described(theirs), name
+    # Functions stay when keys are removed.
+    both.ask([("FLUSHALL",), ("FUNCTION", "FLUSH")])
+
+
+def numbers(reply: Any) -> list[int]:
+    """Sizes of tables and counts of elements in a table's statistics, in their order."""
+    return [int(one) for one in _NUMBER.findall(bytes(reply))]
+
+
+def test_statistics_of_tables_count_what_is_there(both: PairedServers) -> None:
+    count = 100
+    both.ask([("DEBUG", "POPULATE", count)])
+    both.ask([("PEXPIREAT", f"key:{number}", 2**42 - 1) for number in range(10)])
+    both.ask([("SADD", "set", *(f"member {number}" for number in range(1000)))])
+    both.ask([("ZADD", "zset", *(word for number in range(1000) for word in (number, f"member {number}")))])
+    for client in (both.guest, both.oracle):
+        counts = numbers(client.command("DEBUG", "HTSTATS", 0))
+        # A table that is moved to a larger one is told in two parts.
+        assert sum(counts[1::2]) == count + 2 + 10, counts
+        for name in ("set", "zset"):
+            counts = numbers(client.command("DEBUG", "HTSTATS-KEY", name))
+            assert sum(counts[1::2]) == 1000, counts
+            assert all(size & (size - 1) == 0 for size in counts[::2]), counts
+    replies = both.ask([("DEBUG", "HTSTATS", number) for number in (-1, 16, 2**31 + 5, "x")])
+    assert all("ERR" in str(reply) for reply in replies), replies
+
+
+def test_sizes_of_structures_are_those_of_the_machine(both: PairedServers, cell: CellSpec) -> None:
+    reply: Any = both.guest.command("DEBUG", "STRUCTSIZE")
+    sizes = {name: int(size) for name, size in (word.split(":") for word in reply.decode().split())}
+    headers = {f"sdshdr{bits}": size for bits, size in ((5, 1), (8, 3), (16, 5), (32, 9), (64, 17))}
+    assert {name: sizes[name] for name in headers} == headers
+    assert sizes["bits"] == cell.runner.target.width_bits
+    assert 8 <= sizes["robj"] <= 16
+
+
+def test_pools_of_clients_are_told_with_their_limits(both: PairedServers) -> None:
+    """Twenty pools, each twice the one before, and every client in one of them."""
+    assert "disabled" in str(both.ask([("DEBUG", "CLIENT-EVICTION")])[0])
+    both.ask([("CONFIG", "SET", "maxmemory-clients", "1gb")])
+    try:
+        reply: Any = both.guest.command("DEBUG", "CLIENT-EVICTION")
+    finally:
+        both.ask([("CONFIG", "SET", "maxmemory-clients", 0)])
+    rows = [line.split() for line in reply.decode().splitlines()]
+    # "bucket 0 - 32767: tot-mem: 0, clients: 1", and "bucket N+ : …" for the last.
+    begins = [int(words[1].rstrip("+")) for words in rows]
+    assert begins == [0, *(2**bits for bits in range(15, 15 + len(rows) - 1))], reply
+    assert sum(int(words[-1]) for words in rows) >= 1, reply
+
+
+def test_a_reload_merges_replaces_or_keeps(both: PairedServers) -> None:
+    both.ask([("MSET", "a", 1, "b", 2), ("SAVE",), ("MSET", "b", 3, "c", 4)])
+    # What the file lacks stays, and what it has wins.
+    both.expect(
+        [("DEBUG", "RELOAD", "NOSAVE", "NOFLUSH", "MERGE"), ("MGET", "a", "b", "c")], [[b"1", b"2", b"4"]], "a merge"
+    )
+    both.expect([("DEBUG", "RELOAD", "NOSAVE"), ("MGET", "a", "b", "c")], [[b"1", b"2", None]], "the file alone")
+    both.expect([("SET", "d", 5), ("DEBUG", "RELOAD"), ("DBSIZE",)], [3], "everything")
+    assert "only supports" in str(both.ask([("DEBUG", "RELOAD", "NONSENSE")])[0])
+
+
+@contextlib.contextmanager
+def switched(both: PairedServers, name: str, *, during: int) -> Iterator[None]:
+    """A switch of DEBUG, which is as before afterwards."""
+    both.ask([("DEBUG", name, during)])
+    try:
+        yield
+    finally:
+        both.ask([("DEBUG", name, 1 - during)])
+
+
+def test_nothing_expires_by_itself_while_that_is_switched_off(both: PairedServers, guest: Guest) -> None:
+    def expired() -> int:
+        return int(link.info(guest, "stats")["expired_keys"])
+
+    with switched(both, "SET-ACTIVE-EXPIRE", during=0):
+        before = expired()
+        both.guest.pipeline([("PSETEX", f"k{number}", 1, "x") for number in range(50)])
+        # The timer looks ten times a second.
+        both.guest.command("DEBUG", "SLEEP", 0.3)
+        assert both.guest.command("DBSIZE") == 50
+        assert expired() == before
+    link.await_that(lambda: expired() == before + 50, [guest], "50 keys to expire")
+    assert both.guest.command("DBSIZE") == 0
+
+
+def test_a_wrong_checksum_is_skipped_on_request(both: PairedServers) -> None:
+    payload: Any = both.ask([("SET", "k", "value"), ("DUMP", "k")])[1]
+    wrong = payload[:-8] + bytes(byte ^ 0xFF for byte in payload[-8:])
+    assert "checksum" in str(both.ask([("RESTORE", "l", 0, wrong)])[0])
+    with switched(both, "SET-SKIP-CHECKSUM-VALIDATION", during=1):
+        both.expect([("RESTORE", "l", 0, wrong), ("GET", "l")], [b"value"], "a payload with a wrong checksum")
+
+
+def test_commands_that_scripts_may_not_call_are_called_on_request(both: PairedServers) -> None:
+    script = ("EVAL", "return redis.call('CONFIG', 'GET', 'databases')[1]", 0)
+    assert "not allowed" in str(both.ask([script])[0])
+    with switched(both, "SET-DISABLE-DENY-SCRIPTS", during=1):
+        assert both.ask([script]) == [b"databases"]
+
+
+def test_the_timer_rests_on_request(both: PairedServers, guest: Guest) -> None:
+    def ticks() -> int:
+        return int(link.info(guest, "server")["lru_clock"])
+
+    with switched(both, "PAUSE-CRON", during=1):
+        before = ticks()
+        both.guest.command("DEBUG", "SLEEP", 1.2)
+        both.guest.pipeline([("PING",)] * 3)
+        assert ticks() == before
+    link.await_that(lambda: ticks() > before, [guest], "the timer to go on")
+
+
+def test_an_error_is_replied_word_by_word(both: PairedServers) -> None:
+    both.ask([("DEBUG", "ERROR", "CODE some text"), ("DEBUG", "ERROR", "two\r\nlines"), ("DEBUG", "ERROR", "x" * 3000)])
+
+
+def test_a_reply_buffer_shrinks_as_it_is_told(both: PairedServers, guest: Guest) -> None:
+    both.ask([("DEBUG", "REPLYBUFFER", "RESIZING", 0), ("DEBUG", "REPLYBUFFER", "PEAK-RESET-TIME", 100)])
+    with server.client(guest) as client:
+        identifier: Any = client.command("CLIENT", "ID")
+
+        def buffer() -> int:
+            line: Any = both.guest.command("CLIENT", "LIST", "ID", identifier)
+            return int(dict(word.partition("=")[::2] for word in line.decode().split())["rbs"])
+
+        both.guest.command("DEBUG", "SLEEP", 0.5)
+        # The allocator may give a little more.
+        assert 16384 <= buffer() < 17000
+        both.ask([("DEBUG", "REPLYBUFFER", "RESIZING", 1)])
+        link.await_that(lambda: 1024 <= buffer() < 1100, [guest], "the buffer to shrink")
+    both.ask([("DEBUG", "REPLYBUFFER", "PEAK-RESET-TIME", time) for time in ("NEVER", "x", "RESET")])
+    both.ask([("DEBUG", "REPLYBUFFER", "NONSENSE", 1)])
+
+
+def test_a_new_identity_of_replication_forgets_the_second(both: PairedServers, guest: Guest) -> None:
+    before = link.info(guest, "replication")
+    assert both.guest.command("DEBUG", "CHANGE-REPL-ID") == b"OK"
+    after = link.info(guest, "replication")
+    assert re.fullmatch("[0-9a-f]{40}", after["master_replid"])
+    assert after["master_replid"] != before["master_replid"]
+    assert (after["master_replid2"], after["second_repl_offset"]) == ("0" * 40, "-1")
+
+
+def test_an_append_only_file_is_loaded_on_request(start_guest: StartGuest, family: str) -> None:
+    guest = start_guest(options=[*server.OPTIONS, "--appendonly", "yes"])
+    server.write(guest, family)
+    with server.client(guest) as client:
+        digest = client.command("DEBUG", "DIGEST")
+        assert client.command("DEBUG", "AOF-FLUSH-SLEEP", 1000) == b"OK"
+        client.pipeline([("SET", "later", "x" * 100), ("DEL", "later"), ("DEBUG", "AOF-FLUSH-SLEEP", 0)])
+        assert client.command("DEBUG", "LOADAOF") == b"OK"
+        assert client.command("DEBUG", "DIGEST") == digest
+
+
+def test_what_only_replicas_are_told_they_alone_have(start_guest: StartGuest) -> None:
+    primary, replica = (start_guest(options=server.OPTIONS) for _ in range(2))
+    link.join(replica, primary)
+    with server.client(primary) as client:
+        assert client.command("DEBUG", "REPLICATE", "SET", "theirs", "1") == b"OK"
+        link.await_in_step(replica, primary)
+        assert client.command("EXISTS", "theirs") == 0
+    with server.client(replica) as client:
+        assert client.command("GET", "theirs") == b"1"
