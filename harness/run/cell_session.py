@@ -31,11 +31,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from harness.core.byte_diff import DifferenceError
+    from harness.core.sockets import Address
     from harness.run.canary import CanaryRunner
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
     from harness.run.unit_runner import UnitRun
     from harness.run.upstream.session import UpstreamResult
+
+CONDITION = "timed out waiting for"
+"""The beginning of a test's words where a state did not come about in time."""
+
+
+def hangs(message: str, server: Address) -> bool:
+    """Whether a failed test's words say that a server which lives does not answer.
+
+    A state that did not come about in time says nothing of that: such a server hangs if it does not answer PING.
+    """
+    if CONDITION in message:
+        return not answers_ping(server)
+    return "TimeoutError" in message or "timed out" in message
 
 
 class CellSession:
@@ -279,7 +293,7 @@ class CellSession:
         fatal = guest.died_of_fault(self.faults_before)
         if fatal or "closed by" in message or "reset by" in message:
             guest.settle()
-        if guest.alive() and (fatal or "TimeoutError" in message or "timed out" in message):
+        if guest.alive() and (fatal or hangs(message, guest.upstream)):
             guest.hung()
         kept = keep_transcript(guest)
         if not guest.alive():

@@ -39,7 +39,7 @@ def test_parameters_of_every_width_are_read(both: PairedServers) -> None:
     assert value(both, "opt.retain") in (0, 1)
 
 
-@pytest.mark.parametrize("number", [0, 1, 5000, 2**31 - 1])
+@pytest.mark.parametrize("number", [0, 1, 5000, 2**31 - 1, -1])
 def test_a_signed_size_is_written_and_read(both: PairedServers, number: int) -> None:
     before = value(both, "arenas.dirty_decay_ms")
     try:
