@@ -14,7 +14,7 @@ from harness.core.processes import process
 from harness.core.target_model import Endianness
 from suites._shared import checksums
 from suites._shared.formats import encodings
-from suites.units import expectations, values
+from suites.units import containers, expectations, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -343,3 +343,19 @@ def test_a_trimmed_string_that_kept_its_length_is_a_complaint() -> None:
     right = [values.digest(b"\x07"), "0", values.digest(b"\x07\0"), "0", values.digest(b"\x07"), "0"]
     assert judged("sds", f"trim 2: {' '.join(right)}") == ""
     assert judged("sds", f"trim 2: {' '.join([*right[:4], *right[2:4]])}") != ""
+
+
+def test_a_drawing_of_a_radix_tree_is_read_by_its_definition() -> None:
+    """Chains in quotes, branches in brackets, values behind an equals sign."""
+    drawing = """\
+[go]
+ `-(g) "r" -> [ae]=0x2
+               `-(a) "p" -> []=0x5
+               `-(e) []=0x3
+ `-(o) []=0x1
+"""
+    assert containers.keys_of_drawing(drawing) == ({"gr": 2, "grap": 5, "gre": 3, "o": 1}, "\n")
+    assert containers.keys_of_drawing("[]\n") == ({}, "\n")
+    for broken in ("", "[go]\n", '"gr" []', "(g)", '"gr" -> '):
+        with pytest.raises(ValueError, match=r"no node|leads to"):
+            containers.keys_of_drawing(broken)

@@ -186,6 +186,8 @@ class Rax:
         if verb == "stroll":
             there = [["1", hexadecimal(name), str(number)] for name, number in self.values.items()]
             return "" if values in there else f"it is {shown(values)}, which is no key and its number"
+        if verb == "draw":
+            return _drawn(int(word), values)
         if verb == "seek":
             operation, *digits = word.split()
             return self._seek(operation, bytes.fromhex("".join(digits[1:])), values)
@@ -245,6 +247,55 @@ _COMPARISONS: dict[str, Callable[[bytes, bytes], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+WORDS = ["o", "gr", "grape", "grapefruit", "graph", "green", "orange", "organ", "grapes", "z"]
+"""The words of unit_rax.c; each leads to its place in this list, counted from one."""
+
+
+def _drawn(count: int, values: list[str]) -> str:
+    """Judge the drawing of a tree that has the first words."""
+    expected = {word: number for number, word in enumerate(WORDS[:count], 1)}
+    if not values:
+        return "nothing was drawn"
+    text = bytes.fromhex(values[0].removeprefix("x")).decode("ascii", "replace")
+    try:
+        found, rest = keys_of_drawing(text)
+    except ValueError as error:
+        return f"it is no drawing: {error}: {text!r}"
+    if rest != "\n":
+        return f"behind the drawing is {rest!r}"
+    return "" if found == expected else f"it draws {found}, the model has {expected}"
+
+
+_NODE = re.compile(r'"(?P<chain>[a-z]*)"|\[(?P<branches>[a-z]*)\]')
+_VALUE = re.compile(r"=0x([0-9a-f]+)")
+
+
+def keys_of_drawing(text: str, before: str = "") -> tuple[dict[str, int], str]:
+    """The keys of a drawn radix tree and the numbers they lead to, and the text behind it (rax.c tells how it draws).
+
+    A node is a chain of characters in quotes, or its branches in brackets. If it ends a key, the key's value follows.
+    An only child stands behind an arrow; several have a line each, with the character that leads to them. Raises
+    ValueError.
+    """
+    node = _NODE.match(text)
+    if node is None:
+        raise ValueError(f"no node at {text[:20]!r}")
+    text = text[node.end() :]
+    found = {}
+    if value := _VALUE.match(text):
+        found[before] = int(value[1], 16)
+        text = text[value.end() :]
+    chain, branches = node["chain"], node["branches"]
+    ways = [chain] if chain is not None else list(branches)
+    for way in ways:
+        lead = re.match(r" -> " if len(ways) == 1 else rf"\n +`-\({way}\) ", text)
+        if lead is None:
+            raise ValueError(f"nothing leads to {way!r} at {text[:20]!r}")
+        below, text = keys_of_drawing(text[lead.end() :], before + way)
+        found |= below
+    return found, text
 
 
 def _branch_bytes(keys: Iterable[bytes]) -> int:

@@ -2,6 +2,8 @@
 #include "unit.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 #include "rax.h"
 
 #define KEYS 160
@@ -213,6 +215,50 @@ static void deep(void)
     raxFree(tree);
 }
 
+/* Words that share beginnings, which a drawing shows as chains and branches. The first is the name of no branch. */
+static const char *const words[] = {"o", "gr", "grape", "grapefruit", "graph", "green", "orange", "organ", "grapes", "z"};
+#define WORDS (sizeof words / sizeof *words)
+/* Less than a pipe holds. */
+#define LARGEST_DRAWING 8192
+
+/* Draws the tree, which has the first words, each with its number. raxShow() knows standard output alone. */
+static void draw(rax *tree, size_t count)
+{
+    static unsigned char drawing[LARGEST_DRAWING];
+    int ends[2];
+    ssize_t length = -1;
+
+    line("draw %zu", count);
+    fflush(stdout);
+    const int output = dup(STDOUT_FILENO);
+    if (output >= 0 && pipe(ends) == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        raxShow(tree);
+        fflush(stdout);
+        dup2(output, STDOUT_FILENO);
+        length = read(ends[0], drawing, sizeof drawing);
+        close(ends[0]);
+        close(ends[1]);
+        close(output);
+    }
+    if (length > 0) {
+        bytes(drawing, (size_t)length);
+    }
+    end();
+}
+
+static void draw_all(void)
+{
+    rax *tree = raxNew();
+
+    draw(tree, 0);
+    for (size_t i = 0; i < WORDS; i++) {
+        raxInsert(tree, (unsigned char *)words[i], strlen(words[i]), (void *)(uintptr_t)(i + 1), NULL);
+        draw(tree, i + 1);
+    }
+    raxFree(tree);
+}
+
 void unit_rax(void)
 {
     rax *tree = raxNew();
@@ -228,4 +274,5 @@ void unit_rax(void)
     seek_all(tree);
     raxFree(tree);
     deep();
+    draw_all();
 }
