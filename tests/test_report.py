@@ -231,6 +231,20 @@ def test_the_terminal_shows_the_function_that_a_wrong_result_points_to() -> None
     assert "points to    setCommand (src/t_string.c:9)" in shown(msgspec.structs.replace(whole, findings=[wrong]))
 
 
+def test_a_list_of_findings_shows_the_beginning_of_a_long_command_and_one_finding_all_of_it() -> None:
+    finding = msgspec.structs.replace(judgement().findings[0], command="ZADD k " + "1 member " * 1000)
+
+    def printed(*, whole: bool) -> str:
+        console = Console(file=(text := io.StringIO()), width=20_000)
+        terminal.show_finding(console, finding, whole=whole)
+        return text.getvalue()
+
+    line = next(line for line in printed(whole=False).splitlines() if line.startswith("    command"))
+    assert line.endswith("…")
+    assert len(line) < 400
+    assert finding.command.strip() in printed(whole=True)
+
+
 def test_no_escapes_where_there_is_no_terminal() -> None:
     assert "\x1b" not in shown(judgement())
 

@@ -29,6 +29,8 @@ _COLOURS = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "XFAIL": "cyan"
 SHOWN_FRAMES = 12
 SHOWN_WITNESSES = 6
 SHOWN_IDS = 6
+SHOWN_CHARACTERS = 300
+"""Length of the part of a command that a list of findings shows; `plumb show` shows all of it."""
 
 
 def show(console: Console, judgement: Judgement) -> None:
@@ -164,5 +166,6 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
     else:
         line(f"    origin       {finding.origin}")
     if finding.command:
-        line(f"    command      {finding.command}")
+        cut = not whole and len(finding.command) > SHOWN_CHARACTERS
+        line(f"    command      {finding.command[:SHOWN_CHARACTERS] + '…' if cut else finding.command}")
     line(f"    replay       {finding.replay}")
