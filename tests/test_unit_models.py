@@ -350,11 +350,11 @@ def test_a_drawing_of_a_radix_tree_is_read_by_its_definition() -> None:
     drawing = """\
 [go]
  `-(g) "r" -> [ae]=0x2
-               `-(a) "p" -> []=0x5
+               `-(a) "m" -> []=0x5
                `-(e) []=0x3
  `-(o) []=0x1
 """
-    assert containers.keys_of_drawing(drawing) == ({"gr": 2, "grap": 5, "gre": 3, "o": 1}, "\n")
+    assert containers.keys_of_drawing(drawing) == ({"gr": 2, "gram": 5, "gre": 3, "o": 1}, "\n")
     assert containers.keys_of_drawing("[]\n") == ({}, "\n")
     for broken in ("", "[go]\n", '"gr" []', "(g)", '"gr" -> '):
         with pytest.raises(ValueError, match=r"no node|leads to"):
