@@ -79,19 +79,27 @@ def runs_of(lines: Mapping[int, bool], functions: Mapping[int, str]) -> Iterator
             yield list(some)
 
 
-def classified(
+def runs_by_class(
     file: str, text: Sequence[str], lines: Mapping[int, bool], reasons: Sequence[Reason], unused: frozenset[str]
-) -> Counter[str]:
-    """Class -> how many lines of a file it keeps from running."""
+) -> Iterator[tuple[str, str, list[int]]]:
+    """The class and the function of each run of a file's lines that did not run."""
     functions = functions_of(text)
     entered = {functions.get(line) for line, ran in lines.items() if ran}
-    found: Counter[str] = Counter()
     for run in runs_of(lines, functions):
         name = functions.get(run[0], "")
         # What a function that was never entered contains says nothing about why.
         branch = "\n".join(text[run[0] - 1 : run[-1]]) if name in entered else ""
         fits = next((one.name for one in reasons if one.fits(f"{file}:{name}", branch)), UNREACHED)
-        found[UNUSED if name in unused else fits] += len(run)
+        yield UNUSED if name in unused else fits, name, run
+
+
+def classified(
+    file: str, text: Sequence[str], lines: Mapping[int, bool], reasons: Sequence[Reason], unused: frozenset[str]
+) -> Counter[str]:
+    """Class -> how many lines of a file it keeps from running."""
+    found: Counter[str] = Counter()
+    for fits, _, run in runs_by_class(file, text, lines, reasons, unused):
+        found[fits] += len(run)
     return found
 
 
@@ -142,13 +150,23 @@ def page(found: Mapping[str, Lines], left: Mapping[str, Counter[str]], reasons: 
 @click.command()
 @click.argument("server")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-def main(server: str, files: tuple[Path, ...]) -> None:
+@click.option("--text", "shown", help="Print the text of the lines of this class instead: `unreached`.")
+@click.option("--file", "only", default="*.c", show_default=True, help="With --text, of these files alone: a glob.")
+def main(server: str, files: tuple[Path, ...], shown: str | None, only: str) -> None:
     """Print the lines that no test runs, by file and by class."""
     source = Workbench.default().open_server(server).content / "src"
     found = read(files)
     reasons = read_toml(REASONS, Reasons).reasons
     texts = {path.name: path.read_text("utf-8", "replace") for path in sorted(source.glob("*.[ch]"))}
     unused = unused_in(texts)
+    if shown is not None:
+        for file in sorted(fnmatch.filter(found[BOTH].keys() & texts.keys(), only)):
+            text = texts[file].splitlines()
+            for fits, name, run in runs_by_class(file, text, found[BOTH][file], reasons, unused):
+                if fits == shown:
+                    click.echo(f"{file}:{run[0]}: {name}")
+                    click.echo("\n".join(f"    {line}  {text[line - 1]}" for line in run))
+        return
     left = {
         file: classified(file, texts[file].splitlines(), lines, reasons, unused)
         for file, lines in found[BOTH].items()
