@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target
 
 GCOV_SECONDS = 300.0
+PATIENCE = 10.0
+"""Factor of every time limit: of replies, and of the time in which a server stops."""
 SELFTESTS = "selftests"
 """The suite, and the variant of the server that it runs; the last of the variants."""
 OURS, THEIRS, BOTH = "Plumbline's suites", "upstream's tests", "both"
@@ -59,7 +61,10 @@ def instrumented(target: Target, counters: Path) -> Target:
         f"-fprofile-dir={counters}",
         "-DCOVERAGE_TEST",
     ]
-    return msgspec.structs.replace(target, compiler_flags=[*target.compiler_flags, *flags])
+    # A server that is killed because it stops too slowly loses its counters, which it writes as it ends.
+    return msgspec.structs.replace(
+        target, compiler_flags=[*target.compiler_flags, *flags], slowdown=PATIENCE * target.slowdown
+    )
 
 
 def compile_notes(bench: Workbench, tree: SourceTree, target: Target, folder: Path) -> dict[str, Path]:

@@ -88,6 +88,8 @@ def start(
     options = [*more, "--cluster-enabled", "yes", "--cluster-node-timeout", "15000"]
     # Do not wait for another replica to join the same transfer: none will come.
     options += ["--repl-diskless-sync-delay", "0"]
+    # The log then tells of what comes over the bus, number by number.
+    options += ["--loglevel", "debug"]
     return Node(*on_a_port(start_guest, ports, target, *options, files=files, port_option=port_option))
 
 

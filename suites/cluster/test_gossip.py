@@ -38,10 +38,14 @@ def test_a_port_that_changes_is_known_to_all(everybody: list[Node], cell: CellSp
         pytest.skip("the announced port can be changed since 7.0")
     nodes.meet_in_a_row(everybody)
     changed = everybody[-1]
-    # Both bytes of the number are needed, and none is 0.
-    changed.ask("CONFIG", "SET", "cluster-announce-port", 0x1234)
+    # Both bytes of the number are needed, and none is 0. The others must still find the node.
+    announced = {"port": 0x1234, "bus-port": changed.port + 10_000, "ip": "127.0.0.1"}
+    for name, value in announced.items():
+        changed.ask("CONFIG", "SET", f"cluster-announce-{name}", value)
 
     def known() -> bool:
         return all(nodes.port_in(node.view()[changed.identifier]) == 0x1234 for node in everybody)
 
     await_that(known, [node.guest for node in everybody], "all nodes to know the port")
+    for node in everybody:
+        assert node.view()[changed.identifier][1].startswith(f"127.0.0.1:{0x1234}@{changed.port + 10_000}")

@@ -61,6 +61,12 @@ def test_what_is_drawn_belongs_to_the_value(both: PairedServers, holder: str, ki
             _check([each for each, _ in found], due, stored, distinct=count > 0)
             wrong = {each: number for each, number in found if number != stored[each]}
             assert not wrong, f"{name} {count}: {wrong!s:.200}"
+    if pairs and both.has("HELLO"):
+        for count in (1, size // 2, size, size + 7, -2, -3 * size):
+            found = _nested(both, [name, "t", count, *pairs])
+            due = -count if count < 0 else min(count, size)
+            _check([each for each, _ in found], due, stored, distinct=count > 0)
+            assert all(number == stored[each] for each, number in found), f"{name} {count} in RESP3: {found!s:.200}"
     alone = both.guest.pipeline([[name, "t"]] * 50)
     _check(alone, 50, stored, distinct=False)
     both.expect([[name, "nothing"], [name, "nothing", 3]], [None, []], "an absent key")
@@ -68,6 +74,16 @@ def test_what_is_drawn_belongs_to_the_value(both: PairedServers, holder: str, ki
 
 def _pairs(flat: Any) -> list[tuple[bytes, float]]:
     return [(each, float(text)) for each, text in zip(flat[::2], flat[1::2], strict=True)]
+
+
+def _nested(both: PairedServers, request: list[Any]) -> list[tuple[bytes, float]]:
+    """The pairs of a reply in RESP3, where each is a list of its own."""
+    both.guest.command("HELLO", 3)
+    try:
+        reply: Any = both.guest.command(*request)
+    finally:
+        both.guest.command("HELLO", 2)
+    return [(each, float(number)) for each, number in reply]
 
 
 def _check(drawn: Any, count: int, stored: dict[bytes, float], *, distinct: bool) -> None:
