@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from harness.core.strict_toml import read_toml
-from tools.lines_left import REASONS, UNREACHED, UNUSED, Reasons, classified, functions_of, unused_in
+from tools.lines_left import REASONS, UNREACHED, UNUSED, Reason, Reasons, classified, functions_of, unused_in
 
 SOURCE = """\
 static int save(int file) {
@@ -55,3 +55,9 @@ def test_a_line_has_the_class_of_its_branch_and_one_of_a_function_that_was_not_e
     assert unused == {"forgotten", "main"}
     found = classified("file.c", TEXT, RAN, reasons, unused)
     assert found == Counter({"failures": 2, "prints": 2, UNREACHED: 4, UNUSED: 2})
+
+
+def test_a_line_that_a_class_names_belongs_to_it() -> None:
+    reasons = [Reason(name="guards", why="", lines=("file.c:3-4", "file.c:13"))]
+    assert classified("file.c", TEXT, RAN, reasons, frozenset()) == Counter({"guards": 4, UNREACHED: 6})
+    assert not reasons[0].names("other.c", 3)

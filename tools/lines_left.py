@@ -44,11 +44,21 @@ class Reason(Record, frozen=True):
     why: str
     functions: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
-    def fits(self, function: str, branch: str) -> bool:
-        """Whether a run of lines in FILE:FUNCTION belongs to it. `branch`: its text; empty for a whole function."""
-        of_function = any(fnmatch.fnmatchcase(function, glob) for glob in self.functions)
-        return of_function or any(re.search(word, branch) for word in self.words if branch)
+    def names(self, file: str, line: int) -> bool:
+        """Whether it names a line itself."""
+        for one in self.lines:
+            name, _, numbers = one.partition(":")
+            first, _, last = numbers.partition("-")
+            if name == file and int(first) <= line <= int(last or first):
+                return True
+        return False
+
+    def fits(self, file: str, line: int, function: str, branch: str) -> bool:
+        """Whether a run of lines belongs to it. `line`: its first; `branch`: its text, empty for a whole function."""
+        of_function = any(fnmatch.fnmatchcase(f"{file}:{function}", glob) for glob in self.functions)
+        return of_function or self.names(file, line) or any(re.search(word, branch) for word in self.words if branch)
 
 
 class Reasons(Record, frozen=True):
@@ -89,7 +99,7 @@ def runs_by_class(
         name = functions.get(run[0], "")
         # What a function that was never entered contains says nothing about why.
         branch = "\n".join(text[run[0] - 1 : run[-1]]) if name in entered else ""
-        fits = next((one.name for one in reasons if one.fits(f"{file}:{name}", branch)), UNREACHED)
+        fits = next((one.name for one in reasons if one.fits(file, run[0], name, branch)), UNREACHED)
         yield UNUSED if name in unused else fits, name, run
 
 
