@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.core.strict_toml import read_toml
+from harness.core.strict_toml import ROOT, read_toml
 from tools.lines_left import REASONS, UNREACHED, UNUSED, Reason, Reasons, classified, functions_of, unused_in
 
 SOURCE = """\
@@ -61,3 +61,9 @@ def test_a_line_that_a_class_names_belongs_to_it() -> None:
     reasons = [Reason(name="guards", why="", lines=("file.c:3-4", "file.c:13"))]
     assert classified("file.c", TEXT, RAN, reasons, frozenset()) == Counter({"guards": 4, UNREACHED: 6})
     assert not reasons[0].names("other.c", 3)
+
+
+def test_the_page_tells_of_every_class() -> None:
+    page = (ROOT / "docs" / "COVERAGE.md").read_text("utf-8")
+    names = [one.name for one in read_toml(REASONS, Reasons).reasons]
+    assert [name for name in [*names, UNUSED, UNREACHED] if f"\n| {name} | " not in page] == []
