@@ -359,3 +359,12 @@ def test_a_drawing_of_a_radix_tree_is_read_by_its_definition() -> None:
     for broken in ("", "[go]\n", '"gr" []', "(g)", '"gr" -> '):
         with pytest.raises(ValueError, match=r"no node|leads to"):
             containers.keys_of_drawing(broken)
+
+
+def test_a_length_of_a_zipmap_that_needs_no_five_bytes_may_be_refused_everywhere() -> None:
+    judge = expectations.judge_of("zipmap_integrity", Endianness.LITTLE)
+    short, long = "01026b770300616263ff", "01fe020000006b77fe03000000016162632eff"
+    assert judge(f"deep x{long}", ["0"] * 16) == judge(f"deep x{long}", ["1"] * 16) == ""
+    assert judge(f"deep x{long}", ["0"] * 15 + ["1"])
+    assert judge(f"deep x{short}", ["0"] * 16)
+    assert judge(f"shallow x{long}", ["0"] * 16)

@@ -18,14 +18,22 @@ Check = tuple["Callable[[bytes], bool]", "Callable[[bytes], bool]"]
 """Whether bytes pass as a container by their head, and by every entry."""
 
 
-def judge(check: Check) -> Callable[[Endianness], Callable[[str, list[str]], str]]:
-    """The judge of a check's answers to `shallow BYTES` and `deep BYTES`."""
+def judge(
+    check: Check, *, undecided: Callable[[bytes], bool] = lambda _: False
+) -> Callable[[Endianness], Callable[[str, list[str]], str]]:
+    """The judge of a check's answers to `shallow BYTES` and `deep BYTES`.
+
+    A check by every entry may refuse bytes that pass and are `undecided`, if it does so at every offset.
+    """
     shallow, deep = check
 
     def answer(key: str, values: list[str]) -> str:
-        how, blob = key.split()
-        passes = {"shallow": shallow, "deep": deep}[how]
-        return everywhere(values, str(int(passes(bytes.fromhex(blob[1:])))))
+        how, text = key.split()
+        blob = bytes.fromhex(text[1:])
+        passes = {"shallow": shallow, "deep": deep}[how](blob)
+        if how == "deep" and passes and undecided(blob) and not everywhere(values, "0"):
+            return ""
+        return everywhere(values, str(int(passes)))
 
     return lambda _: answer
 
@@ -76,3 +84,17 @@ ZIPMAP: Check = (
     # An empty one is whole, but no key has an empty value.
     lambda blob: blob[1:2] != b"\xff" and _decodes(lambda one: encodings.zipmap(one, uncounted=True))(blob),
 )
+
+
+def longer_than_needed(zipmap: bytes) -> bool:
+    """Whether a zipmap has a length in five bytes that one holds: Valkey 9 refuses it, the others do not."""
+    at = 1
+    while zipmap[at] != 255:
+        for value in (False, True):
+            length = int.from_bytes(zipmap[at + 1 : at + 5], "little") if zipmap[at] == 254 else zipmap[at]
+            if zipmap[at] == 254 and length < 254:
+                return True
+            at += (5 if zipmap[at] == 254 else 1) + length
+            # Room follows a value; its size stands before it.
+            at += 1 + zipmap[at - length] if value else 0
+    return False
