@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.protocol.allowed_refusals import release_of
-from harness.protocol.resp import Client
 from harness.run.cell_spec import read_cell
 from suites._shared.keyspace import kinds
 from suites._shared.paired_servers import PairedServers
@@ -26,10 +25,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def both(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[PairedServers]:
     """Guest and oracle, both empty."""
-    with (
-        Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as guest_client,
-        Client.at_socket(oracle.recorded_path, deadline_seconds=oracle.deadline_seconds) as oracle_client,
-    ):
+    with guest.client() as guest_client, oracle.client() as oracle_client:
         pair = PairedServers(
             guest_client, oracle_client, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier
         )

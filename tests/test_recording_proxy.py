@@ -91,9 +91,13 @@ def by_port(recorder: Recorder) -> socket.socket:
 Connect = Callable[[Recorder], socket.socket]
 
 
-@pytest.fixture(params=[by_path, by_port])
+def without_proxy(recorder: Recorder) -> socket.socket:
+    return recorder.connection(deadline_seconds=DEADLINE_SECONDS)
+
+
+@pytest.fixture(params=[by_path, by_port, without_proxy])
 def connected(request: pytest.FixtureRequest) -> Connect:
-    """How a client comes: both ways must be the same to it."""
+    """How a client comes: all ways must be the same to it."""
     way: Connect = request.param
     return way
 

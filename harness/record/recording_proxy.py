@@ -1,7 +1,8 @@
 """The recording proxy: records every client of a guest, in any language, and is invisible to the client.
 
 It listens on a Unix socket in a private folder. For clients that only support TCP it also listens on a loopback port,
-where it rejects the clients of other users. It forwards to the guest byte for byte and chunk for chunk.
+where it rejects the clients of other users. It forwards to the guest byte for byte and chunk for chunk. A client in the
+harness' own process needs no proxy: a RecordedConnection leads to the guest and records by itself.
 A recording can be read as requests, saved, and sent again.
 """
 
@@ -9,11 +10,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
+import os
 import re
 import socket
 import threading
 import time
 from typing import TYPE_CHECKING, Literal
+from weakref import WeakSet
 
 import hiredis
 
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from typing_extensions import Buffer
+
 INCOMPLETE = object()
 PURPOSE = "proxy"
 """What the threads of proxies are counted as (harness.core.processes.processor_time)."""
@@ -40,11 +46,14 @@ BACKLOG = 4096
 """Connections that may wait to be accepted. Beyond these a Unix socket rejects clients; a TCP port does not."""
 
 
+Direction = Literal["request", "reply"]
+
+
 class Chunk(Record, frozen=True):
     """Bytes that crossed the proxy, in order."""
 
     connection: int
-    direction: Literal["request", "reply"]
+    direction: Direction
     data: str
     """Base 64."""
 
@@ -52,6 +61,38 @@ class Chunk(Record, frozen=True):
     def content(self) -> bytes:
         """The bytes."""
         return base64.b64decode(self.data)
+
+
+_Noted = tuple[int, Direction, bytes]
+"""A chunk as it is kept while the test runs: most tests pass, and nobody reads theirs."""
+
+
+class RecordedConnection(socket.socket):
+    """A connection to a guest that records what it sends and receives, with nothing in between.
+
+    A message through the proxy's threads takes several times the processor time that a guest takes to answer it.
+    """
+
+    def __init__(self, connected: socket.socket, number: int, noted: list[_Noted]) -> None:
+        """`connected` is taken over. `noted` receives the chunks."""
+        deadline_seconds = connected.gettimeout()
+        super().__init__(connected.family, connected.type, connected.proto, fileno=connected.detach())
+        self.settimeout(deadline_seconds)
+        self._number = number
+        self._noted = noted
+
+    def sendall(self, data: Buffer, flags: int = 0, /) -> None:
+        """Record bytes and send them all. Raises OSError."""
+        # First: a guest that dies of a request has received it.
+        self._noted.append((self._number, "request", bytes(data)))
+        super().sendall(data, flags)
+
+    def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        """Receive bytes and record them. Raises OSError."""
+        content = super().recv(bufsize, flags)
+        if content:
+            self._noted.append((self._number, "reply", content))
+        return content
 
 
 class Recorder:
@@ -65,11 +106,15 @@ class Recorder:
         """Rejected connections: other users', and those that closed before the kernel reported their owner."""
         self._upstream = upstream
         self._lock = threading.Lock()
-        self._chunks: list[Chunk] = []
+        # Threads only append to it, which needs no lock.
+        self._chunks: list[_Noted] = []
         self._connections = 0
         self._open: set[socket.socket] = set()
+        # A client that is forgotten closes its connection.
+        self._made: WeakSet[socket.socket] = WeakSet()
         self._listeners: list[socket.socket] = []
         self._port = 0
+        self._closed = False
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
         listener.listen(BACKLOG)
@@ -87,13 +132,36 @@ class Recorder:
 
     def begin(self) -> None:
         """Discard the recording. A new test starts, and its reproducer needs only its own requests."""
-        with self._lock:
-            self._chunks.clear()
+        self._chunks.clear()
 
     def chunks(self) -> list[Chunk]:
         """The chunks recorded since `begin`."""
+        return [
+            Chunk(connection=number, direction=direction, data=base64.b64encode(content).decode())
+            for number, direction, content in list(self._chunks)
+        ]
+
+    def connection(self, *, deadline_seconds: float | None = None) -> RecordedConnection:
+        """A connection to the guest for a client in this process. A guest that is gone has closed it, as the proxy
+        does.
+
+        Its operations have the deadline. Raises OSError after `close`, and for a fault of this machine.
+        """
+        if self._closed:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        try:
+            connected = connect(self._upstream)
+        except OSError as error:
+            if is_machine_fault(error):
+                raise
+            connected, gone = socket.socketpair()
+            gone.close()
+        connected.settimeout(deadline_seconds)
         with self._lock:
-            return list(self._chunks)
+            self._connections += 1
+            made = RecordedConnection(connected, self._connections, self._chunks)
+            self._made.add(made)
+        return made
 
     def close(self) -> None:
         """Stop listening and drop every connection."""
@@ -103,7 +171,11 @@ class Recorder:
             listener.close()
         self.path.unlink(missing_ok=True)
         with self._lock:
-            sockets = list(self._open)
+            self._closed, sockets = True, list(self._open)
+        for each in list(self._made):
+            # It is its client's to close.
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
         for each in sockets:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -151,14 +223,10 @@ class Recorder:
         threading.Thread(target=self._pump, args=(number, "request", client, guest), daemon=True).start()
         threading.Thread(target=self._pump, args=(number, "reply", guest, client), daemon=True).start()
 
-    def _pump(
-        self, number: int, direction: Literal["request", "reply"], source: socket.socket, sink: socket.socket
-    ) -> None:
+    def _pump(self, number: int, direction: Direction, source: socket.socket, sink: socket.socket) -> None:
         with processor_time.counted_thread(PURPOSE), contextlib.suppress(OSError):
             while content := source.recv(CHUNK_BYTES):
-                chunk = Chunk(connection=number, direction=direction, data=base64.b64encode(content).decode())
-                with self._lock:
-                    self._chunks.append(chunk)
+                self._chunks.append((number, direction, content))
                 sink.sendall(content)
         # Forward half-closes: a client that only shuts its sending side still gets its replies.
         with contextlib.suppress(OSError):

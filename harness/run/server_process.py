@@ -186,8 +186,20 @@ class Guest:
 
     @property
     def recorded_path(self) -> Path:
-        """The address for clients: the recording proxy's Unix socket."""
+        """The address for other processes' clients: the recording proxy's Unix socket."""
         return self._socket_folder / "r"
+
+    def connection(self, *, deadline_seconds: float | None = None) -> socket.socket:
+        """A recorded connection for a client in this process: no proxy is between it and the server.
+
+        Its operations have this deadline, or that of a reply.
+        """
+        assert self._recorder is not None
+        return self._recorder.connection(deadline_seconds=deadline_seconds or self.deadline_seconds)
+
+    def client(self, *, deadline_seconds: float | None = None) -> Client:
+        """A client on such a connection."""
+        return Client(self.connection(deadline_seconds=deadline_seconds))
 
     @property
     def endpoint(self) -> tuple[str, int]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import hiredis
 import pytest
 
-from harness.protocol.resp import Client
 from suites._shared import cluster_nodes as nodes
 from suites._shared.keyspace import dataset
 from suites._shared.link import await_that
@@ -114,7 +113,7 @@ def test_messages_cross_the_bus_byte_by_byte(pair: Callable[[], list[Node]], cel
     first, second = pair()
     for publisher, subscriber in ((first, second), (second, first)):
         guest = subscriber.guest
-        with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
+        with guest.client() as client:
             channel = bytes(range(256))
             client.command("SUBSCRIBE", channel)
             for length in (0, 1, 7, 256, 5000):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.protocol.resp import Client
 from suites._shared.link import await_that
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def test_the_largest_clients_are_disconnected_until_the_others_fit(
     with contextlib.ExitStack() as connections:
         both.guest.command("CLIENT", "NO-EVICT", "ON")
         for name, size in SIZES.items():
-            client = Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds)
+            client = guest.client()
             connections.enter_context(client)
             client.command("CLIENT", "SETNAME", name)
             client.send(b"*2\r\n$4\r\nECHO\r\n$%d\r\n" % (size + 1) + bytes(size))

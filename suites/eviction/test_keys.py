@@ -10,7 +10,6 @@ import pytest
 
 from harness.core.byte_diff import DifferenceError
 from harness.core.finding import Difference
-from harness.protocol.resp import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +50,7 @@ def _settings(both: PairedServers) -> Iterator[None]:
 
 def evicted(both: PairedServers, guest: Guest) -> list[bytes]:
     """Names of keys in the order in which the guest evicts them when it may have no memory at all."""
-    with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as listener:
+    with guest.client() as listener:
         listener.command("PSUBSCRIBE", "__keyevent@*__:evicted", MARK)
         listener.receive()
         requests: list[list[Any]] = [

@@ -23,7 +23,6 @@ from suites.fuzz.values import KEY_LETTERS, SCRIPT
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from harness.core.sockets import Address
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
     from harness.run.server_process import Guest
@@ -100,12 +99,13 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
     number = clients_of(stream)
     with contextlib.ExitStack() as connections:
 
-        def connected(address: Address, deadline_seconds: float) -> list[Client]:
-            clients = (Client.at_socket(address, deadline_seconds=deadline_seconds) for _ in range(number))
-            return [connections.enter_context(client) for client in clients]
+        def connected(connect_one: Callable[[], Client]) -> list[Client]:
+            return [connections.enter_context(connect_one()) for _ in range(number)]
 
-        natives = connected(oracle.upstream, NATIVE_SECONDS)
-        clients = connected(guest.recorded_path, guest.deadline_seconds)
+        def to_native() -> Client:
+            return Client.at_socket(oracle.upstream, deadline_seconds=NATIVE_SECONDS)
+
+        natives, clients = connected(to_native), connected(guest.client)
         # The native build runs first: if it dies of the stream, the guest should die too, and its death is recorded.
         died = _ask(native_replies, natives, stream, oracle)
         if error := _ask(guest_replies, clients, stream, guest):
@@ -119,8 +119,7 @@ def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) ->
             if number > 1:
                 # Of two clients each may have been disconnected, or hear of what the other does.
                 number = 1
-                natives = connected(oracle.upstream, NATIVE_SECONDS)
-                clients = connected(guest.recorded_path, guest.deadline_seconds)
+                natives, clients = connected(to_native), connected(guest.client)
             native_replies += reply_comparison.ask(natives[0], stored)
             if error := _ask(guest_replies, clients, stored, guest):
                 return gone(guest, known_faults, stream, len(guest_replies), error), guest_replies
@@ -249,7 +248,7 @@ def shout(guest: Guest, content: bytes) -> Failure | None:
     known_faults = guest.faults()
     try:
         _send_and_hang_up(guest, content)
-        with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
+        with guest.client() as client:
             client.command("PING")
     except OSError as error:
         return gone(guest, known_faults, (command("PING"),), 0, error)
@@ -258,7 +257,7 @@ def shout(guest: Guest, content: bytes) -> Failure | None:
 
 def _send_and_hang_up(guest: Guest, content: bytes) -> None:
     with (
-        contextlib.closing(connect(guest.recorded_path, deadline_seconds=guest.deadline_seconds)) as connection,
+        contextlib.closing(guest.connection()) as connection,
         # After a protocol error the server closes the connection, perhaps before everything is sent.
         contextlib.suppress(ConnectionError),
     ):

@@ -10,7 +10,6 @@ from hiredis import ReplyError
 
 from harness.protocol import allowed_refusals
 from harness.protocol.command_stream import command
-from harness.protocol.resp import Client
 from suites._shared.paired_servers import PairedServers
 
 if TYPE_CHECKING:
@@ -83,8 +82,8 @@ def test_ranges_beyond_32_bits_are_clamped(both: PairedServers, first: int, last
 def patient(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[PairedServers]:
     """Guest and oracle with enough time for gigabytes, emptied again afterwards."""
     with (
-        Client.at_socket(guest.recorded_path, deadline_seconds=PATIENCE * guest.deadline_seconds) as guest_client,
-        Client.at_socket(oracle.recorded_path, deadline_seconds=PATIENCE * oracle.deadline_seconds) as oracle_client,
+        guest.client(deadline_seconds=PATIENCE * guest.deadline_seconds) as guest_client,
+        oracle.client(deadline_seconds=PATIENCE * oracle.deadline_seconds) as oracle_client,
     ):
         pair = PairedServers(
             guest_client, oracle_client, target=cell.runner.target.name, seed=cell.seed, tier=cell.tier

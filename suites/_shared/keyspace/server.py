@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hiredis
 
-from harness.protocol.resp import Client
 from suites._shared.keyspace import dataset
 from suites._shared.keyspace.values import (
     ConsumerGroup,
@@ -26,6 +25,7 @@ from suites._shared.keyspace.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from harness.protocol.resp import Client
     from harness.run.server_process import Guest
     from suites._shared.keyspace.values import Value
 
@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.05
 
 def client(guest: Guest) -> Client:
     """A connection to the guest."""
-    return Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds)
+    return guest.client()
 
 
 def write(guest: Guest, family: str) -> None:
