@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import ExitCode
 from harness.core.processes import environment, process
+from harness.core.processes.fork_server import ForkServer
 from harness.core.strict_toml import ROOT
 from harness.record import run_folder
 from harness.record.run_folder import CellRecord
@@ -29,8 +30,19 @@ NO_TESTS_COLLECTED = 5
 """pytest.ExitCode.NO_TESTS_COLLECTED; importing pytest for it would slow down the start of every command."""
 
 
-def run_cell(spec: CellSpec, progress: Progress, *, fail_fast: bool = False) -> CellRecord:
-    """Run a cell's tests and record how its process ended. `fail_fast`: the first failed test ends the cell."""
+def cell_server() -> ForkServer:
+    """What becomes the processes of many cells, to be entered first."""
+    command = [sys.executable, "-I", "-B", "-m", "harness.run.cell_server"]
+    return ForkServer(command, folder=ROOT, environment=environment.for_cell())
+
+
+def run_cell(
+    spec: CellSpec, progress: Progress, *, fail_fast: bool = False, server: ForkServer | None = None
+) -> CellRecord:
+    """Run a cell's tests and record how its process ended. `fail_fast`: the first failed test ends the cell.
+
+    The process is one that `server` becomes, if given, and otherwise a new interpreter.
+    """
     cell = f"{spec.runner.target.name}/{spec.suite}"
     folder = spec.folder
     folder.mkdir(parents=True)
@@ -56,6 +68,7 @@ def run_cell(spec: CellSpec, progress: Progress, *, fail_fast: bool = False) -> 
         folder=ROOT,
         environment=environment.for_cell(),
         watch=report_progress if spec.limit_seconds or spec.upstream else None,
+        spawn=server.spawn if server is not None else None,
     )
     problem = cell_problem(result, folder)
     kind: ProblemKind = "deadline" if result.expired else "crash" if problem else ""

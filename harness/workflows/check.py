@@ -29,13 +29,14 @@ from harness.run.cell_spec import CellSpec, PeerServer
 from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none, without_native_faults
 from harness.run.upstream.test_files import has_tests
-from harness.workflows.cell_process import run_cell
+from harness.workflows.cell_process import cell_server, run_cell
 from harness.workflows.run_setup import PreparedRun, PreparedTarget, RunSetup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.core.model import Build, Cell, SourceTree, Suite
+    from harness.core.processes.fork_server import ForkServer
     from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.request import Request
@@ -75,9 +76,10 @@ class Check:
         with (
             progress.stage("suites", f"running {len(request.plan.cells)} cells, {request.jobs} at a time") as stage,
             tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
+            cell_server() as server,
         ):
             stage.shows(cells.state)
-            records = self._run_cells(prepared, Path(sockets), cells)
+            records = self._run_cells(prepared, Path(sockets), cells, server)
         self._refuse_damage(read_again=True)
         record = self._record(prepared, records)
         record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
@@ -107,10 +109,12 @@ class Check:
                 remedy="run again: damaged entries are made anew",
             )
 
-    def _run_cells(self, prepared: PreparedRun, sockets: Path, cells: CellCount) -> list[CellRecord]:
+    def _run_cells(
+        self, prepared: PreparedRun, sockets: Path, cells: CellCount, server: ForkServer
+    ) -> list[CellRecord]:
         def run(cell: Cell) -> CellRecord:
             with cells.running(cell):
-                record = self._run_cell(cell, prepared, sockets)
+                record = self._run_cell(cell, prepared, sockets, server)
             self._refuse_damage()
             return record
 
@@ -120,7 +124,7 @@ class Check:
 
         return side_by_side(self.request.plan.cells, run, io_bound=io_bound, jobs=self.request.jobs)
 
-    def _run_cell(self, cell: Cell, prepared: PreparedRun, sockets: Path) -> CellRecord:
+    def _run_cell(self, cell: Cell, prepared: PreparedRun, sockets: Path, server: ForkServer) -> CellRecord:
         suite = self.bench.catalog.suites[cell.suite]
         target = prepared.targets[cell.target]
         if (missing := _why_not(cell, suite, target, prepared)) is not None:
@@ -128,7 +132,7 @@ class Check:
         spec = self._spec(cell, prepared, sockets)
         if spec.units is not None and (why := why_none(spec.units)):
             return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
-        record = self._run_sealed(spec)
+        record = self._run_sealed(spec, server)
         if record.problem_kind == "absent":
             return record
         if spec.units is not None and spec.units.broken and not record.problem:
@@ -142,13 +146,13 @@ class Check:
             and not self.request.fail_fast
             and _died_misaligned(spec.folder)
         ):
-            audit = self._run_sealed(_audit_of(spec))
+            audit = self._run_sealed(_audit_of(spec), server)
             record = msgspec.structs.replace(record, audit=audit.problem or "done", audit_seal=audit.seal)
         return record
 
-    def _run_sealed(self, spec: CellSpec) -> CellRecord:
+    def _run_sealed(self, spec: CellSpec, server: ForkServer) -> CellRecord:
         """Run a cell and seal its evidence, so that a later change of it is noticed."""
-        record = run_cell(spec, self.bench.progress, fail_fast=self.request.fail_fast)
+        record = run_cell(spec, self.bench.progress, fail_fast=self.request.fail_fast, server=server)
         return msgspec.structs.replace(record, seal=evidence_seal.seal(spec.folder))
 
     def _spec(self, cell: Cell, prepared: PreparedRun, sockets: Path) -> CellSpec:

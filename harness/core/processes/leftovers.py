@@ -47,7 +47,8 @@ class ProcessRegistry:
         # A signal handler may come while its own thread holds the lock.
         self._lock = threading.RLock()
         self._watchdog: subprocess.Popen[bytes] | None = None
-        self._run = f"{os.getpid():x}.{os.urandom(8).hex()}"
+        self._run = ""
+        """The beginning of its tokens, which it chooses with the first process: a forked process has its own."""
         self._count = 0
         self._started: dict[int, _Started] = {}
         self._folders: set[Path] = set()
@@ -133,6 +134,7 @@ class ProcessRegistry:
     def _ready(self) -> None:
         """Start the watchdog before the first process. Raises InfrastructureError."""
         if self._watchdog is None:
+            self._run = f"{os.getpid():x}.{os.urandom(8).hex()}"
             process_tree.adopt_orphans()
             _allow_files()
         if self._watchdog is None or self._watchdog.poll() is not None:

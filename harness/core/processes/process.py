@@ -17,6 +17,7 @@ import tempfile
 import termios
 import threading
 import time
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
@@ -28,7 +29,7 @@ from harness.core.processes.processor_time import CountedProcess
 from harness.core.processes.supervisor import STOPPING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 PLAIN_ENVIRONMENT = PLAIN
@@ -112,6 +113,10 @@ def stop_on_signals() -> None:
 atexit.register(stop)
 
 
+Spawn = Callable[[list[str], int, str], CountedProcess | None]
+"""Another way to start a process, by its words, a descriptor for its outputs, and its token. None if it cannot."""
+
+
 def start(
     command: Sequence[str | Path],
     *,
@@ -119,10 +124,12 @@ def start(
     requests: IO[bytes] | int = subprocess.DEVNULL,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    spawn: Spawn | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a process in its own group, with both outputs in one place. The caller must end it with `kill_group`.
 
-    It reads `requests`, which is empty except in harness.core.processes.line_process.
+    It reads `requests`, which is empty except in harness.core.processes.line_process. `spawn` is tried first: it
+    has its own folder and environment.
 
     Raises InfrastructureError if the program cannot be started, StoppedError after `stop`.
     """
@@ -131,6 +138,8 @@ def start(
     variables = PLAIN_ENVIRONMENT if environment is None else environment
 
     def call(token: str) -> subprocess.Popen[bytes]:
+        if spawn is not None and not isinstance(output, int) and (spawned := spawn(words, output.fileno(), token)):
+            return spawned
         return CountedProcess(
             words,
             stdin=requests,
@@ -232,11 +241,13 @@ def run(
     environment: Mapping[str, str] | None = None,
     watch: Callable[[], None] | None = None,
     watch_seconds: float | None = None,
+    spawn: Spawn | None = None,
 ) -> Result:
     """Run a command to its end or to the deadline. The output is returned, and appended to `log` after the command.
 
     Only the head and the tail of a very long output are kept (harness.core.processes.capped_log). `watch` is called
-    every `watch_seconds` (None: WATCH_SECONDS) meanwhile, and an exception of it ends the command.
+    every `watch_seconds` (None: WATCH_SECONDS) meanwhile, and an exception of it ends the command. `spawn`: as of
+    `start`.
 
     Raises InfrastructureError if the program cannot be started. A non-zero exit status is for the caller to judge.
     """
@@ -248,7 +259,7 @@ def run(
             stream.flush()
         offset = stream.tell()
         with capped(stream.fileno(), start=offset):
-            process = start(words, output=stream, folder=folder, environment=environment)
+            process = start(words, output=stream, folder=folder, environment=environment, spawn=spawn)
             try:
                 expired = not _wait(process, deadline_seconds, watch, watch_seconds or WATCH_SECONDS)
             finally:
