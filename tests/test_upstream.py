@@ -121,6 +121,45 @@ test "reads a crash report" {wait_for_log_messages 0 {"*argv*0*: *SET*"} 0 10 1}
 test "a client of Valkey's" {::valkey::__dispatch__ 1 debug segfault} debug
 """
 
+FILLS = """
+namespace eval redis {}
+array set ::redis::fd {1 channel}
+array set ::redis::blocking {1 1}
+array set ::redis::deferred {1 0}
+foreach method {read write flush} {proc ::redis::__method__$method {id fd args} {}}
+proc ::redis::__dispatch__ {id method args} {
+    incr ::calls($method)
+    if {$method eq "write"} {append ::written {*}$args}
+    if {$method eq "read" && $::calls(read) == $::refused} {error "ERR of [expr {$::refused - 1}]"}
+    return $method
+}
+proc r {args} {::redis::__dispatch__ 1 {*}$args}
+proc create_random_dataset {count command} {
+    for {set i 0} {$i < $count} {incr i} {
+        r $command key $i
+    }
+    return filled
+}
+proc counted {} {lmap name [lsort [array names ::calls]] {list $name $::calls($name)}}
+proc begin {refused} {
+    unset -nocomplain ::calls ::written
+    set ::refused $refused
+}
+test "fills" {begin 0; list [create_random_dataset 250 lpush] [counted]} {filled {{flush 3} {read 250} {write 3}}}
+test "sends what it would have sent" {
+    begin 0
+    create_random_dataset 2 set
+    string map {\\r\\n /} $::written
+} {*3/$3/set/$3/key/$1/0/*3/$3/set/$3/key/$1/1/}
+test "refused" {begin 150; create_random_dataset 250 lpush}
+test "as before" {begin 0; list [r ping] [counted]} {ping {{ping 1}}}
+proc create_random_dataset {count command} {
+    for {set i 0} {$i < $count} {incr i} {lappend replies [r $command key $i]}
+    return $replies
+}
+test "looks at replies" {begin 0; list [create_random_dataset 2 lpush] [counted]} {{lpush lpush} {{lpush 2}}}
+"""
+
 UTILITIES = """
 proc test_block {name code} {
     if {[catch {uplevel 1 $code} error]} {
@@ -156,6 +195,7 @@ def tree(tmp_path: Path) -> Path:
     (tests / "unit" / "first.tcl").write_text(FILE, "utf-8")
     (tests / "unit" / "nodes.tcl").write_text(NODES, "utf-8")
     (tests / "unit" / "valkey.tcl").write_text(VALKEY, "utf-8")
+    (tests / "unit" / "fills.tcl").write_text(FILLS, "utf-8")
     (tests / "unit" / "second.tcl").write_text("test hangs {after 100000}\n", "utf-8")
     (tests / "unit" / "moduleapi" / "hooks.tcl").write_text("", "utf-8")
     (tests / "cluster" / "run.tcl").write_text("", "utf-8")
@@ -248,6 +288,16 @@ def test_valkeys_own_procedures_are_stood_in_for_like_redis(stage: Stage, tmp_pa
     assert done.journal.tests[-2].announced == ("log: *argv*0*: *SET*",)
     assert done.journal.tests[-1].announced == ("command: debug segfault",)
     assert done.journal.tests[-1].sent == "DEBUG segfault"
+
+
+def test_commands_that_only_fill_a_server_travel_together(stage: Stage, tmp_path: Path) -> None:
+    done = run(stage, "unit/fills", tmp_path)
+    assert done.journal.outside == []
+    assert {test.name: (test.reported, test.message) for test in done.journal.tests if test.reported != "ok"} == {
+        "refused": ("err", "refused: ERR of 149")
+    }
+    assert [test.sent for test in done.journal.tests if test.name == "refused"] == ["LPUSH key 149"]
+    assert len(done.journal.tests) == 5
 
 
 def test_servers_take_their_turns_and_clients_their_own(tmp_path: Path, launcher: Path) -> None:

@@ -2,7 +2,8 @@
 #
 # It writes a journal of every test's beginning and end, of what ends a file early, and of the crashes that a test
 # announces. It changes only what an emulated server makes necessary: waiting takes longer, `uname -m` names the
-# target's machine, SIGABRT reaches the emulated program, and every file has ports of its own. The environment says how:
+# target's machine, SIGABRT reaches the emulated program, every file has ports of its own, and commands that only fill a
+# server travel together. The environment says how:
 #
 #   PLUMB_JOURNAL          the journal
 #   PLUMB_FOLDERS          the folders of the servers' records, separated by colons
@@ -27,6 +28,14 @@ namespace eval ::plumb {
     variable raised {}
     # The command that the present process sent last: its name, its arguments.
     variable last {}
+    # Whether commands are collected, and how many are sent together. Client -> the commands without a reply, and their
+    # bytes.
+    variable fills 0
+    variable together 100
+    variable unanswered
+    variable unsent
+    array set unanswered {}
+    array set unsent {}
     # Characters that JSON writes as escapes.
     variable escapes {\\ \\\\ \" \\\"}
     for {set code 0} {$code < 32} {incr code} {
@@ -254,11 +263,79 @@ proc ::plumb::announce_log {sought} {
 proc ::plumb::dispatch {original id method args} {
     variable crashing
     variable last
+    variable fills
     set last [list $method $args]
     if {[string equal -nocase $method debug] && [string tolower [lindex $args 0]] in $crashing} {
         note announced message "command: $method $args"
     }
+    if {$fills} {
+        tailcall collect $original $id $method {*}$args
+    }
     tailcall $original $id $method {*}$args
+}
+
+# Stands in for a procedure that fills a server and looks at no reply. It sends one command after the other, and waits
+# for each: two thirds of what such a command costs is waiting and waking up, of the server and of this process.
+proc ::plumb::fill {original args} {
+    variable fills
+    # A body with a command of a client in brackets looks at its reply.
+    if {$fills || [regexp {\[\s*(r|\$\w+)\s} [info body $original]]} {
+        tailcall $original {*}$args
+    }
+    set fills 1
+    set status [catch {
+        set result [uplevel 1 [list $original {*}$args]]
+        settle
+        set result
+    } result options]
+    set fills 0
+    array unset ::plumb::unsent
+    array unset ::plumb::unanswered
+    dict incr options -level
+    return -options $options $result
+}
+
+# Keep a command of a client for later, and its reply.
+proc ::plumb::collect {original id method args} {
+    variable together
+    variable unanswered
+    variable unsent
+    variable last
+    set space [namespace qualifiers $original]
+    if {[set ${space}::deferred($id)] || ![set ${space}::blocking($id)] || [set ${space}::fd($id)] eq {}
+        || [info commands ${space}::__method__$method] ne {}} {
+        settle
+        tailcall $original $id $method {*}$args
+    }
+    set client [list $original $id]
+    if {![info exists unanswered($client)]} {
+        # What other clients have sent comes before.
+        settle
+    }
+    append unsent($client) *[expr {[llength $args] + 1}]\r\n\$[string length $method]\r\n$method\r\n
+    foreach word $args {
+        append unsent($client) \$[string length $word]\r\n $word \r\n
+    }
+    lappend unanswered($client) $last
+    if {[llength $unanswered($client)] >= $together} {
+        settle
+    }
+    return {}
+}
+
+# Send what was collected, and read its replies. An error reply is thrown, as it would have been without delay.
+proc ::plumb::settle {} {
+    variable unanswered
+    variable unsent
+    variable last
+    foreach {client commands} [array get unanswered] {
+        {*}$client write $unsent($client)
+        {*}$client flush
+        unset unsent($client) unanswered($client)
+        foreach last $commands {
+            {*}$client read
+        }
+    }
 }
 
 proc ::plumb::execute {args} {
@@ -302,6 +379,7 @@ set ::plumb::stand_ins {
     end_tests end_tests
     redis::__dispatch__ dispatch
     valkey::__dispatch__ dispatch
+    create_random_dataset fill
 }
 
 rename exec ::plumb_original_exec
