@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hiredis import ReplyError
@@ -24,12 +24,14 @@ from suites._shared.checksums import sealed
 from suites.fuzz import corpus, corrupt, generate
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import KEYS, REFUSED
+from suites.fuzz.emptying import Emptying, undoing
 from suites.fuzz.model import UNPREDICTED, Model
 from suites.fuzz.shrink import Shrinker
 from suites.fuzz.values import INTEGERS, Draw
+from tests.test_recording_proxy import RecordedServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from harness.protocol.resp import Reply
@@ -375,3 +377,87 @@ def test_where_nothing_damaged_is_taken_nothing_was_looked_at() -> None:
 )
 def test_what_a_server_took_has_keys_or_counts_for_nothing(result: str, *, has_keys: bool) -> None:
     assert (KEYS.match(result) is not None) == has_keys
+
+
+class _Listening(NamedTuple):
+    """What Emptying knows of a server."""
+
+    folder: Path
+    upstream: Path
+    deadline_seconds: float = 5.0
+
+
+@pytest.fixture
+def listening() -> Iterator[tuple[_Listening, list[str]]]:
+    """A server that says OK to every command, and the names of what it received since the list was cleared."""
+    received: list[str] = []
+
+    def answer(piece: bytes) -> bytes:
+        commands = from_wire(piece)
+        received.extend(one.name for one in commands)
+        return b"+OK\r\n" * len(commands)
+
+    with RecordedServer(answer) as server:
+        yield _Listening(folder=server.path.parent, upstream=server.path), received
+
+
+def _emptied(emptying: Emptying, server: _Listening, received: list[str]) -> list[str]:
+    received.clear()
+    emptying.empty(server)  # type: ignore[arg-type]
+    return list(received)
+
+
+def test_what_nobody_knows_the_use_of_is_restored_whole(listening: tuple[_Listening, list[str]]) -> None:
+    server, received = listening
+    emptying, stream = Emptying(), from_text("SET k config\n")
+    assert "CONFIG" in _emptied(emptying, server, received)
+    whole = _emptied(emptying, server, received)
+    assert {"FLUSHALL", "FUNCTION", "CONFIG", "ACL", "SCRIPT"} == set(whole)
+    emptying.sent(server, stream)  # type: ignore[arg-type]
+    assert _emptied(emptying, server, received) == ["FLUSHALL"]
+    assert _emptied(emptying, server, received) == whole
+    emptying.sent(server, stream)  # type: ignore[arg-type]
+    emptying.forget()
+    assert _emptied(emptying, server, received) == whole
+
+
+WHOLE = from_text(
+    "FLUSHALL\nFUNCTION FLUSH\nCONFIG SET hz 500\nACL DELUSER plumb\nSCRIPT LOAD x\n"
+    "CONFIG SET hash-max-ziplist-entries 128\nCONFIG SET hash-max-listpack-entries 128\n"
+    "CONFIG SET set-max-intset-entries 9\n"
+)
+"""What restores a server."""
+
+
+@pytest.mark.parametrize(
+    ("sent", "due"),
+    [
+        ("SET k hz\nGET k\n", ""),
+        ("SET config hz\n", "CONFIG SET hz 500\n"),
+        (" config set Hz 10\n", "CONFIG SET hz 500\n"),
+        (
+            "MULTI\nCONFIG SET hash-max-listpack-entries 1\nEXEC\n",
+            "CONFIG SET hash-max-ziplist-entries 128\nCONFIG SET hash-max-listpack-entries 128\n",
+        ),
+        ("EVAL \"redis.call('acl', 'SETUSER', 'plumb')\" 0\n", "ACL DELUSER plumb\n"),
+        ("Script flush\nfunction LOAD x\n", "FUNCTION FLUSH\nSCRIPT LOAD x\n"),
+        ("CONFIG GET *\n", ""),
+    ],
+)
+def test_only_what_a_stream_may_have_changed_is_restored(sent: str, due: str) -> None:
+    assert undoing(from_text(sent), WHOLE) == from_text(due)
+
+
+def test_all_that_the_grammar_changes_besides_keys_is_restored() -> None:
+    drawn = random.Random(5)
+    for theme in generate.grammar().themes:
+        for _ in range(40):
+            stream = generate.generate(drawn, [theme])
+            set_by_it = {
+                one.words[2].lower() for one in stream if one.name == "CONFIG" and one.words[1].upper() == b"SET"
+            }
+            whole = tuple(command("CONFIG", "SET", name, 1) for name in set_by_it) + WHOLE
+            restored = undoing(stream, whole)
+            assert {one.words[2] for one in restored if one.name == "CONFIG"} >= set_by_it
+            due = {"ACL", "SCRIPT", "FUNCTION"} & {one.name for one in stream}
+            assert {one.name for one in restored} >= due

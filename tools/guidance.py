@@ -23,15 +23,14 @@ from harness.protocol.resp import Client
 from harness.run.server_process import Guest
 from harness.workflows.target_setup import set_up_targets
 from harness.workflows.workbench import Workbench
-from suites.fuzz.attempt import empty
 from suites.fuzz.corpus import Corpus, shapes
+from suites.fuzz.emptying import Emptying
 from suites.fuzz.generate import generate
 from suites.fuzz.guide import Guide
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
 
 WAYS = ("grammar", "replies", "edges")
@@ -49,7 +48,7 @@ class Course:
         self._random = random.Random(seed)
         self._corpus = Corpus(None)
         self._guide = Guide(self._random, self._corpus.streams, themes=way == "edges")
-        self._defaults: dict[str, Stream] = {}
+        self._emptying = Emptying()
         self._spent = 0.0
 
     def run(self, target: str, server: str, folder: Path, seconds: float) -> None:
@@ -81,7 +80,7 @@ class Course:
             stream = generate(self._random) if self.way == "grammar" else self._guide.next()
             replies: list[Reply] = []
             try:
-                empty(guest, self._defaults)
+                self._emptying.empty(guest)
                 with Client.at_socket(guest.socket_path, deadline_seconds=60) as client:
                     reply_comparison.ask_into(replies, client, stream)
             except OSError:

@@ -11,6 +11,7 @@ before it. `<client-2>` stands for the number by which the server knows the seco
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import hiredis
@@ -21,6 +22,11 @@ from harness.core.model import Record
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+
+@lru_cache(maxsize=4096)
+def _in_capitals(word: bytes) -> str:
+    return word.decode("latin-1").upper()
 
 
 class Command(Record, frozen=True):
@@ -37,7 +43,7 @@ class Command(Record, frozen=True):
     @property
     def name(self) -> str:
         """The command's name in capitals: `SET`."""
-        return self.words[0].decode("latin-1").upper()
+        return _in_capitals(self.words[0])
 
     def __str__(self) -> str:
         return line_of(self)

@@ -18,7 +18,7 @@ from harness.protocol.resp import Client
 from harness.record import fault_log
 from harness.run.server_process import PANIC, StartError
 from suites.fuzz.model import UNPREDICTED, Model
-from suites.fuzz.values import KEY_LETTERS, SCRIPT
+from suites.fuzz.values import KEY_LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -35,7 +35,6 @@ DIED = "died"
 KEYS = re.compile("[1-9][0-9]* keys ")
 """The start of the result of `taken` if the server has stored a key."""
 _CHANCY = (b"stream", b"vectorset")
-_ENCODINGS = (b"hash-", b"list-", b"set-", b"zset-", b"stream-", b"hll-", b"sanitize-")
 
 
 class Failure(Record, frozen=True):
@@ -52,39 +51,6 @@ class Failure(Record, frozen=True):
     """Equal for two failures that count as the same."""
     stream: Stream
     """The commands that were sent, those of the checkpoint included."""
-
-
-RESET = (
-    command("CONFIG", "SET", "notify-keyspace-events", ""),
-    command("ACL", "DELUSER", "plumb"),
-    command("SCRIPT", "LOAD", SCRIPT),
-)
-"""Commands that undo what streams do to a server besides its keys and thresholds, or refused by an older release. The
-script by which EVALSHA names it is known to every stream."""
-
-
-def empty(server: Guest, defaults: dict[str, Stream]) -> None:
-    """Remove all keys and settings on a connection that is not recorded. `defaults`: folder -> the commands that
-    restore them.
-    """
-    with contextlib.closing(connect(server.upstream, deadline_seconds=server.deadline_seconds)) as connection:
-        client = Client(connection)
-        place = str(server.folder)
-        if place not in defaults:
-            defaults[place] = _settings(client)
-        reply_comparison.ask(client, reply_comparison.EMPTY + RESET + defaults[place])
-
-
-def _settings(client: Client) -> Stream:
-    """The commands that restore every threshold to its present value."""
-    parts = ("-max-", "compress-depth", "sanitize-dump")
-    found = reply_comparison.ask(client, tuple(command("CONFIG", "GET", f"*{part}*") for part in parts))
-    words = [word for reply in found if isinstance(reply, list) for word in reply]
-    return tuple(
-        command("CONFIG", "SET", name, value)
-        for name, value in zip(words[::2], words[1::2], strict=True)
-        if isinstance(name, bytes) and isinstance(value, bytes) and name.startswith(_ENCODINGS)
-    )
 
 
 def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) -> tuple[Failure | None, list[Reply]]:

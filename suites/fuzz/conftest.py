@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-if TYPE_CHECKING:
-    from harness.protocol.command_stream import Stream
+from suites.fuzz.emptying import Emptying
 
 
 @pytest.fixture(scope="session")
-def defaults() -> dict[str, Stream]:
-    """A server's folder -> the commands that restore its settings, read once before any test changes them."""
-    return {}
+def emptying() -> Emptying:
+    """Empties the cell's servers between streams."""
+    return Emptying()

@@ -42,7 +42,9 @@ class Corpus:
         if folder is not None:
             # What was tried and showed nothing takes the place of others.
             corpus_folder.minimise(folder, build)
-        for entry in self._entries():
+        entries = self._entries()
+        self._files = len(entries)
+        for entry in entries:
             if new := self._features_of(entry):
                 self._features |= set(new)
                 self.streams.append(read_stream(entry))
@@ -87,8 +89,9 @@ class Corpus:
             return
         path = self._folder / f"{prefix}{hashlib.sha256(content).hexdigest()[:16]}.stream"
         if not path.exists():
-            if len(self._entries()) >= MOST_FILES:
+            if self._files >= MOST_FILES:
                 return
+            self._files += 1
             corpus_folder.keep(path, content)
         self._note(path, new)
 

@@ -17,7 +17,7 @@ from harness.protocol.command_stream import clients_of, text_of, wire
 from harness.record import run_folder
 from harness.run.server_process import StartError
 from suites.fuzz.acceptance import Acceptance
-from suites.fuzz.attempt import DIED, KEYS, Failure, attempt, empty, shout, taken
+from suites.fuzz.attempt import DIED, KEYS, Failure, attempt, shout, taken
 from suites.fuzz.corpus import FOUND, Corpus, shapes
 from suites.fuzz.guide import Guide
 from suites.fuzz.shrink import Shrinker
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from harness.protocol.resp import Reply
     from harness.run.cell_session import CellSession
     from harness.run.server_process import Guest
+    from suites.fuzz.emptying import Emptying
 
 STREAMS = {"quick": 180, "kernel": 20, "full": 1500, "thorough": 1_000_000}
 SECONDS = {"quick": 120.0, "kernel": 300.0, "full": 420.0, "thorough": 600.0}
@@ -65,7 +66,7 @@ class FuzzSession:
     def __init__(
         self,
         run: CellSession,
-        defaults: dict[str, Stream],
+        emptying: Emptying,
         *,
         name: str,
         share: float,
@@ -74,7 +75,8 @@ class FuzzSession:
         damages: Iterable[str] = (),
     ) -> None:
         self.run = run
-        self._defaults = defaults
+        self._emptying = emptying
+        emptying.forget()
         self.cell = run.cell
         self.random = random.Random(f"{self.cell.seed}/{name}")
         tier, limit = self.cell.tier, self.cell.limit_seconds
@@ -112,9 +114,13 @@ class FuzzSession:
         self.run.begin_example()
         started = time.monotonic()
         guest = self.run.guest()
-        empty(guest, self._defaults)
+        self._emptying.empty(guest)
         self.reset_oracle()
-        failure, replies = attempt(guest, self.run.oracle(), stream, checkpoint=True)
+        oracle = self.run.oracle()
+        failure, replies = attempt(guest, oracle, stream, checkpoint=True)
+        if failure is None:
+            for server in (guest, oracle):
+                self._emptying.sent(server, stream)
         self.commands += len(stream)
         new = 0
         if failure is None:
@@ -136,7 +142,7 @@ class FuzzSession:
         self.run.begin_example()
         started = time.monotonic()
         guest = self.run.guest()
-        empty(guest, self._defaults)
+        self._emptying.empty(guest)
         failure = shout(guest, content)
         if self._count(failure.sameness if failure else "", failure.message if failure else ""):
             self._save("noise", content)
@@ -187,7 +193,7 @@ class FuzzSession:
 
     def reset_oracle(self) -> None:
         """The native build, emptied and reset to its default settings."""
-        empty(self.run.oracle(), self._defaults)
+        self._emptying.empty(self.run.oracle())
 
     def _count(self, sameness: str, message: str) -> bool:
         """Record one more example, failed if there is a message. Returns whether it failed in a new way."""
@@ -211,7 +217,7 @@ class FuzzSession:
                     if scratch is None or not scratch.alive():
                         scratches.close()
                         scratch = scratches.enter_context(self.run.scratch())
-                    empty(scratch, self._defaults)
+                    self._emptying.empty(scratch)
                     self.reset_oracle()
                     repeated, _ = attempt(scratch, self.run.oracle(), candidate, checkpoint=False)
                 except (StartError, OSError):
@@ -264,7 +270,7 @@ class FuzzSession:
             guest = self.run.guest()
             self.run.begin_example()
             started = time.monotonic()
-            empty(guest, self._defaults)
+            self._emptying.empty(guest)
             self.reset_oracle()
             again, _ = attempt(guest, self.run.oracle(), small.stream, checkpoint=False)
             self._record(msgspec.structs.replace(again, label=small.label) if again else None, started)

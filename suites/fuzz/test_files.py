@@ -23,8 +23,8 @@ from suites.fuzz.session import FuzzSession
 if TYPE_CHECKING:
     import random
 
-    from harness.protocol.command_stream import Stream
     from harness.run.cell_session import CellSession
+    from suites.fuzz.emptying import Emptying
 
 AOF = "appendonly.aof"
 RDB = "dump.rdb"
@@ -32,13 +32,13 @@ _BEGINNING = (command("SELECT", 0), command("SET", "sound", "value"), command("R
 """The beginning of an AOF as a server writes it: it selects a database first, and contains no inline command."""
 
 
-def test_files(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
+def test_files(cell_run: CellSession, emptying: Emptying) -> None:
     if cell_run.cell.runner.target.emulator.has_kernel:
         pytest.skip("a machine has no folder that files can be put into")
     sanitises = "sanitize-dump-payload" in cell_run.cell.abilities.options
     # Without sanitising, no RDB file is loaded if it is damaged or cut off; an AOF is loaded up to the cut.
     session = FuzzSession(
-        cell_run, defaults, name="files", share=0.08, cost=36, damages=[RDB, AOF] if sanitises else [AOF]
+        cell_run, emptying, name="files", share=0.08, cost=36, damages=[RDB, AOF] if sanitises else [AOF]
     )
     oracle = cell_run.oracle()
     with Client.at_socket(oracle.upstream, deadline_seconds=20) as client:

@@ -10,12 +10,12 @@ from suites.fuzz.generate import generate
 from suites.fuzz.session import FuzzSession
 
 if TYPE_CHECKING:
-    from harness.protocol.command_stream import Stream
     from harness.run.cell_session import CellSession
+    from suites.fuzz.emptying import Emptying
 
 
-def test_noise(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
-    session = FuzzSession(cell_run, defaults, name="protocol", share=0.05, cost=2)
+def test_noise(cell_run: CellSession, emptying: Emptying) -> None:
+    session = FuzzSession(cell_run, emptying, name="protocol", share=0.05, cost=2)
     while session.more():
         session.noise(damaged_protocol(wire(generate(session.random)[:10]), session.random))
     session.conclude()

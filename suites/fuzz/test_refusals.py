@@ -12,8 +12,8 @@ from suites.fuzz.session import FuzzSession
 from suites.fuzz.values import Draw
 
 if TYPE_CHECKING:
-    from harness.protocol.command_stream import Stream
     from harness.run.cell_session import CellSession
+    from suites.fuzz.emptying import Emptying
 
 
 # What one wrong word does not make: options that exclude each other, or that another one must come before.
@@ -201,14 +201,14 @@ RESTORE k 0 "" NONSENSE
 
 
 @pytest.mark.parametrize("requests", EXCLUDED.values(), ids=EXCLUDED)
-def test_options_that_exclude_each_other(requests: str, cell_run: CellSession, defaults: dict[str, Stream]) -> None:
-    session = FuzzSession(cell_run, defaults, name="excluded", share=0.1)
+def test_options_that_exclude_each_other(requests: str, cell_run: CellSession, emptying: Emptying) -> None:
+    session = FuzzSession(cell_run, emptying, name="excluded", share=0.1)
     session.example(from_text(requests))
     session.conclude()
 
 
-def test_refusals(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
-    session = FuzzSession(cell_run, defaults, name="refusals", share=0.3, cost=3)
+def test_refusals(cell_run: CellSession, emptying: Emptying) -> None:
+    session = FuzzSession(cell_run, emptying, name="refusals", share=0.3, cost=3)
     lines = lines_of_one()
     session.random.shuffle(lines)
     for line in lines:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
     from harness.run.cell_session import CellSession
+    from suites.fuzz.emptying import Emptying
 
 KEY = b"restored"
 DAMAGED = "payloads"
@@ -55,9 +56,9 @@ _USES = (
 )
 
 
-def test_restore(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
+def test_restore(cell_run: CellSession, emptying: Emptying) -> None:
     sanitises = "sanitize-dump-payload" in cell_run.cell.abilities.options
-    session = FuzzSession(cell_run, defaults, name="restore", share=0.12, damages=[DAMAGED] if sanitises else [])
+    session = FuzzSession(cell_run, emptying, name="restore", share=0.12, damages=[DAMAGED] if sanitises else [])
     stored: list[Payload] = []
     sound: set[bytes] = set()
     while session.more():
@@ -76,11 +77,11 @@ def test_restore(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
     session.conclude()
 
 
-def test_cut_restore(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
+def test_cut_restore(cell_run: CellSession, emptying: Emptying) -> None:
     """Payloads that end too early, at every byte, and payloads that say to be of each other type."""
     if "sanitize-dump-payload" not in cell_run.cell.abilities.options:
         pytest.skip("before 6.2 servers trust what has the right checksum")
-    session = FuzzSession(cell_run, defaults, name="cut", share=0.1, cost=3)
+    session = FuzzSession(cell_run, emptying, name="cut", share=0.1, cost=3)
     seen: set[tuple[bytes, int]] = set()
     while session.more():
         for kind, _, content in payloads(session, cell_run):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from suites.fuzz.session import FuzzSession
 
 if TYPE_CHECKING:
-    from harness.protocol.command_stream import Stream
     from harness.run.cell_session import CellSession
+    from suites.fuzz.emptying import Emptying
 
 
-def test_streams(cell_run: CellSession, defaults: dict[str, Stream]) -> None:
-    session = FuzzSession(cell_run, defaults, name="streams", share=0.75, learns=True)
+def test_streams(cell_run: CellSession, emptying: Emptying) -> None:
+    session = FuzzSession(cell_run, emptying, name="streams", share=0.75, learns=True)
     while session.more():
         session.example(session.corpus.next_old() or session.guide.next())
     session.conclude()
