@@ -151,6 +151,37 @@ def test_a_client_that_only_shuts_its_sending_side_still_gets_its_replies(connec
         assert read_to_end(client) == b"late"
 
 
+def test_a_client_that_reads_nothing_holds_nobody_else_up_and_loses_nothing(connected: Connect) -> None:
+    content = bytes(range(256)) * 20_000
+    with (
+        RecordedServer(lambda piece: content if piece == b"much" else piece) as server,
+        recorded(server) as recorder,
+        connected(recorder) as lazy,
+        connected(recorder) as other,
+    ):
+        lazy.sendall(b"much")
+        for number in range(50):
+            other.sendall(b"%d" % number)
+            assert read_exactly(other, len(str(number))) == b"%d" % number
+        assert read_exactly(lazy, len(content)) == content
+        lazy.sendall(b"on")
+        assert read_exactly(lazy, 2) == b"on"
+
+
+def test_a_client_that_goes_while_it_is_sent_to_leaves_the_others_alone(connected: Connect) -> None:
+    with (
+        RecordedServer(lambda piece: bytes(3_000_000) if piece == b"much" else piece) as server,
+        recorded(server) as recorder,
+        connected(recorder) as other,
+    ):
+        for _ in range(3):
+            with connected(recorder) as leaving:
+                leaving.sendall(b"much")
+                assert leaving.recv(1)
+        other.sendall(b"on")
+        assert read_exactly(other, 2) == b"on"
+
+
 def test_a_guest_that_closes_is_seen_as_a_close(connected: Connect) -> None:
     with RecordedServer(lambda _: None) as server, recorded(server) as recorder, connected(recorder) as client:
         client.sendall(b"deadly")
@@ -184,7 +215,7 @@ def test_close_drops_open_connections_and_stops_listening(connected: Connect) ->
 
 
 def test_the_processor_time_of_many_connections_is_the_proxys(short_folder: Path) -> None:
-    """Each is accepted, looked at, and given two threads; hardly a byte is passed on."""
+    """Each is accepted and looked at; hardly a byte is passed on."""
     with socket.socket(socket.AF_UNIX) as upstream:
         upstream.bind(str(short_folder / "server"))
         upstream.listen(64)

@@ -13,9 +13,11 @@ import contextlib
 import errno
 import os
 import re
+import select
 import socket
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakSet
 
@@ -109,7 +111,7 @@ class Recorder:
         # Threads only append to it, which needs no lock.
         self._chunks: list[_Noted] = []
         self._connections = 0
-        self._open: set[socket.socket] = set()
+        self._pump = _Pump(self._chunks)
         # A client that is forgotten closes its connection.
         self._made: WeakSet[socket.socket] = WeakSet()
         self._listeners: list[socket.socket] = []
@@ -171,15 +173,13 @@ class Recorder:
             listener.close()
         self.path.unlink(missing_ok=True)
         with self._lock:
-            self._closed, sockets = True, list(self._open)
+            first, self._closed = not self._closed, True
+        if first:
+            self._pump.close()
         for each in list(self._made):
             # It is its client's to close.
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
-        for each in sockets:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
 
     def _listen(self, listener: socket.socket, serve: Callable[[socket.socket], None]) -> None:
         self._listeners.append(listener)
@@ -196,7 +196,7 @@ class Recorder:
                 self.trouble = str(machine_fault(error))
                 time.sleep(RETRY_SECONDS)
                 continue
-            # To ask whose it is, and to start its threads, takes longer than to pass on a few commands.
+            # To ask whose it is takes longer than to pass on a few commands.
             with processor_time.counted_thread(PURPOSE):
                 serve(client)
 
@@ -219,24 +219,141 @@ class Recorder:
         with self._lock:
             self._connections += 1
             number = self._connections
-            self._open |= {client, guest}
-        threading.Thread(target=self._pump, args=(number, "request", client, guest), daemon=True).start()
-        threading.Thread(target=self._pump, args=(number, "reply", guest, client), daemon=True).start()
+            if not self._closed:
+                self._pump.add(number, client, guest)
 
-    def _pump(self, number: int, direction: Direction, source: socket.socket, sink: socket.socket) -> None:
-        with processor_time.counted_thread(PURPOSE), contextlib.suppress(OSError):
-            while content := source.recv(CHUNK_BYTES):
-                self._chunks.append((number, direction, content))
-                sink.sendall(content)
-        # Forward half-closes: a client that only shuts its sending side still gets its replies.
-        with contextlib.suppress(OSError):
-            sink.shutdown(socket.SHUT_WR)
-        if direction == "reply":
-            for each in (source, sink):
+
+class _End:
+    """One end of a connection through the proxy: the client's, or the guest's."""
+
+    def __init__(self, connected: socket.socket, number: int, direction: Direction) -> None:
+        connected.setblocking(False)
+        self.socket = connected
+        self.number = number
+        self.direction = direction
+        """What is received from it."""
+        self.sends = True
+        """Whether it may send more."""
+        self.unsent = b""
+        """What it has not taken yet. Meanwhile nothing is received from the other end."""
+        self.told = False
+        """Whether the other end knows that this one sends no more."""
+        self.watched = 0
+        """The events for which the poll waits."""
+
+
+class _Pump:
+    """The thread that passes on what the ends of all connections send.
+
+    A thread for each direction would take more processor time to start and end than most connections otherwise need.
+    """
+
+    def __init__(self, noted: list[_Noted]) -> None:
+        self._noted = noted
+        self._ends: dict[int, tuple[_End, _End]] = {}
+        """Descriptor -> its end, and the other one."""
+        self._new: deque[tuple[_End, _End]] = deque()
+        self._stopping = False
+        self._poll = select.epoll()
+        self._wake = os.eventfd(0)
+        self._poll.register(self._wake, select.EPOLLIN)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def add(self, number: int, client: socket.socket, guest: socket.socket) -> None:
+        """Pass on what two ends send to each other, until the guest closes its own."""
+        self._new.append((_End(client, number, "request"), _End(guest, number, "reply")))
+        os.eventfd_write(self._wake, 1)
+
+    def close(self) -> None:
+        """Drop every connection. The thread has ended then, and its time is counted."""
+        self._stopping = True
+        os.eventfd_write(self._wake, 1)
+        self._thread.join()
+        for end in [*(end for end, _ in self._ends.values()), *(end for pair in self._new for end in pair)]:
+            with contextlib.suppress(OSError):
+                end.socket.shutdown(socket.SHUT_RDWR)
+            end.socket.close()
+        self._ends.clear()
+        self._poll.close()
+        os.close(self._wake)
+
+    def _run(self) -> None:
+        with processor_time.counted_thread(PURPOSE):
+            while not self._stopping:
+                for descriptor, _ in self._poll.poll():
+                    if descriptor == self._wake:
+                        os.eventfd_read(self._wake)
+                        self._begin()
+                    # An event before it may have closed it.
+                    elif pair := self._ends.get(descriptor):
+                        self._serve(*pair)
+
+    def _begin(self) -> None:
+        while self._new:
+            pair = self._new.popleft()
+            for end, other in (pair, pair[::-1]):
+                self._ends[end.socket.fileno()] = (end, other)
+                self._watch(end, other)
+
+    def _serve(self, end: _End, other: _End) -> None:
+        """Do what can be done for an end at which something happened."""
+        if end.unsent:
+            self._send(end, other, end.unsent)
+        if end.sends and not other.unsent:
+            self._receive(end, other)
+        for one, its_other in ((end, other), (other, end)):
+            if not one.sends and not one.told and not its_other.unsent:
+                # A client that only shuts its sending side still gets its replies.
+                one.told = True
                 with contextlib.suppress(OSError):
-                    each.close()
-            with self._lock:
-                self._open -= {source, sink}
+                    its_other.socket.shutdown(socket.SHUT_WR)
+                if one.direction == "reply":
+                    self._drop(end, other)
+                    return
+        self._watch(end, other)
+        self._watch(other, end)
+
+    def _receive(self, end: _End, other: _End) -> None:
+        try:
+            content = end.socket.recv(CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            content = b""
+        if content:
+            self._noted.append((end.number, end.direction, content))
+            self._send(other, end, content)
+        else:
+            end.sends = False
+
+    def _send(self, end: _End, other: _End, content: bytes) -> None:
+        """Send to an end what it takes. To one that is gone the other has no more to say."""
+        try:
+            sent = end.socket.send(content)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            sent, other.sends = len(content), False
+        end.unsent = content[sent:]
+
+    def _watch(self, end: _End, other: _End) -> None:
+        wanted = (select.EPOLLIN if end.sends and not other.unsent else 0) | (select.EPOLLOUT if end.unsent else 0)
+        if wanted == end.watched:
+            return
+        # The poll tells of a closed end whether asked for it or not, and would never wait again.
+        if not wanted:
+            self._poll.unregister(end.socket)
+        elif end.watched:
+            self._poll.modify(end.socket, wanted)
+        else:
+            self._poll.register(end.socket, wanted)
+        end.watched = wanted
+
+    def _drop(self, *pair: _End) -> None:
+        for end in pair:
+            del self._ends[end.socket.fileno()]
+            end.socket.close()
 
 
 def save(path: Path, chunks: list[Chunk]) -> None:
