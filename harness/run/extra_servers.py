@@ -12,7 +12,7 @@ import msgspec
 
 from harness.core.target_model import ORACLE
 from harness.record import run_folder
-from harness.record.recording_proxy import save, unanswered
+from harness.record.transcript import save, unanswered
 from harness.run.server_process import LOG_LINES, PANIC, StartError
 from harness.run.vm.guest import guest_of
 

@@ -1,13 +1,19 @@
-"""Runs one cell in a process of its own: the command, its deadline, and why a process gives no trustworthy result."""
+"""Runs one cell in a process of its own: the command, its deadline, and why a process gives no trustworthy result.
+
+As a program it becomes the processes of many cells (harness.core.processes.fork_server). Such a process takes half a
+second of processor before its first test, most of it for imports that are the same for all cells. The program makes
+these once.
+"""
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from typing import TYPE_CHECKING
 
 from harness.core.errors import ExitCode
-from harness.core.processes import environment, process
+from harness.core.processes import environment, fork_server, process
 from harness.core.processes.fork_server import ForkServer
 from harness.core.strict_toml import ROOT
 from harness.record import run_folder
@@ -26,13 +32,23 @@ CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 15
 """Tier -> deadline of a cell. A target that faults without end is stopped and not waited for."""
 MARGIN_SECONDS = 300.0
 """How long a cell with a time limit may take beyond the limit: a failure that it finds at the end is still shrunk."""
+BEFORE_PYTEST = ("-I", "-B", "-m", "pytest")
+"""The words of a cell's process between the interpreter and what pytest is told."""
+IMPORTED = (
+    "harness.protocol.reply_comparison",
+    "harness.run.cell_session",
+    "harness.run.detector_canary",
+    "harness.run.tcl_suite",
+    "harness.run.upstream.test_files",
+)
+"""What cells import, besides pytest. The plugin and the suites are not among it: pytest rewrites their assertions."""
 NO_TESTS_COLLECTED = 5
 """pytest.ExitCode.NO_TESTS_COLLECTED; importing pytest for it would slow down the start of every command."""
 
 
 def cell_server() -> ForkServer:
     """What becomes the processes of many cells, to be entered first."""
-    command = [sys.executable, "-I", "-B", "-m", "harness.run.cell_server"]
+    command = [sys.executable, "-I", "-B", "-m", "harness.workflows.cell_process"]
     return ForkServer(command, folder=ROOT, environment=environment.for_cell())
 
 
@@ -98,8 +114,15 @@ def pytest_command(suites: Sequence[str], cell: Path) -> list[str | Path]:
     options = ["-q", "--tb=short", "--no-header", "-p", "no:cacheprovider", "--import-mode=importlib"]
     # Loading plugins takes a quarter of a short cell's time, and no suite uses one from outside the project.
     options.append("--disable-plugin-autoload")
-    pytest: list[str | Path] = [sys.executable, "-I", "-B", "-m", "pytest"]
-    return [*pytest, *(ROOT / "suites" / suite for suite in suites), "--plumb-cell", cell, *configuration, *options]
+    return [
+        sys.executable,
+        *BEFORE_PYTEST,
+        *(ROOT / "suites" / suite for suite in suites),
+        "--plumb-cell",
+        cell,
+        *configuration,
+        *options,
+    ]
 
 
 def cell_problem(result: process.Result, folder: Path) -> str:
@@ -116,3 +139,19 @@ def cell_problem(result: process.Result, folder: Path) -> str:
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return re.sub(r"^=+ | =+$", "", lines[-1]) if lines else "no output"
+
+
+def _serve_cells() -> int:
+    """Become the processes of cells, until the run has started its last. Returns the exit status of pytest in each."""
+    # pytest would slow down the start of every command.
+    import pytest  # noqa: PLC0415
+    from _pytest.config import default_plugins  # noqa: PLC0415
+
+    for name in (*(f"_pytest.{plugin}" for plugin in default_plugins), *IMPORTED):
+        importlib.import_module(name)
+    words = fork_server.serve()
+    return 0 if words is None else int(pytest.main(words[1 + len(BEFORE_PYTEST) :]))
+
+
+if __name__ == "__main__":
+    sys.exit(_serve_cells())
