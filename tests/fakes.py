@@ -16,7 +16,7 @@ from harness.core.target_model import EmulatorSpec, Endianness, Target, Toolchai
 from harness.plan.catalog import Catalog
 from harness.plan.request import Request
 from harness.record import fault_log
-from harness.record.recording_proxy import Chunk
+from harness.record.transcript import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

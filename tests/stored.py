@@ -13,7 +13,7 @@ from harness.judge.reproducer import Reproducer, read_reproducer
 from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
 from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
-from harness.record.recording_proxy import save
+from harness.record.transcript import save
 from tests import fakes
 from tests.fakes import chunk, fault, target, write
 

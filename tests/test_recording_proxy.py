@@ -19,7 +19,8 @@ from harness.core.processes import processor_time
 from harness.core.sockets import connect
 from harness.protocol.resp import Client
 from harness.record import peer_user
-from harness.record.recording_proxy import PURPOSE, Chunk, Recorder, last_request, load, save, send_again, unanswered
+from harness.record.recording_proxy import PURPOSE, Recorder
+from harness.record.transcript import Chunk, last_request, load, save, send_again, unanswered
 from tests.fakes import chunk
 from tests.survivors import eventually
 

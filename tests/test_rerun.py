@@ -9,7 +9,7 @@ import pytest
 
 from harness.judge.reproducer import Reproducer
 from harness.protocol.command_stream import from_text, text_of, wire
-from harness.record.recording_proxy import Chunk
+from harness.record.transcript import Chunk
 from harness.run.server_process import Guest
 from harness.workflows.replay import rerun
 from tests import fakes

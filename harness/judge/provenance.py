@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError, UsageError
 from harness.judge.reproducer import SEAL, read_reproducer, unsealed
-from harness.record.recording_proxy import requests
+from harness.record.transcript import requests
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -17,8 +17,8 @@ from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgsp
 from harness.core.model import Allocator, BuildSettings, FileName, Name, NameOrNone, Program, Record, Transport
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
-from harness.record.recording_proxy import Chunk, load
 from harness.record.run_folder import AUDIT
+from harness.record.transcript import Chunk, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

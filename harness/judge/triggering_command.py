@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from harness.record.recording_proxy import last_request, load, requests
+from harness.record.transcript import last_request, load, requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from harness.core.processes import process
 from harness.isa import rules
 from harness.judge.reproducer import files_of
 from harness.plan.catalog import DEFAULT_SERVER, select
-from harness.record import recording_proxy
+from harness.record import transcript
 from harness.run.server_process import Guest, answers_ping
 from harness.workflows.gdb_relay import RELAY, Relay, native_script, remote_script
 from harness.workflows.target_setup import set_up_target
@@ -165,7 +165,7 @@ def _send(guest: Guest, reproducer: Reproducer) -> None:
     """Send the recorded requests once the server answers, which it does when gdb lets it run."""
     while not answers_ping(guest.upstream):
         time.sleep(POLL_SECONDS)
-    recording_proxy.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=REPLY_SECONDS)
+    transcript.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=REPLY_SECONDS)
 
 
 def _introduce(guest: Guest, progress: Progress, *, reproducer: Reproducer | None, running: bool) -> None:

@@ -27,7 +27,7 @@ from harness.core.model import Record
 from harness.judge.reproducer import Reproducer, files_of
 from harness.plan.catalog import select
 from harness.protocol.command_stream import read_stream, wire
-from harness.record import fault_log, recording_proxy
+from harness.record import fault_log, transcript
 from harness.run import silence_check
 from harness.run.server_process import Guest
 from harness.run.vm.guest import VirtualMachine, guest_of
@@ -109,9 +109,7 @@ def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
     """A stream of commands (a .stream file) as a reproducer for a target. Raises UsageError."""
     turns = itertools.groupby(read_stream(path), key=lambda one: one.client)
     chunks = [
-        recording_proxy.Chunk(
-            connection=client + 1, direction="request", data=base64.b64encode(wire(commands)).decode()
-        )
+        transcript.Chunk(connection=client + 1, direction="request", data=base64.b64encode(wire(commands)).decode())
         for client, commands in turns
     ]
     return Reproducer(

@@ -17,7 +17,7 @@ from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import clients_of, from_text, from_wire, wire
 from harness.protocol.conversation import ASK_NUMBER, name_of
 from harness.protocol.resp import Client
-from harness.record import fault_log, recording_proxy
+from harness.record import fault_log, transcript
 from harness.record.run_folder import NO_PONG
 from harness.run import selftests, unit_runner
 from harness.run.server_process import POLL_SECONDS, StartError, answers_ping
@@ -89,9 +89,7 @@ def _observed(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest],
         return _asked_again(guest, reproducer, reproducer.again)
     if stream:
         return _asked_both(guest, oracle, stream, recorded_replies(reproducer))
-    undelivered = recording_proxy.send_again(
-        guest.recorded_path, reproducer.chunks, reply_seconds=guest.deadline_seconds
-    )
+    undelivered = transcript.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=guest.deadline_seconds)
     reason = "its requests cannot be compared with the native build's, reply by reply: plumb check --test tells"
     uncompared = reason if reproducer.kind == WRONG_RESULT else ""
     return msgspec.structs.replace(fine, end=undelivered or fine.end, undelivered=undelivered, uncompared=uncompared)
@@ -170,7 +168,7 @@ def recorded_replies(reproducer: Reproducer) -> list[Reply]:
     replies = [chunk for chunk in reproducer.chunks if chunk.direction == "reply"]
     if len({chunk.connection for chunk in reproducer.chunks}) != 1:
         return []
-    return recording_proxy.parsed(b"".join(chunk.content for chunk in replies))  # type: ignore[return-value]
+    return transcript.parsed(b"".join(chunk.content for chunk in replies))  # type: ignore[return-value]
 
 
 def _ask_into(replies: list[Reply], server: Guest, stream: Stream) -> None:
@@ -223,7 +221,7 @@ def comparable_stream(reproducer: Reproducer) -> Stream:
     return () if any(begun.values()) else tuple(commands)
 
 
-def _first_number(chunks: list[recording_proxy.Chunk], connection: int) -> bytes:
+def _first_number(chunks: list[transcript.Chunk], connection: int) -> bytes:
     """The number that is the first reply on a connection; empty if it is none."""
     replies = (one.content for one in chunks if (one.connection, one.direction) == (connection, "reply"))
     number = re.match(rb":(\d+)\r\n", next(replies, b""))
